@@ -1,0 +1,37 @@
+# Everything runs in .venv, which is made on first use from constraints.txt.
+# Needed: Python 3.11 or newer, make, a package index. Another Python: make PYTHON=python3.13 test
+PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11 python,$(if $(shell $(p) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null | grep 1),$(p))))
+BIN := .venv/bin
+
+.PHONY: run test test-all check format setup clean
+
+run: setup ## reproduce the paper's Figure 1 under out/
+	$(BIN)/understudy paper
+
+test: setup ## tests and doctests that need nothing but Python; about two minutes
+	$(BIN)/pytest -n auto -m "not full"
+
+test-all: setup ## all tests, the paper's experiments at full size included
+	$(BIN)/pytest -n auto
+
+check: setup ## format, lint, types, direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: setup ## let ruff rewrite what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+setup: .venv/installed ## only the .venv
+
+.venv/installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Understudy needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling editables
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,47 @@
+"""Understudy: online learning from off-policy feedback, with guarantees.
+
+A learner that never sees its own rewards, only those of the policy on stage, and that still
+comes with bounds on its regret: the algorithms, the game and the theory of "Online Learning with
+Off-Policy Feedback" (Gabbianelli, Papini, Neu).
+"""
+
+from __future__ import annotations
+
+from understudy import adversaries, behaviors, contexts, errors, estimators, theory
+from understudy.behaviors import Logged
+from understudy.conformance import check_learner
+from understudy.game import Game, play
+from understudy.learners import exp3, exp3_ix, exp3_ix_unknown, lin_prod, prod
+from understudy.simulate import Simulation, simulate
+from understudy.snapshots import Understudy, load
+from understudy.theory import coverage, feature_coverage
+from understudy.types import Feedback, Log, Trace
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Feedback",
+    "Game",
+    "Log",
+    "Logged",
+    "Simulation",
+    "Trace",
+    "Understudy",
+    "adversaries",
+    "behaviors",
+    "check_learner",
+    "contexts",
+    "coverage",
+    "errors",
+    "estimators",
+    "exp3",
+    "exp3_ix",
+    "exp3_ix_unknown",
+    "feature_coverage",
+    "lin_prod",
+    "load",
+    "play",
+    "prod",
+    "simulate",
+    "theory",
+]

@@ -1,0 +1,302 @@
+"""Adversaries: who decides the rewards.
+
+An adversary gives the conditional means of the rewards of round t, one per action; with
+`bernoulli` the rewards are 0 or 1 with these means, without it they are the means. In a linear
+game it gives θ_t instead, and the means are ⟨θ_t, φ(X_t, ·)⟩.
+
+Oblivious ones know t only. Adaptive ones are shown every round that was played: the learner's
+policy and drawn action, the behavior's action, the rewards (never the round to come).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy.constraints import COUNT, N_ACTIONS, Array, array, constrained, enforce, number
+from understudy.errors import InvalidArgument
+from understudy.types import Integers, Round
+
+__all__ = [
+    "Adversary",
+    "Drifting",
+    "Hiding",
+    "Oblivious",
+    "Piecewise",
+    "Retaliating",
+    "Table",
+    "drifting",
+    "hiding",
+    "retaliating",
+    "stationary",
+    "switching",
+    "table",
+]
+
+VALUES = array("pass one number per action (or the entries of θ)")
+MEAN = number(0.0, 1.0, "pass a mean reward in [0, 1]")
+
+
+class Adversary(Protocol):
+    """Picks the means of round t from what it remembers of the rounds before."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def bernoulli(self) -> bool: ...
+
+    def init(self) -> Any: ...
+
+    def choose(self, memory: Any, t: int) -> Array: ...
+
+    def observe(self, memory: Any, played: Round) -> Any: ...
+
+
+class Oblivious(ABC):
+    """An adversary that fixed everything before the game: round t's means depend on t only."""
+
+    bernoulli: bool
+    rounds: int | None  # how many rounds it was made for, None for any number
+
+    @property
+    @abstractmethod
+    def size(self) -> int: ...
+
+    @abstractmethod
+    def between(self, start: int, stop: int) -> Array:
+        """The means of rounds start+1 … stop, one row each."""
+
+    @abstractmethod
+    def corners(self) -> Array:
+        """Rows whose convex hull holds the means of all rounds: enough to check their range."""
+
+    def init(self) -> None:
+        return None
+
+    def choose(self, memory: None, t: int) -> Array:  # noqa: ARG002 - it remembers nothing
+        return np.asarray(self.between(t - 1, t)[0])
+
+    def observe(self, memory: None, played: Round) -> None:  # noqa: ARG002 - it looks away
+        return memory
+
+
+@dataclass(frozen=True, eq=False)
+class Piecewise(Oblivious):
+    """Constant means in each segment; segment i begins after `starts[i]` rounds."""
+
+    values: Array
+    starts: Integers
+    bernoulli: bool = True
+    rounds: int | None = None
+    CONSTRAINTS: ClassVar = {
+        "values": array("pass one row of means per segment", dimensions=(2,)),
+        "starts": array("pass the number of rounds before each segment", dtype=np.int64, low=0),
+    }
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        ordered = len(self.starts) > 0 and self.starts[0] == 0 and (np.diff(self.starts) > 0).all()
+        if not ordered or len(self.starts) != len(self.values):
+            raise InvalidArgument(
+                "starts",
+                self.starts,
+                f"they must be {len(self.values)} increasing numbers, the first of them 0",
+                "pass the number of rounds played before each segment begins",
+            )
+
+    @property
+    def size(self) -> int:
+        return int(self.values.shape[1])
+
+    def between(self, start: int, stop: int) -> Array:
+        segment = np.searchsorted(self.starts, np.arange(start, stop), side="right") - 1
+        return self.values[segment]
+
+    def corners(self) -> Array:
+        return self.values
+
+
+@dataclass(frozen=True, eq=False)
+class Drifting(Oblivious):
+    """Means that move on a straight line from `first`, in round 1, to `last`, in round `rounds`."""
+
+    first: Array
+    last: Array
+    rounds: int
+    bernoulli: bool = True
+    CONSTRAINTS: ClassVar = {"first": VALUES, "last": VALUES, "rounds": COUNT}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        if self.first.shape != self.last.shape:
+            raise InvalidArgument(
+                "last", self.last.shape, f"first has shape {self.first.shape}", "pass equal lengths"
+            )
+
+    @property
+    def size(self) -> int:
+        return len(self.first)
+
+    def between(self, start: int, stop: int) -> Array:
+        progress = np.arange(start, stop)[:, np.newaxis] / max(self.rounds - 1, 1)
+        return np.asarray((1 - progress) * self.first + progress * self.last)
+
+    def corners(self) -> Array:
+        return np.stack([self.first, self.last])
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Oblivious):
+    """Row t of a table in round t."""
+
+    values: Array
+    bernoulli: bool = False
+    rounds: int = field(init=False)
+    CONSTRAINTS: ClassVar = {
+        "values": array("pass one row of rewards per round, (n, K)", dimensions=(2,))
+    }
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        object.__setattr__(self, "rounds", len(self.values))
+
+    @property
+    def size(self) -> int:
+        return int(self.values.shape[1])
+
+    def between(self, start: int, stop: int) -> Array:
+        return self.values[start:stop]
+
+    def corners(self) -> Array:
+        return self.values
+
+
+@constrained(n_actions=N_ACTIONS, rounds=COUNT)
+def switching(*, n_actions: int, rounds: int) -> Piecewise:
+    """The paper's game: the last action is best (0.8) for half of it, then the first one (1.0).
+
+    All other means are 0.5; rewards are Bernoulli. The first half is t ≤ n/2.
+
+    >>> switching(n_actions=3, rounds=4).between(0, 4).tolist()
+    [[0.5, 0.5, 0.8], [0.5, 0.5, 0.8], [1.0, 0.5, 0.5], [1.0, 0.5, 0.5]]
+    """
+    values = np.full((2, n_actions), 0.5)
+    values[0, -1], values[1, 0] = 0.8, 1.0
+    if rounds == 1:  # t = 1 is past n/2: there is no first half
+        return Piecewise(values[1:], np.array([0]))
+    return Piecewise(values, np.array([0, rounds // 2]))
+
+
+@constrained(means=VALUES)
+def stationary(means: ArrayLike, *, bernoulli: bool = True) -> Piecewise:
+    """The same means in every round.
+
+    >>> stationary([0.1, 0.9]).between(7, 8).tolist()
+    [[0.1, 0.9]]
+    """
+    return Piecewise(np.asarray(means)[np.newaxis], np.array([0]), bernoulli)
+
+
+def drifting(first: ArrayLike, last: ArrayLike, *, rounds: int, bernoulli: bool = True) -> Drifting:
+    """Means that drift from `first` to `last` over the game, in equal steps.
+
+    >>> drifting([0.0, 1.0], [1.0, 0.0], rounds=3).between(0, 3).tolist()
+    [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]]
+    """
+    return Drifting(first, last, rounds, bernoulli)  # type: ignore[arg-type]
+
+
+def table(values: ArrayLike, *, bernoulli: bool = False) -> Table:
+    """A given table (n, K): rewards as they stand, or means of Bernoulli rewards.
+
+    >>> table([[0.0, 1.0], [0.25, 0.5]]).between(1, 2).tolist()
+    [[0.25, 0.5]]
+    """
+    return Table(values, bernoulli)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Retaliating:
+    """Adaptive: punishes what the learner has just done.
+
+    An action's mean falls from `high` toward `low` with the probability that the learner's last
+    policy gave to it, and the action that the learner drew last pays `low`.
+
+    >>> adversary = Retaliating(n_actions=2)
+    >>> adversary.choose(adversary.init(), 1).tolist()
+    [0.9, 0.9]
+    >>> adversary.choose((np.array([0.5, 0.5]), 0), 2).tolist()
+    [0.1, 0.5]
+    """
+
+    n_actions: int
+    low: float = 0.1
+    high: float = 0.9
+    bernoulli: bool = True
+    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "low": MEAN, "high": MEAN}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def size(self) -> int:
+        return self.n_actions
+
+    def init(self) -> tuple[Array, int | None]:
+        return np.zeros(self.n_actions), None
+
+    def choose(self, memory: tuple[Array, int | None], t: int) -> Array:  # noqa: ARG002
+        policy, action = memory
+        means = self.high - (self.high - self.low) * policy
+        if action is not None:
+            means[action] = self.low
+        return np.asarray(means)
+
+    def observe(self, memory: tuple[Array, int | None], played: Round) -> tuple[Array, int]:  # noqa: ARG002
+        return played.policy, played.action
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """Adaptive: hides the best reward on the action that the behavior has played least so far.
+
+    >>> adversary = Hiding(n_actions=3)
+    >>> adversary.choose(np.array([4, 1, 2]), 8).tolist()
+    [0.5, 0.9, 0.5]
+    """
+
+    n_actions: int
+    low: float = 0.5
+    high: float = 0.9
+    bernoulli: bool = True
+    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "low": MEAN, "high": MEAN}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def size(self) -> int:
+        return self.n_actions
+
+    def init(self) -> Integers:
+        return np.zeros(self.n_actions, dtype=np.int64)
+
+    def choose(self, memory: Integers, t: int) -> Array:  # noqa: ARG002
+        means = np.full(self.n_actions, self.low)
+        means[np.argmin(memory)] = self.high
+        return means
+
+    def observe(self, memory: Integers, played: Round) -> Integers:
+        counts = memory.copy()
+        counts[played.behavior_action] += 1
+        return counts
+
+
+# One spelling for all adversaries, like `switching` and `stationary`.
+retaliating = Retaliating
+hiding = Hiding

@@ -1,0 +1,99 @@
+"""Behavior policies: who is on stage, and how likely each of its actions is.
+
+A behavior is a vector π_B of K probabilities, the same in every round, or `Logged`, which says
+that every event of the log carries the probability of its own action.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.constraints import (
+    N_ACTIONS,
+    PROBABILITIES,
+    Array,
+    Constraint,
+    constrained,
+    enforce,
+    number,
+)
+from understudy.types import saved
+
+__all__ = ["BEHAVIOR", "Behavior", "Logged", "choose", "interpolated", "uniform"]
+
+
+@saved
+@dataclass(frozen=True)
+class Logged:
+    """The behavior is known one event at a time: each carries its own `propensity`.
+
+    >>> Logged(n_actions=3)
+    Logged(n_actions=3)
+    """
+
+    n_actions: int
+    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+
+Behavior = Array | Logged
+
+
+def _behavior(value: Any) -> Behavior:
+    return value if isinstance(value, Logged) else PROBABILITIES.parse(value)
+
+
+BEHAVIOR = Constraint(
+    f"{PROBABILITIES.remedy}, or us.Logged(n_actions=K) if each event carries its own propensity",
+    _behavior,
+    PROBABILITIES.wrong,
+)
+
+
+@constrained(
+    n_actions=N_ACTIONS, alpha=number(0.0, 1.0, "pass a number from 0 (last action) to 1 (first)")
+)
+def interpolated(*, n_actions: int, alpha: float) -> Array:
+    r"""The paper's family: from favoring the last action (α = 0) to favoring the first (α = 1).
+
+    $$\pi_{B,\alpha}(i) = \frac{2[(1-\alpha) i + \alpha (K - i + 1)]}{K(K+1)}, \quad i = 1..K$$
+
+    >>> interpolated(n_actions=3, alpha=1.0).round(3).tolist()
+    [0.5, 0.333, 0.167]
+    >>> interpolated(n_actions=4, alpha=0.5).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    i = np.arange(1, n_actions + 1)
+    weights = (1 - alpha) * i + alpha * (n_actions - i + 1)
+    return np.asarray(2 * weights / (n_actions * (n_actions + 1)), dtype=np.float64)
+
+
+@constrained(n_actions=N_ACTIONS)
+def uniform(*, n_actions: int) -> Array:
+    """Every action with probability 1/K.
+
+    >>> uniform(n_actions=4).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    return np.full(n_actions, 1.0 / n_actions)
+
+
+def choose(probabilities: Array, uniforms: Array) -> NDArray[np.int64]:
+    """Draw an index per uniform number, from one row of probabilities or from a row each.
+
+    An index of probability 0 is never drawn.
+
+    >>> choose(np.array([0.5, 0.0, 0.5]), np.array([0.0, 0.49, 0.5, 0.99])).tolist()
+    [0, 0, 2, 2]
+    """
+    edges = np.cumsum(probabilities, axis=-1)
+    edges /= edges[..., -1:]
+    if edges.ndim == 1:
+        return np.searchsorted(edges, uniforms, side="right").astype(np.int64)
+    return np.asarray((edges <= uniforms[:, np.newaxis]).sum(axis=1), dtype=np.int64)

@@ -1,0 +1,222 @@
+"""The laws that every learner obeys, and `check_learner`, which tests them on a given one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from understudy.errors import BrokenLaw, InvalidArgument, NotMergeable, NotSaveable
+from understudy.learners import RECIPES
+from understudy.snapshots import as_data, from_json, to_json
+from understudy.types import Array, Feedback, Form, Learner, Log
+
+__all__ = ["LAWS", "check_learner", "example_learners", "example_log"]
+
+Player = Learner[Any]
+MERGE_TOLERANCE = 1e-9  # states add up to rounding, so policies agree to a little more
+
+EXAMPLE_ARGUMENTS: dict[str, Any] = {
+    "pi_b": np.array([0.4, 0.3, 0.2, 0.1]),
+    "n_actions": 4,
+    "horizon": 50,
+    "V": np.array([[0.5, 0.1, 0.0], [0.1, 0.4, 0.0], [0.0, 0.0, 0.3]]),
+    "kappa": 12.0,
+}
+
+
+def example_learners() -> Iterator[tuple[str, Player]]:
+    """Every recipe with example arguments, found by their names.
+
+    >>> sorted(name for name, _ in example_learners())
+    ['exp3', 'exp3_ix', 'exp3_ix_unknown', 'lin_prod', 'prod']
+    """
+    for name, recipe in RECIPES.items():
+        parameters = inspect.signature(recipe).parameters
+        yield (
+            name,
+            recipe(**{p: EXAMPLE_ARGUMENTS[p] for p in parameters if p in EXAMPLE_ARGUMENTS}),
+        )
+
+
+def example_log(learner: Player, rounds: int, seed: int) -> Log:
+    """A random log of the form that the learner asks for, with rewards of 0 and 1 among others.
+
+    >>> len(example_log(dict(example_learners())["exp3"], rounds=10, seed=0))
+    10
+    """
+    rng = np.random.default_rng(seed)
+    form = learner.form
+    support = np.arange(form.n_actions) if form.support is None else np.flatnonzero(form.support)
+    rewards = rng.random(rounds)
+    rewards[::4], rewards[1::4] = 0.0, 1.0
+    features = None if form.features is None else _features(learner, form, rounds, rng)
+    return Log(
+        actions=rng.choice(support, size=rounds),
+        rewards=rewards,
+        propensities=rng.uniform(0.05, 1.0, rounds) if form.propensities else None,
+        features=features,
+    )
+
+
+def _features(learner: Player, form: Form, rounds: int, rng: np.random.Generator) -> Array:
+    """Random features, shrunk until the learner takes them: it may bound their size."""
+    assert form.features is not None
+    features = rng.normal(size=(rounds, *form.features))
+    actions = np.zeros(rounds, dtype=np.int64)
+    for _ in range(60):
+        try:
+            learner.replay(learner.init(), Log(actions[:1], np.zeros(1), features=features[:1]))
+            learner.form.check(Log(actions, np.zeros(rounds), features=features))
+            learner.policies(learner.init(), Log(actions, np.zeros(rounds), features=features))
+        except InvalidArgument:
+            features = features / 2
+        else:
+            return features
+    raise BrokenLaw("no features of the shape that learner.form names are accepted")
+
+
+def check_learner(learner: Player, *, rounds: int = 40, seed: int = 0) -> list[str]:
+    """Test every law on a learner; the names of the laws, or `BrokenLaw` with what broke.
+
+    >>> import understudy as us
+    >>> us.check_learner(us.exp3_ix([0.5, 0.5], horizon=100))[0]
+    'policies are probabilities'
+    """
+    log = example_log(learner, rounds, seed)
+    for name, law in LAWS.items():
+        try:
+            law(learner, log)
+        except BrokenLaw as broken:
+            raise BrokenLaw(f"{name}: {broken}") from broken
+    return list(LAWS)
+
+
+def _demand(holds: Any, what: str) -> None:
+    if not holds:
+        raise BrokenLaw(what)
+
+
+def _same_bits(first: Any, second: Any) -> bool:
+    return bool(as_data(first) == as_data(second))
+
+
+def _policy_at(learner: Player, state: Any, log: Log, t: int) -> Array:
+    return learner.policy(state, None if log.features is None else log.features[t])
+
+
+def _policies_are_probabilities(learner: Player, log: Log) -> None:
+    state, policies = learner.policies(learner.init(), log)
+    _demand(policies.shape == (len(log), learner.form.n_actions), "policies are not (n, K)")
+    _demand(np.isfinite(policies).all() and (policies >= 0).all(), "a probability is negative")
+    _demand(np.allclose(policies.sum(axis=1), 1, rtol=0, atol=1e-12), "a policy does not sum to 1")
+    _demand(learner.rounds(state) == len(log), "rounds are miscounted")
+
+
+def _update_is_pure(learner: Player, log: Log) -> None:
+    state, _ = learner.replay(learner.init(), log)
+    before = as_data(state)
+    once = learner.update(state, next(log.events()))
+    again = learner.update(state, next(log.events()))
+    _demand(as_data(state) == before, "update changed the state that it was given")
+    _demand(_same_bits(once, again), "the same update gave two different states")
+
+
+def _replay_is_update(learner: Player, log: Log) -> None:
+    state = learner.init()
+    probability = []
+    for t, event in enumerate(log.events()):
+        probability.append(_policy_at(learner, state, log, t)[event.action])
+        state = learner.update(state, event)
+    replayed, trace = learner.replay(learner.init(), log)
+    _demand(_same_bits(state, replayed), "replay and update differ in their state")
+    _demand(np.array_equal(trace.probability, probability), "the trace is not π_t(A^B_t)")
+    after, policies = learner.policies(learner.init(), log)
+    _demand(_same_bits(after, replayed), "policies and replay differ in their state")
+    played = policies[np.arange(len(log)), log.actions]
+    _demand(np.array_equal(played, probability), "policies and policy differ")
+
+
+def _batching_does_not_matter(learner: Player, log: Log) -> None:
+    whole, trace = learner.replay(learner.init(), log)
+    state, parts = learner.init(), []
+    for stretch in log.stretches(7):
+        state, part = learner.replay(state, stretch)
+        parts.append(part.probability)
+    _demand(_same_bits(state, whole), "two batchings give two states")
+    _demand(np.array_equal(np.concatenate(parts), trace.probability), "two batchings, two traces")
+
+
+def _nothing_changes_nothing(learner: Player, log: Log) -> None:
+    state, _ = learner.replay(learner.init(), log)
+    after, trace = learner.replay(state, log[:0])
+    _demand(_same_bits(after, state), "an empty log changed the state")
+    _demand(len(trace.probability) == 0, "an empty log left a trace")
+
+
+def _snapshots_are_exact(learner: Player, log: Log) -> None:
+    half, _ = learner.replay(learner.init(), log[: len(log) // 2])
+    try:
+        text = to_json(learner, half)
+    except NotSaveable:
+        return  # said with a reason, which is allowed
+    again, state = from_json(text)
+    _demand(to_json(again, state) == text, "a snapshot does not survive a round trip")
+    rest = log[len(log) // 2 :]
+    direct, loaded = learner.replay(half, rest), again.replay(state, rest)
+    _demand(_same_bits(direct[0], loaded[0]), "a loaded learner learns differently")
+    _demand(
+        np.array_equal(direct[1].probability, loaded[1].probability), "a loaded learner differs"
+    )
+
+
+def _merging_is_adding(learner: Player, log: Log) -> None:
+    first, _ = learner.replay(learner.init(), log[: len(log) // 3])
+    second, _ = learner.replay(learner.init(), log[len(log) // 3 :])
+    try:
+        merged = learner.merge(first, second)
+    except NotMergeable as refusal:
+        _demand(str(refusal), "NotMergeable must give the reason")
+        return
+    whole, _ = learner.replay(learner.init(), log)
+    swapped = learner.merge(second, first)
+    with_nothing = learner.merge(whole, learner.init())
+    _demand(learner.rounds(merged) == len(log), "merging loses rounds")
+    wanted = _policy_at(learner, whole, log, 0)
+    for state, what in ((merged, "the parts"), (swapped, "swapped"), (with_nothing, "nothing")):
+        found = _policy_at(learner, state, log, 0)
+        _demand(
+            np.allclose(found, wanted, rtol=MERGE_TOLERANCE, atol=1e-12), f"merging {what} differs"
+        )
+
+
+def _bad_events_are_refused(learner: Player, log: Log) -> None:
+    state, _ = learner.replay(learner.init(), log)
+    before = as_data(state)
+    good = next(log.events())
+    wrong = [Feedback(learner.form.n_actions, good.reward, good.propensity, good.features)]
+    propensity = None if good.propensity is not None else 0.5
+    wrong.append(Feedback(good.action, good.reward, propensity, good.features))
+    features = None if good.features is not None else np.zeros(3)
+    wrong.append(Feedback(good.action, good.reward, good.propensity, features))
+    for event in wrong:
+        try:
+            learner.update(state, event)
+        except InvalidArgument:
+            _demand(as_data(state) == before, "a refused event changed the state")
+        else:
+            raise BrokenLaw(f"an event that does not fit was learned from: {event}")
+
+
+LAWS: dict[str, Callable[[Player, Log], None]] = {
+    "policies are probabilities": _policies_are_probabilities,
+    "update is pure": _update_is_pure,
+    "replay is update, bit for bit": _replay_is_update,
+    "batching does not matter": _batching_does_not_matter,
+    "an empty log changes nothing": _nothing_changes_nothing,
+    "snapshots are exact": _snapshots_are_exact,
+    "merging is adding, or is refused": _merging_is_adding,
+    "bad events are refused and change nothing": _bad_events_are_refused,
+}

@@ -1,0 +1,261 @@
+"""What an argument must be, declared as data.
+
+A `Constraint` turns a value into its checked form or refuses it with a reason, and carries
+values that it must refuse. Functions declare theirs with `@constrained(eta=RATE)`, records
+with a class attribute `CONSTRAINTS`; the negative tests are generated from both, so a
+constraint that stops refusing makes a test fail.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.errors import InvalidArgument
+
+Array = NDArray[np.float64]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SMALLEST_PROBABILITY = 1e-100  # below, 1/q and its sums leave the range of a double
+LARGEST_RATE = 1e100
+SUM_TOLERANCE = 1e-9
+
+
+class Refused(Exception):
+    """Why a value does not satisfy a constraint; becomes an `InvalidArgument` with its name."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """`parse` returns the checked value or raises `Refused`; `wrong` are values it must refuse."""
+
+    remedy: str
+    parse: Callable[[Any], Any]
+    wrong: tuple[object, ...]
+
+    def __call__(self, argument: str, value: object) -> Any:
+        try:
+            return self.parse(value)
+        except Refused as refusal:
+            raise InvalidArgument(argument, value, str(refusal), self.remedy) from None
+
+    def optional(self) -> Constraint:
+        """The same, with None let through."""
+        return Constraint(
+            remedy=f"{self.remedy}, or leave it out",
+            parse=lambda value: None if value is None else self.parse(value),
+            wrong=tuple(value for value in self.wrong if value is not None),
+        )
+
+
+class Constrained(Protocol):
+    """A frozen dataclass that declares what its fields must be."""
+
+    CONSTRAINTS: ClassVar[dict[str, Constraint]]
+
+
+def enforce(record: Constrained) -> None:
+    """Check and convert the declared fields of a frozen dataclass; call it in __post_init__."""
+    for name, constraint in record.CONSTRAINTS.items():
+        object.__setattr__(record, name, constraint(name, getattr(record, name)))
+
+
+def constrained(**constraints: Constraint) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Check and convert the named arguments before the function runs.
+
+    >>> @constrained(eta=RATE)
+    ... def double(eta: float) -> float:
+    ...     return 2 * eta
+    >>> double(0.5)
+    1.0
+    >>> double(eta=0)
+    Traceback (most recent call last):
+    understudy.errors.InvalidArgument: eta = 0: it must be above 0; pass a positive number
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+
+        def check_and_call(*args: P.args, **kwargs: P.kwargs) -> R:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            for name, constraint in constraints.items():
+                bound.arguments[name] = constraint(name, bound.arguments[name])
+            return function(*bound.args, **bound.kwargs)
+
+        # The wrapper gets the function's own globals, because doctest passes over functions
+        # whose globals are another module's.
+        wrapper = types.FunctionType(
+            check_and_call.__code__,
+            function.__globals__,
+            closure=check_and_call.__closure__,
+        )
+        functools.update_wrapper(wrapper, function)
+        wrapper.__kwdefaults__ = None
+        wrapper.CONSTRAINTS = constraints  # type: ignore[attr-defined]
+        return wrapper
+
+    return decorate
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
+        raise Refused("it must be a number")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise Refused("it must be a number") from None
+    if not math.isfinite(number):
+        raise Refused("it must be finite")
+    return number
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        raise Refused("it must be a whole number")
+    try:
+        return int(value.__index__())
+    except (AttributeError, TypeError):
+        raise Refused("it must be a whole number") from None
+
+
+def _array(value: Any, dtype: Any = np.float64, *, copy: bool = True) -> NDArray[Any]:
+    """A read-only array of finite numbers; without `copy`, a view of the caller's own memory."""
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError, OverflowError):
+        raise Refused("it must be an array of numbers") from None
+    kinds = "iu" if np.dtype(dtype).kind == "i" and given.size else "iuf"
+    if given.dtype.kind not in kinds:
+        raise Refused(f"it must be an array of {'whole ' if kinds == 'iu' else ''}numbers")
+    checked = np.array(given, dtype=dtype, order="C", copy=copy or None).view()
+    if checked.dtype.kind == "f" and not np.isfinite(checked).all():
+        where = np.argwhere(~np.isfinite(checked))[0]
+        raise Refused(f"entry {_index(where)} is not finite")
+    checked.flags.writeable = False
+    return checked
+
+
+def _index(where: NDArray[np.intp]) -> str:
+    return str(int(where[0])) if len(where) == 1 else str(tuple(int(i) for i in where))
+
+
+def _out_of_range(array: NDArray[Any], low: float, high: float) -> tuple[str, float] | None:
+    outside = (array < low) | (array > high)
+    if not outside.any():
+        return None
+    where = np.argwhere(outside)[0]
+    return _index(where), float(array[tuple(where)])
+
+
+def number(low: float, high: float, remedy: str, *, above: bool = False) -> Constraint:
+    """A finite number in [low, high], or in (low, high] if `above`."""
+
+    def parse(value: Any) -> float:
+        checked = _number(value)
+        if checked < low or (above and checked == low):
+            raise Refused(f"it must be {'above' if above else 'at least'} {low:g}")
+        if checked > high:
+            raise Refused(f"it must be at most {high:g}")
+        return checked
+
+    wrong: tuple[object, ...] = (math.nan, math.inf, -math.inf, "half", None, True, [0.5, 0.5])
+    wrong += (low,) if above else ()
+    wrong += (low - 1.0,) if math.isfinite(low) else ()
+    wrong += (2.0 * high + 1.0,) if high < LARGEST_RATE else ()
+    return Constraint(remedy, parse, wrong)
+
+
+def integer(low: int, remedy: str) -> Constraint:
+    """A whole number of at least `low`."""
+
+    def parse(value: Any) -> int:
+        checked = _integer(value)
+        if checked < low:
+            raise Refused(f"it must be at least {low}")
+        return checked
+
+    return Constraint(remedy, parse, (low - 1, -5, 2.5, math.nan, "3", True, None))
+
+
+def array(
+    remedy: str,
+    *,
+    dimensions: tuple[int, ...] = (1,),
+    dtype: Any = np.float64,
+    low: float = -math.inf,
+    high: float = math.inf,
+    copy: bool = True,
+) -> Constraint:
+    """An array of finite numbers in [low, high]."""
+
+    def parse(value: Any) -> NDArray[Any]:
+        checked = _array(value, dtype, copy=copy)
+        if checked.ndim not in dimensions:
+            wanted = " or ".join(str(d) for d in dimensions)
+            raise Refused(f"it must have {wanted} dimension(s), not {checked.ndim}")
+        if (found := _out_of_range(checked, low, high)) is not None:
+            raise Refused(f"entry {found[0]} is {found[1]:g}, outside [{low:g}, {high:g}]")
+        return checked
+
+    deep = np.zeros((1,) * (max(dimensions) + 1))
+    wrong: tuple[object, ...] = ("text", None, 1.0 if 0 not in dimensions else "1", deep, {"a": 1})
+    shape = (1,) * max(dimensions)
+    if np.dtype(dtype).kind == "f":
+        wrong += (np.full(shape, math.nan), np.full(shape, math.inf))
+    else:
+        wrong += (np.full(shape, 0.5),)
+    wrong += (np.full(shape, low - 1, dtype),) if math.isfinite(low) else ()
+    wrong += (np.full(shape, high + 1, dtype),) if math.isfinite(high) else ()
+    return Constraint(remedy, parse, wrong)
+
+
+def _probabilities(value: Any) -> Array:
+    checked: Array = _array(value)
+    if checked.ndim != 1:
+        raise Refused(f"it must be one row of probabilities, not {checked.ndim} dimensions")
+    if len(checked) < 2:  # noqa: PLR2004
+        raise Refused(f"it has {len(checked)} action(s), and a choice needs at least 2")
+    if (found := _out_of_range(checked, 0.0, math.inf)) is not None:
+        raise Refused(f"action {found[0]} has the negative probability {found[1]:g}")
+    if bool(((checked > 0) & (checked < SMALLEST_PROBABILITY)).any()):
+        raise Refused(f"a positive probability is below {SMALLEST_PROBABILITY:g}")
+    if abs(float(checked.sum()) - 1.0) > SUM_TOLERANCE:
+        raise Refused(f"the probabilities sum to {float(checked.sum()):.12g}, not to 1")
+    return checked
+
+
+RATE = number(0.0, LARGEST_RATE, "pass a positive number", above=True)
+NONNEGATIVE = number(0.0, math.inf, "pass a number of at least 0")
+POSITIVE = number(0.0, math.inf, "pass a positive number", above=True)
+HORIZON = integer(1, "pass the number of rounds that will be played, a whole number of at least 1")
+COUNT = integer(1, "pass a whole number of at least 1")
+N_ACTIONS = integer(2, "pass the number of actions, a whole number of at least 2")
+PROBABILITIES = Constraint(
+    "pass one nonnegative probability per action, summing to 1 (w / w.sum() normalises weights)",
+    _probabilities,
+    (
+        None,
+        "uniform",
+        0.5,
+        [],
+        [1.0],
+        [0.5, 0.6],
+        [0.5, 0.4],
+        [1.5, -0.5],
+        [math.nan, 1.0],
+        [math.inf, 0.0],
+        [[0.5, 0.5]],
+        [1.0 - 1e-120, 1e-120],
+        ["a", "b"],
+    ),
+)

@@ -1,0 +1,175 @@
+"""Where contexts come from in a linear game: i.i.d., from a finite or a continuous space.
+
+A context-dependent policy is a table (X, K) over a finite space, a function from contexts to
+rows of probabilities over any space, or a vector (K,) that ignores the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from understudy.behaviors import choose
+from understudy.constraints import COUNT, N_ACTIONS, SUM_TOLERANCE, Array, array, enforce
+from understudy.errors import InvalidArgument
+from understudy.theory import feature_covariance
+
+__all__ = ["ContextPolicy", "Contexts", "ContinuousContexts", "FiniteContexts", "rows"]
+
+ContextPolicy = ArrayLike | Callable[[NDArray[Any]], ArrayLike]
+
+
+class Contexts(Protocol):
+    """A distribution of contexts with a feature map φ: X × A → R^d."""
+
+    @property
+    def n_actions(self) -> int: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def draw(self, rng: Generator, rounds: int) -> NDArray[Any]:
+        """Contexts X_t, one per round."""
+        ...
+
+    def features(self, contexts: NDArray[Any]) -> Array:
+        """φ(X_t, ·) of every round, (n, K, d)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteContexts:
+    """Finitely many contexts, numbered from 0; `table` is φ as (X, K, d).
+
+    >>> contexts = FiniteContexts(table=[[[1.0, 0.0], [0.0, 1.0]]], probabilities=[1.0])
+    >>> contexts.covariance([[0.75, 0.25]]).tolist()
+    [[0.75, 0.0], [0.0, 0.25]]
+    """
+
+    table: Array
+    probabilities: Array
+    CONSTRAINTS: ClassVar = {
+        "table": array("pass φ(x, a) as (X, K, d)", dimensions=(3,)),
+        "probabilities": array("pass one probability per context", low=0.0, high=1.0),
+    }
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        total = float(self.probabilities.sum())
+        if len(self.probabilities) != len(self.table) or abs(total - 1) > SUM_TOLERANCE:
+            raise InvalidArgument(
+                "probabilities",
+                self.probabilities,
+                f"they must be {len(self.table)} and sum to 1, one per context of the table",
+                "pass the probability of each context",
+            )
+        N_ACTIONS("number of actions in table", self.n_actions)
+
+    @property
+    def n_actions(self) -> int:
+        return int(self.table.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        return int(self.table.shape[2])
+
+    def draw(self, rng: Generator, rounds: int) -> NDArray[Any]:
+        return choose(self.probabilities, rng.random(rounds))
+
+    def features(self, contexts: NDArray[Any]) -> Array:
+        return np.asarray(self.table[contexts])
+
+    def covariance(self, policy: ContextPolicy) -> Array:
+        """V(π), exactly."""
+        everywhere = rows(policy, np.arange(len(self.table)), self.n_actions, "policy")
+        return feature_covariance(everywhere, self.table, self.probabilities)
+
+
+@dataclass(frozen=True, eq=False)
+class ContinuousContexts:
+    """Contexts from a sampler, `sample(rng, n)`, with `feature_map(contexts)` as (n, K, d).
+
+    >>> contexts = ContinuousContexts(
+    ...     sample=lambda rng, n: rng.random((n, 1)),
+    ...     feature_map=lambda x: np.stack([x, 1 - x], axis=1),
+    ...     n_actions=2,
+    ...     dimension=1,
+    ... )
+    >>> V = contexts.covariance([0.5, 0.5], samples=10_000, seed=0)
+    >>> abs(V[0, 0] - 1 / 3) < 0.01
+    np.True_
+    """
+
+    sample: Callable[[Generator, int], NDArray[Any]]
+    feature_map: Callable[[NDArray[Any]], ArrayLike]
+    n_actions: int
+    dimension: int
+    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "dimension": COUNT}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    def draw(self, rng: Generator, rounds: int) -> NDArray[Any]:
+        contexts = np.asarray(self.sample(rng, rounds))
+        if len(contexts) != rounds:
+            raise InvalidArgument(
+                "sample",
+                f"{len(contexts)} contexts",
+                f"{rounds} were asked for",
+                "return one context per round from sample(rng, n)",
+            )
+        return contexts
+
+    def features(self, contexts: NDArray[Any]) -> Array:
+        features = np.asarray(self.feature_map(contexts), dtype=np.float64)
+        wanted = (len(contexts), self.n_actions, self.dimension)
+        if features.shape != wanted or not np.isfinite(features).all():
+            raise InvalidArgument(
+                "feature_map",
+                f"features of shape {features.shape}",
+                f"they must be finite and of shape {wanted}",
+                "return φ(x, ·) as (n, K, d)",
+            )
+        return features
+
+    def covariance(self, policy: ContextPolicy, *, samples: int, seed: int) -> Array:
+        """V(π), averaged over that many sampled contexts."""
+        contexts = self.draw(np.random.default_rng(seed), COUNT("samples", samples))
+        return feature_covariance(
+            rows(policy, contexts, self.n_actions, "policy"), self.features(contexts)
+        )
+
+
+def rows(policy: ContextPolicy, contexts: NDArray[Any], n_actions: int, argument: str) -> Array:
+    """π(·|X_t) for every round, (n, K), checked.
+
+    >>> rows([0.5, 0.5], np.array([0, 0, 1]), 2, "policy").shape
+    (3, 2)
+    """
+    if callable(policy):
+        found = np.asarray(policy(contexts), dtype=np.float64)
+    else:
+        given = np.asarray(policy, dtype=np.float64)
+        by_context = given.ndim == 2 and contexts.dtype.kind == "i"  # noqa: PLR2004 - a table
+        found = (
+            given[contexts]
+            if by_context
+            else np.broadcast_to(given, (len(contexts), given.shape[-1]))
+        )
+    if found.shape != (len(contexts), n_actions):
+        raise InvalidArgument(
+            argument,
+            f"probabilities of shape {found.shape}",
+            f"{len(contexts)} contexts and {n_actions} actions need ({len(contexts)}, {n_actions})",
+            "pass (K,), a table (X, K), or a function from contexts to (n, K)",
+        )
+    if not (found >= 0).all() or np.abs(found.sum(axis=1) - 1).max(initial=0) > SUM_TOLERANCE:
+        raise InvalidArgument(
+            argument, found, "a row is not a probability vector", "pass rows that sum to 1"
+        )
+    return found

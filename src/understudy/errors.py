@@ -1,0 +1,123 @@
+"""Every exception that this library raises on purpose.
+
+    UnderstudyError
+    ├── InvalidArgument (ValueError)   an argument that cannot be used as it is
+    │   ├── InvalidEvent               feedback or a log that does not fit the learner
+    │   ├── InadmissibleRate           a learning rate that voids the guarantee
+    │   └── InvalidSnapshot            a file or text that is not a snapshot of ours
+    ├── NotMergeable (TypeError)       states whose learner reads the past
+    ├── NotSaveable (TypeError)        a learner that JSON cannot hold
+    ├── BrokenLaw (AssertionError)     a learner that fails `us.check_learner`
+    └── MissingExtra (ImportError)     an optional dependency is not installed
+
+    UnderstudyWarning (UserWarning)
+    └── InfiniteCoverage               a comparator that the behavior never shows
+
+`InvalidArgument` carries its four parts as attributes: which argument, which value, why
+it is refused, and what to pass instead.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BrokenLaw",
+    "InadmissibleRate",
+    "InfiniteCoverage",
+    "InvalidArgument",
+    "InvalidEvent",
+    "InvalidSnapshot",
+    "MissingExtra",
+    "NotMergeable",
+    "NotSaveable",
+    "UnderstudyError",
+    "UnderstudyWarning",
+]
+
+LONGEST_VALUE = 60
+
+
+def shorten(value: object) -> str:
+    """The value as it would be typed, cut so that a message stays one line.
+
+    >>> shorten([1, 2]), len(shorten("x" * 1000)) <= 60
+    ('[1, 2]', True)
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception as error:  # noqa: BLE001 - a foreign __repr__ may raise anything
+        text = f"<{type(value).__name__} whose repr fails: {type(error).__name__}>"
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+class UnderstudyError(Exception):
+    """The root: catch this to catch everything that Understudy raises on purpose."""
+
+
+class InvalidArgument(UnderstudyError, ValueError):
+    """An argument that cannot be used, with the reason and the remedy.
+
+    >>> raise InvalidArgument("eta", -1, "a rate is positive", "pass eta > 0")
+    Traceback (most recent call last):
+    understudy.errors.InvalidArgument: eta = -1: a rate is positive; pass eta > 0
+    """
+
+    def __init__(self, argument: str, value: object, reason: str, remedy: str) -> None:
+        self.argument = argument
+        self.value = value
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(argument, value, reason, remedy)
+
+    def __str__(self) -> str:
+        return f"{self.argument} = {shorten(self.value)}: {self.reason}; {self.remedy}"
+
+
+class InvalidEvent(InvalidArgument):
+    """An event that does not fit the learner: nothing of the stretch it came in is learned."""
+
+
+class InadmissibleRate(InvalidArgument):
+    """A learning rate above the largest one for which the guarantee holds (`largest`)."""
+
+    def __init__(
+        self, argument: str, value: object, reason: str, remedy: str, *, largest: float
+    ) -> None:
+        super().__init__(argument, value, reason, remedy)
+        self.largest = largest
+
+    def __reduce__(self) -> tuple[object, ...]:  # workers send errors home by pickle
+        return (_inadmissible_rate, (*self.args, self.largest))
+
+
+def _inadmissible_rate(
+    argument: str, value: object, reason: str, remedy: str, largest: float
+) -> InadmissibleRate:
+    return InadmissibleRate(argument, value, reason, remedy, largest=largest)
+
+
+class InvalidSnapshot(InvalidArgument):
+    """Text that is not a snapshot of ours, or one that was damaged."""
+
+
+class NotMergeable(UnderstudyError, TypeError):
+    """Two states cannot be added because the learner's estimate reads the past."""
+
+
+class NotSaveable(UnderstudyError, TypeError):
+    """A learner or state holds something that JSON cannot."""
+
+
+class BrokenLaw(UnderstudyError, AssertionError):
+    """A learner does not obey a law that every learner must."""
+
+
+class MissingExtra(UnderstudyError, ImportError):
+    """A feature needs an optional dependency; the message names the command to type."""
+
+
+class UnderstudyWarning(UserWarning):
+    """The root of our warnings."""
+
+
+class InfiniteCoverage(UnderstudyWarning):
+    """The comparator puts mass where the behavior policy has none."""

@@ -1,0 +1,204 @@
+"""Reward estimates from somebody else's rewards: one formula each.
+
+In round t the behavior policy plays b = A^B_t with probability q(b) and gets R = R^B_t. An
+estimator says by how much the score of b grows; all other scores stay. The learner never needs
+to know more than that (`learners/exponential_weights.py`).
+
+    ImportanceWeighting    R / q(b)                   unbiased; Exp3
+    ImplicitExploration    R / (q(b) + γ_t)           pessimistic; Exp3-IX, Theorem 1
+    Logarithmic            log(1 + η R / q(b)) / η    pessimistic; Prod
+    PlugIn                 R / (q̂_t(b) + γ_t)         q unknown, counted; Theorem 2
+
+Pessimism needs rewards R ≥ 0 where more is better: for losses the same formulas are optimistic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from understudy.behaviors import BEHAVIOR, Behavior, Logged
+from understudy.constraints import N_ACTIONS, RATE, Array, enforce
+from understudy.errors import InvalidArgument
+from understudy.schedules import GAMMA, Schedule
+from understudy.types import Form, Integers, Log, frozen, saved
+
+__all__ = ["ImplicitExploration", "ImportanceWeighting", "Logarithmic", "PlugIn"]
+
+NO_MEMORY: Integers = frozen(np.zeros(0, dtype=np.int64))
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class ImportanceWeighting:
+    r"""The unbiased estimate $\hat r_t(b) = R / q(b)$.
+
+    >>> log = Log(actions=[0, 1], rewards=[1.0, 0.5])
+    >>> estimator = ImportanceWeighting(behavior=[0.5, 0.25, 0.25])
+    >>> estimator.gains(estimator.init(), 0, log)[0].tolist()
+    [2.0, 2.0]
+    """
+
+    behavior: Behavior
+    CONSTRAINTS: ClassVar = {"behavior": BEHAVIOR}
+    reads_past: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def form(self) -> Form:
+        return known_form(self.behavior)
+
+    def init(self) -> Integers:
+        return NO_MEMORY
+
+    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:  # noqa: ARG002 - the same in every round
+        return log.rewards / propensities(self.behavior, log), memory
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class ImplicitExploration:
+    r"""The IX estimate of Algorithm 1, $\tilde r_t(b) = R / (q(b) + \gamma_t)$.
+
+    >>> log = Log(actions=[0, 1], rewards=[1.0, 0.5])
+    >>> estimator = ImplicitExploration(behavior=[0.5, 0.25, 0.25], gamma=0.25)
+    >>> estimator.gains(estimator.init(), 0, log)[0].round(4).tolist()
+    [1.3333, 1.0]
+    """
+
+    behavior: Behavior
+    gamma: Schedule
+    CONSTRAINTS: ClassVar = {"behavior": BEHAVIOR, "gamma": GAMMA}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def form(self) -> Form:
+        return known_form(self.behavior)
+
+    @property
+    def reads_past(self) -> str | None:
+        return "γ_t depends on the round in which an event happened" if self.gamma.varies else None
+
+    def init(self) -> Integers:
+        return NO_MEMORY
+
+    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
+        gamma = self.gamma(rounds_of(start, log))
+        return log.rewards / (propensities(self.behavior, log) + gamma), memory
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class Logarithmic:
+    r"""The estimate behind Prod, $\frac1\eta \log(1 + \eta R / q(b))$: at least IX's with γ = η/2.
+
+    >>> log = Log(actions=[0, 1], rewards=[1.0, 0.5])
+    >>> estimator = Logarithmic(behavior=[0.5, 0.25, 0.25], eta=0.5)
+    >>> estimator.gains(estimator.init(), 0, log)[0].round(4).tolist()
+    [1.3863, 1.3863]
+    """
+
+    behavior: Behavior
+    eta: float
+    CONSTRAINTS: ClassVar = {"behavior": BEHAVIOR, "eta": RATE}
+    reads_past: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def form(self) -> Form:
+        return known_form(self.behavior)
+
+    def init(self) -> Integers:
+        return NO_MEMORY
+
+    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:  # noqa: ARG002 - the same in every round
+        r_hat = log.rewards / propensities(self.behavior, log)
+        return np.log1p(self.eta * r_hat) / self.eta, memory
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class PlugIn:
+    r"""IX with the behavior counted so far: $\tilde r_t(b) = R / (\hat q_t(b) + \gamma_t)$,
+
+    $\hat q_1 = 0$, $\hat q_t(a) = \#\{k < t : A^B_k = a\} / (t-1)$. The memory is the counts.
+
+    >>> log = Log(actions=[0, 0, 1], rewards=[1.0, 1.0, 1.0])
+    >>> estimator = PlugIn(n_actions=2, gamma=0.5)
+    >>> gains, counts = estimator.gains(estimator.init(), 0, log)
+    >>> gains.round(4).tolist(), counts.tolist()
+    ([2.0, 0.6667, 2.0], [2, 1])
+    """
+
+    n_actions: int
+    gamma: Schedule
+    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "gamma": GAMMA}
+    reads_past: ClassVar[str] = "q̂_t, the behavior counted so far, depends on the order of events"
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def form(self) -> Form:
+        return Form(self.n_actions)
+
+    def init(self) -> Integers:
+        return frozen(np.zeros(self.n_actions, dtype=np.int64))
+
+    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
+        t = rounds_of(start, log)
+        seen = memory[log.actions] + occurrences_before(log.actions)
+        q_hat = seen / np.maximum(t - 1, 1)
+        gamma = self.gamma(t)
+        if (gamma <= 0).any():
+            raise InvalidArgument(
+                "gamma",
+                float(gamma.min()),
+                "an action that was not seen yet has q̂ = 0, and R / (q̂ + 0) has no value",
+                "pass γ > 0, or leave it out for Theorem 2's",
+            )
+        counts = memory + np.bincount(log.actions, minlength=self.n_actions)
+        return log.rewards / (q_hat + gamma), frozen(counts)
+
+
+def known_form(behavior: Behavior) -> Form:
+    """Events fit a known behavior if it can play them, or if they carry their propensity."""
+    if isinstance(behavior, Logged):
+        return Form(behavior.n_actions, propensities=True)
+    return Form(len(behavior), support=behavior > 0)
+
+
+def propensities(behavior: Behavior, log: Log) -> Array:
+    """q_t(b), the probability with which the behavior played each event's action."""
+    if isinstance(behavior, Logged):
+        assert log.propensities is not None
+        return log.propensities
+    return behavior[log.actions]
+
+
+def rounds_of(start: int, log: Log) -> Integers:
+    """The paper's t = 1, 2, … of every event, after `start` rounds."""
+    return np.arange(start + 1, start + len(log) + 1, dtype=np.int64)
+
+
+def occurrences_before(actions: Integers) -> Integers:
+    """How often each event's action stands before it in the stretch.
+
+    >>> occurrences_before(np.array([2, 0, 2, 2, 0])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = np.argsort(actions, kind="stable")
+    by_action = actions[order]
+    position = np.arange(len(actions))
+    first = np.searchsorted(by_action, by_action, side="left")
+    occurrences = np.empty(len(actions), dtype=np.int64)
+    occurrences[order] = position - first
+    return occurrences

@@ -1,0 +1,282 @@
+"""The game of the paper's section 2, with a referee who alone sees r_t."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from understudy.adversaries import Adversary, Oblivious
+from understudy.behaviors import Logged, choose
+from understudy.constraints import COUNT, PROBABILITIES, Array, enforce, integer
+from understudy.contexts import ContextPolicy, Contexts, FiniteContexts, rows
+from understudy.errors import InvalidArgument
+from understudy.theory.coverage import as_policy
+from understudy.types import Feedback, Form, Integers, Learner, Round
+
+__all__ = ["BEST", "Comparator", "Comparators", "Dice", "Game", "play"]
+
+BEST = "best"  # the best fixed action in hindsight, found anew in every run
+ROUNDING = 1e-9
+STRETCH = 256
+TABLE = 1 << 16  # numbers in the table of policies of one stretch
+SEED = integer(0, "pass a whole number of at least 0")
+
+Comparator = int | ArrayLike | ContextPolicy | str
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """Who decides the rewards, who is on stage, for how long, and in which contexts if any.
+
+    >>> import understudy as us
+    >>> adversary = us.adversaries.stationary([0.2, 0.5, 0.9])
+    >>> game = us.Game(adversary=adversary, behavior=[0.5, 0.25, 0.25], rounds=100)
+    >>> game.n_actions
+    3
+    """
+
+    adversary: Adversary
+    behavior: Any
+    rounds: int
+    contexts: Contexts | None = None
+    CONSTRAINTS: ClassVar = {"rounds": COUNT}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        if isinstance(self.behavior, Logged):
+            raise InvalidArgument(
+                "behavior",
+                self.behavior,
+                "the referee has to draw the behavior's actions",
+                "pass the probabilities that it plays with",
+            )
+        if self.contexts is None:
+            object.__setattr__(self, "behavior", PROBABILITIES("behavior", self.behavior))
+        elif isinstance(self.contexts, FiniteContexts):
+            every = np.arange(len(self.contexts.table))
+            rows(self.behavior, every, self.n_actions, "behavior")
+        self._check_adversary()
+
+    @property
+    def n_actions(self) -> int:
+        return len(self.behavior) if self.contexts is None else self.contexts.n_actions
+
+    @property
+    def stretch(self) -> int:
+        """How many rounds are dealt at a time."""
+        return max(1, min(STRETCH, TABLE // self.n_actions))
+
+    def means(self, chosen: Array, features: Array | None) -> Array:
+        """The conditional means of the rewards, (n, K), for what the adversary chose."""
+        means = chosen if features is None else np.einsum("nd,nkd->nk", chosen, features)
+        if not ((means >= -ROUNDING) & (means <= 1 + ROUNDING)).all():
+            raise InvalidArgument(
+                "adversary",
+                f"mean rewards from {means.min():g} to {means.max():g}",
+                "rewards lie in [0, 1]",
+                "scale the means (or θ and the features) into [0, 1]",
+            )
+        return means if features is None else means.clip(0.0, 1.0)
+
+    def _check_adversary(self) -> None:
+        size = self.n_actions if self.contexts is None else self.contexts.dimension
+        if self.adversary.size != size:
+            what = "actions" if self.contexts is None else "features"
+            raise InvalidArgument(
+                "adversary",
+                f"{self.adversary.size} numbers a round",
+                f"the game has {size} {what}",
+                f"make the adversary with {size}",
+            )
+        if not isinstance(self.adversary, Oblivious):
+            return
+        if self.adversary.rounds is not None and self.adversary.rounds < self.rounds:
+            raise InvalidArgument(
+                "rounds",
+                self.rounds,
+                f"the adversary was made for {self.adversary.rounds}",
+                "play at most that many",
+            )
+        corners = self.adversary.corners()
+        if self.contexts is None:
+            self.means(corners, None)
+        elif isinstance(self.contexts, FiniteContexts):
+            for theta in corners:
+                every = np.broadcast_to(theta, (len(self.contexts.table), len(theta)))
+                self.means(every, self.contexts.table)
+
+
+class Dice:
+    """The random numbers of one run, in one stream per purpose.
+
+    A run is a pure function of (seed, run). Because no stream is shared, it does not matter
+    whether rounds are dealt one by one or in stretches, nor which learners watch.
+    """
+
+    def __init__(self, seed: int, run: int) -> None:
+        streams = np.random.SeedSequence(seed, spawn_key=(run,)).spawn(5)
+        generators = [np.random.default_rng(stream) for stream in streams]
+        self.contexts, self.behavior, self.observed, self.unobserved, self.learner = generators
+
+    def deal(self, game: Game) -> Iterator[tuple[NDArray[Any], Any, Array]]:
+        """Contexts, features and behavior of the whole game, one round (of length 1) at a time."""
+        for start in range(0, game.rounds, game.stretch):
+            rounds = min(game.stretch, game.rounds - start)
+            contexts, features, behavior = self.draw_contexts(game, rounds)
+            for i in range(rounds):
+                one = slice(i, i + 1)
+                yield contexts[one], None if features is None else features[one], behavior[one]
+
+    def draw_contexts(self, game: Game, rounds: int) -> tuple[NDArray[Any], Array | None, Array]:
+        """X_t, φ(X_t, ·) and π_B(·|X_t) of the next rounds."""
+        if game.contexts is None:
+            behavior = np.broadcast_to(game.behavior, (rounds, game.n_actions))
+            return np.zeros(rounds, dtype=np.int64), None, behavior
+        contexts = game.contexts.draw(self.contexts, rounds)
+        behavior = rows(game.behavior, contexts, game.n_actions, "behavior")
+        return contexts, game.contexts.features(contexts), behavior
+
+    def draw_behavior_actions(self, behavior: Array) -> Integers:
+        """A^B_t ~ π_B(·|X_t)."""
+        fixed = behavior.strides[0] == 0
+        probabilities = behavior[0] if fixed else behavior
+        return choose(probabilities, self.behavior.random(len(behavior)))
+
+    def draw_observed_rewards(self, game: Game, means: Array, actions: Integers) -> Array:
+        """R^B_t = r_t(A^B_t), which is all that a learner may see."""
+        observed = means[np.arange(len(actions)), actions]
+        uniforms = self.observed.random(len(actions))
+        return (uniforms < observed).astype(np.float64) if game.adversary.bernoulli else observed
+
+    def draw_rewards(self, game: Game, means: Array, actions: Integers, observed: Array) -> Array:
+        """r_t whole, for the referee: it agrees with what was observed."""
+        if not game.adversary.bernoulli:
+            return means
+        rewards = (self.unobserved.random(means.shape) < means).astype(np.float64)
+        rewards[np.arange(len(actions)), actions] = observed
+        return rewards
+
+
+def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> Iterator[Round]:
+    """Play one game, round by round: the protocol of the paper, and the referee's record of it.
+
+    >>> import understudy as us
+    >>> pi_b = us.behaviors.uniform(n_actions=3)
+    >>> game = us.Game(adversary=us.adversaries.hiding(n_actions=3), behavior=pi_b, rounds=100)
+    >>> rounds = list(play(game, us.exp3_ix(pi_b, horizon=100), seed=1))
+    >>> len(rounds), rounds[0].policy.round(3).tolist()
+    (100, [0.333, 0.333, 0.333])
+    """
+    check_player(game, learner)
+    dice = Dice(SEED("seed", seed), run)
+    state, memory = learner.init(), game.adversary.init()
+    for t, (context, features, behavior) in enumerate(dice.deal(game), start=1):
+        # 1. The adversary picks the rewards, knowing all rounds before.
+        chosen = np.asarray(game.adversary.choose(memory, t), dtype=np.float64)[np.newaxis]
+        means = game.means(chosen, features)
+        # 2. The learner selects an action.
+        policy = learner.policy(state, features[0] if learner.form.features else None)
+        action = choose(policy, dice.learner.random(1))
+        # 3. The behavior policy selects another.
+        behavior_action = dice.draw_behavior_actions(behavior)
+        observed = dice.draw_observed_rewards(game, means, behavior_action)
+        rewards = dice.draw_rewards(game, means, behavior_action, observed)
+        played = Round(
+            t=t,
+            context=context[0],
+            features=None if features is None else features[0],
+            means=means[0],
+            rewards=rewards[0],
+            policy=policy,
+            action=int(action[0]),
+            behavior=behavior[0],
+            behavior_action=int(behavior_action[0]),
+        )
+        yield played
+        # 4. The learner gains r_t(A_t) unseen; it observes the behavior's action and reward.
+        state = learner.update(state, feedback_for(learner.form, played))
+        memory = game.adversary.observe(memory, played)
+
+
+def feedback_for(form: Form, record: Round) -> Feedback:
+    """What a learner is shown of a round: no more than its form asks for."""
+    b = record.behavior_action
+    return Feedback(
+        action=b,
+        reward=float(record.rewards[b]),
+        propensity=float(record.behavior[b]) if form.propensities else None,
+        features=record.features if form.features else None,
+    )
+
+
+def check_player(game: Game, learner: Learner[Any]) -> None:
+    """The learner and the game must agree on the actions and the features."""
+    form = learner.form
+    if form.n_actions != game.n_actions:
+        raise InvalidArgument(
+            "learner",
+            f"{form.n_actions} actions",
+            f"the game has {game.n_actions}",
+            f"make the learner for {game.n_actions} actions",
+        )
+    if form.features is None:
+        return
+    shape = None if game.contexts is None else (game.n_actions, game.contexts.dimension)
+    if form.features != shape:
+        raise InvalidArgument(
+            "learner",
+            f"features of shape {form.features}",
+            f"the game deals {'none' if shape is None else f'features of shape {shape}'}",
+            "give the game contexts with these features, or play another learner",
+        )
+
+
+class Comparators:
+    """What several comparators would have earned in one run: actions, policies, or `BEST`."""
+
+    def __init__(self, game: Game, comparators: Sequence[Comparator]) -> None:
+        self.game = game
+        self.fixed: dict[int, Array] = {}
+        self.contextual: dict[int, ContextPolicy] = {}
+        for i, comparator in enumerate(comparators):
+            self._sort(i, comparator)
+        self.by_action = np.zeros(game.n_actions)
+        self.earned = np.zeros(len(comparators))
+
+    def add(self, contexts: NDArray[Any], rewards: Array) -> None:
+        """Count more rounds: their contexts, and the rewards (n, K) of all actions."""
+        self.by_action += rewards.sum(axis=0)
+        for i, comparator in self.contextual.items():
+            policy = rows(comparator, contexts, self.game.n_actions, "comparators")
+            self.earned[i] += (policy * rewards).sum()
+
+    def totals(self) -> Array:
+        """The reward of each comparator so far."""
+        totals = np.full(len(self.earned), self.by_action.max())  # BEST, unless it is another
+        for i, policy in self.fixed.items():
+            totals[i] = policy @ self.by_action
+        for i in self.contextual:
+            totals[i] = self.earned[i]
+        return totals
+
+    def _sort(self, i: int, comparator: Comparator) -> None:
+        if isinstance(comparator, str):
+            if comparator != BEST:
+                raise InvalidArgument(
+                    "comparators",
+                    comparator,
+                    f"the only one with a name is {BEST!r}, the best fixed action in hindsight",
+                    f"pass {BEST!r}, an action, or a policy",
+                )
+        elif callable(comparator) or np.ndim(comparator) > 1:
+            if self.game.contexts is None:
+                raise InvalidArgument(
+                    "comparators", comparator, "the game has no contexts", "pass K probabilities"
+                )
+            self.contextual[i] = comparator
+        else:
+            self.fixed[i] = as_policy(comparator, self.game.n_actions)

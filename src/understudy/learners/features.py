@@ -1,0 +1,124 @@
+"""How φ(x, a) is given, and what V = V(π_B) makes of it.
+
+`SharedFeatures`: one vector φ(x, a) ∈ R^d per action, V is (d, d).
+`DisjointFeatures`: φ(x, a) = e_a ⊗ x, so that V is K blocks (p, p) and nothing of size K·p
+is ever built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from understudy.constraints import N_ACTIONS, Array, enforce
+from understudy.theory import COVARIANCE, COVARIANCE_BLOCKS
+from understudy.types import Integers, frozen, saved
+
+__all__ = ["DisjointFeatures", "Features", "SharedFeatures"]
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class SharedFeatures:
+    """φ(x, ·) as a matrix (K, d); V (d, d).
+
+    >>> features = SharedFeatures(V=[[0.5, 0.0], [0.0, 0.5]], n_actions=2)
+    >>> phi = np.eye(2)[np.newaxis]
+    >>> features.theta_hat(phi, np.array([1]), np.array([1.0])).tolist()
+    [[0.0, 2.0]]
+    """
+
+    V: Array
+    n_actions: int
+    CONSTRAINTS: ClassVar = {"V": COVARIANCE, "n_actions": N_ACTIONS}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.n_actions, len(self.V))
+
+    @cached_property
+    def V_inverse(self) -> Array:  # noqa: N802 - the paper's V
+        return inverse(self.V)
+
+    def leverage(self, features: Array) -> Array:
+        """φ(X_t, a)ᵀ V⁻¹ φ(X_t, a) for every round and action, (n, K)."""
+        return np.asarray(np.einsum("nkd,de,nke->nk", features, self.V_inverse, features))
+
+    def norms(self, features: Array) -> Array:
+        return np.asarray(np.linalg.norm(features, axis=-1))
+
+    def theta_hat(self, features: Any, actions: Integers, rewards: Array) -> Array:
+        """θ̂_t = V⁻¹ φ(X_t, b) R for every round, (n, d)."""
+        phi = features[np.arange(len(actions)), actions]
+        return times(self.V_inverse, phi * rewards[:, np.newaxis])
+
+    def estimated_rewards(self, thetas: Array, actions: Integers, features: Array) -> Array:  # noqa: ARG002 - θ̂ says it all
+        """r̂_k(x, a) = ⟨θ̂_k, φ(x, a)⟩ for one context, (K, t)."""
+        return np.asarray(features @ thetas.T)
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class DisjointFeatures:
+    """The context x as a vector (p,), one block of parameters per action; V (K, p, p).
+
+    >>> features = DisjointFeatures(V=[[[0.5]], [[0.25]]])
+    >>> features.theta_hat(np.array([[1.0]]), np.array([1]), np.array([1.0])).tolist()
+    [[4.0]]
+    """
+
+    V: Array
+    CONSTRAINTS: ClassVar = {"V": COVARIANCE_BLOCKS}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def n_actions(self) -> int:
+        return len(self.V)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.V.shape[-1],)
+
+    @cached_property
+    def V_inverse(self) -> Array:  # noqa: N802 - the paper's V
+        return inverse(self.V)
+
+    def leverage(self, features: Array) -> Array:
+        """xᵀ V_a⁻¹ x for every round and action, (n, K)."""
+        return np.asarray(np.einsum("np,kpq,nq->nk", features, self.V_inverse, features))
+
+    def norms(self, features: Array) -> Array:
+        return np.asarray(np.linalg.norm(features, axis=-1, keepdims=True))
+
+    def theta_hat(self, features: Any, actions: Integers, rewards: Array) -> Array:
+        """The only block of θ̂_t that is not zero, V_b⁻¹ x R, for every round, (n, p)."""
+        return times(self.V_inverse[actions], features * rewards[:, np.newaxis])
+
+    def estimated_rewards(self, thetas: Array, actions: Integers, features: Array) -> Array:
+        """r̂_k(x, a) = ⟨θ̂_k, x⟩ for a = b_k, else 0, for one context, (K, t)."""
+        own = actions == np.arange(self.n_actions)[:, np.newaxis]
+        return np.where(own, thetas @ features, 0.0)
+
+
+Features = SharedFeatures | DisjointFeatures
+
+
+def inverse(V: Array) -> Array:
+    return np.asarray(frozen(np.linalg.inv(V)))
+
+
+def times(matrix: Array, vectors: Array) -> Array:
+    """matrix @ vector for every row, summed in one order whatever the number of rows:
+
+    BLAS would take other roads for one row than for many, and `update` must give the bits of
+    `replay`.
+    """
+    return np.asarray((matrix * vectors[:, np.newaxis, :]).sum(axis=-1))

@@ -1,0 +1,308 @@
+"""The paper's algorithms by name: each a few lines that compose a rate, an estimator, a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy.behaviors import BEHAVIOR, Logged
+from understudy.constraints import (
+    HORIZON,
+    N_ACTIONS,
+    POSITIVE,
+    RATE,
+    Array,
+    constrained,
+    number,
+)
+from understudy.errors import InvalidArgument
+from understudy.estimators import ImplicitExploration, ImportanceWeighting, Logarithmic, PlugIn
+from understudy.learners.exponential_weights import ExponentialWeights
+from understudy.learners.features import DisjointFeatures, Features, SharedFeatures
+from understudy.learners.lin_prod import LinProd
+from understudy.schedules import GAMMA, HoeffdingWidth, Schedule
+from understudy.theory import (
+    COVARIANCES,
+    exp3_ix_rate,
+    kappa_from_feature_bound,
+    largest_lin_prod_rate,
+    lin_prod_rate,
+)
+
+__all__ = ["exp3", "exp3_ix", "exp3_ix_unknown", "lin_prod", "prod"]
+
+Gamma = float | ArrayLike | Callable[[int], float] | Schedule
+COVERAGE = number(
+    1.0,
+    np.inf,
+    "pass us.coverage(comparator, pi_b); if that is infinite, leave coverage out",
+).optional()
+
+
+@constrained(pi_b=BEHAVIOR, horizon=HORIZON.optional(), eta=RATE.optional())
+def exp3(
+    pi_b: ArrayLike | Logged, *, horizon: int | None = None, eta: float | None = None
+) -> ExponentialWeights:
+    r"""Exp3 with the behavior policy's feedback: the baseline of the paper's Figure 1.
+
+    $$\pi_t(a) \propto \exp\Big(\eta \sum_{k<t} \frac{R_k 1\{b_k = a\}}{q(a)}\Big), \quad
+    \eta = \sqrt{\log K / n}$$
+
+    Unbiased and not pessimistic: its bound (`us.theory.exp3_bound`) needs η ≤ min q and is the
+    same for every comparator, well covered or not.
+
+    Args:
+        pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
+        horizon: n, the number of rounds that will be played.
+        eta: η, instead of the rate that `horizon` gives.
+
+    >>> import understudy as us
+    >>> learner = us.exp3([0.5, 0.5], horizon=100)
+    >>> state = learner.update(learner.init(), us.Feedback(action=1, reward=1.0))
+    >>> learner.policy(state).round(4).tolist()
+    [0.4585, 0.5415]
+    """
+    eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(count(pi_b), n))
+    return ExponentialWeights(eta, ImportanceWeighting(pi_b), horizon)  # type: ignore[arg-type]
+
+
+@constrained(
+    pi_b=BEHAVIOR,
+    horizon=HORIZON.optional(),
+    coverage=COVERAGE,
+    eta=RATE.optional(),
+    gamma=GAMMA.optional(),
+)
+def exp3_ix(
+    pi_b: ArrayLike | Logged,
+    *,
+    horizon: int | None = None,
+    coverage: float | None = None,
+    eta: float | None = None,
+    gamma: Gamma | None = None,
+) -> ExponentialWeights:
+    r"""Pessimistic Exp3-IX, known behavior policy: Algorithm 1 and Theorem 1.
+
+    $$\pi_t(a) \propto \exp\Big(\eta \sum_{k<t} \frac{R_k 1\{b_k = a\}}{q(a) + \gamma_k}\Big),
+    \quad \gamma_t = \eta/2$$
+
+    Two tunings: η = √(log K / n) for all comparators, regret √(n log K)(1 + C/2); and, for
+    comparators of a known coverage C, η = √(2 log K / (C n)), regret √(2 C n log K).
+
+    Departs from the paper: the rate printed for the second tuning, √(log K / (C n)), gives only
+    1.5 √(C n log K); the rate above is the one that gives the bound the paper states.
+
+    Args:
+        pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
+        horizon: n, the number of rounds that will be played.
+        coverage: C(π*; π_B) of the comparators to compete with; None for all of them.
+        eta: η, instead of the rate that `horizon` and `coverage` give.
+        gamma: γ_t: a number, an array, or a function of t ≥ 1. Theorem 1 covers γ_t ≥ η/2.
+
+    >>> import understudy as us
+    >>> learner = us.exp3_ix([0.5, 0.5], horizon=100)
+    >>> state = learner.update(learner.init(), us.Feedback(action=1, reward=1.0))
+    >>> learner.policy(state).round(4).tolist()
+    [0.4616, 0.5384]
+    """
+    eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(count(pi_b), n, coverage), coverage)
+    gamma = eta / 2 if gamma is None else gamma
+    return ExponentialWeights(eta, ImplicitExploration(pi_b, gamma), horizon)  # type: ignore[arg-type]
+
+
+@constrained(
+    n_actions=N_ACTIONS,
+    horizon=HORIZON.optional(),
+    eta=RATE.optional(),
+    gamma=GAMMA.optional(),
+)
+def exp3_ix_unknown(
+    n_actions: int,
+    *,
+    horizon: int | None = None,
+    eta: float | None = None,
+    gamma: Gamma | None = None,
+) -> ExponentialWeights:
+    r"""Pessimistic Exp3-IX, unknown behavior policy: Theorem 2.
+
+    $$\tilde r_t(b) = \frac{R}{\hat q_t(b) + \gamma_t}, \quad
+    \gamma_1 = 1 + \frac\eta2, \quad
+    \gamma_t = \frac\eta2 + \sqrt{\frac{\log(K (t-1)^2)}{2t-2}}, \quad \eta = \sqrt{\log K / n}$$
+
+    with q̂_t the frequencies of the rounds before t. The width in γ_t keeps the estimate
+    pessimistic while q̂_t is still wrong. States cannot be merged: q̂_t depends on the order.
+
+    Args:
+        n_actions: K.
+        horizon: n, the number of rounds that will be played.
+        eta: η, instead of the rate that `horizon` gives.
+        gamma: γ_t > 0, instead of the theorem's: a number, an array, or a function of t ≥ 1.
+
+    >>> import understudy as us
+    >>> learner = us.exp3_ix_unknown(2, horizon=100)
+    >>> state = learner.update(learner.init(), us.Feedback(action=1, reward=1.0))
+    >>> learner.policy(state).round(4).tolist()
+    [0.48, 0.52]
+    """
+    eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(n_actions, n))
+    gamma = HoeffdingWidth(eta, n_actions) if gamma is None else gamma
+    return ExponentialWeights(eta, PlugIn(n_actions, gamma), horizon)  # type: ignore[arg-type]
+
+
+@constrained(pi_b=BEHAVIOR, horizon=HORIZON.optional(), coverage=COVERAGE, eta=RATE.optional())
+def prod(
+    pi_b: ArrayLike | Logged,
+    *,
+    horizon: int | None = None,
+    coverage: float | None = None,
+    eta: float | None = None,
+) -> ExponentialWeights:
+    r"""Prod with the behavior policy's feedback: the update inside the proof of Theorem 1.
+
+    $$\pi_t(a) \propto \prod_{k<t} \Big(1 + \eta \frac{R_k 1\{b_k = a\}}{q(a)}\Big)$$
+
+    that is, exponential weights with the gain (1/η) log(1 + η R/q). It is never below Exp3-IX's
+    gain at γ = η/2, so Theorem 1 holds for it too (`us.theory.prod_bound` is never worse).
+
+    Departs from the paper: its analysis says "η = γ gives Prod"; it is η = 2γ.
+
+    Args:
+        pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
+        horizon: n, the number of rounds that will be played.
+        coverage: C(π*; π_B) of the comparators to compete with; None for all of them.
+        eta: η, instead of the rate that `horizon` and `coverage` give.
+
+    >>> import understudy as us
+    >>> learner = us.prod([0.5, 0.5], eta=0.5)
+    >>> state = learner.update(learner.init(), us.Feedback(action=1, reward=1.0))
+    >>> learner.policy(state).round(4).tolist()
+    [0.3333, 0.6667]
+    """
+    eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(count(pi_b), n, coverage), coverage)
+    return ExponentialWeights(eta, Logarithmic(pi_b, eta), horizon)  # type: ignore[arg-type]
+
+
+@constrained(
+    V=COVARIANCES,
+    n_actions=N_ACTIONS,
+    horizon=HORIZON.optional(),
+    eta=RATE.optional(),
+    kappa=POSITIVE.optional(),
+    feature_bound=POSITIVE.optional(),
+    coverage=POSITIVE.optional(),
+)
+def lin_prod(
+    V: ArrayLike,
+    *,
+    n_actions: int,
+    horizon: int | None = None,
+    eta: float | None = None,
+    kappa: float | None = None,
+    feature_bound: float | None = None,
+    coverage: float | None = None,
+) -> LinProd:
+    r"""LinProd for linear contextual bandits: Algorithm 2 and Theorem 3, the exact product.
+
+    $$\hat\theta_t = V^{-1} \varphi(X_t, b) R, \qquad
+    \pi_t(a|x) \propto \prod_{k<t} (1 + \eta \langle\hat\theta_k, \varphi(x,a)\rangle)$$
+
+    Two tunings, each capped at the largest admissible rate 1/(2κ): η = √(log K / n), and
+    η = √(log K / (C_φ n)) for a known feature coverage. `learner.capped` says whether the cap bit.
+
+    Departs from the paper: it asks λ_min(V) ≥ 2η sup‖φ‖²; the weaker η κ ≤ ½ with
+    κ = sup φᵀV⁻¹φ suffices, by Cauchy–Schwarz in the norm of V⁻¹.
+
+    Args:
+        V: E[Σ_a π_B(a|X) φ(X,a) φ(X,a)ᵀ], (d, d); or (K, p, p) for disjoint features.
+        n_actions: K.
+        horizon: n, the number of rounds that will be played.
+        eta: η, instead of the rate that `horizon` and `coverage` give; refused above 1/(2κ).
+        kappa: an upper bound on φ(x,a)ᵀ V⁻¹ φ(x,a) over all contexts and actions.
+        feature_bound: B ≥ ‖φ(x,a)‖ instead; then κ = B²/λ_min(V).
+        coverage: C_φ(π*; π_B) of the comparators to compete with; None for all of them.
+
+    >>> import numpy as np, understudy as us
+    >>> learner = us.lin_prod(np.eye(2) / 2, n_actions=2, horizon=100, kappa=2.0)
+    >>> event = us.Feedback(action=1, reward=1.0, features=np.eye(2))
+    >>> state = learner.update(learner.init(), event)
+    >>> learner.policy(state, np.eye(2)).round(4).tolist()
+    [0.4616, 0.5384]
+    """
+    features = features_of(V, n_actions)  # type: ignore[arg-type]
+    kappa = kappa_of(features, kappa, feature_bound)
+    wanted = rate_or_horizon(
+        eta, horizon, lambda n: lin_prod_rate(n_actions, n, coverage), coverage
+    )
+    capped = eta is None and wanted > largest_lin_prod_rate(kappa)
+    eta = largest_lin_prod_rate(kappa) if capped else wanted
+    return LinProd(eta, features, kappa, feature_bound, horizon, capped)
+
+
+def rate_or_horizon(
+    eta: float | None,
+    horizon: int | None,
+    tuning: Callable[[int], float],
+    coverage: float | None = None,
+) -> float:
+    """η if it was given, else the theorem's rate for the horizon."""
+    if eta is None and horizon is None:
+        raise InvalidArgument(
+            "horizon",
+            None,
+            "the theorem's learning rate depends on the number of rounds",
+            "pass horizon=n, or a rate of your own as eta",
+        )
+    if eta is not None and coverage is not None:
+        raise InvalidArgument(
+            "coverage", coverage, "eta fixes the rate already", "pass one of the two"
+        )
+    if eta is not None:
+        return eta
+    assert horizon is not None
+    return tuning(horizon)
+
+
+def count(pi_b: Any) -> int:
+    """K of a checked behavior."""
+    return pi_b.n_actions if isinstance(pi_b, Logged) else len(pi_b)
+
+
+def features_of(V: Array, n_actions: int) -> Features:
+    """V (d, d): shared features; V (K, p, p): one block per action."""
+    if V.ndim == 2:  # noqa: PLR2004 - a matrix
+        return SharedFeatures(V, n_actions)
+    if len(V) != n_actions:
+        raise InvalidArgument(
+            "V",
+            V.shape,
+            f"disjoint features need one block per action, and n_actions = {n_actions}",
+            f"pass V of shape ({n_actions}, p, p)",
+        )
+    return DisjointFeatures(V)
+
+
+def kappa_of(features: Features, kappa: float | None, feature_bound: float | None) -> float:
+    """κ as given, or B²/λ_min(V)."""
+    if (kappa is None) == (feature_bound is None):
+        raise InvalidArgument(
+            "kappa",
+            kappa,
+            "the admissible rate depends on κ = sup φᵀV⁻¹φ, which V alone does not tell",
+            "pass exactly one of kappa and feature_bound (B ≥ ‖φ(x,a)‖)",
+        )
+    if kappa is None:
+        assert feature_bound is not None
+        return kappa_from_feature_bound(features.V, feature_bound)
+    dimension = features.V.size // features.V.shape[-1]  # d, or K p for disjoint features
+    if kappa < dimension * (1 - 1e-9):
+        raise InvalidArgument(
+            "kappa",
+            kappa,
+            f"φᵀV⁻¹φ is {dimension} on average under the behavior policy, so its supremum is at "
+            "least that",
+            "pass us.theory.largest_leverage(features, V), or give feature_bound instead",
+        )
+    return kappa

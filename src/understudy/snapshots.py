@@ -1,0 +1,243 @@
+"""Learner and state as JSON, bit for bit, and `Understudy`, the one object that remembers.
+
+A snapshot is readable and versioned, and loading one runs no code: only the dataclasses that were
+marked `@saved` are ever built, and all their fields are checked as if a caller had passed them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import uuid
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.random import Generator
+
+from understudy.behaviors import choose
+from understudy.constraints import Array, enforce
+from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable
+from understudy.types import SAVED, Feedback, Learner, Log, Trace, frozen
+
+__all__ = ["Understudy", "as_data", "from_json", "load", "to_json", "write_atomically"]
+
+FORMAT = "understudy"
+VERSION = 1
+DTYPES = ("float64", "int64")
+
+State = TypeVar("State")
+
+
+def to_json(learner: Learner[State], state: State) -> str:
+    """A learner and its state as text.
+
+    >>> import understudy as us
+    >>> learner = us.exp3([0.5, 0.5], eta=0.1)
+    >>> text = to_json(learner, learner.init())
+    >>> json.loads(text)["version"]
+    1
+    """
+    snapshot = {
+        "format": FORMAT,
+        "version": VERSION,
+        "learner": as_data(learner, "learner"),
+        "state": as_data(state, "state"),
+    }
+    return json.dumps(snapshot, allow_nan=False, indent=1, ensure_ascii=False)
+
+
+def from_json(text: str) -> tuple[Learner[Any], Any]:
+    """The learner and state that `to_json` wrote, or `InvalidSnapshot`.
+
+    >>> import understudy as us
+    >>> learner = us.exp3([0.5, 0.5], eta=0.1)
+    >>> again, state = from_json(to_json(learner, learner.init()))
+    >>> again.policy(state).tolist()
+    [0.5, 0.5]
+    """
+    snapshot = _parse(text)
+    try:
+        learner = _decode(snapshot.get("learner"), "learner")
+        state = _decode(snapshot.get("state"), "state")
+        if not hasattr(learner, "validate"):
+            raise _damaged("learner", learner, "it is not a learner")
+        learner.validate(state)
+    except InvalidSnapshot:
+        raise
+    except InvalidArgument as error:
+        raise InvalidSnapshot(error.argument, error.value, error.reason, REMEDY) from error
+    return learner, state
+
+
+class Understudy(Generic[State]):
+    """A learner with its state: watches, answers, saves itself.
+
+    >>> import understudy as us
+    >>> u = us.Understudy(us.exp3_ix([0.5, 0.5], horizon=100))
+    >>> u.observe(action=1, reward=1.0)
+    >>> u.policy().round(4).tolist(), u.act(np.random.default_rng(0)), u.rounds
+    ([0.4616, 0.5384], 1, 1)
+    """
+
+    def __init__(self, learner: Learner[State], state: State | None = None) -> None:
+        self.learner = learner
+        self.state = learner.init() if state is None else state
+        learner.validate(self.state)
+
+    def observe(
+        self,
+        action: int,
+        reward: float,
+        *,
+        propensity: float | None = None,
+        features: Array | None = None,
+    ) -> None:
+        """Learn from one round of the behavior policy; a bad event raises and changes nothing."""
+        feedback = Feedback(action, reward, propensity, features)
+        self.state = self.learner.update(self.state, feedback)
+
+    def replay(self, log: Log) -> Trace:
+        """Learn from a whole log; a bad event raises and nothing of the log is learned."""
+        self.state, trace = self.learner.replay(self.state, log)
+        return trace
+
+    def policy(self, features: Array | None = None) -> Array:
+        """The probability of each action in the next round."""
+        return self.learner.policy(self.state, features)
+
+    def act(self, rng: Generator, features: Array | None = None) -> int:
+        """An action drawn from the policy; the caller owns the random numbers."""
+        return int(choose(self.policy(features), rng.random(1))[0])
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds were watched."""
+        return self.learner.rounds(self.state)
+
+    @property
+    def past_horizon(self) -> int:
+        """How many of them came after the horizon that the learner was tuned for."""
+        return self.learner.past_horizon(self.state)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a snapshot, whole or not at all."""
+        write_atomically(Path(path), to_json(self.learner, self.state).encode())
+
+
+def load(path: str | os.PathLike[str]) -> Understudy[Any]:
+    """The understudy that was saved at `path`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise _damaged("path", str(path), "the file is not text") from error
+    return Understudy(*from_json(text))
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Put a file in place in one step, so that no reader and no crash ever sees half of it."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def as_data(value: Any, where: str = "value") -> Any:
+    """A number, an array or a `@saved` dataclass as what JSON can hold, exactly."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
+        return {
+            "array": value.dtype.name,
+            "shape": list(value.shape),
+            "values": value.ravel().tolist(),
+        }
+    if SAVED.get(type(value).__name__) is type(value):
+        fields = {
+            field.name: as_data(getattr(value, field.name), f"{where}.{field.name}")
+            for field in dataclasses.fields(SAVED[type(value).__name__])
+        }
+        return {"kind": type(value).__name__, **fields}
+    raise NotSaveable(
+        f"{where} is a {type(value).__name__}, which JSON cannot hold; pass gamma as a number or "
+        "an array instead of a function, and mark dataclasses of your own with @saved"
+    )
+
+
+REMEDY = "load a file that Understudy.save wrote, unchanged"
+
+
+def _damaged(argument: str, value: object, reason: str) -> InvalidSnapshot:
+    return InvalidSnapshot(argument, value, reason, REMEDY)
+
+
+def _parse(text: str) -> dict[str, Any]:
+    def refuse(constant: str) -> float:
+        raise _damaged("snapshot", constant, "it holds a number that is not finite")
+
+    try:
+        snapshot = json.loads(text, parse_constant=refuse)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise _damaged("snapshot", text[:40], f"it is not JSON ({error})") from None
+    if not isinstance(snapshot, dict) or snapshot.get("format") != FORMAT:
+        raise _damaged("snapshot", snapshot, f"it does not say that its format is {FORMAT!r}")
+    if snapshot.get("version") != VERSION:
+        raise InvalidSnapshot(
+            "version",
+            snapshot.get("version"),
+            f"this release reads version {VERSION}",
+            "load it with the release of Understudy that wrote it",
+        )
+    return snapshot
+
+
+def _decode(value: Any, where: str) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _damaged(where, value, "it is not finite")
+        return value
+    if isinstance(value, dict) and "array" in value:
+        return _decode_array(value, where)
+    if isinstance(value, dict) and value.get("kind") in SAVED:
+        return _decode_record(value, where)
+    raise _damaged(where, value, "it is nothing that a snapshot holds")
+
+
+def _decode_array(value: dict[str, Any], where: str) -> Any:
+    if value["array"] not in DTYPES or not isinstance(value.get("values"), list):
+        raise _damaged(where, value["array"], f"an array is of one of {DTYPES}")
+    kind = (int, float) if value["array"] == "float64" else int
+    if any(isinstance(x, bool) or not isinstance(x, kind) for x in value["values"]):
+        raise _damaged(where, value["values"][:3], f"its entries must be {value['array']}")
+    try:
+        array = np.array(value["values"], dtype=value["array"]).reshape(value["shape"])
+    except (ValueError, OverflowError, TypeError, KeyError):
+        raise _damaged(where, value.get("shape"), "values and shape do not agree") from None
+    if not np.isfinite(array).all():
+        raise _damaged(where, value["values"][:3], "an entry is not finite")
+    return frozen(array)
+
+
+def _decode_record(value: dict[str, Any], where: str) -> Any:
+    cls = SAVED[value["kind"]]
+    wanted = {field.name for field in dataclasses.fields(cls)}
+    found = set(value) - {"kind"}
+    if wanted != found:
+        odd = sorted(wanted ^ found)
+        raise _damaged(where, value["kind"], f"fields are missing or unknown: {', '.join(odd)}")
+    record = cls(**{name: _decode(value[name], f"{where}.{name}") for name in wanted})
+    if hasattr(record, "CONSTRAINTS"):
+        enforce(record)
+    return record

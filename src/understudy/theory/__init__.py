@@ -1,0 +1,63 @@
+"""The paper's quantities as functions: coverage, learning rates, and one bound per theorem."""
+
+from __future__ import annotations
+
+from understudy.theory.bounds import (
+    exp3_bound,
+    exp3_condition,
+    exp3_order,
+    exp3_worst_case_bound,
+    lin_prod_bound,
+    lin_prod_tuned_bound,
+    lin_prod_uniform_bound,
+    prod_bound,
+    theorem1_bound,
+    theorem1_tuned_bound,
+    theorem1_uniform_bound,
+    theorem2_bound,
+    theorem2_simplified_bound,
+)
+from understudy.theory.coverage import (
+    COVARIANCE,
+    COVARIANCE_BLOCKS,
+    COVARIANCES,
+    coverage,
+    feature_covariance,
+    feature_coverage,
+    largest_leverage,
+)
+from understudy.theory.rates import (
+    exp3_ix_rate,
+    exp3_worst_case_rate,
+    kappa_from_feature_bound,
+    largest_lin_prod_rate,
+    lin_prod_rate,
+)
+
+__all__ = [
+    "COVARIANCE",
+    "COVARIANCES",
+    "COVARIANCE_BLOCKS",
+    "coverage",
+    "exp3_bound",
+    "exp3_condition",
+    "exp3_ix_rate",
+    "exp3_order",
+    "exp3_worst_case_bound",
+    "exp3_worst_case_rate",
+    "feature_covariance",
+    "feature_coverage",
+    "kappa_from_feature_bound",
+    "largest_leverage",
+    "largest_lin_prod_rate",
+    "lin_prod_bound",
+    "lin_prod_rate",
+    "lin_prod_tuned_bound",
+    "lin_prod_uniform_bound",
+    "prod_bound",
+    "theorem1_bound",
+    "theorem1_tuned_bound",
+    "theorem1_uniform_bound",
+    "theorem2_bound",
+    "theorem2_simplified_bound",
+]

@@ -1,0 +1,293 @@
+"""The bounds on the expected regret E[Reg(π*)], one function per statement.
+
+"Full" forms depend on the comparator and the rewards; simplified ones on its coverage only.
+All are nonnegative numbers, `inf` where the statement is empty.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy.constraints import (
+    HORIZON,
+    N_ACTIONS,
+    PROBABILITIES,
+    RATE,
+    Array,
+    Constraint,
+    Refused,
+    array,
+    constrained,
+)
+from understudy.errors import InadmissibleRate, InvalidArgument
+from understudy.theory.coverage import as_policy
+from understudy.theory.rates import smallest_probability
+
+__all__ = [
+    "exp3_bound",
+    "exp3_condition",
+    "exp3_order",
+    "exp3_worst_case_bound",
+    "lin_prod_bound",
+    "lin_prod_tuned_bound",
+    "lin_prod_uniform_bound",
+    "prod_bound",
+    "theorem1_bound",
+    "theorem1_tuned_bound",
+    "theorem1_uniform_bound",
+    "theorem2_bound",
+    "theorem2_simplified_bound",
+]
+
+
+def _ratio(value: object) -> float:
+    if isinstance(value, bool | str) or not isinstance(value, int | float | np.number):
+        raise Refused("it must be a number")
+    if not float(value) >= 0:
+        raise Refused("a coverage ratio is at least 0")
+    return float(value)
+
+
+RATIO = Constraint(
+    "pass us.coverage(...) or us.feature_coverage(...); inf is allowed",
+    _ratio,
+    (-1.0, math.nan, "2", None, True, [2.0]),
+)
+TOTALS = array("pass Σ_t E[r_t(a)] for every action, (K,)", low=0.0)
+PROBABILITY_TOTALS = array("pass Σ_t E[π_t(a)] for every action, (K,)", low=0.0)
+
+
+def _total_rewards(total_rewards: ArrayLike | None, n_actions: int, horizon: int) -> Array:
+    """Σ_t E[r_t(a)], n at the most and by default."""
+    if total_rewards is None:
+        return np.full(n_actions, float(horizon))
+    totals = np.asarray(total_rewards)
+    if totals.shape != (n_actions,) or totals.max() > horizon * (1 + 1e-9):
+        raise InvalidArgument(
+            "total_rewards",
+            total_rewards,
+            f"they must be {n_actions} sums over n = {horizon} rounds of rewards in [0, 1]",
+            "pass Σ_t E[r_t(a)] for every action, or leave it out for the worst case n",
+        )
+    return totals
+
+
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON, eta=RATE, total_rewards=TOTALS.optional())
+def theorem1_bound(
+    comparator: int | ArrayLike,
+    pi_b: ArrayLike,
+    *,
+    horizon: int,
+    eta: float,
+    total_rewards: ArrayLike | None = None,
+) -> float:
+    r"""Theorem 1 in full, for Exp3-IX (and Prod) with any η and γ = η/2:
+
+    $$\frac{\log K}{\eta} + \frac\eta2 \sum_t \sum_a \frac{\pi^*(a) E[r_t(a)]}{q(a) + \eta/2}$$
+
+    `total_rewards` is Σ_t E[r_t(a)]; without it, its largest value n. Finite for every
+    comparator, covered or not.
+
+    >>> round(theorem1_bound(0, [0.5, 0.5], horizon=100, eta=0.1), 4)
+    16.0224
+    """
+    q = np.asarray(pi_b)
+    policy = as_policy(comparator, len(q))
+    totals = _total_rewards(total_rewards, len(q), horizon)
+    return math.log(len(q)) / eta + eta / 2 * float((policy * totals / (q + eta / 2)).sum())
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def theorem1_uniform_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""Theorem 1 at η = √(log K/n): $\sqrt{n \log K} (1 + C/2)$, for all comparators at once.
+
+    >>> round(theorem1_uniform_bound(100, 10_000, coverage=50.5), 1)
+    5633.2
+    """
+    return math.sqrt(horizon * math.log(n_actions)) * (1 + coverage / 2)
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def theorem1_tuned_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""Theorem 1 at η = √(2 log K/(C n)): $\sqrt{2 C n \log K}$, for comparators of coverage ≤ C.
+
+    >>> round(theorem1_tuned_bound(100, 10_000, coverage=50.5), 1)
+    2156.7
+    """
+    return math.sqrt(2 * coverage * horizon * math.log(n_actions))
+
+
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON, eta=RATE, total_rewards=TOTALS.optional())
+def prod_bound(
+    comparator: int | ArrayLike,
+    pi_b: ArrayLike,
+    *,
+    horizon: int,
+    eta: float,
+    total_rewards: ArrayLike | None = None,
+) -> float:
+    r"""Prod's bound for rewards in {0, 1}; for rewards in [0, 1] with the same means it holds too:
+
+    $$\frac{\log K}{\eta} + \sum_t \sum_a \pi^*(a) E[r_t(a)]
+      \Big(1 - \frac{q(a)}{\eta} \log\big(1 + \frac{\eta}{q(a)}\big)\Big)$$
+
+    The bias r − (q/η) log(1 + ηr/q) is convex in r, so 0 and 1 are its worst case. Never above
+    `theorem1_bound`, because the logarithmic gain is never below IX's.
+
+    >>> round(prod_bound(0, [0.5, 0.5], horizon=100, eta=0.1), 4)
+    15.7707
+    """
+    q = np.asarray(pi_b)
+    policy = as_policy(comparator, len(q))
+    totals = _total_rewards(total_rewards, len(q), horizon)
+    seen = q > 0
+    bias = np.ones(len(q))  # an action that is never seen keeps all its reward to itself
+    bias[seen] = 1 - q[seen] / eta * np.log1p(eta / q[seen])
+    return math.log(len(q)) / eta + float((policy * totals * bias).sum())
+
+
+@constrained(eta=RATE, pi_b=PROBABILITIES)
+def exp3_condition(eta: float, pi_b: ArrayLike) -> bool:
+    """Whether Exp3's bound holds at all: η ≤ min q, so that η r̂ ≤ 1.
+
+    >>> exp3_condition(0.0215, [0.000198, 0.999802])
+    False
+    """
+    return bool(eta <= np.asarray(pi_b).min())
+
+
+@constrained(
+    pi_b=PROBABILITIES, horizon=HORIZON, eta=RATE, total_probabilities=PROBABILITY_TOTALS.optional()
+)
+def exp3_bound(
+    pi_b: ArrayLike,
+    *,
+    horizon: int,
+    eta: float,
+    total_probabilities: ArrayLike | None = None,
+) -> float:
+    r"""Exp3's own bound, the same for every comparator; it needs η ≤ min q:
+
+    $$\frac{\log K}{\eta} + \eta \sum_t \sum_a \frac{E[\pi_t(a)]}{q(a)}$$
+
+    `total_probabilities` is Σ_t E[π_t(a)]; without it, the worst case n/min q for the sum.
+
+    >>> exp3_bound([0.5, 0.5], horizon=100, eta=0.1) == math.log(2) / 0.1 + 0.1 * 100 / 0.5
+    True
+    """
+    q = np.asarray(pi_b)
+    smallest = smallest_probability(q)
+    if not exp3_condition(eta, q):
+        raise InadmissibleRate(
+            "eta",
+            eta,
+            f"Exp3's bound needs eta <= min(pi_b) = {smallest:g}",
+            f"pass eta <= {smallest!r}, or use theorem1_bound, which has no condition",
+            largest=smallest,
+        )
+    if total_probabilities is None:
+        return math.log(len(q)) / eta + eta * horizon / smallest
+    totals = np.asarray(total_probabilities)
+    if totals.shape != q.shape or abs(totals.sum() - horizon) > 1e-6 * horizon:
+        raise InvalidArgument(
+            "total_probabilities",
+            total_probabilities,
+            f"they must be {len(q)} sums of probabilities, {horizon} in all",
+            "pass Σ_t E[π_t(a)] for every action",
+        )
+    return math.log(len(q)) / eta + eta * float((totals / q).sum())
+
+
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON)
+def exp3_worst_case_bound(pi_b: ArrayLike, *, horizon: int) -> float:
+    r"""Exp3's bound at its best rate in the worst case: $2\sqrt{n \log K / \min q}$.
+
+    The rate is `exp3_worst_case_rate`; it is admissible for n ≥ log K/min q.
+
+    >>> round(exp3_worst_case_bound([0.01, 0.99], horizon=10_000), 1)
+    1665.1
+    """
+    q = np.asarray(pi_b)
+    return 2 * math.sqrt(horizon * math.log(len(q)) / smallest_probability(q))
+
+
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON)
+def exp3_order(pi_b: ArrayLike, *, horizon: int) -> float:
+    r"""The paper's remark on Exp3: its regret is of the order $\sqrt{n / \min q}$, constants apart.
+
+    >>> round(exp3_order([0.01, 0.99], horizon=10_000), 6)
+    1000.0
+    """
+    return math.sqrt(horizon / smallest_probability(pi_b))
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=RATIO)
+def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float) -> float:
+    r"""Theorem 2 in full, with the sums as they are:
+
+    $$\frac{\log K}{\eta} + \Big(1 + \frac2\eta\Big) \sum_{t=2}^n 2\delta_t
+      + \Big(\frac{\eta n}{2} + 2\sum_{t=1}^n \varepsilon_t\Big) C$$
+
+    with δ_t = (t−1)⁻², ε_1 = 1, ε_t = √(log(K(t−1)²)/(2t−2)). Two-sided Hoeffding fails with
+    probability 2δ_t, not δ_t as in the paper.
+
+    >>> round(theorem2_bound(10, horizon=1000, eta=0.05, coverage=10.0), 1)
+    3502.1
+    """
+    past = np.arange(1, horizon, dtype=np.float64)
+    failures = float((2.0 / past**2).sum())
+    widths = 1.0 + float(np.sqrt((math.log(n_actions) + 2 * np.log(past)) / (2 * past)).sum())
+    return (
+        math.log(n_actions) / eta
+        + (1 + 2 / eta) * failures
+        + (eta * horizon / 2 + 2 * widths) * coverage
+    )
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def theorem2_simplified_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""Theorem 2 at η = √(log K/n), with honest constants:
+
+    $$\frac{16 + \log K}{\eta} + \Big(\frac{\eta n}{2} + 4\sqrt{n \log(Kn)}\Big) C + 2$$
+
+    The paper's last display has 2√(n log(Kn)), which is too small (docs/paper.md).
+
+    >>> round(theorem2_simplified_bound(10, 1000, coverage=10.0), 1)
+    4462.2
+    """
+    eta = math.sqrt(math.log(n_actions) / horizon)
+    width = 4 * math.sqrt(horizon * math.log(n_actions * horizon))
+    return (16 + math.log(n_actions)) / eta + (eta * horizon / 2 + width) * coverage + 2
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=RATIO)
+def lin_prod_bound(n_actions: int, *, horizon: int, eta: float, coverage: float) -> float:
+    r"""Theorem 3 for any admissible η: $\frac{\log K}{\eta} + \eta n C_\varphi(\pi^*; \pi_B)$.
+
+    >>> round(lin_prod_bound(10, horizon=10_000, eta=0.01, coverage=5.0), 2)
+    730.26
+    """
+    return math.log(n_actions) / eta + eta * horizon * coverage
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def lin_prod_uniform_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""Theorem 3 at η = √(log K/n), if that is admissible: $\sqrt{n \log K} (1 + C_\varphi)$.
+
+    >>> round(lin_prod_uniform_bound(10, 10_000, coverage=5.0), 2)
+    910.46
+    """
+    return math.sqrt(horizon * math.log(n_actions)) * (1 + coverage)
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def lin_prod_tuned_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""Theorem 3 at η = √(log K/(C_φ n)), if that is admissible: $2\sqrt{C_\varphi n \log K}$.
+
+    >>> round(lin_prod_tuned_bound(10, 10_000, coverage=5.0), 2)
+    678.61
+    """
+    return 2 * math.sqrt(coverage * horizon * math.log(n_actions))

@@ -1,0 +1,108 @@
+"""Learning rates: the tunings of the three theorems, and the largest admissible ones."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy.constraints import (
+    HORIZON,
+    N_ACTIONS,
+    POSITIVE,
+    PROBABILITIES,
+    constrained,
+    number,
+)
+from understudy.errors import InvalidArgument
+from understudy.theory.coverage import COVARIANCES
+
+__all__ = [
+    "COVERAGE_RATIO",
+    "exp3_ix_rate",
+    "exp3_worst_case_rate",
+    "kappa_from_feature_bound",
+    "largest_lin_prod_rate",
+    "lin_prod_rate",
+    "smallest_probability",
+]
+
+COVERAGE_RATIO = number(1.0, math.inf, "pass a finite us.coverage(comparator, pi_b), at least 1")
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=COVERAGE_RATIO.optional())
+def exp3_ix_rate(n_actions: int, horizon: int, coverage: float | None = None) -> float:
+    r"""Theorem 1's rates: $\sqrt{\log K / n}$, or $\sqrt{2 \log K / (C n)}$ for a coverage C.
+
+    The second minimises log K/η + ηCn/2. The paper prints √(log K/(C n)), which does not give
+    the bound it states (docs/paper.md). Theorem 2 uses the first.
+
+    >>> round(exp3_ix_rate(100, 10_000), 4), round(exp3_ix_rate(100, 10_000, coverage=2.0), 4)
+    (0.0215, 0.0215)
+    """
+    if coverage is None:
+        return math.sqrt(math.log(n_actions) / horizon)
+    return math.sqrt(2.0 * math.log(n_actions) / (coverage * horizon))
+
+
+@constrained(horizon=HORIZON, pi_b=PROBABILITIES)
+def exp3_worst_case_rate(horizon: int, pi_b: ArrayLike) -> float:
+    r"""The rate that minimises Exp3's bound in the worst case, $\sqrt{\min q \log K / n}$.
+
+    It satisfies the bound's condition η ≤ min q as soon as n ≥ log K / min q.
+
+    >>> round(exp3_worst_case_rate(10_000, [0.01, 0.99]), 6)
+    0.000833
+    """
+    n_actions = len(np.asarray(pi_b))
+    return math.sqrt(smallest_probability(pi_b) * math.log(n_actions) / horizon)
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=POSITIVE.optional())
+def lin_prod_rate(n_actions: int, horizon: int, coverage: float | None = None) -> float:
+    r"""Theorem 3's rates: $\sqrt{\log K / n}$, or $\sqrt{\log K / (C_\varphi n)}$.
+
+    Neither need be admissible: see `largest_lin_prod_rate`.
+
+    >>> round(lin_prod_rate(10, 10_000), 4), round(lin_prod_rate(10, 10_000, coverage=4.0), 4)
+    (0.0152, 0.0076)
+    """
+    return math.sqrt(math.log(n_actions) / ((coverage or 1.0) * horizon))
+
+
+@constrained(kappa=POSITIVE)
+def largest_lin_prod_rate(kappa: float) -> float:
+    r"""The largest admissible rate of LinProd, $1/(2\kappa)$ with κ ≥ sup φᵀV⁻¹φ.
+
+    Then |η r̂| = η R |φᵀV⁻¹φ'| ≤ η κ ≤ ½, by Cauchy–Schwarz in the norm of V⁻¹.
+
+    >>> largest_lin_prod_rate(20.0)
+    0.025
+    """
+    return 1.0 / (2.0 * kappa)
+
+
+@constrained(V=COVARIANCES, feature_bound=POSITIVE)
+def kappa_from_feature_bound(V: ArrayLike, feature_bound: float) -> float:
+    r"""$\kappa \le B^2/\lambda_{\min}(V)$ for features with ‖φ(x,a)‖ ≤ B.
+
+    With it, the largest admissible rate is the paper's: λ_min(V) ≥ 2ηB².
+
+    >>> kappa_from_feature_bound([[0.5, 0.0], [0.0, 0.25]], 1.0)
+    4.0
+    """
+    return feature_bound**2 / float(np.linalg.eigvalsh(np.asarray(V)).min())
+
+
+def smallest_probability(pi_b: ArrayLike) -> float:
+    """min_a q(a), which must be positive for any bound that divides by it."""
+    q = np.asarray(pi_b)
+    if q.min() == 0:
+        raise InvalidArgument(
+            "pi_b",
+            pi_b,
+            f"action {int(q.argmin())} has probability 0, so min q = 0 and the bound is infinite",
+            "use theorem1_bound, which stays finite",
+        )
+    return float(q.min())

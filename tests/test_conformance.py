@@ -1,0 +1,111 @@
+"""Every recipe obeys every law, and a learner that breaks one is caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import understudy as us
+from understudy.conformance import LAWS, example_learners
+from understudy.errors import BrokenLaw
+from understudy.learners import RECIPES, ExponentialWeights, Scores
+from understudy.types import Feedback, Learner, Log
+
+EVENTS = 300
+DISJOINT_V = np.array([[[0.3, 0.1], [0.1, 0.3]], [[0.2, 0.0], [0.0, 0.4]], np.eye(2) * 0.3])
+
+VARIANTS: dict[str, Learner[Any]] = {
+    "logged exp3": us.exp3(us.Logged(n_actions=5), horizon=10),
+    "logged exp3_ix": us.exp3_ix(us.Logged(n_actions=5), horizon=10),
+    "logged prod": us.prod(us.Logged(n_actions=5), eta=0.3),
+    "unseen action": us.exp3_ix([0.5, 0.0, 0.5], horizon=20),
+    "tabulated gamma": us.exp3_ix([0.5, 0.5], eta=0.2, gamma=np.linspace(1, 0, EVENTS + 1)),
+    "function gamma": us.exp3_ix([0.5, 0.5], eta=0.2, gamma=lambda t: 1 / t),
+    "many actions": us.exp3_ix(us.behaviors.interpolated(n_actions=1001, alpha=0.3), horizon=100),
+    "tuned": us.exp3_ix([0.9, 0.1], horizon=100, coverage=10.0),
+    "disjoint": us.lin_prod(DISJOINT_V, n_actions=3, horizon=100, feature_bound=2.0),
+    "one feature": us.lin_prod([[0.5]], n_actions=2, horizon=100, kappa=3.0),
+}
+
+
+def test_every_recipe_is_found() -> None:
+    assert {name for name, _ in example_learners()} == set(RECIPES)
+    assert set(RECIPES) <= set(us.__all__)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_obey_the_laws(name: str) -> None:
+    assert us.check_learner(dict(example_learners())[name], rounds=EVENTS) == list(LAWS)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_obey_the_laws(name: str) -> None:
+    assert us.check_learner(VARIANTS[name], rounds=EVENTS) == list(LAWS)
+
+
+class Wrapped:
+    """A learner with one method replaced: how the laws are tested themselves."""
+
+    def __init__(self, **replaced: Callable[..., Any]) -> None:
+        self.inner: ExponentialWeights = us.exp3_ix([0.5, 0.25, 0.25], horizon=100)
+        self.replaced = replaced
+
+    def __getattr__(self, name: str) -> Any:
+        return self.replaced.get(name) or getattr(self.inner, name)
+
+
+INNER = us.exp3_ix([0.5, 0.25, 0.25], horizon=100)
+
+
+def unnormalised(state: Scores, log: Log) -> tuple[Scores, Any]:
+    after, policies = INNER.policies(state, log)
+    return after, policies * 1.001
+
+
+def in_place(state: Scores, feedback: Feedback) -> Scores:
+    after = INNER.update(state, feedback)
+    state.scores.flags.writeable = True
+    state.scores[feedback.action] += 1.0
+    return after
+
+
+def forgetful(state: Scores, feedback: Feedback) -> Scores:
+    return replace(INNER.update(state, feedback), rounds=1)
+
+
+def doubled(first: Scores, second: Scores) -> Scores:
+    merged = INNER.merge(first, second)
+    return replace(merged, scores=2 * merged.scores)
+
+
+def deaf(state: Scores, feedback: Feedback) -> Scores:
+    try:
+        return INNER.update(state, feedback)
+    except us.errors.InvalidArgument:
+        return state
+
+
+def batch_dependent(state: Scores, log: Log) -> tuple[Scores, Any]:
+    after, trace = INNER.replay(state, log)
+    return replace(after, scores=after.scores + 1e-12 * (len(log) == 7)), trace
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        (Wrapped(policies=unnormalised), "policies are probabilities"),
+        (Wrapped(update=in_place), "update is pure"),
+        (Wrapped(update=forgetful), "replay is update, bit for bit"),
+        (Wrapped(replay=batch_dependent), "batching does not matter"),
+        (Wrapped(merge=doubled), "merging is adding, or is refused"),
+        (Wrapped(update=deaf), "bad events are refused and change nothing"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_broken_learner_is_caught(broken: Any, law: str) -> None:
+    with pytest.raises(BrokenLaw, match=law):
+        us.check_learner(broken)
