@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,6 +93,17 @@ class Piecewise(Oblivious):
     starts: Integers
     bernoulli: bool = True
     rounds: int | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            values: ArrayLike,
+            starts: ArrayLike,
+            bernoulli: bool = True,
+            rounds: int | None = None,
+        ) -> None: ...
+
     CONSTRAINTS: ClassVar = {
         "values": array("pass one row of means per segment", dimensions=(2,)),
         "starts": array("pass the number of rounds before each segment", dtype=np.int64, low=0),
@@ -129,6 +140,13 @@ class Drifting(Oblivious):
     last: Array
     rounds: int
     bernoulli: bool = True
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, first: ArrayLike, last: ArrayLike, rounds: int, bernoulli: bool = True
+        ) -> None: ...
+
     CONSTRAINTS: ClassVar = {"first": VALUES, "last": VALUES, "rounds": COUNT}
 
     def __post_init__(self) -> None:
@@ -157,6 +175,11 @@ class Table(Oblivious):
     values: Array
     bernoulli: bool = False
     rounds: int = field(init=False)
+
+    if TYPE_CHECKING:
+
+        def __init__(self, values: ArrayLike, bernoulli: bool = False) -> None: ...
+
     CONSTRAINTS: ClassVar = {
         "values": array("pass one row of rewards per round, (n, K)", dimensions=(2,))
     }
@@ -208,7 +231,7 @@ def drifting(first: ArrayLike, last: ArrayLike, *, rounds: int, bernoulli: bool 
     >>> drifting([0.0, 1.0], [1.0, 0.0], rounds=3).between(0, 3).tolist()
     [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]]
     """
-    return Drifting(first, last, rounds, bernoulli)  # type: ignore[arg-type]
+    return Drifting(first, last, rounds, bernoulli)
 
 
 def table(values: ArrayLike, *, bernoulli: bool = False) -> Table:
@@ -217,7 +240,7 @@ def table(values: ArrayLike, *, bernoulli: bool = False) -> Table:
     >>> table([[0.0, 1.0], [0.25, 0.5]]).between(1, 2).tolist()
     [[0.25, 0.5]]
     """
-    return Table(values, bernoulli)  # type: ignore[arg-type]
+    return Table(values, bernoulli)
 
 
 @dataclass(frozen=True)

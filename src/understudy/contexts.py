@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -53,6 +53,11 @@ class FiniteContexts:
 
     table: Array
     probabilities: Array
+
+    if TYPE_CHECKING:
+
+        def __init__(self, table: ArrayLike, probabilities: ArrayLike) -> None: ...
+
     CONSTRAINTS: ClassVar = {
         "table": array("pass φ(x, a) as (X, K, d)", dimensions=(3,)),
         "probabilities": array("pass one probability per context", low=0.0, high=1.0),

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from understudy.constraints import (
     SMALLEST_PROBABILITY,
@@ -60,6 +60,17 @@ class Feedback:
     reward: float
     propensity: float | None = None
     features: Array | None = None
+
+    if TYPE_CHECKING:  # anything that NumPy takes for an array is converted
+
+        def __init__(
+            self,
+            action: int,
+            reward: float,
+            propensity: float | None = None,
+            features: ArrayLike | None = None,
+        ) -> None: ...
+
     CONSTRAINTS: ClassVar = {
         "action": integer(0, "pass the 0-based index of the action that was played"),
         "reward": number(0.0, 1.0, REWARD_REMEDY),
@@ -95,6 +106,17 @@ class Log:
     rewards: Array
     propensities: Array | None = None
     features: Array | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            actions: ArrayLike,
+            rewards: ArrayLike,
+            propensities: ArrayLike | None = None,
+            features: ArrayLike | None = None,
+        ) -> None: ...
+
     CONSTRAINTS: ClassVar = {
         "actions": array(
             "pass the 0-based indices of the played actions", dtype=np.int64, low=0, copy=False
@@ -165,10 +187,7 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Everything that happened in round t of a simulated game: the referee's view.
-
-    An adversary is shown it after the round; a learner never is.
-    """
+    """Everything that happened in round t: shown to adversaries afterwards, to learners never."""
 
     t: int
     context: NDArray[Any]

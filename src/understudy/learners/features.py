@@ -46,10 +46,6 @@ class SharedFeatures:
     def V_inverse(self) -> Array:  # noqa: N802 - the paper's V
         return inverse(self.V)
 
-    def leverage(self, features: Array) -> Array:
-        """φ(X_t, a)ᵀ V⁻¹ φ(X_t, a) for every round and action, (n, K)."""
-        return np.asarray(np.einsum("nkd,de,nke->nk", features, self.V_inverse, features))
-
     def norms(self, features: Array) -> Array:
         return np.asarray(np.linalg.norm(features, axis=-1))
 
@@ -90,10 +86,6 @@ class DisjointFeatures:
     @cached_property
     def V_inverse(self) -> Array:  # noqa: N802 - the paper's V
         return inverse(self.V)
-
-    def leverage(self, features: Array) -> Array:
-        """xᵀ V_a⁻¹ x for every round and action, (n, K)."""
-        return np.asarray(np.einsum("np,kpq,nq->nk", features, self.V_inverse, features))
 
     def norms(self, features: Array) -> Array:
         return np.asarray(np.linalg.norm(features, axis=-1, keepdims=True))

@@ -12,7 +12,7 @@ from understudy.constraints import HORIZON, POSITIVE, RATE, Array, array, enforc
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
 from understudy.learners.exponential_weights import softmax
 from understudy.learners.features import Features
-from understudy.theory import largest_lin_prod_rate
+from understudy.theory import largest_lin_prod_rate, leverage
 from understudy.types import Feedback, Form, Integers, Log, Trace, frozen, rounds_past, saved
 
 __all__ = ["Estimates", "LinProd"]
@@ -156,8 +156,8 @@ class LinProd:
         self._check_leverage(log.features)
 
     def _check_leverage(self, features: Any) -> None:
-        leverage = self.features.leverage(features)
-        self._refuse_above("kappa", self.kappa, leverage, "φᵀV⁻¹φ")
+        found = leverage(features, self.features.V_inverse)
+        self._refuse_above("kappa", self.kappa, found, "φᵀV⁻¹φ")
         if self.feature_bound is not None:
             norms = self.features.norms(features)
             self._refuse_above("feature_bound", self.feature_bound, norms, "‖φ‖")

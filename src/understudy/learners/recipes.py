@@ -66,7 +66,7 @@ def exp3(
     [0.4585, 0.5415]
     """
     eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(count(pi_b), n))
-    return ExponentialWeights(eta, ImportanceWeighting(pi_b), horizon)  # type: ignore[arg-type]
+    return ExponentialWeights(eta, ImportanceWeighting(pi_b), horizon)  # type: ignore[arg-type] # checked above
 
 
 @constrained(
@@ -110,7 +110,7 @@ def exp3_ix(
     """
     eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(count(pi_b), n, coverage), coverage)
     gamma = eta / 2 if gamma is None else gamma
-    return ExponentialWeights(eta, ImplicitExploration(pi_b, gamma), horizon)  # type: ignore[arg-type]
+    return ExponentialWeights(eta, ImplicitExploration(pi_b, gamma), horizon)  # type: ignore[arg-type] # checked above
 
 
 @constrained(
@@ -149,7 +149,7 @@ def exp3_ix_unknown(
     """
     eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(n_actions, n))
     gamma = HoeffdingWidth(eta, n_actions) if gamma is None else gamma
-    return ExponentialWeights(eta, PlugIn(n_actions, gamma), horizon)  # type: ignore[arg-type]
+    return ExponentialWeights(eta, PlugIn(n_actions, gamma), horizon)  # type: ignore[arg-type] # checked above
 
 
 @constrained(pi_b=BEHAVIOR, horizon=HORIZON.optional(), coverage=COVERAGE, eta=RATE.optional())
@@ -182,7 +182,7 @@ def prod(
     [0.3333, 0.6667]
     """
     eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(count(pi_b), n, coverage), coverage)
-    return ExponentialWeights(eta, Logarithmic(pi_b, eta), horizon)  # type: ignore[arg-type]
+    return ExponentialWeights(eta, Logarithmic(pi_b, eta), horizon)  # type: ignore[arg-type] # checked above
 
 
 @constrained(
@@ -231,7 +231,7 @@ def lin_prod(
     >>> learner.policy(state, np.eye(2)).round(4).tolist()
     [0.4616, 0.5384]
     """
-    features = features_of(V, n_actions)  # type: ignore[arg-type]
+    features = features_of(V, n_actions)  # type: ignore[arg-type] # checked above
     kappa = kappa_of(features, kappa, feature_bound)
     wanted = rate_or_horizon(
         eta, horizon, lambda n: lin_prod_rate(n_actions, n, coverage), coverage

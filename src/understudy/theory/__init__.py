@@ -25,6 +25,7 @@ from understudy.theory.coverage import (
     feature_covariance,
     feature_coverage,
     largest_leverage,
+    leverage,
 )
 from understudy.theory.rates import (
     exp3_ix_rate,
@@ -50,6 +51,7 @@ __all__ = [
     "kappa_from_feature_bound",
     "largest_leverage",
     "largest_lin_prod_rate",
+    "leverage",
     "lin_prod_bound",
     "lin_prod_rate",
     "lin_prod_tuned_bound",

@@ -28,6 +28,7 @@ __all__ = [
     "feature_covariance",
     "feature_coverage",
     "largest_leverage",
+    "leverage",
 ]
 
 SINGULAR = 1e-12  # relative to the largest eigenvalue
@@ -149,7 +150,7 @@ def coverage(comparator: int | ArrayLike, pi_b: ArrayLike) -> float:
 
 @constrained(
     policy=array("pass π(a|x) as (X, K)", dimensions=(2,), low=0.0, high=1.0),
-    features=array("pass φ(x, a) as (X, K, d)", dimensions=(3,)),
+    features=array("pass φ(x, a) as (X, K, d), or contexts as (X, p)", dimensions=(2, 3)),
     weights=array("pass one probability per context", low=0.0).optional(),
 )
 def feature_covariance(
@@ -158,17 +159,21 @@ def feature_covariance(
     r"""$V(\pi) = E[\sum_a \pi(a|X) \varphi(X,a) \varphi(X,a)^\top]$, a matrix (d, d).
 
     Rows are contexts: all of them with their probabilities as `weights`, or a sample of them,
-    each counted alike.
+    each counted alike. Contexts (X, p) stand for disjoint features φ(x, a) = e_a ⊗ x, and give
+    the blocks of V, (K, p, p).
 
     >>> feature_covariance([[0.5, 0.5]], [[[1.0, 0.0], [0.0, 1.0]]]).tolist()
     [[0.5, 0.0], [0.0, 0.5]]
+    >>> feature_covariance([[0.25, 0.75]], [[2.0]]).tolist()
+    [[[1.0]], [[3.0]]]
     """
     pi, phi = np.asarray(policy), np.asarray(features)
-    if pi.shape != phi.shape[:2] or not pi.size:
+    disjoint = phi.ndim == 2  # noqa: PLR2004 - contexts
+    if len(pi) != len(phi) or not (disjoint or pi.shape == phi.shape[:2]) or not phi.size:
         raise InvalidArgument(
             "policy",
             pi.shape,
-            f"features of shape {phi.shape} need a policy of shape {phi.shape[:2]}",
+            f"it does not go with features of shape {phi.shape}",
             "pass one row per context and one column per action",
         )
     if np.abs(pi.sum(axis=1) - 1).max() > 1e-9:  # noqa: PLR2004
@@ -183,7 +188,8 @@ def feature_covariance(
             f"they must be {len(pi)} probabilities that sum to 1",
             "pass one probability per context",
         )
-    return np.asarray(np.einsum("x,xk,xkd,xke->de", p, pi, phi, phi))
+    indices = "x,xk,xd,xe->kde" if disjoint else "x,xk,xkd,xke->de"
+    return np.asarray(np.einsum(indices, p, pi, phi, phi))
 
 
 @constrained(V_comparator=SEMIDEFINITE, V_behavior=SEMIDEFINITE)
@@ -218,18 +224,36 @@ def feature_coverage(V_comparator: ArrayLike, V_behavior: ArrayLike) -> float:
     return float((mass[~unseen] / eigenvalues[~unseen]).sum())
 
 
-@constrained(features=array("pass φ(x, a) as (X, K, d)", dimensions=(3,)), V=COVARIANCE)
+@constrained(features=array("pass (X, K, d), or (X, p)", dimensions=(2, 3)), V=COVARIANCES)
 def largest_leverage(features: ArrayLike, V: ArrayLike) -> float:
     r"""$\kappa = \max_{x,a} \varphi(x,a)^\top V^{-1} \varphi(x,a)$ over the given contexts.
 
-    Exact for a finite context space that is given whole; for a sample it is a lower bound.
+    Features (X, K, d) go with V (d, d), disjoint ones (X, p) with V (K, p, p). Exact for a
+    finite context space that is given whole; for a sample it is a lower bound on κ.
 
     >>> largest_leverage([[[1.0, 0.0], [0.0, 1.0]]], [[0.5, 0.0], [0.0, 0.25]])
     4.0
+    >>> largest_leverage([[1.0], [2.0]], [[[0.5]], [[0.25]]])
+    16.0
     """
     phi, matrix = np.asarray(features), np.asarray(V)
-    if phi.shape[-1] != len(matrix) or not phi.size:
+    if phi.shape[-1] != matrix.shape[-1] or phi.ndim + matrix.ndim != 5 or not phi.size:  # noqa: PLR2004
         raise InvalidArgument(
-            "features", phi.shape, f"V has dimension {len(matrix)}", "pass φ as (X, K, d)"
+            "features",
+            phi.shape,
+            f"they do not go with V of shape {matrix.shape}",
+            "pass φ as (X, K, d) with V (d, d), or contexts as (X, p) with V (K, p, p)",
         )
-    return float(np.einsum("xkd,de,xke->xk", phi, np.linalg.inv(matrix), phi).max())
+    return float(leverage(phi, np.linalg.inv(matrix)).max())
+
+
+def leverage(features: Array, V_inverse: Array) -> Array:
+    """φ(x, a)ᵀ V⁻¹ φ(x, a) for every context and action, (X, K), of checked features.
+
+    >>> leverage(np.array([[1.0], [2.0]]), np.array([[[2.0]], [[4.0]]])).tolist()
+    [[2.0, 4.0], [8.0, 16.0]]
+    """
+    if V_inverse.ndim == 2:  # noqa: PLR2004 - one matrix for all actions
+        return np.asarray(((features @ V_inverse) * features).sum(axis=-1))
+    by_action = np.einsum("xd,kde->xke", features, V_inverse)
+    return np.asarray((by_action * features[:, np.newaxis]).sum(axis=-1))

@@ -1,0 +1,123 @@
+"""The command line: `understudy paper`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from understudy import __version__
+from understudy.errors import UnderstudyError
+from understudy.experiments import EXPERIMENTS, Experiment, Options, Row, run, write
+from understudy.experiments.core import as_json
+from understudy.plots import require_matplotlib
+from understudy.simulate import progress_bar
+
+__all__ = ["main"]
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+LARGE = 1e5  # a bound that is only looked at for its size
+POSITIVE = click.IntRange(min=1)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="understudy")
+def app() -> None:
+    """Online learning from off-policy feedback, with guarantees."""
+
+
+@app.command()
+@click.argument("experiment", type=click.Choice(list(EXPERIMENTS)), default="figure1")
+@click.option("--runs", type=POSITIVE, help="Runs per point.  [figure1, unknown: 100; linear: 50]")
+@click.option("--rounds", type=POSITIVE, help="Rounds per run, n.  [10000; linear: 2000]")
+@click.option("--actions", type=click.IntRange(min=2), help="Actions, K.  [100; linear: 4]")
+@click.option("--alphas", type=POSITIVE, help="Values of α from 0 to 1.  [20; linear: 10]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--jobs", type=click.IntRange(min=-1), default=-1, help="Processes.  [one per core]")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("out"),
+    show_default=True,
+    help="Folder for the picture (PNG, SVG) and the numbers (CSV).",
+)
+@click.option("--json", "json_output", is_flag=True, help="Print the rows as JSON, not a table.")
+def paper(experiment: str, out: Path, json_output: bool, **sizes: int | None) -> None:
+    """Reproduce the paper's Figure 1, or one of its companions.
+
+    \b
+    figure1   Exp3 and Exp3-IX on the paper's game (the default)
+    unknown   Theorem 2 on the same game: the behavior policy is not known
+    linear    LinProd on a contextual game, regret against feature coverage
+
+    The result depends on the seed and the sizes only, not on the number of processes.
+    """
+    chosen = EXPERIMENTS[experiment]
+    given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+    options = replace(chosen.defaults, **given)
+    require_matplotlib()
+    out.mkdir(parents=True, exist_ok=True)
+    if not os.access(out, os.W_OK):
+        raise click.ClickException(f"{out} is not writable; choose another folder with --out")
+    rows = _run_with_bar(chosen, options)
+    paths = write(chosen, options, rows, out)
+    if json_output:
+        click.echo(as_json(rows))
+        return
+    console = Console()
+    console.print(_table(chosen, rows))
+    for note in chosen.notes(options):
+        console.print(note, style="dim", highlight=False)
+    click.echo("wrote " + ", ".join(str(path) for path in paths))
+
+
+def _run_with_bar(experiment: Experiment, options: Options) -> list[Row]:
+    with progress_bar() as bar:
+        task = bar.add_task(experiment.name, total=options.alphas * options.runs)
+        return run(experiment, options, lambda done: bar.advance(task, done))
+
+
+def _table(experiment: Experiment, rows: list[Row]) -> Table:
+    table = Table(title=experiment.title, title_justify="left")
+    for name in ("α", "learner", "regret", "25 %", "75 %", "coverage", "bound"):
+        table.add_column(name, justify="left" if name == "learner" else "right", no_wrap=True)
+    for i, row in enumerate(rows):
+        new_point = i > 0 and rows[i - 1].alpha != row.alpha
+        if new_point:
+            table.add_section()
+        table.add_row(
+            f"{row.alpha:.3f}",
+            row.learner,
+            *(f"{regret:.1f}" for regret in (row.mean, row.q25, row.q75)),
+            f"{row.coverage:.2f}",
+            "" if row.bound is None else f"{row.bound:{'.1f' if row.bound < LARGE else '.3g'}}",
+        )
+    return table
+
+
+def main() -> None:
+    """Run the command line: one clear line and exit code 2 for bad input."""
+    try:
+        status = app(standalone_mode=False)
+    except click.ClickException as error:
+        _fail(error.format_message())
+    except UnderstudyError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"{error.filename or 'file system'}: {error.strerror or error}")
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("understudy: stopped", err=True)
+        sys.exit(INTERRUPTED)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str) -> None:
+    click.echo(f"understudy: {' '.join(message.split())}", err=True)
+    sys.exit(BAD_INPUT)

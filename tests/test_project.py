@@ -1,0 +1,153 @@
+"""What the project says of itself is true: README, the package, the pins, the public names."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import understudy as us
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TINY = ["--runs", "1", "--rounds", "20", "--alphas", "2", "--actions", "3", "--jobs", "1"]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+def targets() -> set[str]:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+
+
+def test_the_example_in_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = blocks("python")
+    exec(compile(example, "README.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("7 ")
+    assert us.load(tmp_path / "understudy.json").rounds == 10_000
+
+
+def test_every_command_in_the_readme_exists_and_runs(tmp_path: Path) -> None:
+    """make targets exist (CI runs them); `understudy` commands run, at a small size."""
+    assert {"make run", "make test", "make check", "make test-all"} <= set(commands())
+    for command in commands():
+        program, *arguments = shlex.split(command)
+        if program == "make":
+            assert set(arguments) <= targets()
+            continue
+        assert program == ".venv/bin/understudy"
+        sizes = [] if "--help" in arguments else [*TINY, "--out", str(tmp_path)]
+        subprocess.run(
+            [sys.executable, "-m", "understudy", *arguments, *sizes],
+            check=True,
+            capture_output=True,
+            timeout=300,
+        )
+
+
+def test_relative_links_in_the_documents_lead_somewhere() -> None:
+    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        text = document.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_ci_runs_nothing_that_the_readme_does_not_name() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    called = [line for line in script.splitlines() if line.startswith("make")]
+    assert called == ["make check", "make test-all"]
+    assert set(called) <= set(commands())
+
+
+def test_constraints_pin_every_installed_package() -> None:
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {pin.split("==")[0].lower().replace("_", "-") for pin in pins if "==" in pin}
+    ours = {"understudy", "pip", "setuptools"}
+    installed = {
+        distribution.name.lower().replace("_", "-")
+        for distribution in importlib.metadata.distributions()
+    }
+    assert installed - ours <= pinned
+    assert all(re.fullmatch(r"#.*|[\w.-]+==[\w.]+", pin) for pin in pins)
+
+
+def test_the_core_is_small_and_heavy_parts_wait() -> None:
+    """Importing the library imports no plotting; numpy and joblib are all it computes with."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = {re.split(r"[><=]", dependency)[0] for dependency in project["dependencies"]}
+    assert names == {"numpy", "joblib", "click", "rich"}
+    code = "import sys, understudy; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_package_is_typed_and_has_one_version() -> None:
+    assert (ROOT / "src" / "understudy" / "py.typed").exists()
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## {us.__version__} " in changelog
+
+
+def test_public_names_exist_and_are_documented() -> None:
+    for name in us.__all__:
+        assert inspect.getdoc(getattr(us, name)), f"us.{name} has no docstring"
+
+
+def test_the_contract() -> None:
+    """The calls that other people rely on, as they are promised."""
+    n, pi_b = 50, us.behaviors.interpolated(n_actions=100, alpha=0.9)
+    assert pi_b.shape == (100,)
+    for learner in (
+        us.exp3(pi_b, horizon=n),
+        us.exp3_ix(pi_b, horizon=n, coverage=None),
+        us.prod(pi_b, horizon=n),
+        us.exp3_ix_unknown(100, horizon=n),
+    ):
+        state = learner.init()
+        assert learner.policy(state).shape == (100,)
+        feedback = us.Feedback(action=3, reward=1.0, propensity=None, features=None)
+        state = learner.update(state, feedback)
+        log = us.Log(actions=[3, 4], rewards=[1.0, 0.0], propensities=None, features=None)
+        state, trace = learner.replay(state, log)
+        assert trace.probability.shape == (2,)
+    V = np.eye(2)
+    linear = us.lin_prod(
+        V, n_actions=3, horizon=n, eta=None, kappa=4.0, feature_bound=None, coverage=None
+    )
+    assert linear.policy(linear.init(), np.zeros((3, 2))).tolist() == [1 / 3] * 3
+    assert us.coverage(0, pi_b) == 1 / pi_b[0]
+    assert us.feature_coverage(V, V) == 2.0
+    adversary = us.adversaries.switching(n_actions=100, rounds=n)
+    game = us.Game(adversary=adversary, behavior=pi_b, rounds=n)
+    result = us.simulate(
+        game,
+        learners={"name": us.exp3(pi_b, horizon=n)},
+        runs=2,
+        seed=0,
+        comparators=[0, pi_b],
+        rewards="mean",
+    )
+    assert result.regret["name"].shape == (2, 2)
+
+
+def test_playing_past_the_horizon_goes_on_flagged() -> None:
+    u = us.Understudy(us.exp3_ix([0.5, 0.5], horizon=3))
+    trace = u.replay(us.Log(actions=[0] * 5, rewards=[1.0] * 5))
+    assert (u.rounds, u.past_horizon, trace.past_horizon) == (5, 2, 2)
+    assert u.replay(us.Log(actions=[0], rewards=[1.0])).past_horizon == 1
