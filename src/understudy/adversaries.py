@@ -22,6 +22,7 @@ from understudy.errors import InvalidArgument
 from understudy.types import Integers, Round
 
 __all__ = [
+    "Adaptive",
     "Adversary",
     "Drifting",
     "Hiding",
@@ -244,7 +245,34 @@ def table(values: ArrayLike, *, bernoulli: bool = False) -> Table:
 
 
 @dataclass(frozen=True)
-class Retaliating:
+class Adaptive(ABC):
+    """An adversary that watches, and pays between `low` and `high`."""
+
+    n_actions: int
+    low: float
+    high: float
+    bernoulli: bool = True
+    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "low": MEAN, "high": MEAN}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def size(self) -> int:
+        return self.n_actions
+
+    @abstractmethod
+    def init(self) -> Any: ...
+
+    @abstractmethod
+    def choose(self, memory: Any, t: int) -> Array: ...
+
+    @abstractmethod
+    def observe(self, memory: Any, played: Round) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Retaliating(Adaptive):
     """Adaptive: punishes what the learner has just done.
 
     An action's mean falls from `high` toward `low` with the probability that the learner's last
@@ -257,18 +285,8 @@ class Retaliating:
     [0.1, 0.5]
     """
 
-    n_actions: int
     low: float = 0.1
     high: float = 0.9
-    bernoulli: bool = True
-    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "low": MEAN, "high": MEAN}
-
-    def __post_init__(self) -> None:
-        enforce(self)
-
-    @property
-    def size(self) -> int:
-        return self.n_actions
 
     def init(self) -> tuple[Array, int | None]:
         return np.zeros(self.n_actions), None
@@ -285,7 +303,7 @@ class Retaliating:
 
 
 @dataclass(frozen=True)
-class Hiding:
+class Hiding(Adaptive):
     """Adaptive: hides the best reward on the action that the behavior has played least so far.
 
     >>> adversary = Hiding(n_actions=3)
@@ -293,18 +311,8 @@ class Hiding:
     [0.5, 0.9, 0.5]
     """
 
-    n_actions: int
     low: float = 0.5
     high: float = 0.9
-    bernoulli: bool = True
-    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "low": MEAN, "high": MEAN}
-
-    def __post_init__(self) -> None:
-        enforce(self)
-
-    @property
-    def size(self) -> int:
-        return self.n_actions
 
     def init(self) -> Integers:
         return np.zeros(self.n_actions, dtype=np.int64)

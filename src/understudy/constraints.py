@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
@@ -27,6 +26,7 @@ R = TypeVar("R")
 
 SMALLEST_PROBABILITY = 1e-100  # below, 1/q and its sums leave the range of a double
 LARGEST_RATE = 1e100
+LARGEST_COUNT = 2**53  # above, counts are no longer exact as floats
 SUM_TOLERANCE = 1e-9
 
 
@@ -85,6 +85,7 @@ def constrained(**constraints: Constraint) -> Callable[[Callable[P, R]], Callabl
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
 
+        @functools.wraps(function)
         def check_and_call(*args: P.args, **kwargs: P.kwargs) -> R:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
@@ -92,23 +93,16 @@ def constrained(**constraints: Constraint) -> Callable[[Callable[P, R]], Callabl
                 bound.arguments[name] = constraint(name, bound.arguments[name])
             return function(*bound.args, **bound.kwargs)
 
-        # The wrapper gets the function's own globals, because doctest passes over functions
-        # whose globals are another module's.
-        wrapper = types.FunctionType(
-            check_and_call.__code__,
-            function.__globals__,
-            closure=check_and_call.__closure__,
-        )
-        functools.update_wrapper(wrapper, function)
-        wrapper.__kwdefaults__ = None
-        wrapper.CONSTRAINTS = constraints  # type: ignore[attr-defined]
-        return wrapper
+        check_and_call.CONSTRAINTS = constraints  # type: ignore[attr-defined]
+        return check_and_call
 
     return decorate
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, (bool, np.bool_, str, bytes)) or value is None:
+    if isinstance(value, (bool, str, bytes)) or value is None:
+        raise Refused("it must be a number")
+    if isinstance(value, np.ndarray | np.generic) and (value.ndim or value.dtype.kind not in "iuf"):
         raise Refused("it must be a number")
     try:
         number = float(value)
@@ -145,6 +139,18 @@ def _array(value: Any, dtype: Any = np.float64, *, copy: bool = True) -> NDArray
     return checked
 
 
+def dimensions_of(value: Any) -> int:
+    """np.ndim, where a ragged sequence counts as one row of something that is not a number.
+
+    >>> dimensions_of(3), dimensions_of([1, 2]), dimensions_of([[1], [1, 2]])
+    (0, 1, 1)
+    """
+    try:
+        return np.ndim(value)
+    except ValueError:
+        return 1
+
+
 def _index(where: NDArray[np.intp]) -> str:
     return str(int(where[0])) if len(where) == 1 else str(tuple(int(i) for i in where))
 
@@ -175,16 +181,39 @@ def number(low: float, high: float, remedy: str, *, above: bool = False) -> Cons
     return Constraint(remedy, parse, wrong)
 
 
-def integer(low: int, remedy: str) -> Constraint:
-    """A whole number of at least `low`."""
+def integer(low: int, remedy: str, high: int | None = None) -> Constraint:
+    """A whole number of at least `low`, and of at most `high` if there is such a limit."""
 
     def parse(value: Any) -> int:
         checked = _integer(value)
         if checked < low:
             raise Refused(f"it must be at least {low}")
+        if high is not None and checked > high:
+            raise Refused(f"it must be at most {high}")
         return checked
 
-    return Constraint(remedy, parse, (low - 1, -5, 2.5, math.nan, "3", True, None))
+    wrong: tuple[object, ...] = (low - 1, -5, 2.5, math.nan, "3", True, None)
+    return Constraint(remedy, parse, wrong if high is None else (*wrong, high + 1))
+
+
+def having(remedy: str, *names: str) -> Constraint:
+    """An object that can do what the names say: a learner, an adversary, …"""
+
+    def parse(value: Any) -> Any:
+        if any(not hasattr(value, name) for name in names):
+            raise Refused(f"it must have {', '.join(names)}")
+        return value
+
+    return Constraint(remedy, parse, (None, "text", 3, [], {}))
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise Refused("it must be True or False")
+    return bool(value)
+
+
+TRUTH = Constraint("pass True or False", _truth, (None, "yes", 1, [True]))
 
 
 def array(
@@ -237,9 +266,11 @@ def _probabilities(value: Any) -> Array:
 RATE = number(0.0, LARGEST_RATE, "pass a positive number", above=True)
 NONNEGATIVE = number(0.0, math.inf, "pass a number of at least 0")
 POSITIVE = number(0.0, math.inf, "pass a positive number", above=True)
-HORIZON = integer(1, "pass the number of rounds that will be played, a whole number of at least 1")
-COUNT = integer(1, "pass a whole number of at least 1")
-N_ACTIONS = integer(2, "pass the number of actions, a whole number of at least 2")
+HORIZON = integer(
+    1, "pass the number of rounds that will be played, a whole number of at least 1", LARGEST_COUNT
+)
+COUNT = integer(1, "pass a whole number of at least 1", LARGEST_COUNT)
+N_ACTIONS = integer(2, "pass the number of actions, a whole number of at least 2", LARGEST_COUNT)
 PROBABILITIES = Constraint(
     "pass one nonnegative probability per action, summing to 1 (w / w.sum() normalises weights)",
     _probabilities,

@@ -21,6 +21,9 @@ from understudy.theory import feature_covariance
 
 __all__ = ["ContextPolicy", "Contexts", "ContinuousContexts", "FiniteContexts", "rows"]
 
+POLICY = array(
+    "pass (K,), a table (X, K), or a function from contexts to (n, K)", dimensions=(1, 2)
+)
 ContextPolicy = ArrayLike | Callable[[NDArray[Any]], ArrayLike]
 
 
@@ -159,19 +162,24 @@ def rows(policy: ContextPolicy, contexts: NDArray[Any], n_actions: int, argument
     if callable(policy):
         found = np.asarray(policy(contexts), dtype=np.float64)
     else:
-        given = np.asarray(policy, dtype=np.float64)
-        by_context = given.ndim == 2 and contexts.dtype.kind == "i"  # noqa: PLR2004 - a table
-        found = (
-            given[contexts]
-            if by_context
-            else np.broadcast_to(given, (len(contexts), given.shape[-1]))
-        )
+        given = POLICY(argument, policy)
+        if given.ndim == 1:
+            found = np.broadcast_to(given, (len(contexts), len(given)))
+        elif contexts.dtype.kind == "i" and contexts.max(initial=0) < len(given):
+            found = given[contexts]
+        else:
+            raise InvalidArgument(
+                argument,
+                f"a table of {len(given)} rows",
+                f"the contexts are not the numbers 0 to {len(given) - 1}",
+                POLICY.remedy,
+            )
     if found.shape != (len(contexts), n_actions):
         raise InvalidArgument(
             argument,
             f"probabilities of shape {found.shape}",
             f"{len(contexts)} contexts and {n_actions} actions need ({len(contexts)}, {n_actions})",
-            "pass (K,), a table (X, K), or a function from contexts to (n, K)",
+            POLICY.remedy,
         )
     if not (found >= 0).all() or np.abs(found.sum(axis=1) - 1).max(initial=0) > SUM_TOLERANCE:
         raise InvalidArgument(

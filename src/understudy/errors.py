@@ -19,6 +19,8 @@ it is refused, and what to pass instead.
 
 from __future__ import annotations
 
+import pickle
+
 __all__ = [
     "BrokenLaw",
     "InadmissibleRate",
@@ -49,6 +51,24 @@ def shorten(value: object) -> str:
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
+class Shown:
+    """What a value that cannot travel looked like."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _portable(value: object) -> object:
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - a foreign __reduce__ may raise anything
+        return Shown(shorten(value))
+    return value
+
+
 class UnderstudyError(Exception):
     """The root: catch this to catch everything that Understudy raises on purpose."""
 
@@ -71,6 +91,9 @@ class InvalidArgument(UnderstudyError, ValueError):
     def __str__(self) -> str:
         return f"{self.argument} = {shorten(self.value)}: {self.reason}; {self.remedy}"
 
+    def __reduce__(self) -> tuple[object, ...]:  # workers send errors home by pickle
+        return (type(self), (self.argument, _portable(self.value), self.reason, self.remedy))
+
 
 class InvalidEvent(InvalidArgument):
     """An event that does not fit the learner: nothing of the stretch it came in is learned."""
@@ -85,8 +108,8 @@ class InadmissibleRate(InvalidArgument):
         super().__init__(argument, value, reason, remedy)
         self.largest = largest
 
-    def __reduce__(self) -> tuple[object, ...]:  # workers send errors home by pickle
-        return (_inadmissible_rate, (*self.args, self.largest))
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_inadmissible_rate, (*super().__reduce__()[1], self.largest))  # type: ignore[misc]
 
 
 def _inadmissible_rate(

@@ -14,25 +14,59 @@ Pessimism needs rewards R ≥ 0 where more is better: for losses the same formul
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
-from understudy.constraints import N_ACTIONS, RATE, Array, enforce
+from understudy.constraints import N_ACTIONS, RATE, Array, Constraint, enforce
 from understudy.errors import InvalidArgument
 from understudy.schedules import GAMMA, Schedule
 from understudy.types import Form, Integers, Log, frozen, saved
 
-__all__ = ["ImplicitExploration", "ImportanceWeighting", "Logarithmic", "PlugIn"]
+__all__ = ["ImplicitExploration", "ImportanceWeighting", "KnownBehavior", "Logarithmic", "PlugIn"]
 
 NO_MEMORY: Integers = frozen(np.zeros(0, dtype=np.int64))
 
 
+@dataclass(frozen=True, eq=False)
+class KnownBehavior(ABC):
+    """What estimators with a known q share: a subclass is its formula, `gain`."""
+
+    behavior: Behavior
+    CONSTRAINTS: ClassVar[dict[str, Constraint]] = {"behavior": BEHAVIOR}
+
+    @property
+    @abstractmethod
+    def reads_past(self) -> str | None: ...
+
+    @abstractmethod
+    def gain(self, R: Array, q: Array, t: Integers) -> Array:
+        """The gains of events with reward R, played with probability q in rounds t."""
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def form(self) -> Form:
+        if isinstance(self.behavior, Logged):
+            return Form(self.behavior.n_actions, propensities=True)
+        return Form(len(self.behavior), support=self.behavior > 0)
+
+    def init(self) -> Integers:
+        return NO_MEMORY
+
+    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
+        q = log.propensities if isinstance(self.behavior, Logged) else self.behavior[log.actions]
+        assert q is not None  # Form.check has seen to it
+        return self.gain(log.rewards, q, rounds_of(start, log)), memory
+
+
 @saved
 @dataclass(frozen=True, eq=False)
-class ImportanceWeighting:
+class ImportanceWeighting(KnownBehavior):
     r"""The unbiased estimate $\hat r_t(b) = R / q(b)$.
 
     >>> log = Log(actions=[0, 1], rewards=[1.0, 0.5])
@@ -41,27 +75,15 @@ class ImportanceWeighting:
     [2.0, 2.0]
     """
 
-    behavior: Behavior
-    CONSTRAINTS: ClassVar = {"behavior": BEHAVIOR}
     reads_past: ClassVar[None] = None
 
-    def __post_init__(self) -> None:
-        enforce(self)
-
-    @property
-    def form(self) -> Form:
-        return known_form(self.behavior)
-
-    def init(self) -> Integers:
-        return NO_MEMORY
-
-    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:  # noqa: ARG002 - the same in every round
-        return log.rewards / propensities(self.behavior, log), memory
+    def gain(self, R: Array, q: Array, t: Integers) -> Array:  # noqa: ARG002 - the same in all t
+        return R / q
 
 
 @saved
 @dataclass(frozen=True, eq=False)
-class ImplicitExploration:
+class ImplicitExploration(KnownBehavior):
     r"""The IX estimate of Algorithm 1, $\tilde r_t(b) = R / (q(b) + \gamma_t)$.
 
     >>> log = Log(actions=[0, 1], rewards=[1.0, 0.5])
@@ -70,32 +92,20 @@ class ImplicitExploration:
     [1.3333, 1.0]
     """
 
-    behavior: Behavior
     gamma: Schedule
     CONSTRAINTS: ClassVar = {"behavior": BEHAVIOR, "gamma": GAMMA}
-
-    def __post_init__(self) -> None:
-        enforce(self)
-
-    @property
-    def form(self) -> Form:
-        return known_form(self.behavior)
 
     @property
     def reads_past(self) -> str | None:
         return "γ_t depends on the round in which an event happened" if self.gamma.varies else None
 
-    def init(self) -> Integers:
-        return NO_MEMORY
-
-    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
-        gamma = self.gamma(rounds_of(start, log))
-        return log.rewards / (propensities(self.behavior, log) + gamma), memory
+    def gain(self, R: Array, q: Array, t: Integers) -> Array:
+        return R / (q + self.gamma(t))
 
 
 @saved
 @dataclass(frozen=True, eq=False)
-class Logarithmic:
+class Logarithmic(KnownBehavior):
     r"""The estimate behind Prod, $\frac1\eta \log(1 + \eta R / q(b))$: at least IX's with γ = η/2.
 
     >>> log = Log(actions=[0, 1], rewards=[1.0, 0.5])
@@ -104,24 +114,12 @@ class Logarithmic:
     [1.3863, 1.3863]
     """
 
-    behavior: Behavior
     eta: float
     CONSTRAINTS: ClassVar = {"behavior": BEHAVIOR, "eta": RATE}
     reads_past: ClassVar[None] = None
 
-    def __post_init__(self) -> None:
-        enforce(self)
-
-    @property
-    def form(self) -> Form:
-        return known_form(self.behavior)
-
-    def init(self) -> Integers:
-        return NO_MEMORY
-
-    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:  # noqa: ARG002 - the same in every round
-        r_hat = log.rewards / propensities(self.behavior, log)
-        return np.log1p(self.eta * r_hat) / self.eta, memory
+    def gain(self, R: Array, q: Array, t: Integers) -> Array:  # noqa: ARG002 - the same in all t
+        return np.log1p(self.eta * (R / q)) / self.eta
 
 
 @saved
@@ -167,21 +165,6 @@ class PlugIn:
             )
         counts = memory + np.bincount(log.actions, minlength=self.n_actions)
         return log.rewards / (q_hat + gamma), frozen(counts)
-
-
-def known_form(behavior: Behavior) -> Form:
-    """Events fit a known behavior if it can play them, or if they carry their propensity."""
-    if isinstance(behavior, Logged):
-        return Form(behavior.n_actions, propensities=True)
-    return Form(len(behavior), support=behavior > 0)
-
-
-def propensities(behavior: Behavior, log: Log) -> Array:
-    """q_t(b), the probability with which the behavior played each event's action."""
-    if isinstance(behavior, Logged):
-        assert log.propensities is not None
-        return log.propensities
-    return behavior[log.actions]
 
 
 def rounds_of(start: int, log: Log) -> Integers:

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.adversaries import Adversary, Oblivious
 from understudy.behaviors import Logged, choose
-from understudy.constraints import COUNT, PROBABILITIES, Array, enforce, integer
+from understudy.constraints import (
+    COUNT,
+    PROBABILITIES,
+    Array,
+    dimensions_of,
+    enforce,
+    having,
+    integer,
+)
 from understudy.contexts import ContextPolicy, Contexts, FiniteContexts, rows
 from understudy.errors import InvalidArgument
 from understudy.theory.coverage import as_policy
@@ -24,6 +32,7 @@ ROUNDING = 1e-9
 STRETCH = 256
 TABLE = 1 << 16  # numbers in the table of policies of one stretch
 SEED = integer(0, "pass a whole number of at least 0")
+LEARNER = having("pass a learner, such as us.exp3_ix(...)", "form", "policies", "update")
 
 Comparator = int | ArrayLike | ContextPolicy | str
 
@@ -43,7 +52,13 @@ class Game:
     behavior: Any
     rounds: int
     contexts: Contexts | None = None
-    CONSTRAINTS: ClassVar = {"rounds": COUNT}
+    CONSTRAINTS: ClassVar = {
+        "adversary": having(
+            "pass one of us.adversaries", "size", "bernoulli", "init", "choose", "observe"
+        ),
+        "rounds": COUNT,
+        "contexts": having("pass one of us.contexts", "n_actions", "dimension").optional(),
+    }
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -72,6 +87,14 @@ class Game:
 
     def means(self, chosen: Array, features: Array | None) -> Array:
         """The conditional means of the rewards, (n, K), for what the adversary chose."""
+        size = self.n_actions if features is None else features.shape[-1]
+        if chosen.shape[1:] != (size,):
+            raise InvalidArgument(
+                "adversary",
+                f"a choice of shape {chosen.shape[1:]}",
+                f"the game needs {size} numbers a round",
+                "return one mean per action (or θ) from choose",
+            )
         means = chosen if features is None else np.einsum("nd,nkd->nk", chosen, features)
         if not ((means >= -ROUNDING) & (means <= 1 + ROUNDING)).all():
             raise InvalidArgument(
@@ -80,7 +103,7 @@ class Game:
                 "rewards lie in [0, 1]",
                 "scale the means (or θ and the features) into [0, 1]",
             )
-        return means if features is None else means.clip(0.0, 1.0)
+        return means.clip(0.0, 1.0)
 
     def _check_adversary(self) -> None:
         size = self.n_actions if self.contexts is None else self.contexts.dimension
@@ -142,8 +165,8 @@ class Dice:
 
     def draw_behavior_actions(self, behavior: Array) -> Integers:
         """A^B_t ~ π_B(·|X_t)."""
-        fixed = behavior.strides[0] == 0
-        probabilities = behavior[0] if fixed else behavior
+        same_in_every_row = behavior.strides[0] == 0  # a vector, broadcast: add it up once
+        probabilities = behavior[0] if same_in_every_row else behavior
         return choose(probabilities, self.behavior.random(len(behavior)))
 
     def draw_observed_rewards(self, game: Game, means: Array, actions: Integers) -> Array:
@@ -172,7 +195,7 @@ def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> I
     (100, [0.333, 0.333, 0.333])
     """
     check_player(game, learner)
-    dice = Dice(SEED("seed", seed), run)
+    dice = Dice(SEED("seed", seed), SEED("run", run))
     state, memory = learner.init(), game.adversary.init()
     for t, (context, features, behavior) in enumerate(dice.deal(game), start=1):
         # 1. The adversary picks the rewards, knowing all rounds before.
@@ -215,7 +238,7 @@ def feedback_for(form: Form, record: Round) -> Feedback:
 
 def check_player(game: Game, learner: Learner[Any]) -> None:
     """The learner and the game must agree on the actions and the features."""
-    form = learner.form
+    form = LEARNER("learner", learner).form
     if form.n_actions != game.n_actions:
         raise InvalidArgument(
             "learner",
@@ -272,7 +295,7 @@ class Comparators:
                     f"the only one with a name is {BEST!r}, the best fixed action in hindsight",
                     f"pass {BEST!r}, an action, or a policy",
                 )
-        elif callable(comparator) or np.ndim(comparator) > 1:
+        elif callable(comparator) or dimensions_of(comparator) > 1:
             if self.game.contexts is None:
                 raise InvalidArgument(
                     "comparators", comparator, "the game has no contexts", "pass K probabilities"

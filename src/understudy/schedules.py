@@ -17,6 +17,7 @@ from understudy.constraints import (
     Constraint,
     Refused,
     array,
+    dimensions_of,
     enforce,
 )
 from understudy.errors import InvalidArgument
@@ -125,7 +126,7 @@ def _schedule(value: Any) -> Schedule:
         return value
     if callable(value):
         return FunctionOfTime(value)
-    if np.ndim(value) == 0:
+    if dimensions_of(value) == 0:
         return Constant(NONNEGATIVE.parse(value))
     try:
         return Tabulated(value)

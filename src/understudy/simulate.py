@@ -45,15 +45,13 @@ class Simulation:
 
 
 def _rewards(value: Any) -> str:
-    if value not in ("mean", "realised"):
+    if not isinstance(value, str) or value not in ("mean", "realised"):
         raise Refused("there are two ways to count")
     return str(value)
 
 
 def _jobs(value: Any) -> int:
-    if value == -1:
-        return -1
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or (value < 1 and value != -1):
         raise Refused("it must be a whole number of at least 1, or -1")
     return value
 
@@ -200,6 +198,10 @@ def check_cast(game: Game, learners: Learners, comparators: Sequence[Comparator]
         )
     for learner in learners.values():
         check_player(game, learner)
+    if not isinstance(comparators, Sequence | np.ndarray):
+        raise InvalidArgument(
+            "comparators", comparators, "it is not a list of comparators", "pass [comparator, …]"
+        )
     Comparators(game, comparators)
 
 
@@ -227,7 +229,11 @@ class _reporter:  # noqa: N801 - a context manager
 
 
 def progress_bar() -> Progress:
-    """The bar of this library, on standard error so that output can be piped."""
+    """The bar of this library, on standard error so that output can be piped.
+
+    >>> progress_bar().finished
+    True
+    """
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -19,7 +19,7 @@ from numpy.random import Generator
 
 from understudy.behaviors import choose
 from understudy.constraints import Array, enforce
-from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable
+from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, shorten
 from understudy.types import SAVED, Feedback, Learner, Log, Trace, frozen
 
 __all__ = ["Understudy", "as_data", "from_json", "load", "to_json", "write_atomically"]
@@ -67,6 +67,8 @@ def from_json(text: str) -> tuple[Learner[Any], Any]:
         learner.validate(state)
     except InvalidSnapshot:
         raise
+    except RecursionError:
+        raise _damaged("snapshot", text[:40], "it is nested too deeply") from None
     except InvalidArgument as error:
         raise InvalidSnapshot(error.argument, error.value, error.reason, REMEDY) from error
     return learner, state
@@ -128,7 +130,14 @@ class Understudy(Generic[State]):
 
 
 def load(path: str | os.PathLike[str]) -> Understudy[Any]:
-    """The understudy that was saved at `path`."""
+    """The understudy that was saved at `path`.
+
+    >>> import tempfile, understudy as us
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     us.Understudy(us.exp3([0.5, 0.5], eta=0.1)).save(f"{folder}/saved.json")
+    ...     us.load(f"{folder}/saved.json").rounds
+    0
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -137,7 +146,14 @@ def load(path: str | os.PathLike[str]) -> Understudy[Any]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put a file in place in one step, so that no reader and no crash ever sees half of it."""
+    """Put a file in place in one step, so that no reader and no crash ever sees half of it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(Path(folder, "file"), b"content")
+    ...     Path(folder, "file").read_bytes()
+    b'content'
+    """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with temporary.open("xb") as file:
@@ -151,7 +167,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def as_data(value: Any, where: str = "value") -> Any:
-    """A number, an array or a `@saved` dataclass as what JSON can hold, exactly."""
+    """A number, an array or a `@saved` dataclass as what JSON can hold, exactly.
+
+    >>> as_data(np.array([0.5]))
+    {'array': 'float64', 'shape': [1], 'values': [0.5]}
+    """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -187,11 +207,13 @@ def _parse(text: str) -> dict[str, Any]:
 
     try:
         snapshot = json.loads(text, parse_constant=refuse)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except InvalidSnapshot:
+        raise
+    except (ValueError, RecursionError) as error:  # not JSON, or an int of too many digits
         raise _damaged("snapshot", text[:40], f"it is not JSON ({error})") from None
     if not isinstance(snapshot, dict) or snapshot.get("format") != FORMAT:
         raise _damaged("snapshot", snapshot, f"it does not say that its format is {FORMAT!r}")
-    if snapshot.get("version") != VERSION:
+    if snapshot.get("version") != VERSION or isinstance(snapshot["version"], bool):
         raise InvalidSnapshot(
             "version",
             snapshot.get("version"),
@@ -210,7 +232,7 @@ def _decode(value: Any, where: str) -> Any:
         return value
     if isinstance(value, dict) and "array" in value:
         return _decode_array(value, where)
-    if isinstance(value, dict) and value.get("kind") in SAVED:
+    if isinstance(value, dict) and str(value.get("kind")) in SAVED:
         return _decode_record(value, where)
     raise _damaged(where, value, "it is nothing that a snapshot holds")
 
@@ -218,13 +240,16 @@ def _decode(value: Any, where: str) -> Any:
 def _decode_array(value: dict[str, Any], where: str) -> Any:
     if value["array"] not in DTYPES or not isinstance(value.get("values"), list):
         raise _damaged(where, value["array"], f"an array is of one of {DTYPES}")
+    shape = value.get("shape")
+    if not isinstance(shape, list) or any(type(n) is not int or n < 0 for n in shape):
+        raise _damaged(where, shape, "a shape is a list of lengths")
     kind = (int, float) if value["array"] == "float64" else int
     if any(isinstance(x, bool) or not isinstance(x, kind) for x in value["values"]):
         raise _damaged(where, value["values"][:3], f"its entries must be {value['array']}")
     try:
-        array = np.array(value["values"], dtype=value["array"]).reshape(value["shape"])
-    except (ValueError, OverflowError, TypeError, KeyError):
-        raise _damaged(where, value.get("shape"), "values and shape do not agree") from None
+        array = np.array(value["values"], dtype=value["array"]).reshape(shape)
+    except (ValueError, OverflowError):
+        raise _damaged(where, shape, "values and shape do not agree") from None
     if not np.isfinite(array).all():
         raise _damaged(where, value["values"][:3], "an entry is not finite")
     return frozen(array)
@@ -235,8 +260,8 @@ def _decode_record(value: dict[str, Any], where: str) -> Any:
     wanted = {field.name for field in dataclasses.fields(cls)}
     found = set(value) - {"kind"}
     if wanted != found:
-        odd = sorted(wanted ^ found)
-        raise _damaged(where, value["kind"], f"fields are missing or unknown: {', '.join(odd)}")
+        odd = shorten(sorted(wanted ^ found))
+        raise _damaged(where, value["kind"], f"fields are missing or unknown: {odd}")
     record = cls(**{name: _decode(value[name], f"{where}.{name}") for name in wanted})
     if hasattr(record, "CONSTRAINTS"):
         enforce(record)

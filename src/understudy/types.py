@@ -32,7 +32,11 @@ SAVED: dict[str, Any] = {}
 
 
 def saved(cls: Class) -> Class:
-    """Let snapshots hold instances of this dataclass, under its name."""
+    """Let snapshots hold instances of this dataclass, under its name.
+
+    >>> saved(Feedback) is Feedback, SAVED.pop("Feedback") is Feedback
+    (True, True)
+    """
     SAVED[cls.__name__] = cls
     return cls
 

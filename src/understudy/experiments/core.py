@@ -95,7 +95,13 @@ class Experiment:
 def run(
     experiment: Experiment, options: Options, report: Callable[[int], object] = lambda done: done
 ) -> list[Row]:
-    """Play all games of an experiment; `report` is told how many runs were just done."""
+    """Play all games of an experiment; `report` is told how many runs were just done.
+
+    >>> from understudy.experiments import EXPERIMENTS
+    >>> options = Options(runs=1, rounds=10, actions=2, alphas=2)
+    >>> [row.learner for row in run(EXPERIMENTS["figure1"], options)]
+    ['Exp3', 'Exp3-IX', 'Exp3', 'Exp3-IX']
+    """
     rows: list[Row] = []
     for point in experiment.points(options):
         result = simulate(

@@ -20,7 +20,11 @@ COMPARATOR = 0  # the paper's arm 1
 
 
 def paper_game(options: Options, alpha: float) -> Game:
-    """The paper's switching game, watched through its behavior policy of parameter α."""
+    """The paper's switching game, watched through its behavior policy of parameter α.
+
+    >>> paper_game(Options(runs=1, rounds=10, actions=4, alphas=1), alpha=0.5).behavior.tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
     return Game(
         adversary=adversaries.switching(n_actions=options.actions, rounds=options.rounds),
         behavior=behaviors.interpolated(n_actions=options.actions, alpha=alpha),
@@ -29,7 +33,12 @@ def paper_game(options: Options, alpha: float) -> Game:
 
 
 def theorem1_for(game: Game, eta: float) -> float:
-    """Theorem 1's full bound against the comparator, with the game's own rewards."""
+    """Theorem 1's full bound against the comparator, with the game's own rewards.
+
+    >>> game = paper_game(Options(runs=1, rounds=100, actions=2, alphas=1), alpha=0.5)
+    >>> round(theorem1_for(game, eta=0.1), 4)
+    13.7497
+    """
     totals = game.adversary.between(0, game.rounds).sum(axis=0)  # type: ignore[attr-defined]
     return theory.theorem1_bound(
         COMPARATOR, game.behavior, horizon=game.rounds, eta=eta, total_rewards=totals

@@ -7,7 +7,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from understudy.constraints import HORIZON, RATE, Array, array, enforce, integer
+from understudy.constraints import (
+    HORIZON,
+    LARGEST_COUNT,
+    RATE,
+    Array,
+    array,
+    enforce,
+    having,
+    integer,
+)
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.types import (
     Estimator,
@@ -23,6 +32,7 @@ from understudy.types import (
 
 __all__ = ["ExponentialWeights", "Scores"]
 
+ESTIMATOR = having("pass one of us.estimators", "form", "gains", "reads_past")
 BLOCK = 1 << 16  # numbers in the table of scores of one stretch: half a megabyte
 
 
@@ -36,7 +46,7 @@ class Scores:
     memory: Integers
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a learner makes no wrong state itself
         "scores": array("pass one score per action"),
-        "rounds": integer(0, "pass a number of rounds"),
+        "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
         "memory": array("pass counts", dtype=np.int64, low=0),
     }
 
@@ -60,7 +70,7 @@ class ExponentialWeights:
     eta: float
     estimator: Estimator
     horizon: int | None = None
-    CONSTRAINTS: ClassVar = {"eta": RATE, "horizon": HORIZON.optional()}
+    CONSTRAINTS: ClassVar = {"eta": RATE, "estimator": ESTIMATOR, "horizon": HORIZON.optional()}
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -125,7 +135,7 @@ class ExponentialWeights:
             not isinstance(state, Scores)
             or state.scores.shape != fresh.scores.shape
             or state.memory.shape != fresh.memory.shape
-            or state.memory.sum() not in (0, state.rounds)
+            or (len(fresh.memory) and sum(state.memory.tolist()) != state.rounds)
         ):
             raise InvalidArgument(
                 "state",

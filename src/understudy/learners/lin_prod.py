@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from understudy.constraints import HORIZON, POSITIVE, RATE, Array, array, enforce
+from understudy.constraints import HORIZON, POSITIVE, RATE, TRUTH, Array, array, enforce, having
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
 from understudy.learners.exponential_weights import softmax
-from understudy.learners.features import Features
+from understudy.learners.features import Features, times
 from understudy.theory import largest_lin_prod_rate, leverage
 from understudy.types import Feedback, Form, Integers, Log, Trace, frozen, rounds_past, saved
 
@@ -53,9 +53,11 @@ class LinProd:
     capped: bool = False
     CONSTRAINTS: ClassVar = {
         "eta": RATE,
+        "features": having("pass SharedFeatures or DisjointFeatures", "V_inverse", "theta_hat"),
         "kappa": POSITIVE,
         "feature_bound": POSITIVE.optional(),
         "horizon": HORIZON.optional(),
+        "capped": TRUTH,
     }
 
     def __post_init__(self) -> None:
@@ -114,6 +116,9 @@ class LinProd:
     def merge(self, first: Estimates, second: Estimates) -> Estimates:
         self.validate(first)
         self.validate(second)
+        return self._joined(first, second)
+
+    def _joined(self, first: Estimates, second: Estimates) -> Estimates:
         return Estimates(
             frozen(np.concatenate([first.thetas, second.thetas])),
             frozen(np.concatenate([first.actions, second.actions])),
@@ -130,6 +135,7 @@ class LinProd:
             not isinstance(state, Estimates)
             or state.thetas.shape != (len(state.actions), self.features.shape[-1])
             or (state.actions >= self.features.n_actions).any()
+            or not self._can_be_estimates(state)
         ):
             raise InvalidArgument(
                 "state",
@@ -137,6 +143,12 @@ class LinProd:
                 f"it is not a state of this learner of {self.features.shape} features",
                 "start from learner.init(), or load the learner with its state",
             )
+
+    def _can_be_estimates(self, state: Estimates) -> bool:
+        """θ̂ᵀVθ̂ = R² φᵀV⁻¹φ ≤ κ: beyond it, a factor 1 + ηr̂ could be negative."""
+        V = self.features.V if self.features.V.ndim == 2 else self.features.V[state.actions]  # noqa: PLR2004
+        size = (times(V, state.thetas) * state.thetas).sum(axis=-1)
+        return bool((size <= self.kappa * (1 + ROUNDING)).all())
 
     def _policy(self, thetas: Array, actions: Integers, features: Array) -> Array:
         r_hat = self.features.estimated_rewards(thetas, actions, features)
@@ -149,7 +161,7 @@ class LinProd:
 
     def _append(self, state: Estimates, log: Log) -> Estimates:
         thetas = self.features.theta_hat(log.features, log.actions, log.rewards)
-        return self.merge(state, Estimates(thetas, log.actions))
+        return self._joined(state, Estimates(thetas, log.actions))
 
     def _check(self, log: Log) -> None:
         self.form.check(log)

@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 from understudy.constraints import (
     HORIZON,
     N_ACTIONS,
+    NONNEGATIVE,
     PROBABILITIES,
     RATE,
     Array,
     Constraint,
-    Refused,
     array,
     constrained,
 )
@@ -44,11 +44,9 @@ __all__ = [
 
 
 def _ratio(value: object) -> float:
-    if isinstance(value, bool | str) or not isinstance(value, int | float | np.number):
-        raise Refused("it must be a number")
-    if not float(value) >= 0:
-        raise Refused("a coverage ratio is at least 0")
-    return float(value)
+    if isinstance(value, float) and value == math.inf:
+        return value
+    return float(NONNEGATIVE.parse(value))
 
 
 RATIO = Constraint(
@@ -60,10 +58,13 @@ TOTALS = array("pass Σ_t E[r_t(a)] for every action, (K,)", low=0.0)
 PROBABILITY_TOTALS = array("pass Σ_t E[π_t(a)] for every action, (K,)", low=0.0)
 
 
-def _total_rewards(total_rewards: ArrayLike | None, n_actions: int, horizon: int) -> Array:
-    """Σ_t E[r_t(a)], n at the most and by default."""
+def _comparator_rewards(
+    comparator: int | ArrayLike, n_actions: int, horizon: int, total_rewards: ArrayLike | None
+) -> Array:
+    """π*(a) Σ_t E[r_t(a)] for every action; each sum is n at the most and by default."""
+    policy = as_policy(comparator, n_actions)
     if total_rewards is None:
-        return np.full(n_actions, float(horizon))
+        return policy * float(horizon)
     totals = np.asarray(total_rewards)
     if totals.shape != (n_actions,) or totals.max() > horizon * (1 + 1e-9):
         raise InvalidArgument(
@@ -72,7 +73,7 @@ def _total_rewards(total_rewards: ArrayLike | None, n_actions: int, horizon: int
             f"they must be {n_actions} sums over n = {horizon} rounds of rewards in [0, 1]",
             "pass Σ_t E[r_t(a)] for every action, or leave it out for the worst case n",
         )
-    return totals
+    return np.asarray(policy * totals)
 
 
 @constrained(pi_b=PROBABILITIES, horizon=HORIZON, eta=RATE, total_rewards=TOTALS.optional())
@@ -95,9 +96,8 @@ def theorem1_bound(
     16.0224
     """
     q = np.asarray(pi_b)
-    policy = as_policy(comparator, len(q))
-    totals = _total_rewards(total_rewards, len(q), horizon)
-    return math.log(len(q)) / eta + eta / 2 * float((policy * totals / (q + eta / 2)).sum())
+    earned = _comparator_rewards(comparator, len(q), horizon, total_rewards)
+    return math.log(len(q)) / eta + eta / 2 * float((earned / (q + eta / 2)).sum())
 
 
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
@@ -141,12 +141,11 @@ def prod_bound(
     15.7707
     """
     q = np.asarray(pi_b)
-    policy = as_policy(comparator, len(q))
-    totals = _total_rewards(total_rewards, len(q), horizon)
+    earned = _comparator_rewards(comparator, len(q), horizon, total_rewards)
     seen = q > 0
     bias = np.ones(len(q))  # an action that is never seen keeps all its reward to itself
     bias[seen] = 1 - q[seen] / eta * np.log1p(eta / q[seen])
-    return math.log(len(q)) / eta + float((policy * totals * bias).sum())
+    return math.log(len(q)) / eta + float((earned * bias).sum())
 
 
 @constrained(eta=RATE, pi_b=PROBABILITIES)

@@ -15,6 +15,7 @@ from understudy.constraints import (
     Refused,
     array,
     constrained,
+    dimensions_of,
     integer,
 )
 from understudy.errors import InfiniteCoverage, InvalidArgument
@@ -99,7 +100,7 @@ def as_policy(comparator: int | ArrayLike, n_actions: int) -> Array:
     >>> as_policy(1, 3).tolist()
     [0.0, 1.0, 0.0]
     """
-    if np.ndim(comparator) == 0:
+    if dimensions_of(comparator) == 0:
         action = ACTION("comparator", comparator)
         if action >= n_actions:
             raise InvalidArgument(

@@ -96,7 +96,11 @@ def kappa_from_feature_bound(V: ArrayLike, feature_bound: float) -> float:
 
 
 def smallest_probability(pi_b: ArrayLike) -> float:
-    """min_a q(a), which must be positive for any bound that divides by it."""
+    """min_a q(a), which must be positive for any bound that divides by it.
+
+    >>> smallest_probability([0.75, 0.25])
+    0.25
+    """
     q = np.asarray(pi_b)
     if q.min() == 0:
         raise InvalidArgument(
