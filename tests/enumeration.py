@@ -25,7 +25,7 @@ from strategies import (
 )
 from understudy import theory
 from understudy.learners import ExponentialWeights, Scores
-from understudy.types import Learner
+from understudy.protocols import Learner
 
 ROUNDING = 1e-9  # relative: what an inequality may be missed by
 History = tuple[Any, ...]

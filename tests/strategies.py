@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import understudy as us
 from reference import disjoint
 from understudy.learners.lin_prod import LinProd
-from understudy.types import Learner
+from understudy.protocols import Learner
 
 __all__ = [
     "Game",

@@ -20,7 +20,7 @@ import understudy as us
 from strategies import Array, LinearGame, behaviors, linear_games, linear_logs, logs, quick, rates
 from understudy.learners import ExponentialWeights
 from understudy.learners.lin_prod import LinProd
-from understudy.types import Learner
+from understudy.protocols import Learner
 
 TOLERANCE = 1e-10
 

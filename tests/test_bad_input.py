@@ -23,8 +23,9 @@ from understudy.errors import (
     InvalidEvent,
     UnderstudyError,
 )
+from understudy.protocols import Learner
 from understudy.snapshots import as_data, to_json
-from understudy.types import Learner, Log
+from understudy.types import Log, one_event
 
 PI = [0.5, 0.3, 0.2]
 V = np.diag([0.5, 0.25])
@@ -68,6 +69,7 @@ class Refusal:
     words: tuple[str, ...] = field(default=())
 
 
+KNOWN = us.exp3_ix([0.5, 0.5, 0.0], horizon=50)
 ARGUMENTS: dict[str, Refusal] = {
     "probabilities in two dimensions": Refusal(lambda: us.exp3([PI], horizon=9), "pi_b", ("row",)),
     "a number for probabilities": Refusal(lambda: us.exp3(0.5, horizon=9), "pi_b"),
@@ -105,9 +107,62 @@ ARGUMENTS: dict[str, Refusal] = {
     ),
     "a rate of zero": Refusal(lambda: us.exp3(PI, eta=0), "eta", ("above 0",)),
     "infinite coverage": Refusal(
-        lambda: us.exp3_ix(PI, horizon=9, coverage=math.inf), "coverage", ("leave coverage out",)
+        lambda: us.exp3_ix(PI, horizon=9, coverage=math.inf), "coverage", ("leave it out",)
     ),
     "coverage below one": Refusal(lambda: us.prod(PI, horizon=9, coverage=0.5), "coverage"),
+    "a gamma of zero for unseen actions": Refusal(
+        lambda: us.exp3_ix_unknown(3, eta=0.1, gamma=[0.1, 0.0]), "gamma", ("γ > 0",)
+    ),
+    "a gamma that is shorter than the horizon": Refusal(
+        lambda: us.exp3_ix(PI, horizon=9, gamma=[0.1] * 8), "gamma", ("8", "9")
+    ),
+    "a masked array": Refusal(
+        lambda: us.Log(actions=[0, 1], rewards=np.ma.array([1.0, 0.5], mask=[False, True])),
+        "rewards",
+        ("masked",),
+    ),
+    "clicks as True and False": Refusal(
+        lambda: us.Log(actions=[0], rewards=np.array([True])), "rewards", ("astype(float)",)
+    ),
+    "actions as floats": Refusal(
+        lambda: us.Log(actions=[0.0], rewards=[1.0]), "actions", ("astype(int)",)
+    ),
+    "a single round of a log": Refusal(
+        lambda: us.Log(actions=[0], rewards=[1.0])[0],  # type: ignore[index]
+        "log[...]",
+        ("events()",),
+    ),
+    "stretches of no rounds": Refusal(
+        lambda: us.Log(actions=[0], rewards=[1.0]).stretches(0), "rounds"
+    ),
+    "a log for update": Refusal(
+        lambda: KNOWN.update(KNOWN.init(), us.Log(actions=[0], rewards=[1.0])),  # type: ignore[arg-type]
+        "feedback",
+        ("replay",),
+    ),
+    "feedback for replay": Refusal(
+        lambda: KNOWN.replay(KNOWN.init(), us.Feedback(0, 1.0)),  # type: ignore[arg-type]
+        "log",
+        ("us.Log",),
+    ),
+    "state and feedback swapped": Refusal(
+        lambda: KNOWN.update(us.Feedback(0, 1.0), KNOWN.init()),  # type: ignore[arg-type]
+        "state",
+    ),
+    "an understudy of a recipe": Refusal(lambda: us.Understudy(us.exp3_ix), "learner"),  # type: ignore[arg-type]
+    "a check of a recipe": Refusal(lambda: us.check_learner(us.exp3_ix), "learner"),  # type: ignore[arg-type]
+    "a check of no rounds": Refusal(lambda: us.check_learner(KNOWN, rounds=0), "rounds"),
+    "a seed for a generator": Refusal(lambda: us.Understudy(KNOWN).act(0), "rng"),  # type: ignore[arg-type]
+    "bernoulli as text": Refusal(
+        lambda: us.adversaries.stationary([0.1], bernoulli="no"),  # type: ignore[arg-type]
+        "bernoulli",
+    ),
+    "low above high": Refusal(
+        lambda: us.adversaries.retaliating(n_actions=2, low=0.9, high=0.1), "low"
+    ),
+    "a name that snapshots know": Refusal(
+        lambda: us.saved(type("Constant", (), {})), "cls", ("another name",)
+    ),
     "negative gamma": Refusal(lambda: us.exp3_ix(PI, eta=0.1, gamma=-0.1), "gamma"),
     "gamma NaN in an array": Refusal(
         lambda: us.exp3_ix(PI, eta=0.1, gamma=[0.1, math.nan]), "gamma", ("entry 1",)
@@ -243,11 +298,9 @@ def seasoned(learner: Learner[Any]) -> us.Understudy[Any]:
 
 
 LOGGED = us.exp3_ix(us.Logged(n_actions=3), horizon=50)
-KNOWN = us.exp3_ix([0.5, 0.5, 0.0], horizon=50)
 BOUNDED = linear(kappa=None, feature_bound=1.0)
 DISJOINT = us.lin_prod(np.stack([V] * 3), n_actions=3, horizon=50, kappa=8.0)
 FIVE_GAMMAS = us.exp3_ix(PI, eta=0.1, gamma=np.linspace(1.0, 0.5, 5))
-NO_GAMMA = us.exp3_ix_unknown(3, eta=0.1, gamma=[0.1] * 5 + [0.0])
 
 
 @dataclass(frozen=True)
@@ -299,9 +352,6 @@ EVENTS: dict[str, BadEvent] = {
     "gamma of a round past the array": BadEvent(
         FIVE_GAMMAS, event(), "gamma", ("round 6 has no entry",), InvalidArgument
     ),
-    "gamma of zero for an unseen action": BadEvent(
-        NO_GAMMA, event(), "gamma", ("γ > 0",), InvalidArgument
-    ),
     "a reward above one": BadEvent(KNOWN, event(reward=2.0), "reward", (), InvalidArgument),
     "a reward that is NaN": BadEvent(KNOWN, event(reward=math.nan), "reward", (), InvalidArgument),
     "features that are infinite": BadEvent(
@@ -320,8 +370,8 @@ def test_a_bad_event_is_refused_and_changes_nothing(name: str) -> None:
     for attempt in (
         lambda: understudy.observe(**bad.event),
         lambda: bad.learner.update(state, us.Feedback(**bad.event)),
-        lambda: understudy.replay(us.Feedback(**bad.event).as_log()),
-        lambda: bad.learner.policies(state, us.Feedback(**bad.event).as_log()),
+        lambda: understudy.replay(one_event(us.Feedback(**bad.event))),
+        lambda: bad.learner.policies(state, one_event(us.Feedback(**bad.event))),
     ):
         with pytest.raises(bad.kind) as caught:
             attempt()

@@ -120,7 +120,7 @@ def test_without_matplotlib_it_says_what_to_type(
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert stopped.value.code == 2
-    assert "pip install 'understudy[plots]'" in capsys.readouterr().err
+    assert "pip install matplotlib" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,6 +136,22 @@ def test_ctrl_c_is_not_a_traceback(
         cli.main()
     assert stopped.value.code == 130
     assert capsys.readouterr().err.endswith("understudy: stopped\n")
+
+
+def test_without_arguments_it_shows_its_help() -> None:
+    done = understudy()
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: ")
+    assert "\n  paper" in done.stderr
+
+
+def test_a_narrow_terminal_cuts_no_number_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    done = understudy("paper", *SMALL, "--out", str(tmp_path))
+    assert "…" not in done.stdout
+    assert "75 %" in done.stdout
 
 
 def test_help_and_version() -> None:

@@ -13,7 +13,8 @@ import understudy as us
 from understudy.conformance import LAWS, example_learners
 from understudy.errors import BrokenLaw
 from understudy.learners import RECIPES, ExponentialWeights, Scores
-from understudy.types import Feedback, Learner, Log
+from understudy.protocols import Learner
+from understudy.types import Feedback, Log
 
 EVENTS = 300
 DISJOINT_V = np.array([[[0.3, 0.1], [0.1, 0.3]], [[0.2, 0.0], [0.0, 0.4]], np.eye(2) * 0.3])

@@ -80,8 +80,9 @@ def test_mean_regret_stays_below_its_bound(name: str) -> None:
     runs, rounds, actions = sizes[name]
     rows = run(experiment, Options(runs, rounds, actions, alphas=4))
     bounded = [row for row in rows if row.bound is not None]
-    assert len(bounded) >= 4
     assert all(row.mean < row.bound for row in bounded if row.bound is not None)
+    telling = [row for row in bounded if row.bound is not None and row.bound < rounds / 4]
+    assert telling  # some bounds are below the largest regret that the game allows
 
 
 def test_both_learners_profit_from_coverage_known_behavior_or_not() -> None:

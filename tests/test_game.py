@@ -18,8 +18,9 @@ from understudy.adversaries import Oblivious, Piecewise
 from understudy.contexts import ContinuousContexts, FiniteContexts, rows
 from understudy.errors import InvalidArgument
 from understudy.game import feedback_for
+from understudy.protocols import Form
 from understudy.theory import feature_covariance
-from understudy.types import Array, Feedback, Form, Round
+from understudy.types import Array, Feedback, Round
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])
 LEARNER = us.exp3_ix(PI, horizon=300)
@@ -437,8 +438,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
     ),
     "an adaptive mean that is NaN": (
         lambda: play(game(adversary=Lying([0.5, 0.5, 0.5, np.nan]))),
-        "adversary",
-        "rewards lie in [0, 1]",
+        "adversary.choose",
+        "not finite",
     ),
     "an adaptive choice of another size": (
         lambda: play(game(adversary=Lying([0.5, 0.5]))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from strategies import (
     rates,
     unit_numbers,
 )
-from understudy.errors import InfiniteCoverage, NotMergeable
+from understudy.errors import InfiniteCoverage, InvalidArgument, InvalidEvent, NotMergeable
 from understudy.learners import ExponentialWeights, Scores
 
 # Laws of the learners
@@ -213,7 +214,7 @@ def closed_form(name: str, eta: float, reward: float) -> Array:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_ten_million_rounds(name: str) -> None:
-    """e^{ηG} would overflow after a few thousand rounds; the policies are exact after 10⁷.
+    """e^{ηG} would overflow after a few thousand rounds; scores and policies stay right after 10⁷.
 
     All actions earn the same, so the policy must come back to 1/K whenever each was played
     equally often.
@@ -264,3 +265,54 @@ def test_ten_thousand_rounds_of_lin_prod(disjoint: bool) -> None:
     assert wanted.min() > 1e-6
     np.testing.assert_allclose(learner.policy(state, shown), wanted, rtol=1e-9)
     assert np.isfinite(trace.probability).all()
+
+
+def test_states_of_other_learners_are_not_used() -> None:
+    """A state of three actions is refused by a learner of two, in every method."""
+    two, three = us.exp3([0.5, 0.5], eta=0.1), us.exp3([0.2, 0.3, 0.5], eta=0.1)
+    foreign, event = three.init(), us.Feedback(action=0, reward=1.0)
+    uses: list[Callable[[], object]] = [
+        lambda: two.policy(foreign),
+        lambda: two.update(foreign, event),
+        lambda: two.replay(foreign, us.Log([0], [1.0])),
+        lambda: two.policies(foreign, us.Log([0], [1.0])),
+        lambda: two.merge(two.init(), foreign),
+        lambda: two.merge(foreign, two.init()),
+        lambda: us.Understudy(two, foreign),
+    ]
+    for use in uses:
+        with pytest.raises(InvalidArgument, match="not a state of this learner"):
+            use()
+
+
+@pytest.mark.parametrize("bound", ["kappa", "feature_bound"])
+def test_events_above_what_was_promised_are_refused(bound: str) -> None:
+    """κ (here B²) and B are promises to a millionth: φ at the edge passes, just above does not."""
+    kappa, feature_bound = (2.0, None) if bound == "kappa" else (None, 2.0)
+    learner = us.lin_prod(np.eye(1), n_actions=2, eta=0.1, kappa=kappa, feature_bound=feature_bound)
+    edge = 2.0 if bound == "feature_bound" else math.sqrt(2.0)
+    learner.update(learner.init(), us.Feedback(0, 1.0, features=[[edge], [0.0]]))
+    with pytest.raises(InvalidEvent, match=bound):
+        learner.update(learner.init(), us.Feedback(0, 1.0, features=[[edge * (1 + 1e-6)], [0.0]]))
+
+
+def test_a_log_owns_its_columns() -> None:
+    """What the caller does to its arrays afterwards does not reach the learner."""
+    actions, rewards = np.array([0, 1]), np.array([1.0, 1.0])
+    log = us.Log(actions, rewards)
+    actions[0], rewards[1] = 7, 9.0
+    assert (log.actions.tolist(), log.rewards.tolist()) == ([0, 1], [1.0, 1.0])
+    with pytest.raises(ValueError, match="read-only"):
+        log.rewards[0] = 0.5
+
+
+def test_features_of_any_number_of_rounds_are_estimated_in_stretches() -> None:
+    """θ̂ of a long log with many features, the same as one event at a time."""
+    rng = np.random.default_rng(0)
+    d, n = 300, 20
+    learner = us.lin_prod(np.eye(d), n_actions=2, horizon=n, kappa=1e4)
+    features = rng.normal(size=(n, 2, d))
+    log = us.Log(rng.integers(2, size=n), rng.random(n), features=features)
+    state, _ = learner.replay(learner.init(), log)
+    played = features[np.arange(n), log.actions]
+    assert np.array_equal(state.thetas, played * log.rewards[:, np.newaxis])

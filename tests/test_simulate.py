@@ -13,7 +13,8 @@ import understudy as us
 from understudy.adversaries import Oblivious
 from understudy.contexts import ContinuousContexts, FiniteContexts
 from understudy.errors import InvalidArgument
-from understudy.types import Array, Learner, Log, Round
+from understudy.protocols import Learner
+from understudy.types import Array, Log, Round
 
 ROUNDS = 270  # more than are dealt at a time
 RUNS = 2

@@ -21,8 +21,8 @@ from understudy import schedules
 from understudy.conformance import example_learners, example_log
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable
 from understudy.learners import Estimates, LinProd, Scores
+from understudy.protocols import Learner
 from understudy.snapshots import VERSION, as_data, from_json, to_json, write_atomically
-from understudy.types import Learner
 
 PI = [0.4, 0.3, 0.2, 0.1]
 BLOCKS = np.array([[[0.3, 0.1], [0.1, 0.3]], [[0.2, 0.0], [0.0, 0.4]], np.eye(2) * 0.3])

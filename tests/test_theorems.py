@@ -55,7 +55,7 @@ from strategies import (
     unit_numbers,
 )
 from understudy import theory
-from understudy.types import Estimator
+from understudy.protocols import Estimator
 
 # Section 4, pathwise: what holds on every log
 

@@ -170,7 +170,7 @@ def test_bounds_of_exp3(behavior: Array, fraction: float, n: int) -> None:
     wanted = math.log(K) / eta + eta * sum(n * s / q for s, q in zip(shares, behavior, strict=True))
     found = theory.exp3_bound(behavior, horizon=n, eta=eta, total_probabilities=n * shares)
     assert found == pytest.approx(wanted, rel=1e-9)
-    rate = theory.exp3_worst_case_rate(n, behavior)
+    rate = theory.exp3_worst_case_rate(behavior, horizon=n)
     balanced = math.log(K) / rate + rate * n / smallest
     assert theory.exp3_worst_case_bound(behavior, horizon=n) == pytest.approx(balanced, rel=1e-9)
     assert_at_most(balanced, worst)
@@ -213,7 +213,7 @@ def test_the_printed_constant_of_theorem2() -> None:
     At K = 100 and n = 10⁶ they are 8584 and 14983.
     """
     K, n, eta = 100, 10**6, 0.1
-    slope = theory.theorem2_bound(K, horizon=n, eta=eta, coverage=1.0)
-    slope -= theory.theorem2_bound(K, horizon=n, eta=eta, coverage=0.0)
+    slope = theory.theorem2_bound(K, horizon=n, eta=eta, coverage=2.0)
+    slope -= theory.theorem2_bound(K, horizon=n, eta=eta, coverage=1.0)
     assert round(slope - eta * n / 2) == 14983
     assert round(2 * math.sqrt(n * math.log(K * n))) == 8584

@@ -15,7 +15,7 @@ from understudy.learners import exp3, exp3_ix, exp3_ix_unknown, lin_prod, prod
 from understudy.simulate import Simulation, simulate
 from understudy.snapshots import Understudy, load
 from understudy.theory import coverage, feature_coverage
-from understudy.types import Feedback, Log, Trace
+from understudy.types import Feedback, Log, Round, Trace, saved
 
 __version__ = "0.1.0"
 
@@ -24,6 +24,7 @@ __all__ = [
     "Game",
     "Log",
     "Logged",
+    "Round",
     "Simulation",
     "Trace",
     "Understudy",
@@ -42,6 +43,7 @@ __all__ = [
     "load",
     "play",
     "prod",
+    "saved",
     "simulate",
     "theory",
 ]

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from understudy.constraints import COUNT, N_ACTIONS, Array, array, constrained, enforce, number
+from understudy.constraints import (
+    COUNT,
+    N_ACTIONS,
+    TRUTH,
+    Array,
+    array,
+    constrained,
+    enforce,
+    number,
+)
 from understudy.errors import InvalidArgument
 from understudy.types import Integers, Round
 
@@ -31,6 +40,7 @@ __all__ = [
     "Retaliating",
     "Table",
     "drifting",
+    "halves",
     "hiding",
     "retaliating",
     "stationary",
@@ -108,6 +118,7 @@ class Piecewise(Oblivious):
     CONSTRAINTS: ClassVar = {
         "values": array("pass one row of means per segment", dimensions=(2,)),
         "starts": array("pass the number of rounds before each segment", dtype=np.int64, low=0),
+        "bernoulli": TRUTH,
     }
 
     def __post_init__(self) -> None:
@@ -148,7 +159,7 @@ class Drifting(Oblivious):
             self, first: ArrayLike, last: ArrayLike, rounds: int, bernoulli: bool = True
         ) -> None: ...
 
-    CONSTRAINTS: ClassVar = {"first": VALUES, "last": VALUES, "rounds": COUNT}
+    CONSTRAINTS: ClassVar = {"first": VALUES, "last": VALUES, "rounds": COUNT, "bernoulli": TRUTH}
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -182,7 +193,8 @@ class Table(Oblivious):
         def __init__(self, values: ArrayLike, bernoulli: bool = False) -> None: ...
 
     CONSTRAINTS: ClassVar = {
-        "values": array("pass one row of rewards per round, (n, K)", dimensions=(2,))
+        "values": array("pass one row of rewards per round, (n, K)", dimensions=(2,)),
+        "bernoulli": TRUTH,
     }
 
     def __post_init__(self) -> None:
@@ -211,9 +223,20 @@ def switching(*, n_actions: int, rounds: int) -> Piecewise:
     """
     values = np.full((2, n_actions), 0.5)
     values[0, -1], values[1, 0] = 0.8, 1.0
+    return halves(values, rounds=rounds)
+
+
+@constrained(rounds=COUNT)
+def halves(values: ArrayLike, *, rounds: int) -> Piecewise:
+    """The first row while t ≤ n/2, the second one afterwards: means, or θ in a linear game.
+
+    >>> halves([[0.0, 1.0], [1.0, 0.0]], rounds=3).between(0, 3).tolist()
+    [[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]
+    """
+    first, second = np.asarray(values)
     if rounds == 1:  # t = 1 is past n/2: there is no first half
-        return Piecewise(values[1:], np.array([0]))
-    return Piecewise(values, np.array([0, rounds // 2]))
+        return Piecewise([second], [0], rounds=rounds)
+    return Piecewise([first, second], [0, rounds // 2], rounds=rounds)
 
 
 @constrained(means=VALUES)
@@ -252,10 +275,17 @@ class Adaptive(ABC):
     low: float
     high: float
     bernoulli: bool = True
-    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "low": MEAN, "high": MEAN}
+    CONSTRAINTS: ClassVar = {
+        "n_actions": N_ACTIONS,
+        "low": MEAN,
+        "high": MEAN,
+        "bernoulli": TRUTH,
+    }
 
     def __post_init__(self) -> None:
         enforce(self)
+        if self.low > self.high:
+            raise InvalidArgument("low", self.low, f"high is {self.high:g}", "pass low <= high")
 
     @property
     def size(self) -> int:
@@ -291,14 +321,14 @@ class Retaliating(Adaptive):
     def init(self) -> tuple[Array, int | None]:
         return np.zeros(self.n_actions), None
 
-    def choose(self, memory: tuple[Array, int | None], t: int) -> Array:  # noqa: ARG002
+    def choose(self, memory: tuple[Array, int | None], t: int) -> Array:  # noqa: ARG002 - it remembers
         policy, action = memory
         means = self.high - (self.high - self.low) * policy
         if action is not None:
             means[action] = self.low
         return np.asarray(means)
 
-    def observe(self, memory: tuple[Array, int | None], played: Round) -> tuple[Array, int]:  # noqa: ARG002
+    def observe(self, memory: tuple[Array, int | None], played: Round) -> tuple[Array, int]:  # noqa: ARG002 - the last round is all
         return played.policy, played.action
 
 
@@ -317,7 +347,7 @@ class Hiding(Adaptive):
     def init(self) -> Integers:
         return np.zeros(self.n_actions, dtype=np.int64)
 
-    def choose(self, memory: Integers, t: int) -> Array:  # noqa: ARG002
+    def choose(self, memory: Integers, t: int) -> Array:  # noqa: ARG002 - it remembers
         means = np.full(self.n_actions, self.low)
         means[np.argmin(memory)] = self.high
         return means

@@ -23,6 +23,7 @@ __all__ = ["main"]
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+NARROWEST = 80  # a narrower table would cut numbers off
 LARGE = 1e5  # a bound that is only looked at for its size
 POSITIVE = click.IntRange(min=1)
 
@@ -63,19 +64,26 @@ def paper(experiment: str, out: Path, json_output: bool, **sizes: int | None) ->
     given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
     options = replace(chosen.defaults, **given)
     require_matplotlib()
-    out.mkdir(parents=True, exist_ok=True)
-    if not os.access(out, os.W_OK):
-        raise click.ClickException(f"{out} is not writable; choose another folder with --out")
+    _check_writable(out)
     rows = _run_with_bar(chosen, options)
     paths = write(chosen, options, rows, out)
     if json_output:
         click.echo(as_json(rows))
         return
-    console = Console()
+    console = Console(width=max(Console().width, NARROWEST))
     console.print(_table(chosen, rows))
     for note in chosen.notes(options):
         console.print(note, style="dim", highlight=False)
     click.echo("wrote " + ", ".join(str(path) for path in paths))
+
+
+def _check_writable(out: Path) -> None:
+    """Say now, not after the work, that the results cannot be written."""
+    nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise click.ClickException(
+            f"--out {out}: {nearest} is not a folder that can be written to; choose another one"
+        )
 
 
 def _run_with_bar(experiment: Experiment, options: Options) -> list[Row]:
@@ -106,6 +114,9 @@ def main() -> None:
     """Run the command line: one clear line and exit code 2 for bad input."""
     try:
         status = app(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(BAD_INPUT)
     except click.ClickException as error:
         _fail(error.format_message())
     except UnderstudyError as error:

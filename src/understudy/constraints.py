@@ -87,20 +87,25 @@ def constrained(**constraints: Constraint) -> Callable[[Callable[P, R]], Callabl
 
         @functools.wraps(function)
         def check_and_call(*args: P.args, **kwargs: P.kwargs) -> R:
-            bound = signature.bind(*args, **kwargs)
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:  # as Python would say it, with the function's name
+                raise TypeError(f"{function.__name__}() {error}") from None
             bound.apply_defaults()
             for name, constraint in constraints.items():
                 bound.arguments[name] = constraint(name, bound.arguments[name])
             return function(*bound.args, **bound.kwargs)
 
-        check_and_call.CONSTRAINTS = constraints  # type: ignore[attr-defined]
+        check_and_call.CONSTRAINTS = constraints  # type: ignore[attr-defined] # for the tests
         return check_and_call
 
     return decorate
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, (bool, str, bytes)) or value is None:
+    if isinstance(value, bool | np.bool_):
+        raise Refused("it must be a number: 1.0 or 0.0, not True or False")
+    if isinstance(value, str | bytes) or value is None:
         raise Refused("it must be a number")
     if isinstance(value, np.ndarray | np.generic) and (value.ndim or value.dtype.kind not in "iuf"):
         raise Refused("it must be a number")
@@ -122,16 +127,21 @@ def _integer(value: Any) -> int:
         raise Refused("it must be a whole number") from None
 
 
-def _array(value: Any, dtype: Any = np.float64, *, copy: bool = True) -> NDArray[Any]:
-    """A read-only array of finite numbers; without `copy`, a view of the caller's own memory."""
+def _array(value: Any, dtype: Any = np.float64) -> NDArray[Any]:
+    """A read-only array of finite numbers, and a copy: the caller may go on using its own."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise Refused("it is a masked array, and what is masked would be read")
     try:
         given = np.asarray(value)
     except (TypeError, ValueError, OverflowError):
         raise Refused("it must be an array of numbers") from None
+    if given.dtype.kind == "b" and given.size:
+        raise Refused("it holds True and False, which x.astype(float) turns into 1 and 0")
     kinds = "iu" if np.dtype(dtype).kind == "i" and given.size else "iuf"
     if given.dtype.kind not in kinds:
-        raise Refused(f"it must be an array of {'whole ' if kinds == 'iu' else ''}numbers")
-    checked = np.array(given, dtype=dtype, order="C", copy=copy or None).view()
+        whole = " (x.astype(int) makes whole numbers of floats)" if given.dtype.kind == "f" else ""
+        raise Refused(f"it must be an array of {'whole ' if kinds == 'iu' else ''}numbers{whole}")
+    checked = np.array(given, dtype=dtype, order="C")
     if checked.dtype.kind == "f" and not np.isfinite(checked).all():
         where = np.argwhere(~np.isfinite(checked))[0]
         raise Refused(f"entry {_index(where)} is not finite")
@@ -200,8 +210,11 @@ def having(remedy: str, *names: str) -> Constraint:
     """An object that can do what the names say: a learner, an adversary, …"""
 
     def parse(value: Any) -> Any:
-        if any(not hasattr(value, name) for name in names):
-            raise Refused(f"it must have {', '.join(names)}")
+        missing = [name for name in names if not hasattr(value, name)]
+        if isinstance(value, type):
+            raise Refused("it is a class, not an instance of it")
+        if missing:
+            raise Refused(f"it has no {', '.join(missing)}")
         return value
 
     return Constraint(remedy, parse, (None, "text", 3, [], {}))
@@ -213,6 +226,7 @@ def _truth(value: Any) -> bool:
     return bool(value)
 
 
+CALLABLE = having("pass a function", "__call__")
 TRUTH = Constraint("pass True or False", _truth, (None, "yes", 1, [True]))
 
 
@@ -223,12 +237,11 @@ def array(
     dtype: Any = np.float64,
     low: float = -math.inf,
     high: float = math.inf,
-    copy: bool = True,
 ) -> Constraint:
     """An array of finite numbers in [low, high]."""
 
     def parse(value: Any) -> NDArray[Any]:
-        checked = _array(value, dtype, copy=copy)
+        checked = _array(value, dtype)
         if checked.ndim not in dimensions:
             wanted = " or ".join(str(d) for d in dimensions)
             raise Refused(f"it must have {wanted} dimension(s), not {checked.ndim}")
@@ -252,7 +265,7 @@ def _probabilities(value: Any) -> Array:
     checked: Array = _array(value)
     if checked.ndim != 1:
         raise Refused(f"it must be one row of probabilities, not {checked.ndim} dimensions")
-    if len(checked) < 2:  # noqa: PLR2004
+    if len(checked) < 2:  # noqa: PLR2004 - one action is no choice
         raise Refused(f"it has {len(checked)} action(s), and a choice needs at least 2")
     if (found := _out_of_range(checked, 0.0, math.inf)) is not None:
         raise Refused(f"action {found[0]} has the negative probability {found[1]:g}")
@@ -260,7 +273,9 @@ def _probabilities(value: Any) -> Array:
         raise Refused(f"a positive probability is below {SMALLEST_PROBABILITY:g}")
     if abs(float(checked.sum()) - 1.0) > SUM_TOLERANCE:
         raise Refused(f"the probabilities sum to {float(checked.sum()):.12g}, not to 1")
-    return checked
+    within = np.minimum(checked, 1.0)  # a sum within the tolerance may leave one entry above 1
+    within.flags.writeable = False
+    return within
 
 
 RATE = number(0.0, LARGEST_RATE, "pass a positive number", above=True)
@@ -270,6 +285,7 @@ HORIZON = integer(
     1, "pass the number of rounds that will be played, a whole number of at least 1", LARGEST_COUNT
 )
 COUNT = integer(1, "pass a whole number of at least 1", LARGEST_COUNT)
+SEED = integer(0, "pass a whole number of at least 0")
 N_ACTIONS = integer(2, "pass the number of actions, a whole number of at least 2", LARGEST_COUNT)
 PROBABILITIES = Constraint(
     "pass one nonnegative probability per action, summing to 1 (w / w.sum() normalises weights)",

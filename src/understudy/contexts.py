@@ -15,12 +15,22 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.behaviors import choose
-from understudy.constraints import COUNT, N_ACTIONS, SUM_TOLERANCE, Array, array, enforce
+from understudy.constraints import (
+    CALLABLE,
+    COUNT,
+    N_ACTIONS,
+    SEED,
+    SUM_TOLERANCE,
+    Array,
+    array,
+    enforce,
+)
 from understudy.errors import InvalidArgument
 from understudy.theory import feature_covariance
 
 __all__ = ["ContextPolicy", "Contexts", "ContinuousContexts", "FiniteContexts", "rows"]
 
+FEATURES = array("return φ(x, ·) as (n, K, d)", dimensions=(3,))
 POLICY = array(
     "pass (K,), a table (X, K), or a function from contexts to (n, K)", dimensions=(1, 2)
 )
@@ -117,37 +127,43 @@ class ContinuousContexts:
     feature_map: Callable[[NDArray[Any]], ArrayLike]
     n_actions: int
     dimension: int
-    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "dimension": COUNT}
+    CONSTRAINTS: ClassVar = {
+        "sample": CALLABLE,
+        "feature_map": CALLABLE,
+        "n_actions": N_ACTIONS,
+        "dimension": COUNT,
+    }
 
     def __post_init__(self) -> None:
         enforce(self)
 
     def draw(self, rng: Generator, rounds: int) -> NDArray[Any]:
         contexts = np.asarray(self.sample(rng, rounds))
-        if len(contexts) != rounds:
+        if contexts.shape[:1] != (rounds,):
             raise InvalidArgument(
                 "sample",
-                f"{len(contexts)} contexts",
+                f"contexts of shape {contexts.shape}",
                 f"{rounds} were asked for",
                 "return one context per round from sample(rng, n)",
             )
         return contexts
 
     def features(self, contexts: NDArray[Any]) -> Array:
-        features = np.asarray(self.feature_map(contexts), dtype=np.float64)
+        features: Array = FEATURES("feature_map", self.feature_map(contexts))
         wanted = (len(contexts), self.n_actions, self.dimension)
-        if features.shape != wanted or not np.isfinite(features).all():
+        if features.shape != wanted:
             raise InvalidArgument(
                 "feature_map",
                 f"features of shape {features.shape}",
-                f"they must be finite and of shape {wanted}",
-                "return φ(x, ·) as (n, K, d)",
+                f"they must be of shape {wanted}",
+                FEATURES.remedy,
             )
         return features
 
     def covariance(self, policy: ContextPolicy, *, samples: int, seed: int) -> Array:
         """V(π), averaged over that many sampled contexts."""
-        contexts = self.draw(np.random.default_rng(seed), COUNT("samples", samples))
+        rng = np.random.default_rng(SEED("seed", seed))
+        contexts = self.draw(rng, COUNT("samples", samples))
         return feature_covariance(
             rows(policy, contexts, self.n_actions, "policy"), self.features(contexts)
         )
@@ -160,7 +176,7 @@ def rows(policy: ContextPolicy, contexts: NDArray[Any], n_actions: int, argument
     (3, 2)
     """
     if callable(policy):
-        found = np.asarray(policy(contexts), dtype=np.float64)
+        found = POLICY(argument, policy(contexts))
     else:
         given = POLICY(argument, policy)
         if given.ndim == 1:
@@ -185,4 +201,4 @@ def rows(policy: ContextPolicy, contexts: NDArray[Any], n_actions: int, argument
         raise InvalidArgument(
             argument, found, "a row is not a probability vector", "pass rows that sum to 1"
         )
-    return found
+    return np.asarray(found)

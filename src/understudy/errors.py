@@ -109,7 +109,7 @@ class InadmissibleRate(InvalidArgument):
         self.largest = largest
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_inadmissible_rate, (*super().__reduce__()[1], self.largest))  # type: ignore[misc]
+        return (_inadmissible_rate, (*super().__reduce__()[1], self.largest))  # type: ignore[misc] # the parent's is a pair
 
 
 def _inadmissible_rate(

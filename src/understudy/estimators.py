@@ -23,8 +23,9 @@ import numpy as np
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
 from understudy.constraints import N_ACTIONS, RATE, Array, Constraint, enforce
 from understudy.errors import InvalidArgument
-from understudy.schedules import GAMMA, Schedule
-from understudy.types import Form, Integers, Log, frozen, saved
+from understudy.protocols import Form
+from understudy.schedules import GAMMA, Constant, Schedule, Tabulated
+from understudy.types import Integers, Log, frozen, saved
 
 __all__ = ["ImplicitExploration", "ImportanceWeighting", "KnownBehavior", "Logarithmic", "PlugIn"]
 
@@ -57,6 +58,9 @@ class KnownBehavior(ABC):
 
     def init(self) -> Integers:
         return NO_MEMORY
+
+    def remembers(self, memory: Integers, rounds: int) -> bool:  # noqa: ARG002 - nothing, ever
+        return memory.shape == NO_MEMORY.shape
 
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
         q = log.propensities if isinstance(self.behavior, Logged) else self.behavior[log.actions]
@@ -143,6 +147,8 @@ class PlugIn:
 
     def __post_init__(self) -> None:
         enforce(self)
+        if isinstance(self.gamma, Constant | Tabulated):
+            self._refuse_zero(np.asarray(self.gamma.gamma))
 
     @property
     def form(self) -> Form:
@@ -151,11 +157,19 @@ class PlugIn:
     def init(self) -> Integers:
         return frozen(np.zeros(self.n_actions, dtype=np.int64))
 
+    def remembers(self, memory: Integers, rounds: int) -> bool:
+        return memory.shape == (self.n_actions,) and sum(memory.tolist()) == rounds
+
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
         t = rounds_of(start, log)
         seen = memory[log.actions] + occurrences_before(log.actions)
         q_hat = seen / np.maximum(t - 1, 1)
         gamma = self.gamma(t)
+        self._refuse_zero(gamma)
+        counts = memory + np.bincount(log.actions, minlength=self.n_actions)
+        return log.rewards / (q_hat + gamma), frozen(counts)
+
+    def _refuse_zero(self, gamma: Array) -> None:
         if (gamma <= 0).any():
             raise InvalidArgument(
                 "gamma",
@@ -163,8 +177,6 @@ class PlugIn:
                 "an action that was not seen yet has q̂ = 0, and R / (q̂ + 0) has no value",
                 "pass γ > 0, or leave it out for Theorem 2's",
             )
-        counts = memory + np.bincount(log.actions, minlength=self.n_actions)
-        return log.rewards / (q_hat + gamma), frozen(counts)
 
 
 def rounds_of(start: int, log: Log) -> Integers:

@@ -14,16 +14,18 @@ from understudy.behaviors import Logged, choose
 from understudy.constraints import (
     COUNT,
     PROBABILITIES,
+    SEED,
     Array,
+    array,
     dimensions_of,
     enforce,
     having,
-    integer,
 )
-from understudy.contexts import ContextPolicy, Contexts, FiniteContexts, rows
+from understudy.contexts import POLICY, ContextPolicy, Contexts, FiniteContexts, rows
 from understudy.errors import InvalidArgument
+from understudy.protocols import LEARNER, Form, Learner
 from understudy.theory.coverage import as_policy
-from understudy.types import Feedback, Form, Integers, Learner, Round
+from understudy.types import Feedback, Integers, Round, frozen
 
 __all__ = ["BEST", "Comparator", "Comparators", "Dice", "Game", "play"]
 
@@ -31,8 +33,9 @@ BEST = "best"  # the best fixed action in hindsight, found anew in every run
 ROUNDING = 1e-9
 STRETCH = 256
 TABLE = 1 << 16  # numbers in the table of policies of one stretch
-SEED = integer(0, "pass a whole number of at least 0")
-LEARNER = having("pass a learner, such as us.exp3_ix(...)", "form", "policies", "update")
+CHOICE = array(
+    "return one mean per action (or the entries of θ) from choose and between", dimensions=(1, 2)
+)
 
 Comparator = int | ArrayLike | ContextPolicy | str
 
@@ -54,7 +57,12 @@ class Game:
     contexts: Contexts | None = None
     CONSTRAINTS: ClassVar = {
         "adversary": having(
-            "pass one of us.adversaries", "size", "bernoulli", "init", "choose", "observe"
+            "pass one of us.adversaries, or an object with the methods of us.adversaries.Adversary",
+            "size",
+            "bernoulli",
+            "init",
+            "choose",
+            "observe",
         ),
         "rounds": COUNT,
         "contexts": having("pass one of us.contexts", "n_actions", "dimension").optional(),
@@ -71,9 +79,13 @@ class Game:
             )
         if self.contexts is None:
             object.__setattr__(self, "behavior", PROBABILITIES("behavior", self.behavior))
-        elif isinstance(self.contexts, FiniteContexts):
+        elif not callable(self.behavior):
+            object.__setattr__(self, "behavior", POLICY("behavior", self.behavior))
+        if isinstance(self.contexts, FiniteContexts):
             every = np.arange(len(self.contexts.table))
             rows(self.behavior, every, self.n_actions, "behavior")
+        elif self.contexts is not None and np.ndim(self.behavior) == 1:
+            rows(self.behavior, np.zeros(1), self.n_actions, "behavior")
         self._check_adversary()
 
     @property
@@ -105,6 +117,19 @@ class Game:
             )
         return means.clip(0.0, 1.0)
 
+    def means_between(self, start: int, stop: int, features: Array | None) -> Array:
+        """The means of rounds start+1 … stop against an oblivious adversary."""
+        assert isinstance(self.adversary, Oblivious)  # for the type checker
+        chosen = CHOICE("adversary.between", self.adversary.between(start, stop))
+        if len(chosen) != stop - start:
+            raise InvalidArgument(
+                "adversary.between",
+                chosen.shape,
+                f"{stop - start} rounds were asked for",
+                CHOICE.remedy,
+            )
+        return self.means(chosen, features)
+
     def _check_adversary(self) -> None:
         size = self.n_actions if self.contexts is None else self.contexts.dimension
         if self.adversary.size != size:
@@ -124,7 +149,7 @@ class Game:
                 f"the adversary was made for {self.adversary.rounds}",
                 "play at most that many",
             )
-        corners = self.adversary.corners()
+        corners = CHOICE("adversary.corners", self.adversary.corners())
         if self.contexts is None:
             self.means(corners, None)
         elif isinstance(self.contexts, FiniteContexts):
@@ -199,8 +224,8 @@ def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> I
     state, memory = learner.init(), game.adversary.init()
     for t, (context, features, behavior) in enumerate(dice.deal(game), start=1):
         # 1. The adversary picks the rewards, knowing all rounds before.
-        chosen = np.asarray(game.adversary.choose(memory, t), dtype=np.float64)[np.newaxis]
-        means = game.means(chosen, features)
+        chosen = CHOICE("adversary.choose", game.adversary.choose(memory, t))
+        means = game.means(chosen[np.newaxis], features)
         # 2. The learner selects an action.
         policy = learner.policy(state, features[0] if learner.form.features else None)
         action = choose(policy, dice.learner.random(1))
@@ -212,9 +237,9 @@ def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> I
             t=t,
             context=context[0],
             features=None if features is None else features[0],
-            means=means[0],
-            rewards=rewards[0],
-            policy=policy,
+            means=frozen(means[0]),
+            rewards=frozen(rewards[0]),
+            policy=frozen(policy),
             action=int(action[0]),
             behavior=behavior[0],
             behavior_action=int(behavior_action[0]),
@@ -238,6 +263,8 @@ def feedback_for(form: Form, record: Round) -> Feedback:
 
 def check_player(game: Game, learner: Learner[Any]) -> None:
     """The learner and the game must agree on the actions and the features."""
+    if not isinstance(game, Game):
+        raise InvalidArgument("game", game, "it is not a us.Game", "pass us.Game(...)")
     form = LEARNER("learner", learner).form
     if form.n_actions != game.n_actions:
         raise InvalidArgument(

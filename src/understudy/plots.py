@@ -49,16 +49,15 @@ def require_matplotlib() -> None:
     """Raise `MissingExtra` if nothing can be drawn, before any work is done."""
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtra(
-            "drawing needs matplotlib, which is not installed; "
-            "type: pip install 'understudy[plots]'"
+            "drawing needs matplotlib, which is not installed; type: pip install matplotlib"
         )
 
 
 def draw_regret(curves: Sequence[Curve], *, title: str, x_label: str, bound_label: str) -> Figure:
     """Regret below, with a band from the first to the third quartile; the bounds above."""
     require_matplotlib()
-    import matplotlib as mpl  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
+    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.6, 4.6), layout="constrained")
@@ -96,7 +95,7 @@ def _label(above: Axes, below: Axes, *, x_label: str, bound_label: str) -> None:
 
 def to_bytes(figure: Figure, form: str) -> bytes:
     """The figure as a PNG or SVG file, without a date: the same figure is the same file."""
-    import matplotlib as mpl  # noqa: PLC0415
+    import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
 
     buffer = io.BytesIO()
     metadata: dict[str, Any] = {"Date": None} if form == "svg" else {"Software": None}

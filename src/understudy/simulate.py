@@ -8,6 +8,7 @@ adaptive adversary, which looks at the learner, needs the referee's loop, one le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,10 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from understudy.adversaries import Oblivious
-from understudy.constraints import COUNT, Array, Constraint, Refused, constrained
+from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, constrained, integer
 from understudy.errors import InvalidArgument
-from understudy.game import SEED, Comparator, Comparators, Dice, Game, check_player, play
-from understudy.types import Learner, Log
+from understudy.game import Comparator, Comparators, Dice, Game, check_player, play
+from understudy.protocols import Learner
+from understudy.types import Log
 
 __all__ = ["Simulation", "progress_bar", "simulate"]
 
@@ -51,11 +53,20 @@ def _rewards(value: Any) -> str:
 
 
 def _jobs(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or (value < 1 and value != -1):
-        raise Refused("it must be a whole number of at least 1, or -1")
+    jobs = int(ANY_INTEGER.parse(value))
+    if jobs == 0:
+        raise Refused("it must be at least 1, or -1")
+    return jobs
+
+
+def _progress(value: Any) -> Any:
+    if not callable(value) and not isinstance(value, bool):
+        raise Refused("it must be True, False, or a function of the number of runs just done")
     return value
 
 
+ANY_INTEGER = integer(-1, "")
+PROGRESS = Constraint("pass True for a bar", _progress, ("yes", 1, None))
 REWARDS = Constraint(
     "pass 'mean' (conditional means: same expectation, less noise) or 'realised' (the paper's)",
     _rewards,
@@ -64,7 +75,7 @@ REWARDS = Constraint(
 JOBS = Constraint("pass the number of processes, or -1 for one per core", _jobs, (0, -2, 1.5, "2"))
 
 
-@constrained(runs=COUNT, seed=SEED, rewards=REWARDS, jobs=JOBS)
+@constrained(runs=COUNT, seed=SEED, rewards=REWARDS, jobs=JOBS, progress=PROGRESS)
 def simulate(
     game: Game,
     learners: Learners,
@@ -108,8 +119,8 @@ def simulate(
             results.append(result)
             report(1)
     earned, by_behavior, by_comparators = (
-        {name: np.array([result[i][name] for result in results]) for name in learners}
-        for i in range(3)
+        {name: np.array([totals[name] for totals in column]) for name in learners}
+        for column in zip(*results, strict=True)
     )
     regret = {name: by_comparators[name] - earned[name][:, np.newaxis] for name in learners}
     return Simulation(regret, earned, by_behavior, "stretches" if oblivious else "referee")
@@ -150,11 +161,10 @@ def _stretches(
     game: Game, rewards: Rewards, dice: Dice
 ) -> Iterator[tuple[Log, NDArray[Any], Array, Array]]:
     """The game's log a stretch at a time, with contexts, π_B, and the rewards that count."""
-    assert isinstance(game.adversary, Oblivious)
     for start in range(0, game.rounds, game.stretch):
         stop = min(start + game.stretch, game.rounds)
         contexts, features, behavior = dice.draw_contexts(game, stop - start)
-        means = game.means(game.adversary.between(start, stop), features)
+        means = game.means_between(start, stop, features)
         actions = dice.draw_behavior_actions(behavior)
         observed = dice.draw_observed_rewards(game, means, actions)
         propensities = behavior[np.arange(len(actions)), actions]
@@ -190,42 +200,32 @@ def _run_by_referee(plan: Plan, run: int) -> Run:
 
 def check_cast(game: Game, learners: Learners, comparators: Sequence[Comparator]) -> None:
     """Say what does not fit before any process starts."""
-    if not isinstance(game, Game):
-        raise InvalidArgument("game", game, "it is not a us.Game", "pass us.Game(...)")
     if not isinstance(learners, Mapping) or not learners:
         raise InvalidArgument(
             "learners", learners, "there must be at least one, by name", 'pass {"name": learner}'
         )
     for learner in learners.values():
         check_player(game, learner)
-    if not isinstance(comparators, Sequence | np.ndarray):
+    if isinstance(comparators, str) or not isinstance(comparators, Sequence):
         raise InvalidArgument(
             "comparators", comparators, "it is not a list of comparators", "pass [comparator, …]"
         )
     Comparators(game, comparators)
 
 
-class _reporter:  # noqa: N801 - a context manager
-    """Turns `progress` into a function that is told how many runs were just done."""
-
-    def __init__(self, progress: bool | Callable[[int], object], runs: int) -> None:
-        self.progress = progress
-        self.runs = runs
-        self.bar: Progress | None = None
-
-    def __enter__(self) -> Callable[[int], object]:
-        if callable(self.progress):
-            return self.progress
-        if not self.progress:
-            return lambda done: done
-        bar = self.bar = progress_bar()
-        bar.start()
-        task = bar.add_task("runs", total=self.runs)
-        return lambda done: bar.advance(task, done)
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+@contextmanager
+def _reporter(
+    progress: bool | Callable[[int], object], runs: int
+) -> Iterator[Callable[[int], object]]:
+    """`progress` as a function that is told how many runs were just done."""
+    if callable(progress):
+        yield progress
+    elif not progress:
+        yield lambda done: done
+    else:
+        with progress_bar() as bar:
+            task = bar.add_task("runs", total=runs)
+            yield lambda done: bar.advance(task, done)
 
 
 def progress_bar() -> Progress:

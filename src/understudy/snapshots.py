@@ -6,27 +6,32 @@ marked `@saved` are ever built, and all their fields are checked as if a caller 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import json
 import math
 import os
 import uuid
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, SupportsIndex, TypeVar
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import ArrayLike
 
 from understudy.behaviors import choose
-from understudy.constraints import Array, enforce
+from understudy.constraints import Array, enforce, having
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, shorten
-from understudy.types import SAVED, Feedback, Learner, Log, Trace, frozen
+from understudy.protocols import LEARNER, Learner
+from understudy.types import SAVED, Feedback, Log, Trace, frozen
 
 __all__ = ["Understudy", "as_data", "from_json", "load", "to_json", "write_atomically"]
 
 FORMAT = "understudy"
 VERSION = 1
 DTYPES = ("float64", "int64")
+RNG = having("pass np.random.default_rng(seed)", "random")
 
 State = TypeVar("State")
 
@@ -85,17 +90,20 @@ class Understudy(Generic[State]):
     """
 
     def __init__(self, learner: Learner[State], state: State | None = None) -> None:
-        self.learner = learner
+        self.learner: Learner[State] = LEARNER("learner", learner)
         self.state = learner.init() if state is None else state
         learner.validate(self.state)
 
+    def __repr__(self) -> str:
+        return f"Understudy({type(self.learner).__name__}, {self.rounds} rounds watched)"
+
     def observe(
         self,
-        action: int,
+        action: SupportsIndex,
         reward: float,
         *,
         propensity: float | None = None,
-        features: Array | None = None,
+        features: ArrayLike | None = None,
     ) -> None:
         """Learn from one round of the behavior policy; a bad event raises and changes nothing."""
         feedback = Feedback(action, reward, propensity, features)
@@ -106,13 +114,14 @@ class Understudy(Generic[State]):
         self.state, trace = self.learner.replay(self.state, log)
         return trace
 
-    def policy(self, features: Array | None = None) -> Array:
+    def policy(self, features: ArrayLike | None = None) -> Array:
         """The probability of each action in the next round."""
         return self.learner.policy(self.state, features)
 
-    def act(self, rng: Generator, features: Array | None = None) -> int:
+    def act(self, rng: Generator, features: ArrayLike | None = None) -> int:
         """An action drawn from the policy; the caller owns the random numbers."""
-        return int(choose(self.policy(features), rng.random(1))[0])
+        uniform = RNG("rng", rng).random(1)
+        return int(choose(self.policy(features), uniform)[0])
 
     @property
     def rounds(self) -> int:
@@ -154,16 +163,28 @@ def write_atomically(path: Path, content: bytes) -> None:
     ...     Path(folder, "file").read_bytes()
     b'content'
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    if not path.name:  # "" or "."
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    temporary = path.parent / f".{uuid.uuid4().hex[:12]}.tmp"
     try:
         with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        _remove(temporary)
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None  # the name the caller knows
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
         raise
+
+
+def _remove(temporary: Path) -> None:
+    with contextlib.suppress(OSError):  # it may never have been made
+        temporary.unlink()
 
 
 def as_data(value: Any, where: str = "value") -> Any:
@@ -190,7 +211,8 @@ def as_data(value: Any, where: str = "value") -> Any:
         return {"kind": type(value).__name__, **fields}
     raise NotSaveable(
         f"{where} is a {type(value).__name__}, which JSON cannot hold; pass gamma as a number or "
-        "an array instead of a function, and mark dataclasses of your own with @saved"
+        "an array instead of a function, and mark dataclasses of your own with "
+        "@understudy.types.saved"
     )
 
 
@@ -234,6 +256,13 @@ def _decode(value: Any, where: str) -> Any:
         return _decode_array(value, where)
     if isinstance(value, dict) and str(value.get("kind")) in SAVED:
         return _decode_record(value, where)
+    if isinstance(value, dict) and isinstance(value.get("kind"), str):
+        raise InvalidSnapshot(
+            where,
+            value["kind"],
+            "no dataclass of this name was marked with @understudy.types.saved",
+            "import the module that defines it before loading",
+        )
     raise _damaged(where, value, "it is nothing that a snapshot holds")
 
 

@@ -1,4 +1,4 @@
-"""The values that everything else is made of: feedback, logs, traces, and three protocols.
+"""The values that everything else is made of: feedback, logs, traces, rounds.
 
 `Feedback` has no field for the learner's own reward. A learner that peeks cannot be written.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.constraints import (
+    COUNT,
     SMALLEST_PROBABILITY,
     Array,
     array,
@@ -20,12 +21,11 @@ from understudy.constraints import (
     integer,
     number,
 )
-from understudy.errors import InvalidEvent
+from understudy.errors import InvalidArgument, InvalidEvent
 
-__all__ = ["Array", "Estimator", "Feedback", "Form", "Learner", "Log", "Round", "Trace", "saved"]
+__all__ = ["Array", "Feedback", "Log", "Round", "Trace", "one_event", "rounds_past", "saved"]
 
 Integers = NDArray[np.int64]
-State = TypeVar("State")
 Class = TypeVar("Class", bound=type)
 
 SAVED: dict[str, Any] = {}
@@ -37,6 +37,11 @@ def saved(cls: Class) -> Class:
     >>> saved(Feedback) is Feedback, SAVED.pop("Feedback") is Feedback
     (True, True)
     """
+    taken = SAVED.setdefault(cls.__name__, cls)
+    if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise InvalidArgument(
+            "cls", cls, f"snapshots know {taken} by this name already", "choose another name"
+        )
     SAVED[cls.__name__] = cls
     return cls
 
@@ -69,7 +74,7 @@ class Feedback:
 
         def __init__(
             self,
-            action: int,
+            action: SupportsIndex,
             reward: float,
             propensity: float | None = None,
             features: ArrayLike | None = None,
@@ -84,15 +89,6 @@ class Feedback:
 
     def __post_init__(self) -> None:
         enforce(self)
-
-    def as_log(self) -> Log:
-        """The same round as a log of length one."""
-        return Log(
-            actions=np.array([self.action]),
-            rewards=np.array([self.reward]),
-            propensities=None if self.propensity is None else np.array([self.propensity]),
-            features=None if self.features is None else self.features[np.newaxis],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,16 +118,10 @@ class Log:
         ) -> None: ...
 
     CONSTRAINTS: ClassVar = {
-        "actions": array(
-            "pass the 0-based indices of the played actions", dtype=np.int64, low=0, copy=False
-        ),
-        "rewards": array(REWARD_REMEDY, low=0.0, high=1.0, copy=False),
-        "propensities": array(
-            PROPENSITY_REMEDY, low=SMALLEST_PROBABILITY, high=1.0, copy=False
-        ).optional(),
-        "features": array(
-            "pass (n, K, d), or contexts as (n, p)", dimensions=(2, 3), copy=False
-        ).optional(),
+        "actions": array("pass the 0-based indices of the played actions", dtype=np.int64, low=0),
+        "rewards": array(REWARD_REMEDY, low=0.0, high=1.0),
+        "propensities": array(PROPENSITY_REMEDY, low=SMALLEST_PROBABILITY, high=1.0).optional(),
+        "features": array("pass (n, K, d), or contexts as (n, p)", dimensions=(2, 3)).optional(),
     }
 
     def __post_init__(self) -> None:
@@ -151,6 +141,13 @@ class Log:
 
     def __getitem__(self, rounds: slice) -> Log:
         """A stretch of the log; its columns are views and are not checked again."""
+        if not isinstance(rounds, slice):
+            raise InvalidArgument(
+                "log[...]",
+                rounds,
+                "only stretches log[a:b] can be cut",
+                "iterate over log.events()",
+            )
         stretch = object.__new__(Log)
         for name in ("actions", "rewards", "propensities", "features"):
             column = getattr(self, name)
@@ -158,8 +155,13 @@ class Log:
         return stretch
 
     def stretches(self, rounds: int) -> Iterator[Log]:
-        """The log cut into pieces of at most `rounds` rounds."""
-        return (self[start : start + rounds] for start in range(0, len(self), rounds))
+        """The log cut into pieces of at most `rounds` rounds.
+
+        >>> [len(part) for part in Log(actions=[0, 2, 1], rewards=[1.0, 0.0, 0.5]).stretches(2)]
+        [2, 1]
+        """
+        size = COUNT("rounds", rounds)
+        return (self[start : start + size] for start in range(0, len(self), size))
 
     def events(self) -> Iterator[Feedback]:
         """The log one round at a time.
@@ -204,138 +206,25 @@ class Round:
     behavior_action: int
 
 
-@dataclass(frozen=True, eq=False)
-class Form:
-    """What an event must look like for a learner, and the check that it does.
+def one_event(feedback: Feedback) -> Log:
+    """A single round as a log of length one.
 
-    `support` marks the actions that the behavior can play at all; `features` is the shape of
-    one round's features.
+    >>> len(one_event(Feedback(action=0, reward=1.0)))
+    1
     """
-
-    n_actions: int
-    propensities: bool = False
-    support: NDArray[np.bool_] | None = None
-    features: tuple[int, ...] | None = None
-
-    def check(self, log: Log) -> None:
-        """Raise `InvalidEvent` at the first event that does not fit."""
-        self._check_actions(log.actions)
-        if self.propensities and log.propensities is None:
-            raise InvalidEvent(
-                "propensity",
-                None,
-                "the behavior is us.Logged, so every event must carry its own propensity",
-                PROPENSITY_REMEDY,
-            )
-        if not self.propensities and log.propensities is not None:
-            raise InvalidEvent(
-                "propensity",
-                log.propensities[:3],
-                "this learner does not read it",
-                "leave it out, or make the learner with us.Logged(n_actions=K) to use it",
-            )
-        self._check_features(log.features)
-
-    def _check_actions(self, actions: Integers) -> None:
-        if (actions >= self.n_actions).any():
-            t = int(np.argmax(actions >= self.n_actions))
-            raise InvalidEvent(
-                f"action of event {t}",
-                int(actions[t]),
-                f"there are {self.n_actions} actions, counted from 0",
-                f"pass an index from 0 to {self.n_actions - 1}",
-            )
-        if self.support is not None and not self.support[actions].all():
-            t = int(np.argmin(self.support[actions]))
-            raise InvalidEvent(
-                f"action of event {t}",
-                int(actions[t]),
-                "the behavior policy plays it with probability 0, yet it was played",
-                "correct pi_b, or use us.Logged or exp3_ix_unknown if it is not known",
-            )
-
-    def _check_features(self, features: Array | None) -> None:
-        if self.features is None and features is not None:
-            raise InvalidEvent(
-                "features", features.shape, "this learner has no features", "leave them out"
-            )
-        if self.features is not None and (features is None or features.shape[1:] != self.features):
-            found = None if features is None else features.shape[1:]
-            raise InvalidEvent(
-                "features",
-                found,
-                f"each round needs features of shape {self.features}",
-                FEATURES_REMEDY,
-            )
-
-
-class Learner(Protocol[State]):
-    """What can watch a behavior policy and say what it would do itself.
-
-    A learner is a value and so is its state; all methods are pure and none draws a random
-    number. `us.check_learner` tests the laws that every learner obeys.
-    """
-
-    @property
-    def form(self) -> Form:
-        """What an event must look like."""
-        ...
-
-    def init(self) -> State:
-        """The state before round 1."""
-        ...
-
-    def policy(self, state: State, features: Array | None = None) -> Array:
-        """π_t, the probability of each action in the next round."""
-        ...
-
-    def update(self, state: State, feedback: Feedback) -> State:
-        """The state after one more round."""
-        ...
-
-    def replay(self, state: State, log: Log) -> tuple[State, Trace]:
-        """The state after a whole log, bit for bit that of `update` on each event in turn."""
-        ...
-
-    def policies(self, state: State, log: Log) -> tuple[State, Array]:
-        """Like `replay`, with every π_t in full: an array (n, K)."""
-        ...
-
-    def merge(self, first: State, second: State) -> State:
-        """The state of a log whose two parts were learned apart, or `NotMergeable`."""
-        ...
-
-    def rounds(self, state: State) -> int:
-        """How many rounds the state has seen."""
-        ...
-
-    def past_horizon(self, state: State) -> int:
-        """How many of them came after the horizon that the learner was tuned for."""
-        ...
-
-    def validate(self, state: State) -> None:
-        """Raise `InvalidArgument` if the state cannot be this learner's."""
-        ...
-
-
-class Estimator(Protocol):
-    """Turns a stretch of log into gains: how much each played action's score grows.
-
-    `memory` is what it needs to know of the past; `reads_past` says in words why states cannot
-    be merged, or is None if the gain of an event depends on nothing but the event.
-    """
-
-    @property
-    def form(self) -> Form: ...
-
-    @property
-    def reads_past(self) -> str | None: ...
-
-    def init(self) -> Integers: ...
-
-    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
-        """The gain of every event, when `start` rounds were played before the stretch."""
-        ...
+    if not isinstance(feedback, Feedback):
+        raise InvalidEvent(
+            "feedback",
+            feedback,
+            "it is not a us.Feedback",
+            "pass us.Feedback(action=..., reward=...); a us.Log goes to learner.replay",
+        )
+    return Log(
+        actions=[feedback.action],
+        rewards=[feedback.reward],
+        propensities=None if feedback.propensity is None else [feedback.propensity],
+        features=None if feedback.features is None else feedback.features[np.newaxis],
+    )
 
 
 def rounds_past(horizon: int | None, rounds: int) -> int:

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from understudy.constraints import COUNT, N_ACTIONS, Array, enforce
-from understudy.game import SEED, Comparator, Game
+from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, enforce
+from understudy.game import Comparator, Game
 from understudy.plots import Curve, draw_regret, to_bytes
+from understudy.protocols import Learner
 from understudy.simulate import JOBS, simulate
 from understudy.snapshots import write_atomically
-from understudy.types import Learner
 
 __all__ = ["Experiment", "Options", "Point", "Row", "as_csv", "as_json", "run", "write"]
 
@@ -166,6 +166,7 @@ def write(experiment: Experiment, options: Options, rows: Sequence[Row], out: Pa
         "svg": to_bytes(figure, "svg"),
         "csv": as_csv(rows).encode(),
     }
+    out.mkdir(parents=True, exist_ok=True)
     paths = [out / f"{experiment.name}.{form}" for form in contents]
     for path, content in zip(paths, contents.values(), strict=True):
         write_atomically(path, content)
@@ -187,7 +188,7 @@ def _curves(experiment: Experiment, rows: Sequence[Row]) -> list[Curve]:
                 mean=[row.mean for row in own],
                 low=[row.q25 for row in own],
                 high=[row.q75 for row in own],
-                bound=None if None in bounds else bounds,  # type: ignore[arg-type]
+                bound=None if None in bounds else bounds,  # type: ignore[arg-type] # no None then
             )
         )
     return curves

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from understudy import theory
-from understudy.adversaries import Piecewise
+from understudy.adversaries import halves
 from understudy.constraints import Array
 from understudy.contexts import FiniteContexts
 from understudy.experiments.core import Experiment, Options, Point
@@ -60,19 +60,12 @@ def points(options: Options) -> Iterator[Point]:
         }
         yield Point(
             alpha=float(alpha),
-            game=Game(adversary(options.rounds), behavior, options.rounds, contexts),
+            game=Game(halves(THETAS, rounds=options.rounds), behavior, options.rounds, contexts),
             learners=learners,
             comparator=best,
             coverage=coverage,
             bounds={name: bound(learner, coverage) for name, learner in learners.items()},
         )
-
-
-def adversary(rounds: int) -> Piecewise:
-    """θ_t: one vector in the first half, another one in the second."""
-    if rounds == 1:
-        return Piecewise(THETAS[1:], np.array([0]))
-    return Piecewise(THETAS, np.array([0, rounds // 2]))
 
 
 def bound(learner: LinProd, coverage: float) -> float:

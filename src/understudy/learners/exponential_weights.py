@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from understudy.constraints import (
     HORIZON,
@@ -18,17 +19,8 @@ from understudy.constraints import (
     integer,
 )
 from understudy.errors import InvalidArgument, NotMergeable
-from understudy.types import (
-    Estimator,
-    Feedback,
-    Form,
-    Integers,
-    Log,
-    Trace,
-    frozen,
-    rounds_past,
-    saved,
-)
+from understudy.protocols import Estimator, Form
+from understudy.types import Feedback, Integers, Log, Trace, frozen, one_event, rounds_past, saved
 
 __all__ = ["ExponentialWeights", "Scores"]
 
@@ -82,7 +74,8 @@ class ExponentialWeights:
     def init(self) -> Scores:
         return Scores(frozen(np.zeros(self.form.n_actions)), 0, self.estimator.init())
 
-    def policy(self, state: Scores, features: Array | None = None) -> Array:
+    def policy(self, state: Scores, features: ArrayLike | None = None) -> Array:
+        self._check_own(state)
         if features is not None:
             raise InvalidArgument(
                 "features", features, "this learner ignores contexts", "leave them out"
@@ -90,7 +83,8 @@ class ExponentialWeights:
         return softmax(self.eta, state.scores)
 
     def update(self, state: Scores, feedback: Feedback) -> Scores:
-        log = feedback.as_log()
+        self._check_own(state)
+        log = one_event(feedback)
         self.form.check(log)
         gains, memory = self.estimator.gains(state.memory, state.rounds, log)
         scores = state.scores.copy()
@@ -98,10 +92,12 @@ class ExponentialWeights:
         return Scores(frozen(scores), state.rounds + 1, memory)
 
     def policies(self, state: Scores, log: Log) -> tuple[Scores, Array]:
+        self._check_own(state)
         self.form.check(log)
         return self._policies(state, log)
 
     def replay(self, state: Scores, log: Log) -> tuple[Scores, Trace]:
+        self._check_own(state)
         self.form.check(log)
         probability = np.empty(len(log))
         start = state.rounds
@@ -130,19 +126,21 @@ class ExponentialWeights:
         return rounds_past(self.horizon, state.rounds)
 
     def validate(self, state: Scores) -> None:
-        fresh = self.init()
-        if (
-            not isinstance(state, Scores)
-            or state.scores.shape != fresh.scores.shape
-            or state.memory.shape != fresh.memory.shape
-            or (len(fresh.memory) and sum(state.memory.tolist()) != state.rounds)
-        ):
-            raise InvalidArgument(
-                "state",
-                state,
-                f"it is not a state of this learner of {self.form.n_actions} actions",
-                "start from learner.init(), or load the learner with its state",
-            )
+        self._check_own(state)
+        if not self.estimator.remembers(state.memory, state.rounds):
+            self._refuse(state)
+
+    def _check_own(self, state: Scores) -> None:
+        if not isinstance(state, Scores) or len(state.scores) != self.form.n_actions:
+            self._refuse(state)
+
+    def _refuse(self, state: object) -> NoReturn:
+        raise InvalidArgument(
+            "state",
+            state,
+            f"it is not a state of this learner of {self.form.n_actions} actions",
+            "start from learner.init(), or load the learner with its state",
+        )
 
     def _policies(self, state: Scores, log: Log) -> tuple[Scores, Array]:
         gains, memory = self.estimator.gains(state.memory, state.rounds, log)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from understudy.constraints import N_ACTIONS, Array, enforce
-from understudy.theory import COVARIANCE, COVARIANCE_BLOCKS
+from understudy.theory.coverage import COVARIANCE, COVARIANCE_BLOCKS
 from understudy.types import Integers, frozen, saved
 
 __all__ = ["DisjointFeatures", "Features", "SharedFeatures"]
@@ -53,6 +53,10 @@ class SharedFeatures:
         """θ̂_t = V⁻¹ φ(X_t, b) R for every round, (n, d)."""
         phi = features[np.arange(len(actions)), actions]
         return times(self.V_inverse, phi * rewards[:, np.newaxis])
+
+    def squared_norms(self, thetas: Array, actions: Integers) -> Array:  # noqa: ARG002 - one V
+        """θ̂_kᵀ V θ̂_k for every round."""
+        return np.asarray(((thetas @ self.V) * thetas).sum(axis=-1))
 
     def estimated_rewards(self, thetas: Array, actions: Integers, features: Array) -> Array:  # noqa: ARG002 - θ̂ says it all
         """r̂_k(x, a) = ⟨θ̂_k, φ(x, a)⟩ for one context, (K, t)."""
@@ -93,6 +97,14 @@ class DisjointFeatures:
     def theta_hat(self, features: Any, actions: Integers, rewards: Array) -> Array:
         """The only block of θ̂_t that is not zero, V_b⁻¹ x R, for every round, (n, p)."""
         return times(self.V_inverse[actions], features * rewards[:, np.newaxis])
+
+    def squared_norms(self, thetas: Array, actions: Integers) -> Array:
+        """θ̂_kᵀ V_a θ̂_k, a = b_k, for every round."""
+        norms = np.zeros(len(thetas))
+        for a, V in enumerate(self.V):
+            own = thetas[actions == a]
+            norms[actions == a] = ((own @ V) * own).sum(axis=-1)
+        return norms
 
     def estimated_rewards(self, thetas: Array, actions: Integers, features: Array) -> Array:
         """r̂_k(x, a) = ⟨θ̂_k, x⟩ for a = b_k, else 0, for one context, (K, t)."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from understudy.constraints import HORIZON, POSITIVE, RATE, TRUTH, Array, array, enforce, having
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
 from understudy.learners.exponential_weights import softmax
-from understudy.learners.features import Features, times
+from understudy.learners.features import Features
+from understudy.protocols import Form
 from understudy.theory import largest_lin_prod_rate, leverage
-from understudy.types import Feedback, Form, Integers, Log, Trace, frozen, rounds_past, saved
+from understudy.types import Feedback, Integers, Log, Trace, frozen, one_event, rounds_past, saved
 
 __all__ = ["Estimates", "LinProd"]
 
+BLOCK = 1 << 16  # numbers in the table of products of one stretch: half a megabyte
 ROUNDING = 1e-9  # relative: φᵀV⁻¹φ is computed, κ may have been computed otherwise
 
 
@@ -81,32 +84,33 @@ class LinProd:
         no_rounds = frozen(np.zeros((0, self.features.shape[-1])))
         return Estimates(no_rounds, frozen(np.zeros(0, dtype=np.int64)))
 
-    def policy(self, state: Estimates, features: Array | None = None) -> Array:
-        if features is None or np.shape(features) != self.features.shape:
+    def policy(self, state: Estimates, features: ArrayLike | None = None) -> Array:
+        self._check_own(state)
+        checked = FEATURES("features", features)
+        if checked.shape != self.features.shape:
             raise InvalidArgument(
                 "features",
-                None if features is None else np.shape(features),
-                f"the policy depends on the context, given as features of shape "
-                f"{self.features.shape}",
-                "pass learner.policy(state, features)",
+                checked.shape,
+                f"the context asked about must be given as features of shape {self.features.shape}",
+                "pass φ(x, ·), or the context x if features are disjoint",
             )
-        checked = FEATURES("features", features)
-        self._check_leverage(checked[np.newaxis])
+        self._check_size("features", checked[np.newaxis])
         return self._policy(state.thetas, state.actions, checked)
 
     def update(self, state: Estimates, feedback: Feedback) -> Estimates:
-        log = feedback.as_log()
-        self._check(log)
+        self._check_own(state)
+        log = one_event(feedback)
+        self._check(state, log)
         return self._append(state, log)
 
     def policies(self, state: Estimates, log: Log) -> tuple[Estimates, Array]:
-        self._check(log)
+        self._check(state, log)
         after = self._append(state, log)
         rows = list(self._each_policy(len(state.thetas), after, log))
         return after, np.array(rows).reshape(len(log), self.features.n_actions)
 
     def replay(self, state: Estimates, log: Log) -> tuple[Estimates, Trace]:
-        self._check(log)
+        self._check(state, log)
         after = self._append(state, log)
         policies = self._each_policy(len(state.thetas), after, log)
         played = [policy[b] for policy, b in zip(policies, log.actions, strict=True)]
@@ -116,13 +120,7 @@ class LinProd:
     def merge(self, first: Estimates, second: Estimates) -> Estimates:
         self.validate(first)
         self.validate(second)
-        return self._joined(first, second)
-
-    def _joined(self, first: Estimates, second: Estimates) -> Estimates:
-        return Estimates(
-            frozen(np.concatenate([first.thetas, second.thetas])),
-            frozen(np.concatenate([first.actions, second.actions])),
-        )
+        return joined([first, second])
 
     def rounds(self, state: Estimates) -> int:
         return len(state.thetas)
@@ -131,59 +129,76 @@ class LinProd:
         return rounds_past(self.horizon, self.rounds(state))
 
     def validate(self, state: Estimates) -> None:
+        self._check_own(state)
+        size = self.features.squared_norms(state.thetas, state.actions)
+        if (size > self.kappa * (1 + ROUNDING)).any():
+            # θ̂ᵀVθ̂ = R² φᵀV⁻¹φ ≤ κ: beyond it, a factor 1 + ηr̂ could be negative
+            self._refuse(state)
+
+    def _check_own(self, state: Estimates) -> None:
         if (
             not isinstance(state, Estimates)
             or state.thetas.shape != (len(state.actions), self.features.shape[-1])
             or (state.actions >= self.features.n_actions).any()
-            or not self._can_be_estimates(state)
         ):
-            raise InvalidArgument(
-                "state",
-                state,
-                f"it is not a state of this learner of {self.features.shape} features",
-                "start from learner.init(), or load the learner with its state",
-            )
+            self._refuse(state)
 
-    def _can_be_estimates(self, state: Estimates) -> bool:
-        """θ̂ᵀVθ̂ = R² φᵀV⁻¹φ ≤ κ: beyond it, a factor 1 + ηr̂ could be negative."""
-        V = self.features.V if self.features.V.ndim == 2 else self.features.V[state.actions]  # noqa: PLR2004
-        size = (times(V, state.thetas) * state.thetas).sum(axis=-1)
-        return bool((size <= self.kappa * (1 + ROUNDING)).all())
+    def _refuse(self, state: object) -> NoReturn:
+        raise InvalidArgument(
+            "state",
+            state,
+            f"it is not a state of this learner of features {self.features.shape}",
+            "start from learner.init(), or load the learner with its state",
+        )
 
     def _policy(self, thetas: Array, actions: Integers, features: Array) -> Array:
         r_hat = self.features.estimated_rewards(thetas, actions, features)
         return softmax(1.0, np.log1p(self.eta * r_hat).sum(axis=1))
 
     def _each_policy(self, start: int, after: Estimates, log: Log) -> Iterator[Array]:
-        assert log.features is not None
+        assert log.features is not None  # Form.check has seen to it
         for t, features in enumerate(log.features, start):
             yield self._policy(after.thetas[:t], after.actions[:t], features)
 
     def _append(self, state: Estimates, log: Log) -> Estimates:
-        thetas = self.features.theta_hat(log.features, log.actions, log.rewards)
-        return self._joined(state, Estimates(thetas, log.actions))
+        estimates = [state]
+        for part in log.stretches(max(1, BLOCK // self.features.V.shape[-1] ** 2)):
+            thetas = self.features.theta_hat(part.features, part.actions, part.rewards)
+            estimates.append(Estimates(thetas, part.actions))
+        return joined(estimates)
 
-    def _check(self, log: Log) -> None:
+    def _check(self, state: Estimates, log: Log) -> None:
+        self._check_own(state)
         self.form.check(log)
-        self._check_leverage(log.features)
+        self._check_size("features of event", log.features)
 
-    def _check_leverage(self, features: Any) -> None:
-        found = leverage(features, self.features.V_inverse)
-        self._refuse_above("kappa", self.kappa, found, "φᵀV⁻¹φ")
+    def _check_size(self, what: str, features: Any) -> None:
         if self.feature_bound is not None:
             norms = self.features.norms(features)
-            self._refuse_above("feature_bound", self.feature_bound, norms, "‖φ‖")
+            refuse_above(what, "feature_bound", self.feature_bound, norms, "‖φ‖")
+        found = leverage(features, self.features.V_inverse)
+        refuse_above(what, "kappa", self.kappa, found, "φᵀV⁻¹φ")
 
-    def _refuse_above(self, bound: str, value: float, found: Array, symbol: str) -> None:
-        above = found > value * (1 + ROUNDING)
-        if above.any():
-            t, a = np.argwhere(above)[0]
-            raise InvalidEvent(
-                f"features of event {t}",
-                f"{symbol} = {found[t, a]:.6g} for action {a}",
-                f"{bound} = {value:.6g} was promised as an upper bound, and the guarantee needs it",
-                f"make the learner with a larger {bound}, or scale the features",
-            )
+
+def joined(parts: Sequence[Estimates]) -> Estimates:
+    """The estimates of one stretch of log after the other."""
+    return Estimates(
+        frozen(np.concatenate([part.thetas for part in parts])),
+        frozen(np.concatenate([part.actions for part in parts])),
+    )
+
+
+def refuse_above(what: str, bound: str, value: float, found: Array, symbol: str) -> None:
+    """Raise `InvalidEvent` at the first features, (n, K), that exceed what was promised."""
+    above = found > value * (1 + ROUNDING)
+    if above.any():
+        t, a = np.argwhere(above)[0]
+        raise InvalidEvent(
+            f"{what} {t}" if what.endswith("event") else what,
+            f"{symbol} = {found[t, a]:.6g} for action {a}",
+            f"{bound} = {value:.6g} was promised as an upper bound, and the guarantee needs it",
+            f"make the learner with a larger {bound}, or scale the features",
+        )
 
 
 FEATURES = array("pass φ(x, ·) as (K, d), or the context as (p,)", dimensions=(1, 2))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.behaviors import BEHAVIOR, Logged
@@ -16,30 +15,25 @@ from understudy.constraints import (
     RATE,
     Array,
     constrained,
-    number,
 )
 from understudy.errors import InvalidArgument
 from understudy.estimators import ImplicitExploration, ImportanceWeighting, Logarithmic, PlugIn
 from understudy.learners.exponential_weights import ExponentialWeights
 from understudy.learners.features import DisjointFeatures, Features, SharedFeatures
 from understudy.learners.lin_prod import LinProd
-from understudy.schedules import GAMMA, HoeffdingWidth, Schedule
+from understudy.schedules import GAMMA, Constant, HoeffdingWidth, Schedule, Tabulated
 from understudy.theory import (
-    COVARIANCES,
     exp3_ix_rate,
     kappa_from_feature_bound,
     largest_lin_prod_rate,
     lin_prod_rate,
 )
+from understudy.theory.coverage import COVARIANCES
+from understudy.theory.rates import COVERAGE_RATIO
 
 __all__ = ["exp3", "exp3_ix", "exp3_ix_unknown", "lin_prod", "prod"]
 
 Gamma = float | ArrayLike | Callable[[int], float] | Schedule
-COVERAGE = number(
-    1.0,
-    np.inf,
-    "pass us.coverage(comparator, pi_b); if that is infinite, leave coverage out",
-).optional()
 
 
 @constrained(pi_b=BEHAVIOR, horizon=HORIZON.optional(), eta=RATE.optional())
@@ -72,7 +66,7 @@ def exp3(
 @constrained(
     pi_b=BEHAVIOR,
     horizon=HORIZON.optional(),
-    coverage=COVERAGE,
+    coverage=COVERAGE_RATIO.optional(),
     eta=RATE.optional(),
     gamma=GAMMA.optional(),
 )
@@ -109,7 +103,7 @@ def exp3_ix(
     [0.4616, 0.5384]
     """
     eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(count(pi_b), n, coverage), coverage)
-    gamma = eta / 2 if gamma is None else gamma
+    gamma = gamma_or(gamma, Constant(eta / 2), horizon)
     return ExponentialWeights(eta, ImplicitExploration(pi_b, gamma), horizon)  # type: ignore[arg-type] # checked above
 
 
@@ -148,11 +142,16 @@ def exp3_ix_unknown(
     [0.48, 0.52]
     """
     eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(n_actions, n))
-    gamma = HoeffdingWidth(eta, n_actions) if gamma is None else gamma
-    return ExponentialWeights(eta, PlugIn(n_actions, gamma), horizon)  # type: ignore[arg-type] # checked above
+    gamma = gamma_or(gamma, HoeffdingWidth(eta, n_actions), horizon)
+    return ExponentialWeights(eta, PlugIn(n_actions, gamma), horizon)
 
 
-@constrained(pi_b=BEHAVIOR, horizon=HORIZON.optional(), coverage=COVERAGE, eta=RATE.optional())
+@constrained(
+    pi_b=BEHAVIOR,
+    horizon=HORIZON.optional(),
+    coverage=COVERAGE_RATIO.optional(),
+    eta=RATE.optional(),
+)
 def prod(
     pi_b: ArrayLike | Logged,
     *,
@@ -265,6 +264,18 @@ def rate_or_horizon(
     return tuning(horizon)
 
 
+def gamma_or(gamma: Any, default: Schedule, horizon: int | None) -> Schedule:
+    """γ_t if it was given, long enough for the horizon, else the theorem's."""
+    if isinstance(gamma, Tabulated) and horizon is not None and len(gamma.gamma) < horizon:
+        raise InvalidArgument(
+            "gamma",
+            f"an array of {len(gamma.gamma)}",
+            f"the horizon is {horizon} rounds",
+            "pass one entry per round, or a function of t",
+        )
+    return default if gamma is None else gamma
+
+
 def count(pi_b: Any) -> int:
     """K of a checked behavior."""
     return pi_b.n_actions if isinstance(pi_b, Logged) else len(pi_b)
@@ -287,10 +298,11 @@ def features_of(V: Array, n_actions: int) -> Features:
 def kappa_of(features: Features, kappa: float | None, feature_bound: float | None) -> float:
     """κ as given, or B²/λ_min(V)."""
     if (kappa is None) == (feature_bound is None):
+        why = "which V alone does not tell" if kappa is None else "and two values are given for it"
         raise InvalidArgument(
             "kappa",
             kappa,
-            "the admissible rate depends on κ = sup φᵀV⁻¹φ, which V alone does not tell",
+            f"the admissible rate depends on κ = sup φᵀV⁻¹φ, {why}",
             "pass exactly one of kappa and feature_bound (B ≥ ‖φ(x,a)‖)",
         )
     if kappa is None:

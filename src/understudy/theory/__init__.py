@@ -18,9 +18,6 @@ from understudy.theory.bounds import (
     theorem2_simplified_bound,
 )
 from understudy.theory.coverage import (
-    COVARIANCE,
-    COVARIANCE_BLOCKS,
-    COVARIANCES,
     coverage,
     feature_covariance,
     feature_coverage,
@@ -36,9 +33,6 @@ from understudy.theory.rates import (
 )
 
 __all__ = [
-    "COVARIANCE",
-    "COVARIANCES",
-    "COVARIANCE_BLOCKS",
     "coverage",
     "exp3_bound",
     "exp3_condition",

@@ -7,6 +7,7 @@ All are nonnegative numbers, `inf` where the statement is empty.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,13 +15,13 @@ from numpy.typing import ArrayLike
 from understudy.constraints import (
     HORIZON,
     N_ACTIONS,
-    NONNEGATIVE,
     PROBABILITIES,
     RATE,
     Array,
     Constraint,
     array,
     constrained,
+    number,
 )
 from understudy.errors import InadmissibleRate, InvalidArgument
 from understudy.theory.coverage import as_policy
@@ -43,17 +44,21 @@ __all__ = [
 ]
 
 
-def _ratio(value: object) -> float:
-    if isinstance(value, float) and value == math.inf:
-        return value
-    return float(NONNEGATIVE.parse(value))
+def ratio(low: float) -> Constraint:
+    """A coverage ratio of at least `low`, or infinity."""
+    finite = number(low, math.inf, "pass us.coverage(...) or us.feature_coverage(...), inf too")
+
+    def parse(value: Any) -> float:
+        infinite = isinstance(value, float | np.floating) and value == math.inf
+        return math.inf if infinite else float(finite.parse(value))
+
+    wrong = tuple(value for value in finite.wrong if value != math.inf)
+    return Constraint(finite.remedy, parse, wrong)
 
 
-RATIO = Constraint(
-    "pass us.coverage(...) or us.feature_coverage(...); inf is allowed",
-    _ratio,
-    (-1.0, math.nan, "2", None, True, [2.0]),
-)
+RATIO = ratio(1.0 - 1e-8)  # C(π*; π_B) ≥ 1, but for the rounding of probabilities
+FEATURE_RATIO = ratio(0.0)
+LONGEST_SUM = 10**8
 TOTALS = array("pass Σ_t E[r_t(a)] for every action, (K,)", low=0.0)
 PROBABILITY_TOTALS = array("pass Σ_t E[π_t(a)] for every action, (K,)", low=0.0)
 
@@ -236,6 +241,13 @@ def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float)
     >>> round(theorem2_bound(10, horizon=1000, eta=0.05, coverage=10.0), 1)
     3502.1
     """
+    if horizon > LONGEST_SUM:
+        raise InvalidArgument(
+            "horizon",
+            horizon,
+            f"the sums are taken term by term, up to n = {LONGEST_SUM:g}",
+            "use theorem2_simplified_bound",
+        )
     past = np.arange(1, horizon, dtype=np.float64)
     failures = float((2.0 / past**2).sum())
     widths = 1.0 + float(np.sqrt((math.log(n_actions) + 2 * np.log(past)) / (2 * past)).sum())
@@ -262,7 +274,7 @@ def theorem2_simplified_bound(n_actions: int, horizon: int, coverage: float) -> 
     return (16 + math.log(n_actions)) / eta + (eta * horizon / 2 + width) * coverage + 2
 
 
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=RATIO)
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=FEATURE_RATIO)
 def lin_prod_bound(n_actions: int, *, horizon: int, eta: float, coverage: float) -> float:
     r"""Theorem 3 for any admissible η: $\frac{\log K}{\eta} + \eta n C_\varphi(\pi^*; \pi_B)$.
 
@@ -272,7 +284,7 @@ def lin_prod_bound(n_actions: int, *, horizon: int, eta: float, coverage: float)
     return math.log(n_actions) / eta + eta * horizon * coverage
 
 
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=FEATURE_RATIO)
 def lin_prod_uniform_bound(n_actions: int, horizon: int, coverage: float) -> float:
     r"""Theorem 3 at η = √(log K/n), if that is admissible: $\sqrt{n \log K} (1 + C_\varphi)$.
 
@@ -282,7 +294,7 @@ def lin_prod_uniform_bound(n_actions: int, horizon: int, coverage: float) -> flo
     return math.sqrt(horizon * math.log(n_actions)) * (1 + coverage)
 
 
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=FEATURE_RATIO)
 def lin_prod_tuned_bound(n_actions: int, horizon: int, coverage: float) -> float:
     r"""Theorem 3 at η = √(log K/(C_φ n)), if that is admissible: $2\sqrt{C_\varphi n \log K}$.
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from understudy.constraints import (
     PROBABILITIES,
+    SUM_TOLERANCE,
     Array,
     Constraint,
     Refused,
@@ -91,7 +92,7 @@ COVARIANCE_BLOCKS = Constraint(
     (*([V] for V in WRONG_MATRICES[2:7]), [SINGULAR_MATRIX], np.eye(2)),
 )
 COVARIANCES = Constraint(COVARIANCE_REMEDY, _definite, (*WRONG_MATRICES, SINGULAR_MATRIX))
-SEMIDEFINITE = Constraint(COVARIANCE_REMEDY, _of_dimension(2, parse=_semidefinite), WRONG_MATRICES)
+SEMIDEFINITE = Constraint(COVARIANCE_REMEDY, _semidefinite, WRONG_MATRICES)
 
 
 def as_policy(comparator: int | ArrayLike, n_actions: int) -> Array:
@@ -177,12 +178,12 @@ def feature_covariance(
             f"it does not go with features of shape {phi.shape}",
             "pass one row per context and one column per action",
         )
-    if np.abs(pi.sum(axis=1) - 1).max() > 1e-9:  # noqa: PLR2004
+    if np.abs(pi.sum(axis=1) - 1).max() > SUM_TOLERANCE:
         raise InvalidArgument(
             "policy", policy, "a row does not sum to 1", "pass π(·|x) in every row"
         )
     p = np.full(len(pi), 1 / len(pi)) if weights is None else np.asarray(weights)
-    if len(p) != len(pi) or abs(p.sum() - 1) > 1e-9:  # noqa: PLR2004
+    if len(p) != len(pi) or abs(p.sum() - 1) > SUM_TOLERANCE:
         raise InvalidArgument(
             "weights",
             weights,
@@ -197,10 +198,13 @@ def feature_covariance(
 def feature_coverage(V_comparator: ArrayLike, V_behavior: ArrayLike) -> float:
     r"""The feature coverage ratio $C_\varphi(\pi^*; \pi_B) = \mathrm{Tr}[V(\pi_B)^{-1} V(\pi^*)]$.
 
-    It is d when the two policies match. Infinite, with a warning, if the comparator's features
+    It is d when the two policies match. Blocks (K, p, p), for disjoint features, are the blocks of
+    a block-diagonal V. Infinite, with a warning, if the comparator's features
     leave the span of the behavior's.
 
     >>> feature_coverage([[1.0, 0.0], [0.0, 0.0]], [[0.5, 0.0], [0.0, 0.5]])
+    2.0
+    >>> feature_coverage([[[0.5]], [[0.0]]], [[[0.25]], [[0.75]]])
     2.0
     """
     comparator, behavior = np.asarray(V_comparator), np.asarray(V_behavior)
@@ -212,9 +216,9 @@ def feature_coverage(V_comparator: ArrayLike, V_behavior: ArrayLike) -> float:
             "pass two matrices of the same features",
         )
     eigenvalues, vectors = np.linalg.eigh(behavior)
-    mass = np.einsum("di,de,ei->i", vectors, comparator, vectors)
+    mass = np.einsum("...di,...de,...ei->...i", vectors, comparator, vectors)
     unseen = eigenvalues <= SINGULAR * eigenvalues.max()
-    if (mass[unseen] > SINGULAR * max(np.trace(comparator), np.finfo(float).tiny)).any():
+    if (mass[unseen] > SINGULAR * max(mass.sum(), np.finfo(float).tiny)).any():
         warnings.warn(
             "feature coverage is infinite: the comparator excites a direction of the features "
             "that the behavior policy never does",
@@ -238,7 +242,7 @@ def largest_leverage(features: ArrayLike, V: ArrayLike) -> float:
     16.0
     """
     phi, matrix = np.asarray(features), np.asarray(V)
-    if phi.shape[-1] != matrix.shape[-1] or phi.ndim + matrix.ndim != 5 or not phi.size:  # noqa: PLR2004
+    if phi.shape[-1] != matrix.shape[-1] or phi.ndim + matrix.ndim != 5 or not phi.size:  # noqa: PLR2004 - 3 + 2 or 2 + 3
         raise InvalidArgument(
             "features",
             phi.shape,

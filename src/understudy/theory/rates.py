@@ -28,7 +28,11 @@ __all__ = [
     "smallest_probability",
 ]
 
-COVERAGE_RATIO = number(1.0, math.inf, "pass a finite us.coverage(comparator, pi_b), at least 1")
+COVERAGE_RATIO = number(
+    1.0 - 1e-8,  # 1, but for the rounding of probabilities
+    math.inf,
+    "pass us.coverage(comparator, pi_b), which is at least 1; no rate suits an infinite one",
+)
 
 
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=COVERAGE_RATIO.optional())
@@ -46,13 +50,13 @@ def exp3_ix_rate(n_actions: int, horizon: int, coverage: float | None = None) ->
     return math.sqrt(2.0 * math.log(n_actions) / (coverage * horizon))
 
 
-@constrained(horizon=HORIZON, pi_b=PROBABILITIES)
-def exp3_worst_case_rate(horizon: int, pi_b: ArrayLike) -> float:
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON)
+def exp3_worst_case_rate(pi_b: ArrayLike, *, horizon: int) -> float:
     r"""The rate that minimises Exp3's bound in the worst case, $\sqrt{\min q \log K / n}$.
 
     It satisfies the bound's condition η ≤ min q as soon as n ≥ log K / min q.
 
-    >>> round(exp3_worst_case_rate(10_000, [0.01, 0.99]), 6)
+    >>> round(exp3_worst_case_rate([0.01, 0.99], horizon=10_000), 6)
     0.000833
     """
     n_actions = len(np.asarray(pi_b))
