@@ -146,7 +146,11 @@ class Piecewise(Oblivious):
 
 @dataclass(frozen=True, eq=False)
 class Drifting(Oblivious):
-    """Means that move on a straight line from `first`, in round 1, to `last`, in round `rounds`."""
+    """Means that move in equal steps from `first`, in round 1, to `last`, in round `rounds`.
+
+    >>> Drifting([0.0, 1.0], [1.0, 0.0], rounds=3).between(0, 3).tolist()
+    [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]]
+    """
 
     first: Array
     last: Array
@@ -182,7 +186,11 @@ class Drifting(Oblivious):
 
 @dataclass(frozen=True, eq=False)
 class Table(Oblivious):
-    """Row t of a table in round t."""
+    """Row t of a table (n, K) in round t: rewards as they stand, or means if `bernoulli`.
+
+    >>> Table([[0.0, 1.0], [0.25, 0.5]]).between(1, 2).tolist()
+    [[0.25, 0.5]]
+    """
 
     values: Array
     bernoulli: bool = False
@@ -247,24 +255,6 @@ def stationary(means: ArrayLike, *, bernoulli: bool = True) -> Piecewise:
     [[0.1, 0.9]]
     """
     return Piecewise(np.asarray(means)[np.newaxis], np.array([0]), bernoulli)
-
-
-def drifting(first: ArrayLike, last: ArrayLike, *, rounds: int, bernoulli: bool = True) -> Drifting:
-    """Means that drift from `first` to `last` over the game, in equal steps.
-
-    >>> drifting([0.0, 1.0], [1.0, 0.0], rounds=3).between(0, 3).tolist()
-    [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]]
-    """
-    return Drifting(first, last, rounds, bernoulli)
-
-
-def table(values: ArrayLike, *, bernoulli: bool = False) -> Table:
-    """A given table (n, K): rewards as they stand, or means of Bernoulli rewards.
-
-    >>> table([[0.0, 1.0], [0.25, 0.5]]).between(1, 2).tolist()
-    [[0.25, 0.5]]
-    """
-    return Table(values, bernoulli)
 
 
 @dataclass(frozen=True)
@@ -359,5 +349,7 @@ class Hiding(Adaptive):
 
 
 # One spelling for all adversaries, like `switching` and `stationary`.
+drifting = Drifting
+table = Table
 retaliating = Retaliating
 hiding = Hiding

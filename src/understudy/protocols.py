@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.constraints import Array, having
-from understudy.errors import InvalidEvent
+from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.types import FEATURES_REMEDY, PROPENSITY_REMEDY, Feedback, Integers, Log, Trace
 
-__all__ = ["LEARNER", "Estimator", "Form", "Learner"]
+__all__ = ["LEARNER", "Estimator", "Form", "Learner", "not_a_state"]
 
 State = TypeVar("State")
 LEARNER = having("pass a learner, such as us.exp3_ix(...)", "form", "policies", "update")
@@ -158,3 +158,17 @@ class Estimator(Protocol):
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
         """The gain of every event, when `start` rounds were played before the stretch."""
         ...
+
+
+def not_a_state(state: object, of: str) -> InvalidArgument:
+    """The error for a state that cannot be this learner's.
+
+    >>> print(not_a_state(None, of="3 actions"))
+    state = None: it is not a state of this learner of 3 actions; start from learner.init(), ...
+    """
+    return InvalidArgument(
+        "state",
+        state,
+        f"it is not a state of this learner of {of}",
+        "start from learner.init(), or load the learner with its state",
+    )

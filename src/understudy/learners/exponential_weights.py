@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,7 @@ from understudy.constraints import (
     integer,
 )
 from understudy.errors import InvalidArgument, NotMergeable
-from understudy.protocols import Estimator, Form
+from understudy.protocols import Estimator, Form, not_a_state
 from understudy.types import Feedback, Integers, Log, Trace, frozen, one_event, rounds_past, saved
 
 __all__ = ["ExponentialWeights", "Scores"]
@@ -128,19 +128,11 @@ class ExponentialWeights:
     def validate(self, state: Scores) -> None:
         self._check_own(state)
         if not self.estimator.remembers(state.memory, state.rounds):
-            self._refuse(state)
+            raise not_a_state(state, f"{self.form.n_actions} actions")
 
     def _check_own(self, state: Scores) -> None:
         if not isinstance(state, Scores) or len(state.scores) != self.form.n_actions:
-            self._refuse(state)
-
-    def _refuse(self, state: object) -> NoReturn:
-        raise InvalidArgument(
-            "state",
-            state,
-            f"it is not a state of this learner of {self.form.n_actions} actions",
-            "start from learner.init(), or load the learner with its state",
-        )
+            raise not_a_state(state, f"{self.form.n_actions} actions")
 
     def _policies(self, state: Scores, log: Log) -> tuple[Scores, Array]:
         gains, memory = self.estimator.gains(state.memory, state.rounds, log)

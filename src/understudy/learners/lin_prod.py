@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from understudy.constraints import HORIZON, POSITIVE, RATE, TRUTH, Array, array,
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
 from understudy.learners.exponential_weights import softmax
 from understudy.learners.features import Features
-from understudy.protocols import Form
+from understudy.protocols import Form, not_a_state
 from understudy.theory import largest_lin_prod_rate, leverage
 from understudy.types import Feedback, Integers, Log, Trace, frozen, one_event, rounds_past, saved
 
@@ -133,7 +133,7 @@ class LinProd:
         size = self.features.squared_norms(state.thetas, state.actions)
         if (size > self.kappa * (1 + ROUNDING)).any():
             # θ̂ᵀVθ̂ = R² φᵀV⁻¹φ ≤ κ: beyond it, a factor 1 + ηr̂ could be negative
-            self._refuse(state)
+            raise not_a_state(state, f"features {self.features.shape}")
 
     def _check_own(self, state: Estimates) -> None:
         if (
@@ -141,15 +141,7 @@ class LinProd:
             or state.thetas.shape != (len(state.actions), self.features.shape[-1])
             or (state.actions >= self.features.n_actions).any()
         ):
-            self._refuse(state)
-
-    def _refuse(self, state: object) -> NoReturn:
-        raise InvalidArgument(
-            "state",
-            state,
-            f"it is not a state of this learner of features {self.features.shape}",
-            "start from learner.init(), or load the learner with its state",
-        )
+            raise not_a_state(state, f"features {self.features.shape}")
 
     def _policy(self, thetas: Array, actions: Integers, features: Array) -> Array:
         r_hat = self.features.estimated_rewards(thetas, actions, features)
