@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -50,7 +51,7 @@ class KnownBehavior(ABC):
     def __post_init__(self) -> None:
         enforce(self)
 
-    @property
+    @cached_property
     def form(self) -> Form:
         if isinstance(self.behavior, Logged):
             return Form(self.behavior.n_actions, propensities=True)
