@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import understudy as us
-from understudy.experiments import EXPERIMENTS, Options, run
+from understudy.experiments import EXPERIMENTS, Options, run, write
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.simulate import Simulation
 
@@ -107,21 +108,22 @@ def test_notes_are_true() -> None:
 
 
 @pytest.mark.full
-def test_the_figure_in_the_docs_is_the_one_that_the_command_draws(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_pictures_in_the_docs_are_what_the_commands_draw(name: str, tmp_path: Path) -> None:
     """Numbers to 1e-6 (processors differ in the last bits of exp), pixels to a hundredth."""
-    from matplotlib.image import imread  # noqa: PLC0415 - only this test draws
+    from matplotlib.image import imread  # noqa: PLC0415 - only this test reads pictures
 
-    from understudy.experiments import write  # noqa: PLC0415
-
-    options = Options(100, 10_000, 100, alphas=20, jobs=-1)
-    rows = run(FIGURE_1, options)
-    with (DOCS / "figure1.csv").open(newline="", encoding="utf-8") as file:
+    experiment = EXPERIMENTS[name]
+    options = replace(experiment.defaults, jobs=-1)
+    rows = run(experiment, options)
+    with (DOCS / f"{name}.csv").open(newline="", encoding="utf-8") as file:
         committed = list(csv.DictReader(file))
     assert [row.learner for row in rows] == [line["learner"] for line in committed]
     for column in ("alpha", "mean", "q25", "q75", "coverage"):
         found = [getattr(row, column) for row in rows]
-        np.testing.assert_allclose(found, [float(line[column]) for line in committed], rtol=1e-6)
-    write(FIGURE_1, options, rows, tmp_path)
-    drawn, shown = imread(tmp_path / "figure1.png"), imread(DOCS / "figure1.png")
+        wanted = [float(line[column]) for line in committed]
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+    write(experiment, options, rows, tmp_path)
+    drawn, shown = imread(tmp_path / f"{name}.png"), imread(DOCS / f"{name}.png")
     assert drawn.shape == shown.shape
     assert np.abs(drawn - shown).mean() < 0.01
