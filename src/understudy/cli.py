@@ -28,6 +28,12 @@ LARGE = 1e5  # a bound that is only looked at for its size
 POSITIVE = click.IntRange(min=1)
 
 
+def _sizes(option: str) -> str:
+    """What an option is by default, in each experiment."""
+    sizes = (f"{name} {getattr(e.defaults, option)}" for name, e in EXPERIMENTS.items())
+    return f"[default: {', '.join(sizes)}]"
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="understudy")
 def app() -> None:
@@ -36,10 +42,10 @@ def app() -> None:
 
 @app.command()
 @click.argument("experiment", type=click.Choice(list(EXPERIMENTS)), default="figure1")
-@click.option("--runs", type=POSITIVE, help="Runs per point.  [figure1, unknown: 100; linear: 50]")
-@click.option("--rounds", type=POSITIVE, help="Rounds per run, n.  [10000; linear: 2000]")
-@click.option("--actions", type=click.IntRange(min=2), help="Actions, K.  [100; linear: 4]")
-@click.option("--alphas", type=POSITIVE, help="Values of α from 0 to 1.  [20; linear: 10]")
+@click.option("--runs", type=POSITIVE, help=f"Runs per point.  {_sizes('runs')}")
+@click.option("--rounds", type=POSITIVE, help=f"Rounds per run, n.  {_sizes('rounds')}")
+@click.option("--actions", type=click.IntRange(min=2), help=f"Actions, K.  {_sizes('actions')}")
+@click.option("--alphas", type=POSITIVE, help=f"Values of α from 0 to 1.  {_sizes('alphas')}")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--jobs", type=click.IntRange(min=-1), default=-1, help="Processes.  [one per core]")
 @click.option(

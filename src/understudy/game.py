@@ -25,14 +25,13 @@ from understudy.contexts import POLICY, ContextPolicy, Contexts, FiniteContexts,
 from understudy.errors import InvalidArgument
 from understudy.protocols import LEARNER, Form, Learner
 from understudy.theory.coverage import as_policy
-from understudy.types import Feedback, Integers, Round, frozen
+from understudy.types import Feedback, Integers, Round, frozen, rounds_per_stretch
 
 __all__ = ["BEST", "Comparator", "Comparators", "Dice", "Game", "play"]
 
 BEST = "best"  # the best fixed action in hindsight, found anew in every run
 ROUNDING = 1e-9
 STRETCH = 256
-TABLE = 1 << 16  # numbers in the table of policies of one stretch
 CHOICE = array(
     "return one mean per action (or the entries of θ) from choose and between", dimensions=(1, 2)
 )
@@ -95,7 +94,7 @@ class Game:
     @property
     def stretch(self) -> int:
         """How many rounds are dealt at a time."""
-        return max(1, min(STRETCH, TABLE // self.n_actions))
+        return min(STRETCH, rounds_per_stretch(self.n_actions))
 
     def means(self, chosen: Array, features: Array | None) -> Array:
         """The conditional means of the rewards, (n, K), for what the adversary chose."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.constraints import Array, having
 from understudy.errors import InvalidArgument, InvalidEvent
-from understudy.types import FEATURES_REMEDY, PROPENSITY_REMEDY, Feedback, Integers, Log, Trace
+from understudy.types import FEATURES, PROPENSITY_REMEDY, Feedback, Integers, Log, Trace
 
 __all__ = ["LEARNER", "Estimator", "Form", "Learner", "not_a_state"]
 
@@ -83,7 +83,7 @@ class Form:
                 "features",
                 found,
                 f"each round needs features of shape {self.features}",
-                FEATURES_REMEDY,
+                FEATURES.remedy,
             )
 
 

@@ -53,7 +53,7 @@ def _rewards(value: Any) -> str:
 
 
 def _jobs(value: Any) -> int:
-    jobs = int(ANY_INTEGER.parse(value))
+    jobs = int(AT_LEAST_MINUS_ONE.parse(value))
     if jobs == 0:
         raise Refused("it must be at least 1, or -1")
     return jobs
@@ -65,14 +65,14 @@ def _progress(value: Any) -> Any:
     return value
 
 
-ANY_INTEGER = integer(-1, "")
+AT_LEAST_MINUS_ONE = integer(-1, "pass the number of processes, or -1 for one per core")
 PROGRESS = Constraint("pass True for a bar", _progress, ("yes", 1, None))
 REWARDS = Constraint(
     "pass 'mean' (conditional means: same expectation, less noise) or 'realised' (the paper's)",
     _rewards,
     ("realized", "Mean", None, 1, True),
 )
-JOBS = Constraint("pass the number of processes, or -1 for one per core", _jobs, (0, -2, 1.5, "2"))
+JOBS = Constraint(AT_LEAST_MINUS_ONE.remedy, _jobs, (0, *AT_LEAST_MINUS_ONE.wrong))
 
 
 @constrained(runs=COUNT, seed=SEED, rewards=REWARDS, jobs=JOBS, progress=PROGRESS)
@@ -150,7 +150,9 @@ def _run_in_stretches(plan: Plan, run: int) -> Run:
     dice = Dice(plan.seed, run)
     for log, contexts, behavior, counted in _stretches(game, plan.rewards, dice):
         for name, learner in learners.items():
-            states[name], policies = learner.policies(states[name], _visible(learner, log))
+            form = learner.form
+            visible = log.visible(propensities=form.propensities, features=bool(form.features))
+            states[name], policies = learner.policies(states[name], visible)
             earned[name] += float((policies * counted).sum())
         by_behavior += float((behavior * counted).sum())
         tally.add(contexts, counted)
@@ -171,16 +173,6 @@ def _stretches(
         log = Log(actions, observed, propensities, features)
         counted = means if rewards == "mean" else dice.draw_rewards(game, means, actions, observed)
         yield log, contexts, behavior, counted
-
-
-def _visible(learner: Learner[Any], log: Log) -> Log:
-    """The columns of the log that the learner reads."""
-    return Log(
-        log.actions,
-        log.rewards,
-        log.propensities if learner.form.propensities else None,
-        log.features if learner.form.features else None,
-    )
 
 
 def _run_by_referee(plan: Plan, run: int) -> Run:

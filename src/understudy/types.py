@@ -51,7 +51,12 @@ REWARD_REMEDY = (
     "turns into optimism for losses"
 )
 PROPENSITY_REMEDY = "pass the probability with which the behavior policy played this action"
-FEATURES_REMEDY = "pass φ(X, ·) as (K, d), or the context as (p,) if each action has its own block"
+FEATURES = array(
+    "pass φ(X, ·) as (K, d), or the context as (p,) if each action has its own block",
+    dimensions=(1, 2),
+)
+COLUMNS = ("actions", "rewards", "propensities", "features")
+BLOCK = 1 << 16  # numbers in the tables of one stretch: half a megabyte
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +89,7 @@ class Feedback:
         "action": integer(0, "pass the 0-based index of the action that was played"),
         "reward": number(0.0, 1.0, REWARD_REMEDY),
         "propensity": number(SMALLEST_PROBABILITY, 1.0, PROPENSITY_REMEDY).optional(),
-        "features": array(FEATURES_REMEDY, dimensions=(1, 2)).optional(),
+        "features": FEATURES.optional(),
     }
 
     def __post_init__(self) -> None:
@@ -126,7 +131,7 @@ class Log:
 
     def __post_init__(self) -> None:
         enforce(self)
-        for name in ("rewards", "propensities", "features"):
+        for name in COLUMNS:
             column = getattr(self, name)
             if column is not None and len(column) != len(self.actions):
                 raise InvalidEvent(
@@ -148,11 +153,30 @@ class Log:
                 "only stretches log[a:b] can be cut",
                 "iterate over log.events()",
             )
-        stretch = object.__new__(Log)
-        for name in ("actions", "rewards", "propensities", "features"):
-            column = getattr(self, name)
-            object.__setattr__(stretch, name, None if column is None else column[rounds])
-        return stretch
+        columns = (getattr(self, name) for name in COLUMNS)
+        return self._of(*(None if column is None else column[rounds] for column in columns))
+
+    def visible(self, *, propensities: bool, features: bool) -> Log:
+        """The log without the columns that a learner does not read.
+
+        >>> log = Log(actions=[0], rewards=[1.0], propensities=[0.5])
+        >>> log.visible(propensities=False, features=False).propensities is None
+        True
+        """
+        return self._of(
+            self.actions,
+            self.rewards,
+            self.propensities if propensities else None,
+            self.features if features else None,
+        )
+
+    @staticmethod
+    def _of(*columns: NDArray[Any] | None) -> Log:
+        """A log of columns that were checked before."""
+        log = object.__new__(Log)
+        for name, column in zip(COLUMNS, columns, strict=True):
+            object.__setattr__(log, name, column)
+        return log
 
     def stretches(self, rounds: int) -> Iterator[Log]:
         """The log cut into pieces of at most `rounds` rounds.
@@ -225,6 +249,15 @@ def one_event(feedback: Feedback) -> Log:
         propensities=None if feedback.propensity is None else [feedback.propensity],
         features=None if feedback.features is None else feedback.features[np.newaxis],
     )
+
+
+def rounds_per_stretch(width: int) -> int:
+    """How many rounds to treat at a time if each needs a table row of that many numbers.
+
+    >>> rounds_per_stretch(100), rounds_per_stretch(10**9)
+    (655, 1)
+    """
+    return max(1, BLOCK // width)
 
 
 def rounds_past(horizon: int | None, rounds: int) -> int:

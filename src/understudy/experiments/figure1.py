@@ -61,8 +61,10 @@ def points(options: Options) -> Iterator[Point]:
 
 def notes(options: Options) -> list[str]:
     eta = theory.exp3_ix_rate(options.actions, options.rounds)
-    behavior = (paper_game(options, float(alpha)).behavior for alpha in options.grid())
-    holds = sum(theory.exp3_condition(eta, pi_b) for pi_b in behavior)
+    family = (
+        behaviors.interpolated(n_actions=options.actions, alpha=alpha) for alpha in options.grid()
+    )
+    holds = sum(theory.exp3_condition(eta, pi_b) for pi_b in family)
     return [
         "bound: Theorem 1 in full, for Exp3-IX; none for Exp3, whose own is the same for every "
         f"comparator and needs η ≤ min q, which holds at {holds} of {options.alphas} values of α",

@@ -20,12 +20,21 @@ from understudy.constraints import (
 )
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.protocols import Estimator, Form, not_a_state
-from understudy.types import Feedback, Integers, Log, Trace, frozen, one_event, rounds_past, saved
+from understudy.types import (
+    Feedback,
+    Integers,
+    Log,
+    Trace,
+    frozen,
+    one_event,
+    rounds_past,
+    rounds_per_stretch,
+    saved,
+)
 
 __all__ = ["ExponentialWeights", "Scores"]
 
 ESTIMATOR = having("pass one of us.estimators", "form", "gains", "reads_past")
-BLOCK = 1 << 16  # numbers in the table of scores of one stretch: half a megabyte
 
 
 @saved
@@ -101,7 +110,7 @@ class ExponentialWeights:
         self.form.check(log)
         probability = np.empty(len(log))
         start = state.rounds
-        for stretch in log.stretches(max(1, BLOCK // self.form.n_actions)):
+        for stretch in log.stretches(rounds_per_stretch(self.form.n_actions)):
             first = state.rounds - start
             state, policies = self._policies(state, stretch)
             rows = np.arange(len(stretch))

@@ -15,11 +15,21 @@ from understudy.learners.exponential_weights import softmax
 from understudy.learners.features import Features
 from understudy.protocols import Form, not_a_state
 from understudy.theory import largest_lin_prod_rate, leverage
-from understudy.types import Feedback, Integers, Log, Trace, frozen, one_event, rounds_past, saved
+from understudy.types import (
+    FEATURES,
+    Feedback,
+    Integers,
+    Log,
+    Trace,
+    frozen,
+    one_event,
+    rounds_past,
+    rounds_per_stretch,
+    saved,
+)
 
 __all__ = ["Estimates", "LinProd"]
 
-BLOCK = 1 << 16  # numbers in the table of products of one stretch: half a megabyte
 ROUNDING = 1e-9  # relative: φᵀV⁻¹φ is computed, κ may have been computed otherwise
 
 
@@ -100,17 +110,19 @@ class LinProd:
     def update(self, state: Estimates, feedback: Feedback) -> Estimates:
         self._check_own(state)
         log = one_event(feedback)
-        self._check(state, log)
+        self._check(log)
         return self._append(state, log)
 
     def policies(self, state: Estimates, log: Log) -> tuple[Estimates, Array]:
-        self._check(state, log)
+        self._check_own(state)
+        self._check(log)
         after = self._append(state, log)
         rows = list(self._each_policy(len(state.thetas), after, log))
         return after, np.array(rows).reshape(len(log), self.features.n_actions)
 
     def replay(self, state: Estimates, log: Log) -> tuple[Estimates, Trace]:
-        self._check(state, log)
+        self._check_own(state)
+        self._check(log)
         after = self._append(state, log)
         policies = self._each_policy(len(state.thetas), after, log)
         played = [policy[b] for policy, b in zip(policies, log.actions, strict=True)]
@@ -154,13 +166,12 @@ class LinProd:
 
     def _append(self, state: Estimates, log: Log) -> Estimates:
         estimates = [state]
-        for part in log.stretches(max(1, BLOCK // self.features.V.shape[-1] ** 2)):
+        for part in log.stretches(rounds_per_stretch(self.features.V.shape[-1] ** 2)):
             thetas = self.features.theta_hat(part.features, part.actions, part.rewards)
             estimates.append(Estimates(thetas, part.actions))
         return joined(estimates)
 
-    def _check(self, state: Estimates, log: Log) -> None:
-        self._check_own(state)
+    def _check(self, log: Log) -> None:
         self.form.check(log)
         self._check_size("features of event", log.features)
 
@@ -191,6 +202,3 @@ def refuse_above(what: str, bound: str, value: float, found: Array, symbol: str)
             f"{bound} = {value:.6g} was promised as an upper bound, and the guarantee needs it",
             f"make the learner with a larger {bound}, or scale the features",
         )
-
-
-FEATURES = array("pass φ(x, ·) as (K, d), or the context as (p,)", dimensions=(1, 2))
