@@ -241,9 +241,10 @@ def test_a_million_rounds_of_one_action(name: str) -> None:
     learner = RECIPES[name](THIRDS, 0.5)
     log = us.Log(actions=np.zeros(n, dtype=np.int64), rewards=np.ones(n))
     state, trace = learner.replay(learner.init(), log)
-    assert (np.diff(trace.probability) >= 0).all()
-    assert trace.probability[-1] == 1.0
-    np.testing.assert_array_equal(learner.policy(state), [1.0, 0.0, 0.0])
+    last_digits = 1e-12  # of W, which is carried along for a thousand rounds
+    assert (np.diff(trace.probability) >= -last_digits).all()
+    assert 1 - last_digits <= trace.probability[-1] <= trace.probability.max() <= 1.0
+    np.testing.assert_allclose(learner.policy(state), [1.0, 0.0, 0.0], rtol=0, atol=last_digits)
 
 
 @pytest.mark.parametrize("disjoint", [False, True])

@@ -23,6 +23,7 @@ from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable
 from understudy.learners import Estimates, LinProd, Scores
 from understudy.protocols import Learner
 from understudy.snapshots import VERSION, as_data, from_json, to_json, write_atomically
+from understudy.types import Integers
 
 PI = [0.4, 0.3, 0.2, 0.1]
 BLOCKS = np.array([[[0.3, 0.1], [0.1, 0.3]], [[0.2, 0.0], [0.0, 0.4]], np.eye(2) * 0.3])
@@ -104,6 +105,16 @@ NUMBERS = st.one_of(
 )
 
 
+def consistent(
+    learner: us.learners.ExponentialWeights, scores: list[float], rounds: int, memory: Integers
+) -> Scores:
+    """A state with any scores, whose sum of weights is theirs."""
+    G = np.array(scores)
+    with np.errstate(over="ignore"):
+        total = float(np.exp(learner.eta * (G - G.max())).sum())
+    return Scores(G, np.zeros(len(G)), rounds, memory, float(G.max()), total)
+
+
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(
     scores=st.lists(NUMBERS, min_size=4, max_size=4),
@@ -114,7 +125,7 @@ def test_every_bit_of_scores_and_rates_survives(
     scores: list[float], rounds: int, eta: float
 ) -> None:
     learner = us.exp3(PI, eta=eta)
-    state = Scores(np.array(scores), rounds, np.zeros(0, dtype=np.int64))
+    state = consistent(learner, scores, rounds, np.zeros(0, dtype=np.int64))
     again, loaded = from_json(to_json(learner, state))
     assert isinstance(again, us.learners.ExponentialWeights)
     assert bits([again.eta, *loaded.scores]) == bits([eta, *scores])
@@ -125,7 +136,7 @@ def test_every_bit_of_scores_and_rates_survives(
 @given(counts=st.lists(st.integers(0, 2**50), min_size=4, max_size=4))
 def test_counts_survive_however_large(counts: list[int]) -> None:
     learner = us.exp3_ix_unknown(4, horizon=10)
-    state = Scores(np.zeros(4), sum(counts), np.array(counts, dtype=np.int64))
+    state = consistent(learner, [0.0] * 4, sum(counts), np.array(counts, dtype=np.int64))
     assert from_json(to_json(learner, state))[1].memory.tolist() == counts
 
 

@@ -14,6 +14,7 @@ from understudy.game import Game, play
 from understudy.learners import exp3, exp3_ix, exp3_ix_unknown, lin_prod, prod
 from understudy.simulate import Simulation, simulate
 from understudy.snapshots import Understudy, load
+from understudy.sweeps import Sweep
 from understudy.theory import coverage, feature_coverage
 from understudy.types import Feedback, Log, Round, Trace, saved
 
@@ -26,6 +27,7 @@ __all__ = [
     "Logged",
     "Round",
     "Simulation",
+    "Sweep",
     "Trace",
     "Understudy",
     "adversaries",

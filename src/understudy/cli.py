@@ -47,7 +47,7 @@ def app() -> None:
 @click.option("--actions", type=click.IntRange(min=2), help=f"Actions, K.  {_sizes('actions')}")
 @click.option("--alphas", type=POSITIVE, help=f"Values of α from 0 to 1.  {_sizes('alphas')}")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--jobs", type=click.IntRange(min=-1), default=-1, help="Processes.  [one per core]")
+@click.option("--jobs", type=click.IntRange(min=-1), default=-1, help="Workers.  [one per core]")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -55,8 +55,13 @@ def app() -> None:
     show_default=True,
     help="Folder for the picture (PNG, SVG) and the numbers (CSV).",
 )
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for finished cells: a run that was stopped goes on from them.",
+)
 @click.option("--json", "json_output", is_flag=True, help="Print the rows as JSON, not a table.")
-def paper(experiment: str, out: Path, json_output: bool, **sizes: int | None) -> None:
+def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
     """Reproduce the paper's Figure 1, or one of its companions.
 
     \b
@@ -64,7 +69,7 @@ def paper(experiment: str, out: Path, json_output: bool, **sizes: int | None) ->
     unknown   Theorem 2 on the same game: the behavior policy is not known
     linear    LinProd on a contextual game, regret against feature coverage
 
-    The result depends on the seed and the sizes only, not on the number of processes.
+    The result depends on the seed and the sizes only, not on the number of workers.
     """
     chosen = EXPERIMENTS[experiment]
     given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}

@@ -27,6 +27,7 @@ from understudy.constraints import (
 )
 from understudy.errors import InvalidArgument
 from understudy.theory import feature_covariance
+from understudy.types import saved
 
 __all__ = ["ContextPolicy", "Contexts", "ContinuousContexts", "FiniteContexts", "rows"]
 
@@ -55,6 +56,7 @@ class Contexts(Protocol):
         ...
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class FiniteContexts:
     """Finitely many contexts, numbered from 0; `table` is φ as (X, K, d).

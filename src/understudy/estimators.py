@@ -21,12 +21,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from understudy import kernels
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
 from understudy.constraints import N_ACTIONS, RATE, Array, Constraint, enforce
 from understudy.errors import InvalidArgument
 from understudy.protocols import Form
 from understudy.schedules import GAMMA, Constant, Schedule, Tabulated
-from understudy.types import Integers, Log, frozen, saved
+from understudy.types import Integers, Log, frozen, given, saved
 
 __all__ = ["ImplicitExploration", "ImportanceWeighting", "KnownBehavior", "Logarithmic", "PlugIn"]
 
@@ -163,11 +164,11 @@ class PlugIn:
 
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
         t = rounds_of(start, log)
-        seen = memory[log.actions] + occurrences_before(log.actions)
+        counts, seen = memory.copy(), np.empty(len(log), dtype=np.int64)
+        kernels.logs.count_before(counts, given(log.actions), seen)
         q_hat = seen / np.maximum(t - 1, 1)
         gamma = self.gamma(t)
         self._refuse_zero(gamma)
-        counts = memory + np.bincount(log.actions, minlength=self.n_actions)
         return log.rewards / (q_hat + gamma), frozen(counts)
 
     def _refuse_zero(self, gamma: Array) -> None:
@@ -183,18 +184,3 @@ class PlugIn:
 def rounds_of(start: int, log: Log) -> Integers:
     """The paper's t = 1, 2, … of every event, after `start` rounds."""
     return np.arange(start + 1, start + len(log) + 1, dtype=np.int64)
-
-
-def occurrences_before(actions: Integers) -> Integers:
-    """How often each event's action stands before it in the stretch.
-
-    >>> occurrences_before(np.array([2, 0, 2, 2, 0])).tolist()
-    [0, 0, 1, 2, 1]
-    """
-    order = np.argsort(actions, kind="stable")
-    by_action = actions[order]
-    position = np.arange(len(actions))
-    first = np.searchsorted(by_action, by_action, side="left")
-    occurrences = np.empty(len(actions), dtype=np.int64)
-    occurrences[order] = position - first
-    return occurrences

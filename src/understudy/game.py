@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import PCG64, Generator
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.adversaries import Adversary, Oblivious
+from understudy.adversaries import Adversary, Oblivious, Piecewise
 from understudy.behaviors import Logged, choose
 from understudy.constraints import (
     COUNT,
@@ -25,7 +27,7 @@ from understudy.contexts import POLICY, ContextPolicy, Contexts, FiniteContexts,
 from understudy.errors import InvalidArgument
 from understudy.protocols import LEARNER, Form, Learner
 from understudy.theory.coverage import as_policy
-from understudy.types import Feedback, Integers, Round, frozen, rounds_per_stretch
+from understudy.types import Feedback, Integers, Round, frozen, rounds_per_stretch, saved
 
 __all__ = ["BEST", "Comparator", "Comparators", "Dice", "Game", "play"]
 
@@ -39,6 +41,7 @@ CHOICE = array(
 Comparator = int | ArrayLike | ContextPolicy | str
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class Game:
     """Who decides the rewards, who is on stage, for how long, and in which contexts if any.
@@ -129,6 +132,16 @@ class Game:
             )
         return self.means(chosen, features)
 
+    def pieces_between(self, start: int, stop: int) -> tuple[Array, Integers]:
+        """The means of these rounds in a game without contexts, as rows that each hold for a while.
+
+        Row i holds from round starts[i] of the stretch on.
+        """
+        if isinstance(self.adversary, Piecewise):
+            values, starts = self.adversary.pieces(start, stop)
+            return self.means(values, None), starts
+        return self.means_between(start, stop, None), np.arange(stop - start)
+
     def _check_adversary(self) -> None:
         size = self.n_actions if self.contexts is None else self.contexts.dimension
         if self.adversary.size != size:
@@ -164,10 +177,38 @@ class Dice:
     whether rounds are dealt one by one or in stretches, nor which learners watch.
     """
 
+    PURPOSES = ("contexts", "behavior", "observed", "unobserved", "learner")
+
     def __init__(self, seed: int, run: int) -> None:
-        streams = np.random.SeedSequence(seed, spawn_key=(run,)).spawn(5)
-        generators = [np.random.default_rng(stream) for stream in streams]
-        self.contexts, self.behavior, self.observed, self.unobserved, self.learner = generators
+        self.seed, self.run = seed, run
+
+    @cached_property
+    def contexts(self) -> Generator:
+        return Generator(self._stream("contexts"))
+
+    @cached_property
+    def behavior(self) -> Generator:
+        return Generator(self._stream("behavior"))
+
+    @cached_property
+    def observed(self) -> Generator:
+        return Generator(self._stream("observed"))
+
+    @cached_property
+    def unobserved(self) -> Generator:
+        return Generator(self._stream("unobserved"))
+
+    @cached_property
+    def learner(self) -> Generator:
+        return Generator(self._stream("learner"))
+
+    def lend(self, purpose: str, to: Generator) -> None:
+        """Let a generator go on as the stream of that purpose: cheaper than one made for it."""
+        to.bit_generator.state = self._stream(purpose).state
+
+    def _stream(self, purpose: str) -> PCG64:
+        key = (self.run, self.PURPOSES.index(purpose))
+        return PCG64(np.random.SeedSequence(self.seed, spawn_key=key))
 
     def deal(self, game: Game) -> Iterator[tuple[NDArray[Any], Any, Array]]:
         """Contexts, features and behavior of the whole game, one round (of length 1) at a time."""
@@ -193,11 +234,10 @@ class Dice:
         probabilities = behavior[0] if same_in_every_row else behavior
         return choose(probabilities, self.behavior.random(len(behavior)))
 
-    def draw_observed_rewards(self, game: Game, means: Array, actions: Integers) -> Array:
-        """R^B_t = r_t(A^B_t), which is all that a learner may see."""
-        observed = means[np.arange(len(actions)), actions]
-        uniforms = self.observed.random(len(actions))
-        return (uniforms < observed).astype(np.float64) if game.adversary.bernoulli else observed
+    def draw_observed_rewards(self, game: Game, means: Array) -> Array:
+        """R^B_t = r_t(A^B_t), all that a learner may see, from the mean of A^B_t in every round."""
+        uniforms = self.observed.random(len(means))
+        return (uniforms < means).astype(np.float64) if game.adversary.bernoulli else means
 
     def draw_rewards(self, game: Game, means: Array, actions: Integers, observed: Array) -> Array:
         """r_t whole, for the referee: it agrees with what was observed."""
@@ -230,7 +270,7 @@ def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> I
         action = choose(policy, dice.learner.random(1))
         # 3. The behavior policy selects another.
         behavior_action = dice.draw_behavior_actions(behavior)
-        observed = dice.draw_observed_rewards(game, means, behavior_action)
+        observed = dice.draw_observed_rewards(game, means[0, behavior_action])
         rewards = dice.draw_rewards(game, means, behavior_action, observed)
         played = Round(
             t=t,
@@ -296,9 +336,12 @@ class Comparators:
         self.by_action = np.zeros(game.n_actions)
         self.earned = np.zeros(len(comparators))
 
-    def add(self, contexts: NDArray[Any], rewards: Array) -> None:
-        """Count more rounds: their contexts, and the rewards (n, K) of all actions."""
-        self.by_action += rewards.sum(axis=0)
+    def add(self, contexts: NDArray[Any], rewards: Array, lasting: Integers) -> None:
+        """Count more rounds: their contexts, and rows of all actions' rewards.
+
+        A row lasts that many rounds; where there are contexts, each lasts one.
+        """
+        self.by_action += (rewards * lasting[:, np.newaxis]).sum(axis=0)  # BLAS may reorder sums
         for i, comparator in self.contextual.items():
             policy = rows(comparator, contexts, self.game.n_actions, "comparators")
             self.earned[i] += (policy * rewards).sum()
@@ -307,7 +350,7 @@ class Comparators:
         """The reward of each comparator so far."""
         totals = np.full(len(self.earned), self.by_action.max())  # BEST, unless it is another
         for i, policy in self.fixed.items():
-            totals[i] = policy @ self.by_action
+            totals[i] = (policy * self.by_action).sum()
         for i in self.contextual:
             totals[i] = self.earned[i]
         return totals

@@ -1,34 +1,29 @@
-"""Many games: runs × learners, in parallel, with the regret against any comparators.
-
-Off-policy feedback does not depend on the learner. Against an oblivious adversary a run is
-therefore: make the log, a stretch at a time, and let every learner go over the same log. Only an
-adaptive adversary, which looks at the learner, needs the referee's loop, one learner at a time.
-"""
+"""Many games: runs × learners, games × learners × seeds, in parallel, resumable."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
-import joblib
-import numpy as np
-from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from understudy.adversaries import Oblivious
 from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, constrained, integer
 from understudy.errors import InvalidArgument
-from understudy.game import Comparator, Comparators, Dice, Game, check_player, play
+from understudy.game import Comparator, Game
 from understudy.protocols import Learner
-from understudy.types import Log
+from understudy.runs import COMPILED, Plan, Rewards, Totals, play_runs
+from understudy.runs import Path as How
+from understudy.sweeps import REWARDS, Cell, Folder, Learners, Played, Results, Sweep
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 __all__ = ["Simulation", "progress_bar", "simulate"]
 
-Rewards = Literal["mean", "realised"]
-Learners = Mapping[str, Learner[Any]]
+WORK = 200_000  # rounds in a task: a few milliseconds of compiled code
+ONLY_GAME = "game"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,20 +31,14 @@ class Simulation:
     """What came out: arrays with one row per run.
 
     `regret[name]` is (runs, comparators); `reward[name]` and `behavior_reward[name]` are (runs,),
-    the total reward of the learner and of the behavior policy it watched. `path` says how it was
-    played: in "stretches" of log, or by the "referee" round by round.
+    the total reward of the learner and of the behavior policy it watched. `path[name]` says how
+    it was played: "compiled", in "stretches" of log, or by the "referee" round by round.
     """
 
     regret: dict[str, Array]
     reward: dict[str, Array]
     behavior_reward: dict[str, Array]
-    path: str
-
-
-def _rewards(value: Any) -> str:
-    if not isinstance(value, str) or value not in ("mean", "realised"):
-        raise Refused("there are two ways to count")
-    return str(value)
+    path: dict[str, How]
 
 
 def _jobs(value: Any) -> int:
@@ -65,17 +54,19 @@ def _progress(value: Any) -> Any:
     return value
 
 
-AT_LEAST_MINUS_ONE = integer(-1, "pass the number of processes, or -1 for one per core")
+def _folder(value: Any) -> Path:
+    if not isinstance(value, str | os.PathLike) or not str(value):
+        raise Refused("it is not the name of a folder")
+    return Path(value)
+
+
+AT_LEAST_MINUS_ONE = integer(-1, "pass the number of workers, or -1 for one per core")
 PROGRESS = Constraint("pass True for a bar", _progress, ("yes", 1, None))
-REWARDS = Constraint(
-    "pass 'mean' (conditional means: same expectation, less noise) or 'realised' (the paper's)",
-    _rewards,
-    ("realized", "Mean", None, 1, True),
-)
 JOBS = Constraint(AT_LEAST_MINUS_ONE.remedy, _jobs, (0, *AT_LEAST_MINUS_ONE.wrong))
+KEEP = Constraint("pass a folder for the finished cells", _folder, (1, "", True, [])).optional()
 
 
-@constrained(runs=COUNT, seed=SEED, rewards=REWARDS, jobs=JOBS, progress=PROGRESS)
+@overload
 def simulate(
     game: Game,
     learners: Learners,
@@ -86,18 +77,50 @@ def simulate(
     rewards: Rewards = "mean",
     jobs: int = 1,
     progress: bool | Callable[[int], object] = False,
-) -> Simulation:
-    """Play a game many times and record the regret of every learner.
+    keep: str | os.PathLike[str] | None = None,
+) -> Simulation: ...
+
+
+@overload
+def simulate(
+    game: Sweep,
+    *,
+    jobs: int = 1,
+    progress: bool | Callable[[int], object] = False,
+    keep: str | os.PathLike[str] | None = None,
+) -> Results: ...
+
+
+@constrained(runs=COUNT, seed=SEED, rewards=REWARDS, jobs=JOBS, progress=PROGRESS, keep=KEEP)
+def simulate(
+    game: Game | Sweep,
+    learners: Learners | None = None,
+    *,
+    runs: int = 1,
+    seed: int = 0,
+    comparators: Sequence[Comparator] = (),
+    rewards: Rewards = "mean",
+    jobs: int = 1,
+    progress: bool | Callable[[int], object] = False,
+    keep: str | os.PathLike[str] | None = None,
+) -> Simulation | Results:
+    """Play a game many times, or a whole sweep, and record the regret of every learner.
+
+    Workers are threads where everything is compiled and processes where it is not; joblib's
+    `parallel_config` chooses otherwise, a Dask cluster for instance. The result depends on none
+    of this.
 
     Args:
-        game: what is played.
+        game: what is played, or a `us.Sweep`, which says all of the next five itself.
         learners: by name.
         runs: how often; run i is a pure function of (seed, i).
         seed: of the random numbers.
         comparators: actions, policies (K,), context-dependent policies, or "best".
         rewards: "mean" counts conditional means of the rewards, "realised" the rewards drawn.
-        jobs: processes; the result does not depend on it.
+        jobs: workers.
         progress: True for a bar, or a function that is called with the number of runs just done.
+        keep: a folder for finished cells (a learner in a game under a seed). Those that it holds
+            are not played again, so a simulation that was stopped goes on where it was.
 
     >>> import understudy as us
     >>> pi_b = us.behaviors.interpolated(n_actions=10, alpha=1.0)
@@ -105,104 +128,98 @@ def simulate(
     >>> game = us.Game(adversary=adversary, behavior=pi_b, rounds=1000)
     >>> learners = {"Exp3-IX": us.exp3_ix(pi_b, horizon=1000)}
     >>> result = us.simulate(game, learners, runs=5, seed=0, comparators=[0, "best"])
-    >>> result.regret["Exp3-IX"].shape, result.path
-    ((5, 2), 'stretches')
+    >>> result.regret["Exp3-IX"].shape, result.path["Exp3-IX"]
+    ((5, 2), 'compiled')
     """
-    check_cast(game, learners, comparators)
-    oblivious = isinstance(game.adversary, Oblivious)
-    play_run = _run_in_stretches if oblivious else _run_by_referee
-    plan = Plan(game, learners, comparators, rewards, seed)
-    tasks = (joblib.delayed(play_run)(plan, run) for run in range(runs))
-    results = []
-    with _reporter(progress, runs) as report:
-        for result in joblib.Parallel(n_jobs=jobs, return_as="generator")(tasks):
-            results.append(result)
-            report(1)
-    earned, by_behavior, by_comparators = (
-        {name: np.array([totals[name] for totals in column]) for name in learners}
-        for column in zip(*results, strict=True)
+    if isinstance(game, Sweep):
+        _refuse_twice(
+            learners=(learners, None),
+            runs=(runs, 1),
+            seed=(seed, 0),
+            rewards=(rewards, "mean"),
+            comparators=(comparators, ()),
+        )
+        return _simulate(game, jobs, progress, keep)
+    sweep = Sweep({ONLY_GAME: game}, learners or {}, [seed], runs, comparators, rewards)
+    played = {cell.learner: one for cell, one in _simulate(sweep, jobs, progress, keep).items()}
+    return Simulation(
+        *(
+            {name: getattr(one, what) for name, one in played.items()}
+            for what in ("regret", "reward", "behavior_reward", "path")
+        )
     )
-    regret = {name: by_comparators[name] - earned[name][:, np.newaxis] for name in learners}
-    return Simulation(regret, earned, by_behavior, "stretches" if oblivious else "referee")
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What every run of a simulation has in common."""
-
-    game: Game
-    learners: Learners
-    comparators: Sequence[Comparator]
-    rewards: Rewards
-    seed: int
+def _refuse_twice(**given: tuple[object, object]) -> None:
+    for name, (value, default) in given.items():
+        if value is not default and value != default:
+            raise InvalidArgument(
+                name, value, "the sweep says it already", f"pass {name} to us.Sweep"
+            )
 
 
-Run = tuple[dict[str, float], dict[str, float], dict[str, Array]]
+def _simulate(
+    sweep: Sweep,
+    jobs: int,
+    progress: bool | Callable[[int], object],
+    keep: str | os.PathLike[str] | None,
+) -> Results:
+    folder = None if keep is None else Folder(Path(keep), sweep)
+    played: dict[Cell, Played] = {}
+    missing = []
+    for cells in sweep.plans():
+        for cell, learner in cells.items():
+            found = None if folder is None else folder.read(cell, learner)
+            if found is not None:
+                played[cell] = found
+        left = {cell: learner for cell, learner in cells.items() if cell not in played}
+        if left:
+            missing.append(left)
+    with _reporter(progress, sweep.runs * len(missing)) as report:
+        for finished, totals in _play(sweep, missing, jobs, report):
+            plan = sweep.plan(finished)
+            for cell, learner in finished.items():
+                own = [run[cell.learner] for run in totals]
+                played[cell] = Played.of(own, plan.paths[cell.learner])
+                if folder is not None:
+                    folder.write(cell, learner, played[cell])
+    return Results({cell: played[cell] for cell in sweep.cells()})
 
 
-def _run_in_stretches(plan: Plan, run: int) -> Run:
-    """The reward of the learners, of the behavior, and of the comparators in one run."""
-    game, learners = plan.game, plan.learners
-    states = {name: learner.init() for name, learner in learners.items()}
-    earned = dict.fromkeys(learners, 0.0)
-    by_behavior = 0.0
-    tally = Comparators(game, plan.comparators)
-    dice = Dice(plan.seed, run)
-    for log, contexts, behavior, counted in _stretches(game, plan.rewards, dice):
-        for name, learner in learners.items():
-            form = learner.form
-            visible = log.visible(propensities=form.propensities, features=bool(form.features))
-            states[name], policies = learner.policies(states[name], visible)
-            earned[name] += float((policies * counted).sum())
-        by_behavior += float((behavior * counted).sum())
-        tally.add(contexts, counted)
-    return earned, dict.fromkeys(learners, by_behavior), dict.fromkeys(learners, tally.totals())
+def _play(
+    sweep: Sweep,
+    groups: Sequence[Mapping[Cell, Learner[Any]]],
+    jobs: int,
+    report: Callable[[int], object],
+) -> Iterator[tuple[Mapping[Cell, Learner[Any]], list[dict[str, Totals]]]]:
+    """The totals of all runs of every group of cells, a group at a time, as they are finished."""
+    import joblib  # noqa: PLC0415 - a tenth of a second that only simulations need
+
+    plans = [sweep.plan(cells) for cells in groups]
+    batches = [list(_batches(plan, sweep.runs)) for plan in plans]
+    tasks = (
+        joblib.delayed(play_runs)(plan, batch)
+        for plan, own in zip(plans, batches, strict=True)
+        for batch in own
+    )
+    compiled = all(path == COMPILED for plan in plans for path in plan.paths.values())
+    workers = joblib.Parallel(
+        n_jobs=jobs, prefer="threads" if compiled else None, return_as="generator"
+    )
+    results = workers(tasks)
+    for cells, own in zip(groups, batches, strict=True):
+        totals: list[dict[str, Totals]] = []
+        for batch in own:
+            totals += next(results)
+            report(len(batch))
+        yield cells, totals
 
 
-def _stretches(
-    game: Game, rewards: Rewards, dice: Dice
-) -> Iterator[tuple[Log, NDArray[Any], Array, Array]]:
-    """The game's log a stretch at a time, with contexts, π_B, and the rewards that count."""
-    for start in range(0, game.rounds, game.stretch):
-        stop = min(start + game.stretch, game.rounds)
-        contexts, features, behavior = dice.draw_contexts(game, stop - start)
-        means = game.means_between(start, stop, features)
-        actions = dice.draw_behavior_actions(behavior)
-        observed = dice.draw_observed_rewards(game, means, actions)
-        propensities = behavior[np.arange(len(actions)), actions]
-        log = Log(actions, observed, propensities, features)
-        counted = means if rewards == "mean" else dice.draw_rewards(game, means, actions, observed)
-        yield log, contexts, behavior, counted
-
-
-def _run_by_referee(plan: Plan, run: int) -> Run:
-    """The same as `_run_in_stretches` for an adversary that watches: each learner on its own."""
-    earned, by_behavior, by_comparators = {}, {}, {}
-    for name, learner in plan.learners.items():
-        own = behaviors = 0.0
-        tally = Comparators(plan.game, plan.comparators)
-        for played in play(plan.game, learner, seed=plan.seed, run=run):
-            counted = played.means if plan.rewards == "mean" else played.rewards
-            own += float(played.policy @ counted)
-            behaviors += float(played.behavior @ counted)
-            tally.add(np.asarray(played.context)[np.newaxis], counted[np.newaxis])
-        earned[name], by_behavior[name], by_comparators[name] = own, behaviors, tally.totals()
-    return earned, by_behavior, by_comparators
-
-
-def check_cast(game: Game, learners: Learners, comparators: Sequence[Comparator]) -> None:
-    """Say what does not fit before any process starts."""
-    if not isinstance(learners, Mapping) or not learners:
-        raise InvalidArgument(
-            "learners", learners, "there must be at least one, by name", 'pass {"name": learner}'
-        )
-    for learner in learners.values():
-        check_player(game, learner)
-    if isinstance(comparators, str) or not isinstance(comparators, Sequence):
-        raise InvalidArgument(
-            "comparators", comparators, "it is not a list of comparators", "pass [comparator, …]"
-        )
-    Comparators(game, comparators)
+def _batches(plan: Plan, runs: int) -> Iterator[range]:
+    """The runs of a task: many if they are short."""
+    cheap = plan.game.contexts is None and set(plan.paths.values()) == {COMPILED}
+    size = max(1, WORK // plan.game.rounds) if cheap else 1
+    return (range(first, min(first + size, runs)) for first in range(0, runs, size))
 
 
 @contextmanager
@@ -226,6 +243,15 @@ def progress_bar() -> Progress:
     >>> progress_bar().finished
     True
     """
+    from rich.console import Console  # noqa: PLC0415 - imported when there is a bar to draw
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

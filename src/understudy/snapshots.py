@@ -26,10 +26,21 @@ from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, sho
 from understudy.protocols import LEARNER, Learner
 from understudy.types import SAVED, Feedback, Log, Trace, frozen
 
-__all__ = ["Understudy", "as_data", "from_json", "load", "to_json", "write_atomically"]
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Understudy",
+    "as_data",
+    "from_data",
+    "from_json",
+    "load",
+    "parse",
+    "to_json",
+    "write_atomically",
+]
 
 FORMAT = "understudy"
-VERSION = 1
+VERSION = 2
 DTYPES = ("float64", "int64")
 RNG = having("pass np.random.default_rng(seed)", "random")
 
@@ -43,7 +54,7 @@ def to_json(learner: Learner[State], state: State) -> str:
     >>> learner = us.exp3([0.5, 0.5], eta=0.1)
     >>> text = to_json(learner, learner.init())
     >>> json.loads(text)["version"]
-    1
+    2
     """
     snapshot = {
         "format": FORMAT,
@@ -63,10 +74,10 @@ def from_json(text: str) -> tuple[Learner[Any], Any]:
     >>> again.policy(state).tolist()
     [0.5, 0.5]
     """
-    snapshot = _parse(text)
+    snapshot = parse(text)
     try:
-        learner = _decode(snapshot.get("learner"), "learner")
-        state = _decode(snapshot.get("state"), "state")
+        learner = from_data(snapshot.get("learner"), "learner")
+        state = from_data(snapshot.get("state"), "state")
         if not hasattr(learner, "validate"):
             raise _damaged("learner", learner, "it is not a learner")
         learner.validate(state)
@@ -223,7 +234,14 @@ def _damaged(argument: str, value: object, reason: str) -> InvalidSnapshot:
     return InvalidSnapshot(argument, value, reason, REMEDY)
 
 
-def _parse(text: str) -> dict[str, Any]:
+def parse(text: str) -> dict[str, Any]:
+    """The parts of a file of ours, before they are made into values.
+
+    >>> parse("{}")
+    Traceback (most recent call last):
+    understudy.errors.InvalidSnapshot: snapshot = {}: it does not say that its format is ...
+    """
+
     def refuse(constant: str) -> float:
         raise _damaged("snapshot", constant, "it holds a number that is not finite")
 
@@ -245,7 +263,12 @@ def _parse(text: str) -> dict[str, Any]:
     return snapshot
 
 
-def _decode(value: Any, where: str) -> Any:
+def from_data(value: Any, where: str) -> Any:
+    """What `as_data` made data of, checked.
+
+    >>> from_data({"array": "float64", "shape": [1], "values": [0.5]}, "value")
+    array([0.5])
+    """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -291,7 +314,7 @@ def _decode_record(value: dict[str, Any], where: str) -> Any:
     if wanted != found:
         odd = shorten(sorted(wanted ^ found))
         raise _damaged(where, value["kind"], f"fields are missing or unknown: {odd}")
-    record = cls(**{name: _decode(value[name], f"{where}.{name}") for name in wanted})
+    record = cls(**{name: from_data(value[name], f"{where}.{name}") for name in wanted})
     if hasattr(record, "CONSTRAINTS"):
         enforce(record)
     return record

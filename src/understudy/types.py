@@ -243,11 +243,11 @@ def one_event(feedback: Feedback) -> Log:
             "it is not a us.Feedback",
             "pass us.Feedback(action=..., reward=...); a us.Log goes to learner.replay",
         )
-    return Log(
-        actions=[feedback.action],
-        rewards=[feedback.reward],
-        propensities=None if feedback.propensity is None else [feedback.propensity],
-        features=None if feedback.features is None else feedback.features[np.newaxis],
+    return Log._of(  # checked already, one value at a time
+        np.array([feedback.action]),
+        np.array([feedback.reward]),
+        None if feedback.propensity is None else np.array([feedback.propensity]),
+        None if feedback.features is None else feedback.features[np.newaxis],
     )
 
 
@@ -273,3 +273,23 @@ def frozen(values: NDArray[Any]) -> NDArray[Any]:
     """The same array, made read-only: for the fields of a state."""
     values.flags.writeable = False
     return values
+
+
+def given(values: NDArray[Any]) -> NDArray[Any]:
+    """A contiguous read-only view: the one layout in which kernels are given what they only read,
+
+    so that each is compiled once.
+
+    >>> given(np.arange(6)[::2]).flags.c_contiguous
+    True
+    """
+    return frozen(np.ascontiguousarray(values).view())
+
+
+def spread(rows: Array, starts: Integers, rounds: int) -> Array:
+    """A row per round, where row i holds from round starts[i] on.
+
+    >>> spread(np.array([[0.1], [0.2]]), np.array([0, 2]), 3).tolist()
+    [[0.1], [0.1], [0.2]]
+    """
+    return np.repeat(rows, np.diff(starts, append=rounds), axis=0)

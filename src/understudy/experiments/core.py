@@ -16,15 +16,19 @@ from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, enforce
 from understudy.game import Comparator, Game
 from understudy.plots import Curve, draw_regret, to_bytes
 from understudy.protocols import Learner
-from understudy.simulate import JOBS, simulate
+from understudy.simulate import JOBS, KEEP, simulate
 from understudy.snapshots import write_atomically
+from understudy.sweeps import Sweep
 
 __all__ = ["Experiment", "Options", "Point", "Row", "as_csv", "as_json", "run", "write"]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How large: runs per point, rounds per run, actions, points along α; seed and processes."""
+    """How large: runs per point, rounds per run, actions, points along α; and how it is run.
+
+    `keep` is a folder for finished cells, from which a run that was stopped goes on.
+    """
 
     runs: int
     rounds: int
@@ -32,6 +36,7 @@ class Options:
     alphas: int
     seed: int = 0
     jobs: int = 1
+    keep: Path | None = None
     CONSTRAINTS: ClassVar = {
         "runs": COUNT,
         "rounds": COUNT,
@@ -39,6 +44,7 @@ class Options:
         "alphas": COUNT,
         "seed": SEED,
         "jobs": JOBS,
+        "keep": KEEP,
     }
 
     def __post_init__(self) -> None:
@@ -102,19 +108,20 @@ def run(
     >>> [row.learner for row in run(EXPERIMENTS["figure1"], options)]
     ['Exp3', 'Exp3-IX', 'Exp3', 'Exp3-IX']
     """
-    rows: list[Row] = []
-    for point in experiment.points(options):
-        result = simulate(
-            point.game,
-            point.learners,
-            runs=options.runs,
-            seed=options.seed,
-            comparators=[point.comparator],
-            jobs=options.jobs,
-            progress=report,
-        )
-        rows += [_row(point, name, result.regret[name][:, 0]) for name in point.learners]
-    return rows
+    points = {str(i): point for i, point in enumerate(experiment.points(options))}
+    by_game = {point.game: point for point in points.values()}
+    sweep = Sweep(
+        games={name: point.game for name, point in points.items()},
+        learners=lambda game: by_game[game].learners,
+        seeds=[options.seed],
+        runs=options.runs,
+        comparators=lambda game: [by_game[game].comparator],
+    )
+    results = simulate(sweep, jobs=options.jobs, progress=report, keep=options.keep)
+    return [
+        _row(points[cell.game], cell.learner, played.regret[:, 0])
+        for cell, played in results.items()
+    ]
 
 
 def _row(point: Point, learner: str, regret: Array) -> Row:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from understudy import kernels
 from understudy.constraints import (
     HORIZON,
     LARGEST_COUNT,
@@ -17,6 +20,7 @@ from understudy.constraints import (
     enforce,
     having,
     integer,
+    number,
 )
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.protocols import Estimator, Form, not_a_state
@@ -26,29 +30,41 @@ from understudy.types import (
     Log,
     Trace,
     frozen,
+    given,
     one_event,
     rounds_past,
-    rounds_per_stretch,
     saved,
 )
 
 __all__ = ["ExponentialWeights", "Scores"]
 
+STRETCH = 1 << 13  # events at a time, so that their columns stay in the cache
+CARRIED = 1e-9  # relative: how far the carried sum of weights may be from their sum
 ESTIMATOR = having("pass one of us.estimators", "form", "gains", "reads_past")
 
 
 @saved
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """G(a) = Σ_{k<t} r̃_k(a), the number of rounds t−1, and what the estimator remembers."""
+    """G(a) = Σ_{k<t} r̃_k(a), the number of rounds t−1, and what the estimator remembers.
+
+    G(a) is `scores[a]` + `residues[a]`: the second holds what rounding took from the first. `total`
+    is Σ_a exp(η (G(a) − `reference`)), carried along because one term changes a round.
+    """
 
     scores: Array
+    residues: Array
     rounds: int
     memory: Integers
+    reference: float
+    total: float
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a learner makes no wrong state itself
         "scores": array("pass one score per action"),
+        "residues": array("pass one residue per action"),
         "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
         "memory": array("pass counts", dtype=np.int64, low=0),
+        "reference": number(-math.inf, math.inf, "pass the score whose weight counts as 1"),
+        "total": number(0.0, math.inf, "pass the sum of all weights", above=True),
     }
 
 
@@ -81,7 +97,9 @@ class ExponentialWeights:
         return self.estimator.form
 
     def init(self) -> Scores:
-        return Scores(frozen(np.zeros(self.form.n_actions)), 0, self.estimator.init())
+        K = self.form.n_actions
+        nothing = frozen(np.zeros(K))
+        return Scores(nothing, nothing, 0, self.estimator.init(), reference=0.0, total=float(K))
 
     def policy(self, state: Scores, features: ArrayLike | None = None) -> Array:
         self._check_own(state)
@@ -89,34 +107,64 @@ class ExponentialWeights:
             raise InvalidArgument(
                 "features", features, "this learner ignores contexts", "leave them out"
             )
-        return softmax(self.eta, state.scores)
+        policy = np.empty(len(state.scores))
+        scores, residues = given(state.scores), given(state.residues)
+        kernels.exponential_weights.policy(
+            self.eta, scores, residues, state.reference, state.total, policy
+        )
+        return policy
 
     def update(self, state: Scores, feedback: Feedback) -> Scores:
         self._check_own(state)
         log = one_event(feedback)
         self.form.check(log)
-        gains, memory = self.estimator.gains(state.memory, state.rounds, log)
-        scores = state.scores.copy()
-        scores[feedback.action] += gains[0]
-        return Scores(frozen(scores), state.rounds + 1, memory)
-
-    def policies(self, state: Scores, log: Log) -> tuple[Scores, Array]:
-        self._check_own(state)
-        self.form.check(log)
-        return self._policies(state, log)
+        return self._learn(state, log, kernels.exponential_weights.replay, np.empty(1))[0]
 
     def replay(self, state: Scores, log: Log) -> tuple[Scores, Trace]:
-        self._check_own(state)
-        self.form.check(log)
+        self._check(state, log)
         probability = np.empty(len(log))
-        start = state.rounds
-        for stretch in log.stretches(rounds_per_stretch(self.form.n_actions)):
-            first = state.rounds - start
-            state, policies = self._policies(state, stretch)
-            rows = np.arange(len(stretch))
-            probability[first : first + len(stretch)] = policies[rows, stretch.actions]
+        replay, first = kernels.exponential_weights.replay, state.rounds
+        for stretch in log.stretches(max(STRETCH, self.form.n_actions)):
+            out = probability[state.rounds - first :][: len(stretch)]
+            state, _ = self._learn(state, stretch, replay, out)
         past = self.past_horizon(state)
         return state, Trace(frozen(probability), min(past, len(log)))
+
+    def policies(self, state: Scores, log: Log) -> tuple[Scores, Array]:
+        self._check(state, log)
+        policies = np.empty((len(log), self.form.n_actions))
+        after, _ = self._learn(state, log, kernels.exponential_weights.policies, policies)
+        return after, policies
+
+    def earn(
+        self, state: Scores, log: Log, rewards: Array, starts: Integers
+    ) -> tuple[Scores, float]:
+        """`replay` for a referee, whose log fits: Σ_t ⟨π_t, r_t⟩ in place of a trace.
+
+        Row i of `rewards` holds from event starts[i] on.
+        """
+        after, (earned,) = self._learn(
+            state, log, kernels.exponential_weights.earn, given(rewards), given(starts)
+        )
+        return after, earned
+
+    def meet(
+        self,
+        state: Scores,
+        actions: Integers,
+        propensities: Array,
+        referee: Callable[..., Any],
+    ) -> tuple[Scores, list[float]]:
+        """Play rounds whose rewards depend on this learner's past, by a compiled referee.
+
+        The gains are made for both rewards, 0 and 1, and the referee takes one of the two: so the
+        estimator's memory must not depend on rewards.
+        """
+        shown = propensities if self.form.propensities else None
+        logs = [Log._of(actions, np.full(len(actions), r), shown, None) for r in (0.0, 1.0)]
+        (nothing, memory), (won, _) = (self.gains(state.memory, state.rounds, log) for log in logs)
+        gains = np.stack([nothing, won])
+        return self._run(referee, state, actions, gains, memory)
 
     def merge(self, first: Scores, second: Scores) -> Scores:
         if self.estimator.reads_past is not None:
@@ -125,8 +173,12 @@ class ExponentialWeights:
             )
         self.validate(first)
         self.validate(second)
-        scores = frozen(first.scores + second.scores)
-        return Scores(scores, first.rounds + second.rounds, first.memory)
+        scores, residues = first.scores.copy(), first.residues + second.residues
+        reference, total = kernels.exponential_weights.merge(
+            self.eta, scores, residues, given(second.scores)
+        )
+        rounds = first.rounds + second.rounds
+        return Scores(frozen(scores), frozen(residues), rounds, first.memory, reference, total)
 
     def rounds(self, state: Scores) -> int:
         return state.rounds
@@ -136,29 +188,61 @@ class ExponentialWeights:
 
     def validate(self, state: Scores) -> None:
         self._check_own(state)
-        if not self.estimator.remembers(state.memory, state.rounds):
+        with np.errstate(over="ignore"):  # of a state that is not one
+            weights = np.exp(self.eta * ((state.scores - state.reference) + state.residues))
+            carried = abs(weights.sum() - state.total) <= CARRIED * state.total
+        if not carried or not self.estimator.remembers(state.memory, state.rounds):
             raise not_a_state(state, f"{self.form.n_actions} actions")
 
     def _check_own(self, state: Scores) -> None:
-        if not isinstance(state, Scores) or len(state.scores) != self.form.n_actions:
+        shape = (self.form.n_actions,)
+        if not isinstance(state, Scores) or not state.scores.shape == state.residues.shape == shape:
             raise not_a_state(state, f"{self.form.n_actions} actions")
 
-    def _policies(self, state: Scores, log: Log) -> tuple[Scores, Array]:
-        gains, memory = self.estimator.gains(state.memory, state.rounds, log)
-        # Row t is G before round t: adding one row at a time, as `update` does, keeps the bits.
-        scores = np.zeros((len(log) + 1, self.form.n_actions))
-        scores[0] = state.scores
-        scores[np.arange(1, len(log) + 1), log.actions] = gains
-        np.cumsum(scores, axis=0, out=scores)
-        after = Scores(frozen(scores[-1].copy()), state.rounds + len(log), memory)
-        return after, softmax(self.eta, scores[:-1])
+    def _check(self, state: Scores, log: Log) -> None:
+        self._check_own(state)
+        self.form.check(log)
 
+    def _learn(
+        self, state: Scores, log: Log, kernel: Callable[..., Any], *rest: Any
+    ) -> tuple[Scores, list[float]]:
+        """The state after a stretch of log, and what else the kernel has found."""
+        gains, memory = self.gains(state.memory, state.rounds, log)
+        return self._run(kernel, state, log.actions, gains, memory, *rest)
 
-def softmax(eta: float, scores: Array) -> Array:
-    """exp(η G(a)) / Σ exp(η G(·)), relative to the largest G so that nothing overflows.
+    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
+        """What the estimator says, once it is known to be numbers."""
+        found, memory = self.estimator.gains(memory, start, log)
+        gains = np.asarray(found, dtype=np.float64)
+        if gains.shape != (len(log),) or not np.isfinite(gains).all():
+            raise InvalidArgument(
+                "estimator.gains",
+                gains,
+                f"{len(log)} events need {len(log)} finite numbers",
+                "return one gain per event from gains",
+            )
+        return gains, memory
 
-    >>> softmax(1.0, np.array([0.0, 1e6])).tolist()
-    [0.0, 1.0]
-    """
-    weights = np.exp(eta * (scores - scores.max(axis=-1, keepdims=True)))
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True), dtype=np.float64)
+    def _run(
+        self,
+        kernel: Callable[..., Any],
+        state: Scores,
+        actions: Integers,
+        gains: Array,
+        memory: Integers,
+        *rest: Any,
+    ) -> tuple[Scores, list[float]]:
+        scores, residues = state.scores.copy(), state.residues.copy()
+        reference, total, *found = kernel(
+            self.eta,
+            scores,
+            residues,
+            state.reference,
+            state.total,
+            state.rounds,
+            given(actions),
+            given(gains),
+            *rest,
+        )
+        rounds = state.rounds + len(actions)
+        return Scores(frozen(scores), frozen(residues), rounds, memory, reference, total), found

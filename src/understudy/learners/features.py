@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from understudy import kernels
 from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.theory.coverage import COVARIANCE, COVARIANCE_BLOCKS
-from understudy.types import Integers, frozen, saved
+from understudy.types import Integers, frozen, given, saved
 
 __all__ = ["DisjointFeatures", "Features", "SharedFeatures"]
 
@@ -37,6 +38,7 @@ class SharedFeatures:
 
     def __post_init__(self) -> None:
         enforce(self)
+        _ = self.V_inverse  # made here and not in a worker, whose LAPACK may round otherwise
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,9 +60,18 @@ class SharedFeatures:
         """θ̂_kᵀ V θ̂_k for every round."""
         return np.asarray(((thetas @ self.V) * thetas).sum(axis=-1))
 
-    def estimated_rewards(self, thetas: Array, actions: Integers, features: Array) -> Array:  # noqa: ARG002 - θ̂ says it all
-        """r̂_k(x, a) = ⟨θ̂_k, φ(x, a)⟩ for one context, (K, t)."""
-        return np.asarray(features @ thetas.T)
+    def log_weights(
+        self,
+        eta: float,
+        thetas: Array,
+        actions: Integers,  # noqa: ARG002 - θ̂ says it all
+        start: int,
+        features: Array,
+    ) -> Array:
+        """Σ_{k<t} log(1 + η ⟨θ̂_k, φ(x, a)⟩) for t = start, … and every action, (n, K)."""
+        out = np.empty(features.shape[:2])
+        kernels.lin_prod.shared_log_weights(eta, given(thetas), start, features, out)
+        return out
 
 
 @saved
@@ -78,6 +89,7 @@ class DisjointFeatures:
 
     def __post_init__(self) -> None:
         enforce(self)
+        _ = self.V_inverse  # made here and not in a worker, whose LAPACK may round otherwise
 
     @property
     def n_actions(self) -> int:
@@ -106,10 +118,15 @@ class DisjointFeatures:
             norms[actions == a] = ((own @ V) * own).sum(axis=-1)
         return norms
 
-    def estimated_rewards(self, thetas: Array, actions: Integers, features: Array) -> Array:
-        """r̂_k(x, a) = ⟨θ̂_k, x⟩ for a = b_k, else 0, for one context, (K, t)."""
-        own = actions == np.arange(self.n_actions)[:, np.newaxis]
-        return np.where(own, thetas @ features, 0.0)
+    def log_weights(
+        self, eta: float, thetas: Array, actions: Integers, start: int, features: Array
+    ) -> Array:
+        """Σ_{k<t} log(1 + η ⟨θ̂_k, x⟩ 1{a = b_k}) for t = start, … and every action, (n, K)."""
+        out = np.empty((len(features), self.n_actions))
+        kernels.lin_prod.disjoint_log_weights(
+            eta, given(thetas), given(actions), start, features, out
+        )
+        return out
 
 
 Features = SharedFeatures | DisjointFeatures

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from understudy import kernels
 from understudy.constraints import HORIZON, POSITIVE, RATE, TRUTH, Array, array, enforce, having
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
-from understudy.learners.exponential_weights import softmax
 from understudy.learners.features import Features
 from understudy.protocols import Form, not_a_state
 from understudy.theory import largest_lin_prod_rate, leverage
@@ -22,10 +22,12 @@ from understudy.types import (
     Log,
     Trace,
     frozen,
+    given,
     one_event,
     rounds_past,
     rounds_per_stretch,
     saved,
+    spread,
 )
 
 __all__ = ["Estimates", "LinProd"]
@@ -53,7 +55,8 @@ class LinProd:
 
     with the unbiased $\hat\theta_t = V^{-1} \varphi(X_t, A^B_t) R^B_t$. All factors stay in
     [½, 1½] because η κ ≤ ½ for κ ≥ sup φᵀV⁻¹φ, which is checked on every event and every
-    context asked about. A round costs O(t K d): the product is over all rounds before.
+    context asked about. A round costs O(t K d): the product is over all rounds before
+    (`kernels/lin_prod.py`).
 
     `capped` says that the theorem's rate was above 1/(2κ) and was lowered to it.
     """
@@ -105,7 +108,8 @@ class LinProd:
                 "pass φ(x, ·), or the context x if features are disjoint",
             )
         self._check_size("features", checked[np.newaxis])
-        return self._policy(state.thetas, state.actions, checked)
+        policies = self._policies(len(state.thetas), state, checked[np.newaxis])
+        return np.asarray(policies[0])
 
     def update(self, state: Estimates, feedback: Feedback) -> Estimates:
         self._check_own(state)
@@ -117,17 +121,22 @@ class LinProd:
         self._check_own(state)
         self._check(log)
         after = self._append(state, log)
-        rows = list(self._each_policy(len(state.thetas), after, log))
-        return after, np.array(rows).reshape(len(log), self.features.n_actions)
+        return after, self._policies(len(state.thetas), after, log.features)
 
     def replay(self, state: Estimates, log: Log) -> tuple[Estimates, Trace]:
         self._check_own(state)
         self._check(log)
         after = self._append(state, log)
-        policies = self._each_policy(len(state.thetas), after, log)
-        played = [policy[b] for policy, b in zip(policies, log.actions, strict=True)]
+        policies = self._policies(len(state.thetas), after, log.features)
+        probability = policies[np.arange(len(log)), log.actions]
         past = min(self.past_horizon(after), len(log))
-        return after, Trace(frozen(np.array(played, dtype=np.float64)), past)
+        return after, Trace(frozen(probability), past)
+
+    def earn(
+        self, state: Estimates, log: Log, rewards: Array, starts: Integers
+    ) -> tuple[Estimates, float]:
+        after, policies = self.policies(state, log)
+        return after, float((policies * spread(rewards, starts, len(log))).sum())
 
     def merge(self, first: Estimates, second: Estimates) -> Estimates:
         self.validate(first)
@@ -155,14 +164,13 @@ class LinProd:
         ):
             raise not_a_state(state, f"features {self.features.shape}")
 
-    def _policy(self, thetas: Array, actions: Integers, features: Array) -> Array:
-        r_hat = self.features.estimated_rewards(thetas, actions, features)
-        return softmax(1.0, np.log1p(self.eta * r_hat).sum(axis=1))
-
-    def _each_policy(self, start: int, after: Estimates, log: Log) -> Iterator[Array]:
-        assert log.features is not None  # Form.check has seen to it
-        for t, features in enumerate(log.features, start):
-            yield self._policy(after.thetas[:t], after.actions[:t], features)
+    def _policies(self, start: int, after: Estimates, features: Any) -> Array:
+        """π_t(·|x) of rounds start + 1, …, one per row of features, (n, K)."""
+        policies = self.features.log_weights(
+            self.eta, after.thetas, after.actions, start, given(features)
+        )
+        kernels.lin_prod.softmax(policies)
+        return policies
 
     def _append(self, state: Estimates, log: Log) -> Estimates:
         estimates = [state]

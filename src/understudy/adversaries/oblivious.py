@@ -1,18 +1,10 @@
-"""Adversaries: who decides the rewards.
-
-An adversary gives the conditional means of the rewards of round t, one per action; with
-`bernoulli` the rewards are 0 or 1 with these means, without it they are the means. In a linear
-game it gives θ_t instead, and the means are ⟨θ_t, φ(X_t, ·)⟩.
-
-Oblivious ones know t only. Adaptive ones are shown every round that was played: the learner's
-policy and drawn action, the behavior's action, the rewards (never the round to come).
-"""
+"""Adversaries that know the round only: schedules of means, and tables."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,47 +17,21 @@ from understudy.constraints import (
     array,
     constrained,
     enforce,
-    number,
 )
 from understudy.errors import InvalidArgument
-from understudy.types import Integers, Round
+from understudy.types import Integers, Round, saved
 
 __all__ = [
-    "Adaptive",
-    "Adversary",
     "Drifting",
-    "Hiding",
     "Oblivious",
     "Piecewise",
-    "Retaliating",
     "Table",
-    "drifting",
     "halves",
-    "hiding",
-    "retaliating",
     "stationary",
     "switching",
-    "table",
 ]
 
 VALUES = array("pass one number per action (or the entries of θ)")
-MEAN = number(0.0, 1.0, "pass a mean reward in [0, 1]")
-
-
-class Adversary(Protocol):
-    """Picks the means of round t from what it remembers of the rounds before."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def bernoulli(self) -> bool: ...
-
-    def init(self) -> Any: ...
-
-    def choose(self, memory: Any, t: int) -> Array: ...
-
-    def observe(self, memory: Any, played: Round) -> Any: ...
 
 
 class Oblivious(ABC):
@@ -96,6 +62,7 @@ class Oblivious(ABC):
         return memory
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class Piecewise(Oblivious):
     """Constant means in each segment; segment i begins after `starts[i]` rounds."""
@@ -143,7 +110,19 @@ class Piecewise(Oblivious):
     def corners(self) -> Array:
         return self.values
 
+    def pieces(self, start: int, stop: int) -> tuple[Array, Integers]:
+        """The rows of rounds start+1 … stop, and after how many of these rounds each begins.
 
+        >>> values, starts = switching(n_actions=2, rounds=10).pieces(3, 8)
+        >>> values.tolist(), starts.tolist()
+        ([[0.5, 0.8], [1.0, 0.5]], [0, 2])
+        """
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        last = int(np.searchsorted(self.starts, stop, side="left"))
+        return self.values[first:last], np.maximum(self.starts[first:last] - start, 0)
+
+
+@saved
 @dataclass(frozen=True, eq=False)
 class Drifting(Oblivious):
     """Means that move in equal steps from `first`, in round 1, to `last`, in round `rounds`.
@@ -184,6 +163,7 @@ class Drifting(Oblivious):
         return np.stack([self.first, self.last])
 
 
+@saved
 @dataclass(frozen=True, eq=False)
 class Table(Oblivious):
     """Row t of a table (n, K) in round t: rewards as they stand, or means if `bernoulli`.
@@ -255,101 +235,3 @@ def stationary(means: ArrayLike, *, bernoulli: bool = True) -> Piecewise:
     [[0.1, 0.9]]
     """
     return Piecewise(np.asarray(means)[np.newaxis], np.array([0]), bernoulli)
-
-
-@dataclass(frozen=True)
-class Adaptive(ABC):
-    """An adversary that watches, and pays between `low` and `high`."""
-
-    n_actions: int
-    low: float
-    high: float
-    bernoulli: bool = True
-    CONSTRAINTS: ClassVar = {
-        "n_actions": N_ACTIONS,
-        "low": MEAN,
-        "high": MEAN,
-        "bernoulli": TRUTH,
-    }
-
-    def __post_init__(self) -> None:
-        enforce(self)
-        if self.low > self.high:
-            raise InvalidArgument("low", self.low, f"high is {self.high:g}", "pass low <= high")
-
-    @property
-    def size(self) -> int:
-        return self.n_actions
-
-    @abstractmethod
-    def init(self) -> Any: ...
-
-    @abstractmethod
-    def choose(self, memory: Any, t: int) -> Array: ...
-
-    @abstractmethod
-    def observe(self, memory: Any, played: Round) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Retaliating(Adaptive):
-    """Adaptive: punishes what the learner has just done.
-
-    An action's mean falls from `high` toward `low` with the probability that the learner's last
-    policy gave to it, and the action that the learner drew last pays `low`.
-
-    >>> adversary = Retaliating(n_actions=2)
-    >>> adversary.choose(adversary.init(), 1).tolist()
-    [0.9, 0.9]
-    >>> adversary.choose((np.array([0.5, 0.5]), 0), 2).tolist()
-    [0.1, 0.5]
-    """
-
-    low: float = 0.1
-    high: float = 0.9
-
-    def init(self) -> tuple[Array, int | None]:
-        return np.zeros(self.n_actions), None
-
-    def choose(self, memory: tuple[Array, int | None], t: int) -> Array:  # noqa: ARG002 - it remembers
-        policy, action = memory
-        means = self.high - (self.high - self.low) * policy
-        if action is not None:
-            means[action] = self.low
-        return np.asarray(means)
-
-    def observe(self, memory: tuple[Array, int | None], played: Round) -> tuple[Array, int]:  # noqa: ARG002 - the last round is all
-        return played.policy, played.action
-
-
-@dataclass(frozen=True)
-class Hiding(Adaptive):
-    """Adaptive: hides the best reward on the action that the behavior has played least so far.
-
-    >>> adversary = Hiding(n_actions=3)
-    >>> adversary.choose(np.array([4, 1, 2]), 8).tolist()
-    [0.5, 0.9, 0.5]
-    """
-
-    low: float = 0.5
-    high: float = 0.9
-
-    def init(self) -> Integers:
-        return np.zeros(self.n_actions, dtype=np.int64)
-
-    def choose(self, memory: Integers, t: int) -> Array:  # noqa: ARG002 - it remembers
-        means = np.full(self.n_actions, self.low)
-        means[np.argmin(memory)] = self.high
-        return means
-
-    def observe(self, memory: Integers, played: Round) -> Integers:
-        counts = memory.copy()
-        counts[played.behavior_action] += 1
-        return counts
-
-
-# One spelling for all adversaries, like `switching` and `stationary`.
-drifting = Drifting
-table = Table
-retaliating = Retaliating
-hiding = Hiding

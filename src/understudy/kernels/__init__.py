@@ -1,0 +1,23 @@
+"""Compiled kernels: arrays in, arrays out. The only place that imports numba, and only when used.
+
+Nothing here checks its arguments: whoever calls a kernel has done so. `reference.py` says in
+NumPy, a formula a line, what the kernels compute; the tests hold the two together.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from understudy.kernels import exponential_weights, games, lin_prod, logs, referee
+
+__all__ = ["exponential_weights", "games", "lin_prod", "logs", "referee"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a module of kernels, and numba with it, when it is first asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")

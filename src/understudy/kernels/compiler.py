@@ -1,0 +1,73 @@
+"""How kernels are compiled: once, without the GIL, kept on disk, and never failing for the disk."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.errors import NumbaWarning
+
+__all__ = ["compiled", "inlined"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# numba keeps the code of a function until the function's own file changes. Kernels call kernels of
+# other files, so here any change of any kernel makes all of them compile anew.
+SOURCES = tuple(
+    (path.name, path.stat().st_mtime_ns, path.stat().st_size)
+    for path in sorted(Path(__file__).parent.glob("*.py"))
+)
+
+
+class ForgivingCache(FunctionCache):  # type: ignore[misc] # numba is not typed
+    """numba's cache on disk, except that a disk that is full or gone costs a warning, not a run."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = IndexDataCacheFile(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=SOURCES,
+        )
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except OSError as error:
+            return warn_of(error)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            warn_of(error)
+
+
+def warn_of(problem: Exception) -> None:
+    warnings.warn(
+        f"compiled kernels cannot be kept on disk ({problem}): every start compiles them anew; "
+        "set NUMBA_CACHE_DIR to a folder that can be written to",
+        NumbaWarning,
+        stacklevel=3,
+    )
+
+
+def compiled(function: Function) -> Function:
+    """Compile a kernel for the types of its arguments when it is first called with them."""
+    if numba.config.DISABLE_JIT:
+        return function
+    dispatcher = numba.njit(nogil=True)(function)
+    try:
+        dispatcher._cache = ForgivingCache(function)  # what cache=True does, with our cache
+    except RuntimeError as error:  # numba found no place at all
+        warn_of(error)
+    return dispatcher  # type: ignore[no-any-return] # numba is not typed
+
+
+def inlined(function: Function) -> Function:
+    """Compile a function into each of its callers: so it may take other kernels as arguments."""
+    return function if numba.config.DISABLE_JIT else numba.njit(inline="always")(function)

@@ -1,0 +1,213 @@
+"""Exponential weights in O(1) a round: one weight changes, so the sums follow it.
+
+    w(a) = exp(η (G(a) − reference)),   W = Σ_a w(a),   π(a) = w(a) / W
+
+- G(a) is a compensated sum: `scores[a]` + `residues[a]` is right to the last digit after any
+  number of rounds.
+- w(a) is always made from G(a), never multiplied, so a weight that underflowed can come back. It
+  is kept while G(a) and the reference stay, and made when it is first needed.
+- W is made anew, relative to the largest score, at the rounds 0, E, 2E, … (E = `refresh_every(K)`),
+  counted from the beginning of the log and not of the call, before a weight could overflow, and
+  whenever a weight falls: so it cannot drift, and any batching gives the same bits.
+
+Helpers that run every round take numbers, not arrays: numba then compiles them away.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from understudy.kernels.compiler import compiled
+
+__all__ = ["earn", "merge", "policies", "policy", "replay"]
+
+Array = Any  # float64 or int64 vectors: a kernel takes what it is given
+
+LARGEST_EXPONENT = 600.0  # of a weight: below overflow, also for a sum of very many of them
+SHORTEST_REFRESH = 1024
+UNKNOWN = -1.0  # a weight that was not needed yet
+
+
+@compiled
+def refresh_every(n_actions: int) -> int:
+    """How many rounds W may be carried along: K of them pay for the K weights of a refresh."""
+    return max(SHORTEST_REFRESH, n_actions)
+
+
+@compiled
+def exponent(eta: float, score: float, residue: float, reference: float) -> float:
+    """log w = η (G − reference)."""
+    return eta * ((score - reference) + residue)
+
+
+@compiled
+def plus(score: float, residue: float, gain: float) -> tuple[float, float]:
+    """G + gain, with what rounding takes away kept in the residue (Knuth's two-sum)."""
+    total = score + gain
+    arrived = total - score
+    return total, residue + ((score - (total - arrived)) + (gain - arrived))
+
+
+@compiled
+def weigh(eta: float, scores: Array, residues: Array, reference: float, weights: Array) -> None:
+    """w(a) of every action."""
+    for a in range(scores.size):
+        weights[a] = math.exp(exponent(eta, scores[a], residues[a], reference))
+
+
+@compiled
+def refresh(eta: float, scores: Array, residues: Array, weights: Array) -> tuple[float, float]:
+    """The reference, max G, and W relative to it, from nothing but the scores."""
+    reference = scores.max()
+    weigh(eta, scores, residues, reference, weights)
+    total = 0.0
+    for a in range(scores.size):
+        total += weights[a]
+    return reference, total
+
+
+@compiled
+def probability_of(weight: float, total: float) -> float:
+    """w / W; the carried W may be a few last digits below a w that is nearly all of it."""
+    return min(1.0, weight / total)
+
+
+@compiled
+def policy(
+    eta: float, scores: Array, residues: Array, reference: float, total: float, out: Array
+) -> None:
+    """π(a) of every action."""
+    weigh(eta, scores, residues, reference, out)
+    for a in range(scores.size):
+        out[a] = probability_of(out[a], total)
+
+
+@compiled
+def must_refresh(gain: float, x: float) -> bool:
+    """Whether W − w(a) could lose the digits that W has under a large weight, or e^x overflow."""
+    return gain < 0.0 or x > LARGEST_EXPONENT
+
+
+@compiled
+def weighted_sum(weights: Array, rewards: Array) -> float:
+    """Σ_a w(a) r(a), in one order."""
+    total = 0.0
+    for a in range(weights.size):
+        total += weights[a] * rewards[a]
+    return total
+
+
+@compiled
+def merge(eta: float, scores: Array, residues: Array, others: Array) -> tuple[float, float]:
+    """G(a) += the other scores; the residues have been added. The reference and W after it."""
+    for a in range(scores.size):
+        scores[a], residues[a] = plus(scores[a], residues[a], others[a])
+    return refresh(eta, scores, residues, np.empty(scores.size))
+
+
+@compiled
+def replay(
+    eta: float,
+    scores: Array,
+    residues: Array,
+    reference: float,
+    total: float,
+    rounds: int,
+    actions: Array,
+    gains: Array,
+    probability: Array,
+) -> tuple[float, float]:
+    """Learn from every event in place, with π_t(b_t) before each; the last reference and W."""
+    every = refresh_every(scores.size)
+    weights = np.full(scores.size, UNKNOWN)
+    for t in range(actions.size):
+        if (rounds + t) % every == 0:
+            reference, total = refresh(eta, scores, residues, weights)
+        b, gain = actions[t], gains[t]
+        if weights[b] == UNKNOWN:
+            weights[b] = math.exp(exponent(eta, scores[b], residues[b], reference))
+        before = weights[b]
+        probability[t] = probability_of(before, total)
+        score, residue = plus(scores[b], residues[b], gain)
+        scores[b], residues[b] = score, residue
+        x = exponent(eta, score, residue, reference)
+        if must_refresh(gain, x):
+            reference, total = refresh(eta, scores, residues, weights)
+        else:
+            weights[b] = math.exp(x)
+            total += weights[b] - before
+    return reference, total
+
+
+@compiled
+def policies(
+    eta: float,
+    scores: Array,
+    residues: Array,
+    reference: float,
+    total: float,
+    rounds: int,
+    actions: Array,
+    gains: Array,
+    out: Array,
+) -> tuple[float, float]:
+    """`replay` with every π_t in full, (n, K), in place of a trace."""
+    weights, played = np.empty(scores.size), np.empty(1)
+    for t in range(actions.size):
+        if (rounds + t) % refresh_every(scores.size) == 0:  # as `replay` will, to the same bits
+            reference, total = refresh(eta, scores, residues, weights)
+        policy(eta, scores, residues, reference, total, out[t])
+        one = slice(t, t + 1)
+        reference, total = replay(
+            eta, scores, residues, reference, total, rounds + t, actions[one], gains[one], played
+        )
+    return reference, total
+
+
+@compiled
+def earn(
+    eta: float,
+    scores: Array,
+    residues: Array,
+    reference: float,
+    total: float,
+    rounds: int,
+    actions: Array,
+    gains: Array,
+    rewards: Array,
+    starts: Array,
+) -> tuple[float, float, float]:
+    """`replay` for a referee, who knows all rewards: Σ_t ⟨π_t, r_t⟩ in place of a trace.
+
+    Row i of `rewards` holds from event starts[i] on. A round costs O(1), a new row O(K).
+    """
+    every = refresh_every(scores.size)
+    weights = np.empty(scores.size)
+    weigh(eta, scores, residues, reference, weights)
+    weighted, earned, row = 0.0, 0.0, -1
+    for t in range(actions.size):
+        b, gain = actions[t], gains[t]
+        refreshed = (rounds + t) % every == 0
+        if refreshed:
+            reference, total = refresh(eta, scores, residues, weights)
+        begun = row + 1 < starts.size and starts[row + 1] == t
+        if begun:
+            row += 1
+        if refreshed or begun:
+            weighted = weighted_sum(weights, rewards[row])
+        earned += weighted / total
+        before = weights[b]
+        score, residue = plus(scores[b], residues[b], gain)
+        scores[b], residues[b] = score, residue
+        x = exponent(eta, score, residue, reference)
+        if must_refresh(gain, x):
+            reference, total = refresh(eta, scores, residues, weights)
+            weighted = weighted_sum(weights, rewards[row])
+        else:
+            weights[b] = math.exp(x)
+            total += weights[b] - before
+            weighted += (weights[b] - before) * rewards[row, b]
+    return reference, total, earned

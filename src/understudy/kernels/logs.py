@@ -1,0 +1,61 @@
+"""Making logs, which action a uniform number stands for; and counting them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from understudy.kernels.compiler import compiled
+
+__all__ = ["count_before", "guide_for", "observe"]
+
+Array = Any
+
+
+@compiled
+def guide_for(edges: Array) -> Array:
+    """Where to begin the search for u: at guide[⌊u · K⌋], the first action that it can be.
+
+    `edges` are cumulative probabilities, the last of them 1; u stands for the first action whose
+    edge lies above it. From the guide on, the search takes one step on average.
+    """
+    size = edges.size
+    guide = np.empty(size, dtype=np.int64)
+    a = 0
+    for i in range(size):
+        while edges[a] * size <= i:
+            a += 1
+        guide[i] = a
+    return guide
+
+
+@compiled
+def observe(
+    behavior: Generator,
+    observed: Generator,
+    edges: Array,
+    guide: Array,
+    means: Array,
+    bernoulli: bool,
+    actions: Array,
+    rewards: Array,
+) -> None:
+    """A^B_t and R^B_t of rounds with the same means, from one uniform number each."""
+    for t in range(actions.size):
+        u = behavior.random()
+        b = guide[int(u * edges.size)]
+        while edges[b] <= u:
+            b += 1
+        actions[t] = b
+        luck = observed.random()
+        rewards[t] = means[b] if not bernoulli else (1.0 if luck < means[b] else 0.0)
+
+
+@compiled
+def count_before(counts: Array, actions: Array, before: Array) -> None:
+    """How often each event's action came before it; `counts` goes on, in place."""
+    for t in range(actions.size):
+        before[t] = counts[actions[t]]
+        counts[actions[t]] += 1

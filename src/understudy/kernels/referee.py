@@ -1,0 +1,197 @@
+"""The referee's loop for adversaries that watch, compiled: `game.play` says it readably.
+
+An adversary is two compiled functions over a memory of its own, a float64 vector:
+
+    choose(memory, parameters, t, means)                     fill the means of round t = 1, 2, …
+    observe(memory, parameters, t, policy, action, b, rewards)      remember the round played
+
+and `play` with these two is its game (`hiding`, `retaliating`). The behavior's actions do not
+depend on the adversary, so they and the gains that they would bring, for either reward, come
+from outside; only what depends on the past is decided here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from understudy.kernels.compiler import compiled, inlined
+from understudy.kernels.exponential_weights import policy as make_policy
+from understudy.kernels.exponential_weights import refresh, refresh_every, replay
+
+__all__ = ["hiding", "play", "retaliating"]
+
+Array = Any
+
+
+@compiled
+def draw(probabilities: Array, u: float) -> int:
+    """The action that u stands for, as `behaviors.choose` finds it."""
+    whole = 0.0
+    for a in range(probabilities.size):
+        whole += probabilities[a]
+    edge = 0.0
+    for a in range(probabilities.size - 1):
+        edge += probabilities[a]
+        if u < edge / whole:
+            return a
+    return int(probabilities.size - 1)
+
+
+@inlined
+def play(
+    choose: Any,
+    observe: Any,
+    adversary: tuple[Array, Array],
+    stage: tuple[Array, Array, bool, Generator, Generator, Generator],
+    eta: float,
+    scores: Array,
+    residues: Array,
+    reference: float,
+    total: float,
+    rounds: int,
+    actions: Array,
+    gains: Array,
+) -> tuple[float, float, float, float]:
+    """A stretch of rounds: reference, W, and what learner and behavior earned.
+
+    `adversary` is its memory and its parameters. `stage` is π_B, what every action would have
+    earned so far, whether realised rewards count, and three streams of random numbers: for the
+    observed reward, all rewards, the learner's draw. `gains` is (2, n): what each round adds to
+    the score of its action if the reward is 0, or 1.
+    """
+    memory, parameters = adversary
+    behavior, by_action, realised, observed, unobserved, own = stage
+    n_actions = scores.size
+    means, rewards, policy = np.empty(n_actions), np.empty(n_actions), np.empty(n_actions)
+    weights, played, gain = np.empty(n_actions), np.empty(1), np.empty(1)
+    earned = by_behavior = 0.0
+    for i in range(actions.size):
+        t = rounds + i + 1
+        if (t - 1) % refresh_every(n_actions) == 0:
+            reference, total = refresh(eta, scores, residues, weights)
+        choose(memory, parameters, t, means)
+        make_policy(eta, scores, residues, reference, total, policy)
+        action = draw(policy, own.random())
+        b = actions[i]
+        won = observed.random() < means[b]
+        for a in range(n_actions):
+            rewards[a] = 1.0 if unobserved.random() < means[a] else 0.0
+        rewards[b] = 1.0 if won else 0.0
+        for a in range(n_actions):
+            counted = rewards[a] if realised else means[a]
+            earned += policy[a] * counted
+            by_behavior += behavior[a] * counted
+            by_action[a] += counted
+        gain[0] = gains[1, i] if won else gains[0, i]
+        reference, total = replay(
+            eta, scores, residues, reference, total, t - 1, actions[i : i + 1], gain, played
+        )
+        observe(memory, parameters, t, policy, action, b, rewards)
+    return reference, total, earned, by_behavior
+
+
+@compiled
+def choose_hiding(memory: Array, parameters: Array, t: int, means: Array) -> None:  # noqa: ARG001 - the form of all adversaries
+    """`high` for the action that the behavior has played least."""
+    means[:] = parameters[0]
+    means[np.argmin(memory)] = parameters[1]
+
+
+@compiled
+def observe_hiding(
+    memory: Array,
+    parameters: Array,  # noqa: ARG001 - the form of all adversaries
+    t: int,  # noqa: ARG001
+    policy: Array,  # noqa: ARG001
+    action: int,  # noqa: ARG001
+    b: int,
+    rewards: Array,  # noqa: ARG001
+) -> None:
+    memory[b] += 1.0
+
+
+@compiled
+def choose_retaliating(memory: Array, parameters: Array, t: int, means: Array) -> None:
+    """Less for what the last policy favored, `low` for what it drew: the last entry."""
+    low, high = parameters[0], parameters[1]
+    for a in range(means.size):
+        means[a] = high - (high - low) * memory[a]
+    if t > 1:
+        means[int(memory[means.size])] = low
+
+
+@compiled
+def observe_retaliating(
+    memory: Array,
+    parameters: Array,  # noqa: ARG001 - the form of all adversaries
+    t: int,  # noqa: ARG001
+    policy: Array,
+    action: int,
+    b: int,  # noqa: ARG001
+    rewards: Array,  # noqa: ARG001
+) -> None:
+    memory[: policy.size] = policy
+    memory[policy.size] = action
+
+
+@compiled
+def hiding(
+    adversary: tuple[Array, Array],
+    stage: Any,
+    eta: float,
+    scores: Array,
+    residues: Array,
+    reference: float,
+    total: float,
+    rounds: int,
+    actions: Array,
+    gains: Array,
+) -> tuple[float, float, float, float]:
+    """`play` against the adversary of that name."""
+    return play(
+        choose_hiding,
+        observe_hiding,
+        adversary,
+        stage,
+        eta,
+        scores,
+        residues,
+        reference,
+        total,
+        rounds,
+        actions,
+        gains,
+    )
+
+
+@compiled
+def retaliating(
+    adversary: tuple[Array, Array],
+    stage: Any,
+    eta: float,
+    scores: Array,
+    residues: Array,
+    reference: float,
+    total: float,
+    rounds: int,
+    actions: Array,
+    gains: Array,
+) -> tuple[float, float, float, float]:
+    """`play` against the adversary of that name."""
+    return play(
+        choose_retaliating,
+        observe_retaliating,
+        adversary,
+        stage,
+        eta,
+        scores,
+        residues,
+        reference,
+        total,
+        rounds,
+        actions,
+        gains,
+    )

@@ -1,0 +1,66 @@
+"""What the kernels compute, in NumPy, a formula a line: for reading, and for the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["count_before", "exponential_weights", "lin_prod", "observe"]
+
+Array = Any
+
+
+def exponential_weights(eta: float, scores: Array, actions: Array, gains: Array) -> Array:
+    """π_t(a) ∝ exp(η G_t(a)) before each event, and after the last: (n + 1, K), in log space.
+
+    >>> exponential_weights(1.0, np.zeros(2), np.array([0]), np.array([np.log(3)])).tolist()
+    [[0.5, 0.5], [0.75, 0.25]]
+    """
+    steps = np.zeros((len(actions) + 1, len(scores)))
+    steps[0] = scores
+    steps[np.arange(1, len(actions) + 1), actions] = gains
+    return softmax(eta * np.cumsum(steps, axis=0))
+
+
+def lin_prod(eta: float, thetas: Array, start: int, features: Array) -> Array:
+    """π_t(a|X_t) ∝ Π_{k<t} (1 + η ⟨θ̂_k, φ(X_t, a)⟩) for t = start, start + 1, …: (n, K).
+
+    >>> lin_prod(0.5, np.array([[1.0, 0.0]]), 1, np.eye(2)[np.newaxis]).round(3).tolist()
+    [[0.6, 0.4]]
+    """
+    return np.array(
+        [
+            softmax(np.log1p(eta * (phi @ thetas[:t].T)).sum(axis=1))
+            for t, phi in enumerate(features, start)
+        ]
+    )
+
+
+def softmax(log_weights: Array) -> Array:
+    """exp(x) / Σ exp(x) along the last axis, relative to the largest x.
+
+    >>> softmax(np.array([0.0, 1e6])).tolist()
+    [0.0, 1.0]
+    """
+    weights = np.exp(log_weights - log_weights.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def observe(edges: Array, means: Array, uniforms: Array) -> tuple[Array, Array]:
+    """A^B_t, and R^B_t with means (n, K), from two uniform numbers a round, (2, n).
+
+    >>> observe(np.array([0.5, 1.0]), np.array([[0.2, 0.9]]), np.array([[0.7], [0.3]]))
+    (array([1]), array([1.]))
+    """
+    actions = np.searchsorted(edges, uniforms[0], side="right")
+    return actions, (uniforms[1] < means[np.arange(len(actions)), actions]).astype(float)
+
+
+def count_before(counts: Array, actions: Array) -> Array:
+    """How often each event's action came before it.
+
+    >>> count_before(np.array([5, 0]), np.array([0, 1, 0])).tolist()
+    [5, 0, 6]
+    """
+    return np.array([counts[a] + (actions[:t] == a).sum() for t, a in enumerate(actions)])

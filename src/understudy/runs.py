@@ -1,0 +1,338 @@
+"""Runs of a game, for every learner by the fastest path that it allows.
+
+compiled    off-policy feedback does not depend on the learner, so against an oblivious adversary
+            a run is: make the log a stretch at a time, let every learner go over the same one. An
+            adversary that watches is met round by round, in a compiled loop.
+stretches   the same for a learner without `earn`: through all its policies, (n, K) at a time.
+referee     `game.play`, round by round, in Python: everything that is not compiled.
+
+What comes out for a learner is a pure function of game, learner, seed and the number of the run:
+not of the path's other learners, nor of the runs that are played together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy import kernels
+from understudy.adversaries import Compiled, Oblivious, Piecewise
+from understudy.behaviors import choose
+from understudy.constraints import Array
+from understudy.estimators import KnownBehavior, PlugIn
+from understudy.game import Comparator, Comparators, Dice, Game, play
+from understudy.learners import ExponentialWeights
+from understudy.protocols import Form, Learner
+from understudy.types import Integers, Log, given, spread
+
+__all__ = ["COMPILED", "REFEREE", "STRETCHES", "Path", "Plan", "Rewards", "Totals", "play_runs"]
+
+Rewards = Literal["mean", "realised"]
+Path = Literal["compiled", "stretches", "referee"]
+Learners = Mapping[str, Learner[Any]]
+
+COMPILED: Path = "compiled"
+STRETCHES: Path = "stretches"
+REFEREE: Path = "referee"
+LONG = 1 << 13  # rounds at a time where no table (n, K) is needed
+FIRST: Integers = np.zeros(1, dtype=np.int64)
+
+
+@runtime_checkable
+class Earner(Protocol):
+    """A learner that can say what it would have earned along a log, without its policies in full.
+
+    `earn(state, log, rewards, starts)` is the state after the log and Σ_t ⟨π_t, r_t⟩; row i of
+    `rewards` (rows, K) holds from event starts[i] on. The log is a referee's, and fits.
+    """
+
+    def earn(self, state: Any, log: Log, rewards: Array, starts: Integers) -> tuple[Any, float]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What every run of a simulation has in common."""
+
+    game: Game
+    learners: Learners
+    comparators: Sequence[Comparator]
+    rewards: Rewards
+    seed: int
+
+    @cached_property
+    def players(self) -> dict[str, Player]:
+        """Who plays for each learner."""
+        return {name: _player(self, learner) for name, learner in self.learners.items()}
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """How each learner's runs are played."""
+        return {name: PATHS[player] for name, player in self.players.items()}
+
+    def played_by(self, player: Player) -> Learners:
+        """The learners that a player plays for: they share the log."""
+        own = (name for name, other in self.players.items() if other is player)
+        return {name: self.learners[name] for name in own}
+
+    @property
+    def draws_all_rewards(self) -> bool:
+        """Whether the rewards of all actions are drawn in every round, not only the observed."""
+        return self.rewards == "realised" and self.game.adversary.bernoulli
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """The reward of a learner, of the behavior that it watched, of the comparators: of one run."""
+
+    learner: float
+    behavior: float
+    comparators: Array
+
+
+Player = Callable[[Plan, Learners, Sequence[int]], Iterator[dict[str, Totals]]]
+
+
+def play_runs(plan: Plan, runs: Sequence[int]) -> list[dict[str, Totals]]:
+    """All learners' totals in every run.
+
+    >>> from understudy import adversaries, exp3
+    >>> game = Game(adversaries.stationary([0.5, 0.9]), [0.5, 0.5], rounds=10)
+    >>> plan = Plan(game, {"Exp3": exp3(game.behavior, eta=0.1)}, [1], "mean", seed=0)
+    >>> [run["Exp3"].comparators.tolist() for run in play_runs(plan, [0, 1])]
+    [[9.0], [9.0]]
+    """
+    totals: list[dict[str, Totals]] = [{} for _ in runs]
+    for player in dict.fromkeys(plan.players.values()):
+        for total, own in zip(totals, player(plan, plan.played_by(player), runs), strict=True):
+            total.update(own)
+    return totals
+
+
+def _player(plan: Plan, learner: Learner[Any]) -> Player:
+    adversary = plan.game.adversary
+    estimator = learner.estimator if isinstance(learner, ExponentialWeights) else None
+    bare = plan.game.contexts is None and adversary.bernoulli and estimator is not None
+    if not isinstance(adversary, Oblivious):
+        # Gains are made before rewards are known, so they must not read the rewards of the past.
+        ready = isinstance(estimator, KnownBehavior | PlugIn) and isinstance(adversary, Compiled)
+        return _meet_compiled if bare and ready else _meet
+    if not isinstance(learner, Earner):
+        return _go_over_policies
+    timeless = bare and estimator.reads_past is None  # type: ignore[union-attr] # not if bare
+    whole = timeless and isinstance(adversary, Piecewise) and plan.rewards == "mean"
+    return _play_whole_games if whole else _go_over_logs
+
+
+class Tally:
+    """What the behavior and the comparators would have earned."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.comparators = Comparators(plan.game, plan.comparators)
+        self.behavior = 0.0
+
+    def add(
+        self, contexts: NDArray[Any], behavior: Array, rewards: Array, starts: Integers
+    ) -> None:
+        """Count a stretch: row i of the rewards holds from round starts[i] on."""
+        lasting = np.append(starts[1:], len(contexts)) - starts
+        self.behavior += float((behavior * rewards * lasting[:, np.newaxis]).sum())
+        self.comparators.add(contexts, rewards, lasting)
+
+    def totals(self, earned: float) -> Totals:
+        return Totals(float(earned), self.behavior, self.comparators.totals())
+
+
+# Whole games in one compiled call each.
+
+
+def _play_whole_games(
+    plan: Plan, learners: Mapping[str, Any], runs: Sequence[int]
+) -> Iterator[dict[str, Totals]]:
+    """Means that stay for a while, gains that depend on nothing but the event: O(1) a round."""
+    game = plan.game
+    means, starts = game.pieces_between(0, game.rounds)
+    tally = Tally(plan)
+    tally.add(np.zeros(game.rounds), game.behavior, means, starts)
+    edges = np.cumsum(game.behavior)
+    edges = given(edges / edges[-1])
+    guide = given(kernels.logs.guide_for(edges))
+    etas = given(np.array([learner.eta for learner in learners.values()]))
+    gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
+    table = given(np.array(gains))
+    behavior, observed = np.random.default_rng(0), np.random.default_rng(0)
+    for run in runs:
+        dice = Dice(plan.seed, run)
+        dice.lend("behavior", behavior)
+        dice.lend("observed", observed)
+        earned = kernels.games.play(
+            behavior, observed, edges, guide, given(means), given(starts), game.rounds, etas, table
+        )
+        yield {name: tally.totals(own) for name, own in zip(learners, earned, strict=True)}
+
+
+def _gains_of_every_event(learner: ExponentialWeights, behavior: Array) -> Array:
+    """The gain of each action if its reward is 0, or 1: (2, K)."""
+    (played,) = np.nonzero(behavior)
+    table = np.zeros((2, len(behavior)))
+    for reward in (0, 1):
+        log = Log._of(played, np.full(len(played), float(reward)), behavior[played], None)
+        memory = learner.estimator.init()
+        table[reward, played], _ = learner.gains(memory, 0, _shown(log, learner.form))
+    return table
+
+
+# A stretch of log at a time.
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Some rounds: what was logged, and the rewards of all actions as rows that hold for a while.
+
+    `behavior` is π_B, (n, K).
+    """
+
+    log: Log
+    contexts: NDArray[Any]
+    behavior: Array
+    rewards: Array
+    starts: Integers
+
+
+def _go_over_logs(
+    plan: Plan, learners: Learners, runs: Sequence[int]
+) -> Iterator[dict[str, Totals]]:
+    """Learners that can `earn`, over long stretches if no table (n, K) is needed."""
+    game = plan.game
+    rows_last = isinstance(game.adversary, Piecewise) and game.contexts is None
+    long = rows_last and not plan.draws_all_rewards
+    size = max(LONG, game.n_actions) if long else game.stretch
+
+    def earn(learner: Any, state: Any, stretch: Stretch) -> tuple[Any, float]:
+        log = _shown(stretch.log, learner.form)
+        return learner.earn(state, log, stretch.rewards, stretch.starts)  # type: ignore[no-any-return] # an Earner
+
+    return (_go_over_log(plan, learners, run, size, earn) for run in runs)
+
+
+def _go_over_policies(
+    plan: Plan, learners: Learners, runs: Sequence[int]
+) -> Iterator[dict[str, Totals]]:
+    """Any learner, through all its policies."""
+
+    def earn(learner: Any, state: Any, stretch: Stretch) -> tuple[Any, float]:
+        state, policies = learner.policies(state, _shown(stretch.log, learner.form))
+        rewards = spread(stretch.rewards, stretch.starts, len(stretch.log))
+        return state, float((policies * rewards).sum())
+
+    return (_go_over_log(plan, learners, run, plan.game.stretch, earn) for run in runs)
+
+
+def _go_over_log(
+    plan: Plan,
+    learners: Learners,
+    run: int,
+    size: int,
+    earn: Callable[[Any, Any, Stretch], tuple[Any, float]],
+) -> dict[str, Totals]:
+    states = {name: learner.init() for name, learner in learners.items()}
+    earned = dict.fromkeys(learners, 0.0)
+    tally = Tally(plan)
+    for stretch in _stretches(plan, Dice(plan.seed, run), size):
+        for name, learner in learners.items():
+            states[name], more = earn(learner, states[name], stretch)
+            earned[name] += more
+        tally.add(stretch.contexts, stretch.behavior, stretch.rewards, stretch.starts)
+    return {name: tally.totals(earned[name]) for name in learners}
+
+
+def _stretches(plan: Plan, dice: Dice, size: int) -> Iterator[Stretch]:
+    """The run's log, at most that many rounds at a time."""
+    game = plan.game
+    for start, rounds in _cut(game.rounds, size):
+        contexts, features, behavior = dice.draw_contexts(game, rounds)
+        if features is None:
+            rewards, starts = game.pieces_between(start, start + rounds)
+            behavior_row = game.behavior
+        else:
+            rewards, starts = game.means_between(start, start + rounds, features), np.arange(rounds)
+            behavior_row = behavior
+        actions = dice.draw_behavior_actions(behavior)
+        each = np.arange(rounds)
+        row = np.searchsorted(starts, each, side="right") - 1
+        observed = dice.draw_observed_rewards(game, rewards[row, actions])
+        log = Log._of(actions, observed, behavior[each, actions], features)
+        if plan.draws_all_rewards:
+            rewards, starts = dice.draw_rewards(game, rewards[row], actions, observed), each
+        yield Stretch(log, contexts, behavior_row, rewards, starts)
+
+
+def _shown(log: Log, form: Form) -> Log:
+    """What a learner is shown of the log: no more than its form asks for."""
+    return log.visible(propensities=form.propensities, features=bool(form.features))
+
+
+def _cut(rounds: int, size: int) -> Iterator[tuple[int, int]]:
+    """How many rounds come before each stretch of at most that size, and how many are in it."""
+    return ((start, min(size, rounds - start)) for start in range(0, rounds, size))
+
+
+# Round by round, against an adversary that watches.
+
+
+def _meet_compiled(
+    plan: Plan, learners: Mapping[str, Any], runs: Sequence[int]
+) -> Iterator[dict[str, Totals]]:
+    """The referee's loop, compiled; only the behavior's actions are drawn outside of it."""
+    for run in runs:
+        yield {name: _meet_once(plan, learner, run) for name, learner in learners.items()}
+
+
+def _meet_once(plan: Plan, learner: ExponentialWeights, run: int) -> Totals:
+    game, dice, tally = plan.game, Dice(plan.seed, run), Tally(plan)
+    assert isinstance(game.adversary, Compiled)  # `_player` has seen to it
+    referee, memory, parameters = game.adversary.compiled()
+    stage = (
+        given(game.behavior),
+        tally.comparators.by_action,
+        plan.rewards == "realised",
+        dice.observed,
+        dice.unobserved,
+        dice.learner,
+    )
+    meet = partial(referee, (memory, given(parameters)), stage)
+    state, earned = learner.init(), 0.0
+    for _, rounds in _cut(game.rounds, LONG):
+        actions = choose(game.behavior, dice.behavior.random(rounds))
+        state, (own, behaviors) = learner.meet(state, actions, game.behavior[actions], meet)
+        earned += own
+        tally.behavior += behaviors
+    return tally.totals(earned)
+
+
+def _meet(plan: Plan, learners: Learners, runs: Sequence[int]) -> Iterator[dict[str, Totals]]:
+    """The readable path: the sums over the record of every round."""
+    for run in runs:
+        totals = {}
+        for name, learner in learners.items():
+            earned, tally = 0.0, Tally(plan)
+            for played in play(plan.game, learner, seed=plan.seed, run=run):
+                counted = played.means if plan.rewards == "mean" else played.rewards
+                earned += float(played.policy @ counted)
+                context = np.asarray(played.context)[np.newaxis]
+                tally.add(context, played.behavior, counted[np.newaxis], FIRST)
+            totals[name] = tally.totals(earned)
+        yield totals
+
+
+PATHS: dict[Player, Path] = {
+    _play_whole_games: COMPILED,
+    _go_over_logs: COMPILED,
+    _meet_compiled: COMPILED,
+    _go_over_policies: STRETCHES,
+    _meet: REFEREE,
+}

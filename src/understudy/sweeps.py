@@ -1,0 +1,273 @@
+"""Sweeps as data: a table of games × learners × seeds, and what came out of every cell.
+
+A cell is one learner in one game under one seed, with all its runs. What it gives is a pure
+function of these, so a finished cell can be kept in a file of its own and never be played again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, array, enforce
+from understudy.errors import InvalidArgument, NotSaveable
+from understudy.game import Comparator, Comparators, Game, check_player
+from understudy.protocols import Learner
+from understudy.runs import Path as How
+from understudy.runs import Plan, Rewards, Totals
+from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
+from understudy.types import saved
+
+__all__ = ["Cell", "Folder", "Played", "Results", "Sweep"]
+
+Learners = Mapping[str, Learner[Any]]
+
+
+def _rewards(value: Any) -> str:
+    if not isinstance(value, str) or value not in ("mean", "realised"):
+        raise Refused("there are two ways to count")
+    return str(value)
+
+
+def _by_name(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not value:
+        raise Refused("there must be at least one, by name")
+    return dict(value)
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+        raise Refused("it must be a list of at least one seed")
+    seeds = tuple(SEED.parse(seed) for seed in value)
+    if len(set(seeds)) < len(seeds):
+        raise Refused("a seed stands there twice")
+    return seeds
+
+
+REWARDS = Constraint(
+    "pass 'mean' (conditional means: same expectation, less noise) or 'realised' (the paper's)",
+    _rewards,
+    ("realized", "Mean", None, 1, True),
+)
+GAMES = Constraint('pass {"name": us.Game(...)}', _by_name, ({}, [], None, "game"))
+SEEDS = Constraint("pass [0, 1, …]", _seeds, ([], 7, "01", [0, 0], [-1], [0.5], None))
+
+
+class Cell(NamedTuple):
+    """Where something stands in the table of a sweep."""
+
+    game: str
+    learner: str
+    seed: int
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class Played:
+    """What came out of a cell: regret (runs, comparators), rewards (runs,), how it was played."""
+
+    regret: Array
+    reward: Array
+    behavior_reward: Array
+    path: How
+    CONSTRAINTS: ClassVar = {
+        "regret": array("pass (runs, comparators)", dimensions=(2,)),
+        "reward": array("pass one number per run"),
+        "behavior_reward": array("pass one number per run"),
+    }
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @staticmethod
+    def of(totals: Sequence[Totals], path: How) -> Played:
+        """The arrays of a cell from the totals of its runs."""
+        reward = np.array([run.learner for run in totals])
+        by_comparators = np.array([run.comparators for run in totals])
+        return Played(
+            regret=by_comparators - reward[:, np.newaxis],
+            reward=reward,
+            behavior_reward=np.array([run.behavior for run in totals]),
+            path=path,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Games × learners × seeds, each with `runs` runs; `us.simulate` plays it.
+
+    `learners` (by name) and `comparators` are the same for all games, or functions of the game.
+
+    >>> import understudy as us
+    >>> pi_b = us.behaviors.uniform(n_actions=3)
+    >>> adversary = us.adversaries.stationary([0.2, 0.5, 0.9])
+    >>> sweep = us.Sweep(
+    ...     games={str(n): us.Game(adversary, pi_b, rounds=n) for n in (10, 100)},
+    ...     learners=lambda game: {"Exp3-IX": us.exp3_ix(pi_b, horizon=game.rounds)},
+    ...     seeds=[0, 1],
+    ...     runs=5,
+    ...     comparators=[2],
+    ... )
+    >>> len(sweep.cells())
+    4
+    >>> us.simulate(sweep)["100", "Exp3-IX", 1].regret.shape
+    (5, 1)
+    """
+
+    games: Mapping[str, Game]
+    learners: Learners | Callable[[Game], Learners]
+    seeds: Sequence[int] = (0,)
+    runs: int = 1
+    comparators: Sequence[Comparator] | Callable[[Game], Sequence[Comparator]] = ()
+    rewards: Rewards = "mean"
+    CONSTRAINTS: ClassVar = {"games": GAMES, "seeds": SEEDS, "runs": COUNT, "rewards": REWARDS}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        for name, game in self.games.items():
+            for learner in self.cast(name).values():
+                check_player(game, learner)
+            Comparators(game, self.compared_with(name))
+
+    def cast(self, game: str) -> dict[str, Learner[Any]]:
+        """Who plays a game, by name."""
+        learners = self.learners(self.games[game]) if callable(self.learners) else self.learners
+        if not isinstance(learners, Mapping) or not learners:
+            raise InvalidArgument(
+                "learners",
+                learners,
+                "there must be at least one, by name",
+                'pass {"name": learner}, or a function of the game that returns it',
+            )
+        return dict(learners)
+
+    def compared_with(self, game: str) -> Sequence[Comparator]:
+        """The comparators of a game."""
+        given = self.comparators
+        comparators = given(self.games[game]) if callable(given) else given
+        if isinstance(comparators, str) or not isinstance(comparators, Sequence):
+            raise InvalidArgument(
+                "comparators",
+                comparators,
+                "it is not a list of comparators",
+                "pass [comparator, …], or a function of the game that returns it",
+            )
+        return comparators
+
+    def cells(self) -> list[Cell]:
+        """The whole table."""
+        return [cell for plan in self.plans() for cell in plan]
+
+    def plans(self) -> Iterator[dict[Cell, Learner[Any]]]:
+        """The cells that share a game and a seed, and so the log."""
+        for game in self.games:
+            cast = self.cast(game)
+            for seed in self.seeds:
+                yield {Cell(game, name, seed): learner for name, learner in cast.items()}
+
+    def plan(self, cells: Mapping[Cell, Learner[Any]]) -> Plan:
+        """What to play for cells that share a game and a seed."""
+        first = next(iter(cells))
+        learners = {cell.learner: learner for cell, learner in cells.items()}
+        comparators = self.compared_with(first.game)
+        return Plan(self.games[first.game], learners, comparators, self.rewards, first.seed)
+
+
+class Results(Mapping[Cell, Played]):
+    """What came out of a sweep, by cell: results["game", "learner", seed]."""
+
+    def __init__(self, played: Mapping[Cell, Played]) -> None:
+        self.played = dict(played)
+
+    def __getitem__(self, cell: tuple[str, str, int]) -> Played:
+        return self.played[Cell(*cell)]
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.played)
+
+    def __len__(self) -> int:
+        return len(self.played)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One record per run and comparator, for a table of any dataframe library."""
+        return [
+            {
+                **cell._asdict(),
+                "run": run,
+                "comparator": comparator,
+                "regret": float(regret),
+                "reward": float(played.reward[run]),
+                "behavior_reward": float(played.behavior_reward[run]),
+                "path": played.path,
+            }
+            for cell, played in self.played.items()
+            for (run, comparator), regret in np.ndenumerate(played.regret)
+        ]
+
+
+class Folder:
+    """Finished cells on disk, a file each, named by what they are a function of."""
+
+    def __init__(self, folder: Path, sweep: Sweep) -> None:
+        self.folder, self.sweep = folder, sweep
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def read(self, cell: Cell, learner: Learner[Any]) -> Played | None:
+        """What came out of a cell, if it was finished before."""
+        path = self.path(cell, learner)
+        if not path.exists():
+            return None
+        try:
+            played = from_data(parse(path.read_text(encoding="utf-8")).get("played"), "played")
+        except (InvalidArgument, UnicodeDecodeError) as error:
+            raise InvalidArgument(
+                "keep", str(path), f"it is not a finished cell ({error})", "delete this file"
+            ) from None
+        assert isinstance(played, Played)
+        return played
+
+    def write(self, cell: Cell, learner: Learner[Any], played: Played) -> None:
+        """Keep what came out of a cell, whole or not at all."""
+        record = {
+            "format": FORMAT,
+            "version": VERSION,
+            "cell": cell._asdict(),
+            "played": as_data(played),
+        }
+        text = json.dumps(record, allow_nan=False, ensure_ascii=False)
+        write_atomically(self.path(cell, learner), text.encode())
+
+    def path(self, cell: Cell, learner: Learner[Any]) -> Path:
+        """The file of a cell."""
+        sweep = self.sweep
+        try:
+            makes_it = {
+                "version": VERSION,
+                "game": as_data(sweep.games[cell.game], "game"),
+                "learner": as_data(learner, "learner"),
+                "comparators": [
+                    as_data(plain(one), "comparator") for one in sweep.compared_with(cell.game)
+                ],
+                "rewards": sweep.rewards,
+                "runs": sweep.runs,
+                "seed": cell.seed,
+            }
+        except NotSaveable as error:
+            raise NotSaveable(
+                f"a finished cell would not be recognized: {error}; or simulate without keep"
+            ) from None
+        text = json.dumps(makes_it, sort_keys=True)
+        return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+
+def plain(comparator: Comparator) -> Any:
+    """A comparator as a number, a name or an array; functions are left as they are."""
+    if isinstance(comparator, str | int) or callable(comparator):
+        return comparator
+    return np.asarray(comparator, dtype=np.float64)
