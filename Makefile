@@ -3,7 +3,7 @@
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11 python,$(if $(shell $(p) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null | grep 1),$(p))))
 BIN := .venv/bin
 
-.PHONY: run test test-all check format setup clean
+.PHONY: run test test-all test-uncompiled check bench format setup clean
 
 run: setup ## reproduce the paper's Figure 1 under out/
 	$(BIN)/understudy paper
@@ -13,6 +13,13 @@ test: setup ## tests and doctests that need nothing but Python; about two minute
 
 test-all: setup ## all tests, the paper's experiments at full size included
 	$(BIN)/pytest -n auto
+
+test-uncompiled: setup ## the tests once more with the compiler off, small sizes
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto -m "not full and not large"
+
+bench: .venv/bench ## measure beside peers; writes benchmarks/results and docs/performance.md
+	$(BIN)/understudy bench --out benchmarks/results --docs docs/performance.md
+	$(BIN)/python -m understudy.benchmarks.instructions benchmarks/results/instructions.json
 
 check: setup ## format, lint, types, direction of imports
 	$(BIN)/ruff format --check .
@@ -33,5 +40,10 @@ setup: .venv/installed ## only the .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $@
 
+.venv/bench: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,bench]'
+	@touch $@
+
 clean:
+	find src -name __pycache__ -exec rm -rf {} +
 	rm -rf .venv out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

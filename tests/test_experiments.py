@@ -74,6 +74,7 @@ def test_figure_1_is_set_up_as_in_the_paper() -> None:
     assert points[-1].bounds["Exp3-IX"] == pytest.approx(by_hand)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_mean_regret_stays_below_its_bound(name: str) -> None:
     experiment = EXPERIMENTS[name]

@@ -212,6 +212,7 @@ def closed_form(name: str, eta: float, reward: float) -> Array:
     return np.array([gains[a::3].sum() for a in range(3)])
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", RECIPES)
 def test_ten_million_rounds(name: str) -> None:
     """e^{ηG} would overflow after a few thousand rounds; scores and policies stay right after 10⁷.
@@ -234,6 +235,7 @@ def test_ten_million_rounds(name: str) -> None:
     np.testing.assert_allclose(final, ahead / ahead.sum(), rtol=1e-4)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_million_rounds_of_one_action(name: str) -> None:
     """One action earns everything: its probability tends to 1 and stays there, without a NaN."""
@@ -247,6 +249,7 @@ def test_a_million_rounds_of_one_action(name: str) -> None:
     np.testing.assert_allclose(learner.policy(state), [1.0, 0.0, 0.0], rtol=0, atol=last_digits)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_ten_thousand_rounds_of_lin_prod(disjoint: bool) -> None:
     """With constant features w_{n+1}(x, a) = (1 + η r̂(a))ⁿ, here far above the largest double."""

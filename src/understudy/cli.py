@@ -1,7 +1,8 @@
-"""The command line: `understudy paper`."""
+"""The command line: `understudy paper`, `understudy bench`."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import replace
@@ -14,9 +15,9 @@ from rich.table import Table
 
 from understudy import __version__
 from understudy.errors import UnderstudyError
-from understudy.experiments import EXPERIMENTS, Experiment, Options, Row, run, write
+from understudy.experiments import EXPERIMENTS, Experiment, Row, run, write
 from understudy.experiments.core import as_json
-from understudy.plots import require_matplotlib
+from understudy.plots import import_ahead, require_matplotlib
 from understudy.simulate import progress_bar
 
 __all__ = ["main"]
@@ -76,7 +77,8 @@ def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
     options = replace(chosen.defaults, **given)
     require_matplotlib()
     _check_writable(out)
-    rows = _run_with_bar(chosen, options)
+    import_ahead()
+    rows = run(chosen, options, progress=True)
     paths = write(chosen, options, rows, out)
     if json_output:
         click.echo(as_json(rows))
@@ -88,6 +90,64 @@ def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
     click.echo("wrote " + ", ".join(str(path) for path in paths))
 
 
+NAMES = ("figure1", "rounds", "replay", "lin_prod", "latency")
+
+
+@app.command()
+@click.argument("names", metavar="[NAME]...", type=click.Choice(NAMES), nargs=-1)
+@click.option("--quick", is_flag=True, help="Tiny sizes: to see that it runs, not how fast.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the results, one JSON file per benchmark.",
+)
+@click.option(
+    "--docs",
+    type=click.Path(dir_okay=False, exists=True, writable=True, path_type=Path),
+    help="Markdown file whose measured part is written anew from the results.",
+)
+@click.option("--json", "json_output", is_flag=True, help="Print the results as JSON, not tables.")
+def bench(
+    names: tuple[str, ...], quick: bool, out: Path | None, docs: Path | None, json_output: bool
+) -> None:
+    """Measure Understudy beside its peers: ratios, medians, and the machine.
+
+    \b
+    figure1    the whole of Figure 1, against NumPy vectorized over runs
+    rounds     one game, the cost of a round as the actions become many
+    replay     ten million logged events, against river, Vowpal Wabbit, bincount
+    lin_prod   LinProd's exact product, cost against the number of rounds
+    latency    imports, first calls, the whole of `understudy paper`
+
+    Without a name, all of them: a few minutes. Peers that are not installed are
+    named and left out (pip install 'understudy[bench]').
+    """
+    from understudy.benchmarks import BENCHMARKS, as_dict, measure, show, write_docs  # noqa: PLC0415
+    from understudy.benchmarks import write as keep  # noqa: PLC0415 - only here
+
+    if out is not None:
+        _check_writable(out)
+    results = []
+    for name in names or NAMES:
+        with progress_bar() as bar:
+            task = bar.add_task(name)
+
+            def report(who: str, done: int, turns: int, bar: Any = bar, task: Any = task) -> None:
+                bar.update(task, description=who, completed=done, total=turns)
+
+            found = measure(BENCHMARKS[name], quick=quick, report=report)
+            bar.update(task, description=name, completed=1, total=1)
+        results.append(found)
+        if not json_output:
+            show(found, Console(width=max(Console().width, NARROWEST)))
+        if out is not None:
+            keep(found, out)
+    if docs is not None:
+        write_docs(results, docs)
+    if json_output:
+        click.echo(json.dumps([as_dict(result) for result in results], allow_nan=False))
+
+
 def _check_writable(out: Path) -> None:
     """Say now, not after the work, that the results cannot be written."""
     nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
@@ -95,12 +155,6 @@ def _check_writable(out: Path) -> None:
         raise click.ClickException(
             f"--out {out}: {nearest} is not a folder that can be written to; choose another one"
         )
-
-
-def _run_with_bar(experiment: Experiment, options: Options) -> list[Row]:
-    with progress_bar() as bar:
-        task = bar.add_task(experiment.name, total=options.alphas * options.runs)
-        return run(experiment, options, lambda done: bar.advance(task, done))
 
 
 def _table(experiment: Experiment, rows: list[Row]) -> Table:

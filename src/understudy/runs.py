@@ -13,7 +13,7 @@ not of the path's other learners, nor of the runs that are played together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -28,7 +28,7 @@ from understudy.estimators import KnownBehavior, PlugIn
 from understudy.game import Comparator, Comparators, Dice, Game, play
 from understudy.learners import ExponentialWeights
 from understudy.protocols import Form, Learner
-from understudy.types import Integers, Log, given, spread
+from understudy.types import Integers, Log, given, lasting, spread
 
 __all__ = ["COMPILED", "REFEREE", "STRETCHES", "Path", "Plan", "Rewards", "Totals", "play_runs"]
 
@@ -40,7 +40,8 @@ COMPILED: Path = "compiled"
 STRETCHES: Path = "stretches"
 REFEREE: Path = "referee"
 LONG = 1 << 13  # rounds at a time where no table (n, K) is needed
-FIRST: Integers = np.zeros(1, dtype=np.int64)
+NO_CONTEXTS: Integers = np.zeros(0, dtype=np.int64)
+ONE_ROUND: Integers = np.ones(1, dtype=np.int64)
 
 
 @runtime_checkable
@@ -136,12 +137,11 @@ class Tally:
         self.behavior = 0.0
 
     def add(
-        self, contexts: NDArray[Any], behavior: Array, rewards: Array, starts: Integers
+        self, contexts: NDArray[Any], behavior: Array, rewards: Array, rounds: Integers
     ) -> None:
-        """Count a stretch: row i of the rewards holds from round starts[i] on."""
-        lasting = np.append(starts[1:], len(contexts)) - starts
-        self.behavior += float((behavior * rewards * lasting[:, np.newaxis]).sum())
-        self.comparators.add(contexts, rewards, lasting)
+        """Count a stretch: row i of the rewards lasts that many rounds."""
+        self.behavior += float((behavior * rewards * rounds[:, np.newaxis]).sum())
+        self.comparators.add(contexts, rewards, rounds)
 
     def totals(self, earned: float) -> Totals:
         return Totals(float(earned), self.behavior, self.comparators.totals())
@@ -155,9 +155,10 @@ def _play_whole_games(
 ) -> Iterator[dict[str, Totals]]:
     """Means that stay for a while, gains that depend on nothing but the event: O(1) a round."""
     game = plan.game
-    means, starts = game.pieces_between(0, game.rounds)
+    means, starts = (given(part) for part in game.pieces_between(0, game.rounds))
     tally = Tally(plan)
-    tally.add(np.zeros(game.rounds), game.behavior, means, starts)
+    tally.add(NO_CONTEXTS, game.behavior, means, lasting(starts, game.rounds))
+    everywhere = tally.totals(earned=0.0)  # of behavior and comparators: the same in all runs
     edges = np.cumsum(game.behavior)
     edges = given(edges / edges[-1])
     guide = given(kernels.logs.guide_for(edges))
@@ -170,9 +171,12 @@ def _play_whole_games(
         dice.lend("behavior", behavior)
         dice.lend("observed", observed)
         earned = kernels.games.play(
-            behavior, observed, edges, guide, given(means), given(starts), game.rounds, etas, table
+            behavior, observed, edges, guide, means, starts, game.rounds, etas, table
         )
-        yield {name: tally.totals(own) for name, own in zip(learners, earned, strict=True)}
+        yield {
+            name: replace(everywhere, learner=own)
+            for name, own in zip(learners, earned.tolist(), strict=True)
+        }
 
 
 def _gains_of_every_event(learner: ExponentialWeights, behavior: Array) -> Array:
@@ -246,7 +250,8 @@ def _go_over_log(
         for name, learner in learners.items():
             states[name], more = earn(learner, states[name], stretch)
             earned[name] += more
-        tally.add(stretch.contexts, stretch.behavior, stretch.rewards, stretch.starts)
+        rounds = lasting(stretch.starts, len(stretch.log))
+        tally.add(stretch.contexts, stretch.behavior, stretch.rewards, rounds)
     return {name: tally.totals(earned[name]) for name in learners}
 
 
@@ -324,7 +329,7 @@ def _meet(plan: Plan, learners: Learners, runs: Sequence[int]) -> Iterator[dict[
                 counted = played.means if plan.rewards == "mean" else played.rewards
                 earned += float(played.policy @ counted)
                 context = np.asarray(played.context)[np.newaxis]
-                tally.add(context, played.behavior, counted[np.newaxis], FIRST)
+                tally.add(context, played.behavior, counted[np.newaxis], ONE_ROUND)
             totals[name] = tally.totals(earned)
         yield totals
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Simulation", "progress_bar", "simulate"]
 
-WORK = 200_000  # rounds in a task: a few milliseconds of compiled code
+WORK = 500_000  # rounds in a task: tens of milliseconds of compiled code
+TASKS = 4  # at least, for every worker
 ONLY_GAME = "game"
 
 
@@ -132,15 +134,14 @@ def simulate(
     ((5, 2), 'compiled')
     """
     if isinstance(game, Sweep):
-        _refuse_twice(
-            learners=(learners, None),
-            runs=(runs, 1),
-            seed=(seed, 0),
-            rewards=(rewards, "mean"),
-            comparators=(comparators, ()),
-        )
+        _refuse_twice("learners", learners, learners is not None)
+        _refuse_twice("runs", runs, runs != 1)
+        _refuse_twice("seed", seed, seed != 0)
+        _refuse_twice("comparators", comparators, not isinstance(comparators, tuple) or comparators)
+        _refuse_twice("rewards", rewards, rewards != "mean")
         return _simulate(game, jobs, progress, keep)
-    sweep = Sweep({ONLY_GAME: game}, learners or {}, [seed], runs, comparators, rewards)
+    cast = {} if learners is None else learners
+    sweep = Sweep({ONLY_GAME: game}, cast, [seed], runs, comparators, rewards)
     played = {cell.learner: one for cell, one in _simulate(sweep, jobs, progress, keep).items()}
     return Simulation(
         *(
@@ -150,12 +151,9 @@ def simulate(
     )
 
 
-def _refuse_twice(**given: tuple[object, object]) -> None:
-    for name, (value, default) in given.items():
-        if value is not default and value != default:
-            raise InvalidArgument(
-                name, value, "the sweep says it already", f"pass {name} to us.Sweep"
-            )
+def _refuse_twice(name: str, value: object, given: object) -> None:
+    if given:
+        raise InvalidArgument(name, value, "the sweep says it already", f"pass {name} to us.Sweep")
 
 
 def _simulate(
@@ -195,30 +193,45 @@ def _play(
     """The totals of all runs of every group of cells, a group at a time, as they are finished."""
     import joblib  # noqa: PLC0415 - a tenth of a second that only simulations need
 
+    if not groups:
+        return
     plans = [sweep.plan(cells) for cells in groups]
-    batches = [list(_batches(plan, sweep.runs)) for plan in plans]
+    workers, runs = joblib.effective_n_jobs(jobs), sweep.runs * len(plans)
+    share = runs if workers == 1 else -(-runs // (TASKS * workers))
+    batches = [list(_batches(plan, sweep.runs, share)) for plan in plans]
     tasks = (
         joblib.delayed(play_runs)(plan, batch)
         for plan, own in zip(plans, batches, strict=True)
         for batch in own
     )
     compiled = all(path == COMPILED for plan in plans for path in plan.paths.values())
-    workers = joblib.Parallel(
+    parallel = joblib.Parallel(
         n_jobs=jobs, prefer="threads" if compiled else None, return_as="generator"
     )
-    results = workers(tasks)
-    for cells, own in zip(groups, batches, strict=True):
-        totals: list[dict[str, Totals]] = []
-        for batch in own:
-            totals += next(results)
-            report(len(batch))
-        yield cells, totals
+    with _closing(parallel(tasks)) as results:
+        for cells, own in zip(groups, batches, strict=True):
+            totals: list[dict[str, Totals]] = []
+            for batch in own:
+                totals += next(results)
+                report(len(batch))
+            yield cells, totals
 
 
-def _batches(plan: Plan, runs: int) -> Iterator[range]:
-    """The runs of a task: many if they are short."""
+@contextmanager
+def _closing(results: Any) -> Iterator[Any]:
+    """Let the workers go, also when not all of their results are wanted any more."""
+    try:
+        yield results
+    finally:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*have been cancelled", category=UserWarning)
+            results.close()
+
+
+def _batches(plan: Plan, runs: int, share: int) -> Iterator[range]:
+    """The runs of a task: many if they are short, but not more than a worker's share."""
     cheap = plan.game.contexts is None and set(plan.paths.values()) == {COMPILED}
-    size = max(1, WORK // plan.game.rounds) if cheap else 1
+    size = max(1, min(share, WORK // plan.game.rounds)) if cheap else 1
     return (range(first, min(first + size, runs)) for first in range(0, runs, size))
 
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,14 +20,17 @@ from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, arra
 from understudy.errors import InvalidArgument, NotSaveable
 from understudy.game import Comparator, Comparators, Game, check_player
 from understudy.protocols import Learner
+from understudy.runs import COMPILED, REFEREE, STRETCHES, Plan, Rewards, Totals
 from understudy.runs import Path as How
-from understudy.runs import Plan, Rewards, Totals
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 from understudy.types import saved
 
 __all__ = ["Cell", "Folder", "Played", "Results", "Sweep"]
 
 Learners = Mapping[str, Learner[Any]]
+NUMERICS = (
+    1  # goes up when the same cell comes to give other bits, so that none is mixed with old ones
+)
 
 
 def _rewards(value: Any) -> str:
@@ -42,14 +46,22 @@ def _by_name(value: Any) -> dict[str, Any]:
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+    given = value.tolist() if isinstance(value, np.ndarray) else value
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise Refused("it must be a list of at least one seed")
-    seeds = tuple(SEED.parse(seed) for seed in value)
+    seeds = tuple(SEED.parse(seed) for seed in given)
     if len(set(seeds)) < len(seeds):
         raise Refused("a seed stands there twice")
     return seeds
 
 
+def _path(value: Any) -> str:
+    if not isinstance(value, str) or value not in (COMPILED, STRETCHES, REFEREE):
+        raise Refused("there are three ways to play")
+    return str(value)
+
+
+PATH = Constraint("pass 'compiled', 'stretches' or 'referee'", _path, ("guessed", None, 1))
 REWARDS = Constraint(
     "pass 'mean' (conditional means: same expectation, less noise) or 'realised' (the paper's)",
     _rewards,
@@ -80,6 +92,7 @@ class Played:
         "regret": array("pass (runs, comparators)", dimensions=(2,)),
         "reward": array("pass one number per run"),
         "behavior_reward": array("pass one number per run"),
+        "path": PATH,
     }
 
     def __post_init__(self) -> None:
@@ -131,13 +144,17 @@ class Sweep:
     def __post_init__(self) -> None:
         enforce(self)
         for name, game in self.games.items():
-            for learner in self.cast(name).values():
+            for learner in self.casts[name].values():
                 check_player(game, learner)
             Comparators(game, self.compared_with(name))
 
-    def cast(self, game: str) -> dict[str, Learner[Any]]:
-        """Who plays a game, by name."""
-        learners = self.learners(self.games[game]) if callable(self.learners) else self.learners
+    @cached_property
+    def casts(self) -> dict[str, dict[str, Learner[Any]]]:
+        """Who plays each game, by name."""
+        return {name: self._cast(game) for name, game in self.games.items()}
+
+    def _cast(self, game: Game) -> dict[str, Learner[Any]]:
+        learners = self.learners(game) if callable(self.learners) else self.learners
         if not isinstance(learners, Mapping) or not learners:
             raise InvalidArgument(
                 "learners",
@@ -166,8 +183,7 @@ class Sweep:
 
     def plans(self) -> Iterator[dict[Cell, Learner[Any]]]:
         """The cells that share a game and a seed, and so the log."""
-        for game in self.games:
-            cast = self.cast(game)
+        for game, cast in self.casts.items():
             for seed in self.seeds:
                 yield {Cell(game, name, seed): learner for name, learner in cast.items()}
 
@@ -186,7 +202,7 @@ class Results(Mapping[Cell, Played]):
         self.played = dict(played)
 
     def __getitem__(self, cell: tuple[str, str, int]) -> Played:
-        return self.played[Cell(*cell)]
+        return self.played[cell]  # type: ignore[index] # a Cell is a tuple
 
     def __iter__(self) -> Iterator[Cell]:
         return iter(self.played)
@@ -220,35 +236,58 @@ class Folder:
 
     def read(self, cell: Cell, learner: Learner[Any]) -> Played | None:
         """What came out of a cell, if it was finished before."""
-        path = self.path(cell, learner)
+        key = self.key(cell, learner)
+        path = self.path(key)
         if not path.exists():
             return None
         try:
-            played = from_data(parse(path.read_text(encoding="utf-8")).get("played"), "played")
-        except (InvalidArgument, UnicodeDecodeError) as error:
-            raise InvalidArgument(
-                "keep", str(path), f"it is not a finished cell ({error})", "delete this file"
-            ) from None
-        assert isinstance(played, Played)
-        return played
+            record = parse(path.read_text(encoding="utf-8"))
+            played = from_data(record.get("played"), "played")
+        except InvalidArgument as error:
+            raise self._not_a_cell(path, f"{error.argument}: {error.reason}") from None
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise self._not_a_cell(path, type(error).__name__) from None
+        if record.get("key") != key or not self._fits(cell, played):
+            raise self._not_a_cell(path, "it holds something else")
+        return played  # type: ignore[no-any-return] # it fits
+
+    def _fits(self, cell: Cell, played: Any) -> bool:
+        runs = self.sweep.runs
+        comparators = len(self.sweep.compared_with(cell.game))
+        return (
+            isinstance(played, Played)
+            and played.regret.shape == (runs, comparators)
+            and played.reward.shape == played.behavior_reward.shape == (runs,)
+        )
+
+    @staticmethod
+    def _not_a_cell(path: Path, why: str) -> InvalidArgument:
+        reason = f"{path} is not a finished cell of this sweep ({why})"
+        return InvalidArgument("keep", str(path), reason, "delete this file to play it again")
 
     def write(self, cell: Cell, learner: Learner[Any], played: Played) -> None:
         """Keep what came out of a cell, whole or not at all."""
+        key = self.key(cell, learner)
         record = {
             "format": FORMAT,
             "version": VERSION,
+            "key": key,
             "cell": cell._asdict(),
             "played": as_data(played),
         }
         text = json.dumps(record, allow_nan=False, ensure_ascii=False)
-        write_atomically(self.path(cell, learner), text.encode())
+        write_atomically(self.path(key), text.encode())
 
-    def path(self, cell: Cell, learner: Learner[Any]) -> Path:
+    def path(self, key: str) -> Path:
         """The file of a cell."""
+        return self.folder / f"{key[:32]}.json"
+
+    def key(self, cell: Cell, learner: Learner[Any]) -> str:
+        """All that a cell is a function of, as one hash."""
         sweep = self.sweep
         try:
             makes_it = {
-                "version": VERSION,
+                "numerics": NUMERICS,
                 "game": as_data(sweep.games[cell.game], "game"),
                 "learner": as_data(learner, "learner"),
                 "comparators": [
@@ -262,8 +301,7 @@ class Folder:
             raise NotSaveable(
                 f"a finished cell would not be recognized: {error}; or simulate without keep"
             ) from None
-        text = json.dumps(makes_it, sort_keys=True)
-        return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+        return hashlib.sha256(json.dumps(makes_it, sort_keys=True).encode()).hexdigest()
 
 
 def plain(comparator: Comparator) -> Any:

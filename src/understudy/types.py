@@ -286,10 +286,19 @@ def given(values: NDArray[Any]) -> NDArray[Any]:
     return frozen(np.ascontiguousarray(values).view())
 
 
+def lasting(starts: Integers, rounds: int) -> Integers:
+    """How long each row holds, if row i holds from round starts[i] on.
+
+    >>> lasting(np.array([0, 2]), 5).tolist()
+    [2, 3]
+    """
+    return np.append(starts[1:], rounds) - starts
+
+
 def spread(rows: Array, starts: Integers, rounds: int) -> Array:
     """A row per round, where row i holds from round starts[i] on.
 
     >>> spread(np.array([[0.1], [0.2]]), np.array([0, 2]), 3).tolist()
     [[0.1], [0.1], [0.2]]
     """
-    return np.repeat(rows, np.diff(starts, append=rounds), axis=0)
+    return np.repeat(rows, lasting(starts, rounds), axis=0)

@@ -98,10 +98,8 @@ class Experiment:
     notes: Callable[[Options], list[str]]
 
 
-def run(
-    experiment: Experiment, options: Options, report: Callable[[int], object] = lambda done: done
-) -> list[Row]:
-    """Play all games of an experiment; `report` is told how many runs were just done.
+def run(experiment: Experiment, options: Options, *, progress: bool = False) -> list[Row]:
+    """Play all games of an experiment, with a bar if wanted.
 
     >>> from understudy.experiments import EXPERIMENTS
     >>> options = Options(runs=1, rounds=10, actions=2, alphas=2)
@@ -117,7 +115,7 @@ def run(
         runs=options.runs,
         comparators=lambda game: [by_game[game].comparator],
     )
-    results = simulate(sweep, jobs=options.jobs, progress=report, keep=options.keep)
+    results = simulate(sweep, jobs=options.jobs, progress=progress, keep=options.keep)
     return [
         _row(points[cell.game], cell.learner, played.regret[:, 0])
         for cell, played in results.items()

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from understudy import adversaries, behaviors, theory
 from understudy.experiments.core import Experiment, Options, Point
 from understudy.game import Game
 from understudy.learners import exp3, exp3_ix
+from understudy.types import lasting
 
 __all__ = ["FIGURE_1", "paper_game", "theorem1_for"]
 
@@ -39,7 +42,8 @@ def theorem1_for(game: Game, eta: float) -> float:
     >>> round(theorem1_for(game, eta=0.1), 4)
     13.7497
     """
-    totals = game.means_between(0, game.rounds, None).sum(axis=0)
+    means, starts = game.pieces_between(0, game.rounds)
+    totals = (means * lasting(starts, game.rounds)[:, np.newaxis]).sum(axis=0)
     return theory.theorem1_bound(
         COMPARATOR, game.behavior, horizon=game.rounds, eta=eta, total_rewards=totals
     )

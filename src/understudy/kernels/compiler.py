@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -24,32 +25,38 @@ SOURCES = tuple(
 
 
 class ForgivingCache(FunctionCache):  # type: ignore[misc] # numba is not typed
-    """numba's cache on disk, except that a disk that is full or gone costs a warning, not a run."""
+    """numba's cache on disk, except that a disk that is full or gone costs a warning, not a run.
+
+    The stamp of the sources is part of the files' names: numba writes its index before the code, so
+    that after a full disk an index could otherwise lead to code of older sources.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
+        stamp = (SOURCES, self._impl.locator.get_source_stamp())
+        name = hashlib.sha256(repr(stamp).encode()).hexdigest()[:12]
         self._cache_file = IndexDataCacheFile(
             cache_path=self._cache_path,
-            filename_base=self._impl.filename_base,
-            source_stamp=SOURCES,
+            filename_base=f"{self._impl.filename_base}-{name}",
+            source_stamp=stamp,
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - a damaged file may raise anything
             return warn_of(error)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - as above
             warn_of(error)
 
 
 def warn_of(problem: Exception) -> None:
     warnings.warn(
-        f"compiled kernels cannot be kept on disk ({problem}): every start compiles them anew; "
+        f"compiled kernels cannot be kept on disk ({problem!r}): every start compiles them anew; "
         "set NUMBA_CACHE_DIR to a folder that can be written to",
         NumbaWarning,
         stacklevel=3,

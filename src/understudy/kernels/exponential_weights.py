@@ -6,7 +6,7 @@
   number of rounds.
 - w(a) is always made from G(a), never multiplied, so a weight that underflowed can come back. It
   is kept while G(a) and the reference stay, and made when it is first needed.
-- W is made anew, relative to the largest score, at the rounds 0, E, 2E, … (E = `refresh_every(K)`),
+- W is made anew, relative to the largest score, after the rounds E, 2E, … (E = max(1024, K)),
   counted from the beginning of the log and not of the call, before a weight could overflow, and
   whenever a weight falls: so it cannot drift, and any batching gives the same bits.
 
@@ -29,12 +29,6 @@ Array = Any  # float64 or int64 vectors: a kernel takes what it is given
 LARGEST_EXPONENT = 600.0  # of a weight: below overflow, also for a sum of very many of them
 SHORTEST_REFRESH = 1024
 UNKNOWN = -1.0  # a weight that was not needed yet
-
-
-@compiled
-def refresh_every(n_actions: int) -> int:
-    """How many rounds W may be carried along: K of them pay for the K weights of a refresh."""
-    return max(SHORTEST_REFRESH, n_actions)
 
 
 @compiled
@@ -86,9 +80,14 @@ def policy(
 
 
 @compiled
-def must_refresh(gain: float, x: float) -> bool:
-    """Whether W − w(a) could lose the digits that W has under a large weight, or e^x overflow."""
-    return gain < 0.0 or x > LARGEST_EXPONENT
+def must_refresh(n_actions: int, rounds: int, gain: float, x: float) -> bool:
+    """Whether W has to be made anew after that many rounds, the last of which led to w = e^x.
+
+    K rounds pay for the K weights of a refresh. A weight that falls would leave W without the
+    digits that it had under it; e^x must not overflow.
+    """
+    due = rounds % max(SHORTEST_REFRESH, n_actions) == 0
+    return due or gain < 0.0 or x > LARGEST_EXPONENT
 
 
 @compiled
@@ -121,11 +120,9 @@ def replay(
     probability: Array,
 ) -> tuple[float, float]:
     """Learn from every event in place, with π_t(b_t) before each; the last reference and W."""
-    every = refresh_every(scores.size)
-    weights = np.full(scores.size, UNKNOWN)
+    n_actions = scores.size
+    weights = np.full(n_actions, UNKNOWN)
     for t in range(actions.size):
-        if (rounds + t) % every == 0:
-            reference, total = refresh(eta, scores, residues, weights)
         b, gain = actions[t], gains[t]
         if weights[b] == UNKNOWN:
             weights[b] = math.exp(exponent(eta, scores[b], residues[b], reference))
@@ -134,7 +131,7 @@ def replay(
         score, residue = plus(scores[b], residues[b], gain)
         scores[b], residues[b] = score, residue
         x = exponent(eta, score, residue, reference)
-        if must_refresh(gain, x):
+        if must_refresh(n_actions, rounds + t + 1, gain, x):
             reference, total = refresh(eta, scores, residues, weights)
         else:
             weights[b] = math.exp(x)
@@ -155,10 +152,8 @@ def policies(
     out: Array,
 ) -> tuple[float, float]:
     """`replay` with every π_t in full, (n, K), in place of a trace."""
-    weights, played = np.empty(scores.size), np.empty(1)
+    played = np.empty(1)
     for t in range(actions.size):
-        if (rounds + t) % refresh_every(scores.size) == 0:  # as `replay` will, to the same bits
-            reference, total = refresh(eta, scores, residues, weights)
         policy(eta, scores, residues, reference, total, out[t])
         one = slice(t, t + 1)
         reference, total = replay(
@@ -184,26 +179,21 @@ def earn(
 
     Row i of `rewards` holds from event starts[i] on. A round costs O(1), a new row O(K).
     """
-    every = refresh_every(scores.size)
-    weights = np.empty(scores.size)
+    n_actions = scores.size
+    weights = np.empty(n_actions)
     weigh(eta, scores, residues, reference, weights)
     weighted, earned, row = 0.0, 0.0, -1
     for t in range(actions.size):
         b, gain = actions[t], gains[t]
-        refreshed = (rounds + t) % every == 0
-        if refreshed:
-            reference, total = refresh(eta, scores, residues, weights)
-        begun = row + 1 < starts.size and starts[row + 1] == t
-        if begun:
+        if row + 1 < starts.size and starts[row + 1] == t:
             row += 1
-        if refreshed or begun:
             weighted = weighted_sum(weights, rewards[row])
         earned += weighted / total
         before = weights[b]
         score, residue = plus(scores[b], residues[b], gain)
         scores[b], residues[b] = score, residue
         x = exponent(eta, score, residue, reference)
-        if must_refresh(gain, x):
+        if must_refresh(n_actions, rounds + t + 1, gain, x):
             reference, total = refresh(eta, scores, residues, weights)
             weighted = weighted_sum(weights, rewards[row])
         else:

@@ -19,7 +19,7 @@ from numpy.random import Generator
 
 from understudy.kernels.compiler import compiled, inlined
 from understudy.kernels.exponential_weights import policy as make_policy
-from understudy.kernels.exponential_weights import refresh, refresh_every, replay
+from understudy.kernels.exponential_weights import replay
 
 __all__ = ["hiding", "play", "retaliating"]
 
@@ -66,12 +66,10 @@ def play(
     behavior, by_action, realised, observed, unobserved, own = stage
     n_actions = scores.size
     means, rewards, policy = np.empty(n_actions), np.empty(n_actions), np.empty(n_actions)
-    weights, played, gain = np.empty(n_actions), np.empty(1), np.empty(1)
+    played, gain = np.empty(1), np.empty(1)
     earned = by_behavior = 0.0
     for i in range(actions.size):
         t = rounds + i + 1
-        if (t - 1) % refresh_every(n_actions) == 0:
-            reference, total = refresh(eta, scores, residues, weights)
         choose(memory, parameters, t, means)
         make_policy(eta, scores, residues, reference, total, policy)
         action = draw(policy, own.random())

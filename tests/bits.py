@@ -1,0 +1,19 @@
+"""What came out of a sweep as something that two sweeps can be compared by, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from understudy.sweeps import Cell, Played
+
+Bits = dict[Cell, tuple[object, ...]]
+
+
+def bits(results: Mapping[Cell, Played]) -> Bits:
+    """Every number of every cell as its bytes, and how it was played."""
+    return {cell: bits_of(played) for cell, played in results.items()}
+
+
+def bits_of(played: Played) -> tuple[object, ...]:
+    arrays = (played.regret, played.reward, played.behavior_reward)
+    return (*((array.shape, array.tobytes()) for array in arrays), played.path)

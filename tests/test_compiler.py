@@ -1,0 +1,271 @@
+"""How kernels are compiled: when they are needed, kept on disk, and never wrong for the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import understudy as us
+
+COMPILER_IS_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+needs_compiler = pytest.mark.skipif(COMPILER_IS_OFF, reason="nothing is compiled: no cache to test")
+
+PLACES = ("NUMBA_CACHE_DIR", "HOME", "XDG_CACHE_HOME")
+WARNING = "compiled kernels cannot be kept on disk"
+KEPT = {name: os.environ[name] for name in PLACES if name in os.environ}
+REMEDY = "set NUMBA_CACHE_DIR to a folder that can be written to"
+
+
+def run(code: str, **environment: str) -> tuple[Any, str]:
+    """What a program of its own prints, as data, and its warnings.
+
+    It finds no cache that others have left, except where the environment says.
+    """
+    clean = {name: value for name, value in os.environ.items() if name not in PLACES}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**clean, "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout), done.stderr
+
+
+class Copy:
+    """A copy of the library that can be damaged, and programs that import it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kernels = folder / "understudy" / "kernels"
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(Path(us.__file__).parent, folder / "understudy", ignore=ignored)
+        self.places = {"HOME": str(folder / "home")}
+        self.warnings = ""
+
+    def run(self, code: str) -> Any:
+        """What the program says; its warnings are kept."""
+        said, self.warnings = run(code, PYTHONPATH=str(self.folder), **self.places)
+        return said
+
+    def change(self, path: Path, old: str, new: str) -> None:
+        text = path.read_text(encoding="utf-8")
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+COUNTING = """
+import json, numpy as np
+from understudy import kernels
+counts, before = np.zeros(2, dtype=np.int64), np.empty(3, dtype=np.int64)
+kernels.logs.count_before(counts, np.array([0, 1, 0]), before)
+print(json.dumps([before.tolist(), counts.tolist()]))
+"""
+COUNTED = [[0, 0, 1], [2, 1]]
+FULL_DISK = """
+import builtins, errno, numba.core.caching
+def full(path, mode="r", *rest):
+    if "w" in mode and {suffix!r} in str(path):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+    return builtins.open(path, mode, *rest)
+numba.core.caching.open = full
+"""
+
+
+@needs_compiler
+def test_without_any_place_for_the_cache(copy: Copy) -> None:
+    """A warning says which variable to set, and everything else is as ever."""
+    (copy.kernels / "__pycache__").write_text("not a folder")
+    nowhere = copy.folder / "file"
+    nowhere.write_text("not a folder")
+    copy.places = dict.fromkeys(PLACES, str(nowhere / "below"))
+    assert copy.run(COUNTING) == COUNTED
+    assert WARNING in copy.warnings
+    assert REMEDY in copy.warnings
+
+
+@needs_compiler
+def test_with_a_full_disk(copy: Copy) -> None:
+    """What cannot be saved is compiled at every start: a warning, and the same numbers."""
+    assert copy.run(FULL_DISK.format(suffix="") + COUNTING) == COUNTED
+    for said in (WARNING, "No space left on device", REMEDY):
+        assert said in copy.warnings
+    assert copy.run(COUNTING) == COUNTED
+    assert copy.warnings == ""
+
+
+@needs_compiler
+def test_a_folder_that_is_gone_when_a_kernel_is_saved(copy: Copy) -> None:
+    """The cache was there when the library was imported."""
+    gone = """
+import shutil, pathlib
+from understudy import kernels
+folder = pathlib.Path(kernels.logs.count_before._cache.cache_path)
+shutil.rmtree(folder)
+folder.write_text("not a folder")
+"""
+    assert copy.run(gone + COUNTING) == COUNTED
+    assert WARNING in copy.warnings
+
+
+@needs_compiler
+def test_a_disk_that_was_full_leaves_no_code_of_older_kernels(copy: Copy) -> None:
+    """An index that could be saved does not name code that could not."""
+    assert copy.run(COUNTING) == COUNTED
+    copy.change(copy.kernels / "logs.py", "counts[actions[t]] += 1", "counts[actions[t]] += 3")
+    changed = [[0, 0, 3], [6, 3]]
+    assert copy.run(FULL_DISK.format(suffix=".nbc") + COUNTING) == changed
+    assert copy.run(COUNTING) == changed
+
+
+@needs_compiler
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_damaged_cache_is_compiled_anew(copy: Copy, suffix: str) -> None:
+    """A file that was cut short, by a crash say, costs time and not a run."""
+    assert copy.run(COUNTING) == COUNTED
+    files = list((copy.kernels / "__pycache__").glob(f"logs.count_before*.{suffix}"))
+    assert files
+    for file in files:
+        file.write_bytes(file.read_bytes()[:40])
+    assert copy.run(COUNTING) == COUNTED
+
+
+GAME = """
+import json, understudy as us
+from understudy import kernels
+pi = us.behaviors.interpolated(n_actions=3, alpha=0.9)
+game = us.Game(us.adversaries.switching(n_actions=3, rounds=50), pi, rounds=50)
+reward = us.simulate(game, {"one": us.exp3(pi, eta=0.1)}, seed=1).reward["one"][0]
+used = [kernels.games.play, kernels.logs.guide_for]
+hits = [sum(kernel.stats.cache_hits.values()) for kernel in used]
+misses = [sum(kernel.stats.cache_misses.values()) for kernel in used]
+print(json.dumps([float(reward), hits, misses]))
+"""
+
+
+def reward_of(eta: float) -> float:
+    pi = us.behaviors.interpolated(n_actions=3, alpha=0.9)
+    game = us.Game(us.adversaries.switching(n_actions=3, rounds=50), pi, rounds=50)
+    return float(us.simulate(game, {"one": us.exp3(pi, eta=eta)}, seed=1).reward["one"][0])
+
+
+@needs_compiler
+def test_code_is_kept_until_any_kernel_changes(copy: Copy) -> None:
+    """The second start compiles nothing; a change of one file is seen by kernels of another.
+
+    `games.play` calls exponential weights; with the exponent doubled there, η counts twice.
+    """
+    reward, *stats = copy.run(GAME)
+    assert reward == pytest.approx(reward_of(0.1), rel=1e-12)
+    assert stats == [[0, 0], [1, 1]]
+    assert copy.warnings == ""
+    again, *stats = copy.run(GAME)
+    assert again == reward
+    assert stats == [[1, 1], [0, 0]]
+    source = copy.kernels / "exponential_weights.py"
+    copy.change(source, "return eta * (", "return 2.0 * eta * (")
+    changed, *stats = copy.run(GAME)
+    assert stats == [[0, 0], [1, 1]]
+    assert changed == pytest.approx(reward_of(0.2), rel=1e-12)
+    assert abs(changed - reward) > 0.01
+
+
+@needs_compiler
+def test_a_change_in_a_users_own_file_is_seen(copy: Copy) -> None:
+    """A compiled function outside of the library is compiled anew when its number changes."""
+    own = copy.folder / "own_adversary.py"
+    own.write_text(
+        "from understudy.kernels.compiler import compiled\n\n\n"
+        "@compiled\ndef mean(t):\n    return 0.25 * t\n"
+    )
+    code = "import json, own_adversary; print(json.dumps(own_adversary.mean(2)))"
+    assert copy.run(code) == 0.5
+    copy.change(own, "0.25", "0.75")
+    assert copy.run(code) == 1.5
+
+
+# Compiled or not
+
+
+EVERY_KERNEL = """
+import json, numpy as np, understudy as us
+from understudy import kernels
+from understudy.types import given
+rng, numbers = np.random.default_rng(0), []
+pi = us.behaviors.interpolated(n_actions=4, alpha=0.8)
+log = us.Log(rng.choice(4, 90, p=pi), rng.random(90))
+for learner in (us.exp3(pi, eta=9.0), us.prod(pi, eta=0.3), us.exp3_ix_unknown(4, eta=0.3)):
+    state, trace = learner.replay(learner.init(), log)
+    after, policies = learner.policies(state, log)
+    later, earned = learner.earn(after, log, rng.random((3, 4)), np.array([0, 7, 50]))
+    numbers += [*trace.probability, *policies.ravel(), *learner.policy(after), earned]
+    numbers += [*later.scores, later.reference, later.total]
+    if learner.estimator.reads_past is None:
+        merged = learner.merge(state, after)
+        numbers += [*learner.policy(merged), merged.total]
+for V, shape in ((np.eye(3) / 2, (90, 4, 3)), (np.stack([np.eye(3) / 2] * 4), (90, 3))):
+    linear = us.lin_prod(V, n_actions=4, horizon=90, kappa=24.0)
+    features = rng.uniform(-1, 1, shape)
+    _, policies = linear.policies(linear.init(), us.Log(log.actions, log.rewards, None, features))
+    numbers += [*policies.ravel()]
+learners = {"exp3": us.exp3(pi, eta=0.3), "unknown": us.exp3_ix_unknown(4, eta=0.3)}
+for adversary in (
+    us.adversaries.switching(n_actions=4, rounds=90),
+    us.adversaries.hiding(n_actions=4),
+    us.adversaries.retaliating(n_actions=4),
+):
+    for rewards in ("mean", "realised"):
+        game = us.Game(adversary, pi, rounds=90)
+        result = us.simulate(game, learners, runs=2, comparators=[0, "best"], rewards=rewards)
+        for name in learners:
+            assert result.path[name] == "compiled"
+            numbers += [*result.regret[name].ravel(), *result.behavior_reward[name]]
+compiled = hasattr(kernels.games.play, "py_func")
+print(json.dumps([compiled, [float(number) for number in numbers]]))
+"""
+
+
+def test_every_kernel_is_the_same_without_the_compiler() -> None:
+    """Compiled or not, the same numbers to twelve digits."""
+    was_compiled, fast = run(EVERY_KERNEL, NUMBA_DISABLE_JIT="0", **KEPT)[0]
+    is_compiled, plain = run(EVERY_KERNEL, NUMBA_DISABLE_JIT="1")[0]
+    assert (was_compiled, is_compiled) == (True, False)
+    assert len(fast) > 2000
+    np.testing.assert_allclose(fast, plain, rtol=1e-12, atol=0)
+
+
+LAZY = """
+import json, sys, numpy as np
+import understudy as us
+known = ["numba" in sys.modules]
+pi = us.behaviors.uniform(n_actions=3)
+learners = [us.exp3(pi, eta=0.1), us.exp3_ix(pi, horizon=9), us.prod(pi, eta=0.1)]
+learners += [us.exp3_ix_unknown(3, eta=0.1), us.lin_prod(np.eye(2), n_actions=3, eta=0.1, kappa=4)]
+states = [learner.init() for learner in learners]
+us.Game(us.adversaries.hiding(n_actions=3), pi, rounds=9)
+us.Game(us.adversaries.switching(n_actions=3, rounds=9), pi, rounds=9)
+known.append("numba" in sys.modules)
+learners[0].replay(states[0], us.Log([0, 1], [1.0, 0.0]))
+known.append("numba" in sys.modules)
+print(json.dumps(known))
+"""
+
+
+def test_the_compiler_is_imported_when_it_is_needed() -> None:
+    """Not by the library, nor by making learners and games: by the first replay."""
+    assert run(LAZY, **KEPT)[0] == [False, False, True]
