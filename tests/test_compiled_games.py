@@ -52,7 +52,7 @@ def action_of(u: float, edges: Array, guide: Integers) -> int:
     actions, rewards = np.empty(1, dtype=np.int64), np.empty(1)
     means = given(np.zeros(len(edges)))
     luck = np.random.default_rng(0)
-    kernels.logs.observe(about_to_draw(u), luck, edges, guide, means, True, actions, rewards)
+    kernels.logs.observe(about_to_draw(u), luck, edges, guide, means, actions, rewards)
     return int(actions[0])
 
 
@@ -128,19 +128,19 @@ def test_a_number_just_below_an_edge_that_rounds_to_a_multiple_of_one_over_k() -
 
 
 @quick
-@forall(chances=probabilities(), seed=seeds, bernoulli=st.booleans())
-def test_logs_are_the_reference(chances: Array, seed: int, bernoulli: bool) -> None:
+@forall(chances=probabilities(), seed=seeds)
+def test_logs_are_the_reference(chances: Array, seed: int) -> None:
     """One uniform number for the action and one for the reward, 1 where it lies below the mean."""
     n, edges = 200, edges_of(chances)
     means = np.random.default_rng(seed).random(len(edges)).round(1)
     actions, rewards = np.empty(n, dtype=np.int64), np.empty(n)
     own, luck = (np.random.default_rng([seed, i]) for i in (0, 1))
     shown, guide = given(edges), given(kernels.logs.guide_for(given(edges)))
-    kernels.logs.observe(own, luck, shown, guide, given(means), bernoulli, actions, rewards)
+    kernels.logs.observe(own, luck, shown, guide, given(means), actions, rewards)
     uniforms = np.array([np.random.default_rng([seed, i]).random(n) for i in (0, 1)])
     played, won = reference.observe(edges, np.broadcast_to(means, (n, len(means))), uniforms)
     np.testing.assert_array_equal(actions, played)
-    np.testing.assert_array_equal(rewards, won if bernoulli else means[played])
+    np.testing.assert_array_equal(rewards, won)
 
 
 @quick

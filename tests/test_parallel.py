@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import tracemalloc
 from collections.abc import Iterator
@@ -136,9 +137,15 @@ def test_it_does_not_matter_how_many_runs_are_in_a_task(
     assert sum(done) == 2 * RUNS * len(games)
 
 
+def too_late(*_: object) -> None:
+    raise TimeoutError("the cluster does not answer")
+
+
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    """A Dask cluster of two processes on this computer."""
+    """A Dask cluster of two processes on this computer, which answers within two minutes."""
+    signal.signal(signal.SIGALRM, too_late)
+    signal.alarm(120)
     distributed = pytest.importorskip("distributed")
     options: Any = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
     with (
@@ -146,6 +153,7 @@ def cluster() -> Iterator[Any]:
         distributed.Client(local) as client,
     ):
         yield client
+        signal.alarm(0)
 
 
 def test_a_dask_cluster_gives_the_same_bits(

@@ -183,3 +183,17 @@ def test_playing_past_the_horizon_goes_on_flagged() -> None:
         assert (u.rounds, u.past_horizon, trace.past_horizon) == (5, 2, 2)
         assert u.replay(log[:1]).past_horizon == 1
         assert (u.past_horizon, u.replay(log).past_horizon) == (3, 9)
+
+
+def test_the_compiled_adversary_of_the_guide_is_its_python_twin() -> None:
+    names: dict[str, Any] = {}
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL):
+        if "def sweep" in block or "cells" in block:
+            break
+        exec(compile(block, "guide.md", "exec"), names)
+    assert names["fast"].path == {"Exp3-IX": "compiled"}
+    assert names["result"].path == {"Exp3-IX": "referee"}
+    np.testing.assert_allclose(
+        names["fast"].regret["Exp3-IX"], names["result"].regret["Exp3-IX"], atol=1e-9
+    )

@@ -22,7 +22,14 @@ from understudy.conformance import example_learners, example_log
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable
 from understudy.learners import Estimates, LinProd, Scores
 from understudy.protocols import Learner
-from understudy.snapshots import VERSION, as_data, from_json, to_json, write_atomically
+from understudy.snapshots import (
+    VERSION,
+    as_data,
+    from_data,
+    from_json,
+    to_json,
+    write_atomically,
+)
 from understudy.types import Integers
 
 PI = [0.4, 0.3, 0.2, 0.1]
@@ -549,3 +556,19 @@ def test_the_tuned_learner_says_after_loading_that_its_rate_was_capped() -> None
     again, _ = from_json(to_json(LEARNERS["capped"], LEARNERS["capped"].init()))
     assert isinstance(again, LinProd)
     assert again.capped is True
+
+
+def test_games_are_data_too() -> None:
+    """What a sweep is recognized by: every adversary comes back from its data as it was."""
+    adversaries: list[us.adversaries.Adversary] = [
+        us.adversaries.switching(n_actions=2, rounds=4),
+        us.adversaries.drifting([0.1, 0.2], [0.3, 0.4], rounds=4),
+        us.adversaries.table([[0.1, 0.2]] * 4),
+        us.adversaries.hiding(n_actions=2),
+        us.adversaries.retaliating(n_actions=2),
+    ]
+    for adversary in adversaries:
+        game = us.Game(adversary, [0.5, 0.5], rounds=4)
+        again = from_data(as_data(game), "game")
+        assert as_data(again) == as_data(game)
+        assert type(again.adversary) is type(adversary)

@@ -122,11 +122,17 @@ def bench(
     Without a name, all of them: a few minutes. Peers that are not installed are
     named and left out (pip install 'understudy[bench]').
     """
-    from understudy.benchmarks import BENCHMARKS, as_dict, measure, show, write_docs  # noqa: PLC0415
+    from understudy.benchmarks import BENCHMARKS, as_dict, check_page, measure, show, write_docs  # noqa: PLC0415
     from understudy.benchmarks import write as keep  # noqa: PLC0415 - only here
 
     if out is not None:
         _check_writable(out)
+    if docs is not None:
+        if quick or names:
+            raise click.UsageError(
+                "--docs shows all benchmarks at full size: leave --quick and names"
+            )
+        check_page(docs)
     results = []
     for name in names or NAMES:
         with progress_bar() as bar:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import PCG64, Generator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from understudy.adversaries import Adversary, Oblivious, Piecewise
 from understudy.behaviors import Logged, choose
@@ -19,26 +19,21 @@ from understudy.constraints import (
     SEED,
     Array,
     array,
-    dimensions_of,
     enforce,
     having,
 )
-from understudy.contexts import POLICY, ContextPolicy, Contexts, FiniteContexts, rows
+from understudy.contexts import POLICY, Contexts, FiniteContexts, rows
 from understudy.errors import InvalidArgument
 from understudy.protocols import LEARNER, Form, Learner
-from understudy.theory.coverage import as_policy
 from understudy.types import Feedback, Integers, Round, frozen, rounds_per_stretch, saved
 
-__all__ = ["BEST", "Comparator", "Comparators", "Dice", "Game", "play"]
+__all__ = ["Dice", "Game", "play"]
 
-BEST = "best"  # the best fixed action in hindsight, found anew in every run
 ROUNDING = 1e-9
 STRETCH = 256
 CHOICE = array(
     "return one mean per action (or the entries of θ) from choose and between", dimensions=(1, 2)
 )
-
-Comparator = int | ArrayLike | ContextPolicy | str
 
 
 @saved
@@ -137,7 +132,7 @@ class Game:
 
         Row i holds from round starts[i] of the stretch on.
         """
-        if isinstance(self.adversary, Piecewise):
+        if type(self.adversary) is Piecewise:  # a subclass may say otherwise what happens between
             values, starts = self.adversary.pieces(start, stop)
             return self.means(values, None), starts
         return self.means_between(start, stop, None), np.arange(stop - start)
@@ -312,6 +307,15 @@ def check_player(game: Game, learner: Learner[Any]) -> None:
             f"the game has {game.n_actions}",
             f"make the learner for {game.n_actions} actions",
         )
+    if form.support is not None and game.contexts is None:
+        unbelieved = np.flatnonzero((game.behavior > 0) & ~form.support)
+        if len(unbelieved):
+            raise InvalidArgument(
+                "learner",
+                f"q({int(unbelieved[0])}) = 0",
+                "it believes that the behavior never plays this action, and the game's does",
+                "make the learner with the behavior of the game, or with us.Logged",
+            )
     if form.features is None:
         return
     shape = None if game.contexts is None else (game.n_actions, game.contexts.dimension)
@@ -322,53 +326,3 @@ def check_player(game: Game, learner: Learner[Any]) -> None:
             f"the game deals {'none' if shape is None else f'features of shape {shape}'}",
             "give the game contexts with these features, or play another learner",
         )
-
-
-class Comparators:
-    """What several comparators would have earned in one run: actions, policies, or `BEST`."""
-
-    def __init__(self, game: Game, comparators: Sequence[Comparator]) -> None:
-        self.game = game
-        self.fixed: dict[int, Array] = {}
-        self.contextual: dict[int, ContextPolicy] = {}
-        for i, comparator in enumerate(comparators):
-            self._sort(i, comparator)
-        self.by_action = np.zeros(game.n_actions)
-        self.earned = np.zeros(len(comparators))
-
-    def add(self, contexts: NDArray[Any], rewards: Array, lasting: Integers) -> None:
-        """Count more rounds: their contexts, and rows of all actions' rewards.
-
-        A row lasts that many rounds; where there are contexts, each lasts one.
-        """
-        self.by_action += (rewards * lasting[:, np.newaxis]).sum(axis=0)  # BLAS may reorder sums
-        for i, comparator in self.contextual.items():
-            policy = rows(comparator, contexts, self.game.n_actions, "comparators")
-            self.earned[i] += (policy * rewards).sum()
-
-    def totals(self) -> Array:
-        """The reward of each comparator so far."""
-        totals = np.full(len(self.earned), self.by_action.max())  # BEST, unless it is another
-        for i, policy in self.fixed.items():
-            totals[i] = (policy * self.by_action).sum()
-        for i in self.contextual:
-            totals[i] = self.earned[i]
-        return totals
-
-    def _sort(self, i: int, comparator: Comparator) -> None:
-        if isinstance(comparator, str):
-            if comparator != BEST:
-                raise InvalidArgument(
-                    "comparators",
-                    comparator,
-                    f"the only one with a name is {BEST!r}, the best fixed action in hindsight",
-                    f"pass {BEST!r}, an action, or a policy",
-                )
-        elif callable(comparator) or dimensions_of(comparator) > 1:
-            if self.game.contexts is None:
-                raise InvalidArgument(
-                    "comparators", comparator, "the game has no contexts", "pass K probabilities"
-                )
-            self.contextual[i] = comparator
-        else:
-            self.fixed[i] = as_policy(comparator, self.game.n_actions)

@@ -3,7 +3,7 @@
 compiled    off-policy feedback does not depend on the learner, so against an oblivious adversary
             a run is: make the log a stretch at a time, let every learner go over the same one. An
             adversary that watches is met round by round, in a compiled loop.
-stretches   the same for a learner without `earn`: through all its policies, (n, K) at a time.
+stretches   the same for a learner of your own: through all its policies, (n, K) at a time.
 referee     `game.play`, round by round, in Python: everything that is not compiled.
 
 What comes out for a learner is a pure function of game, learner, seed and the number of the run:
@@ -12,10 +12,11 @@ not of the path's other learners, nor of the runs that are played together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +24,15 @@ from numpy.typing import NDArray
 from understudy import kernels
 from understudy.adversaries import Compiled, Oblivious, Piecewise
 from understudy.behaviors import choose
+from understudy.comparators import Comparator, Tally, Totals
 from understudy.constraints import Array
+from understudy.contexts import FiniteContexts
+from understudy.errors import InvalidArgument
 from understudy.estimators import KnownBehavior, PlugIn
-from understudy.game import Comparator, Comparators, Dice, Game, play
-from understudy.learners import ExponentialWeights
+from understudy.game import Dice, Game, play
+from understudy.learners import ExponentialWeights, LinProd
 from understudy.protocols import Form, Learner
+from understudy.schedules import Constant, HoeffdingWidth, Tabulated
 from understudy.types import Integers, Log, given, lasting, spread
 
 __all__ = ["COMPILED", "REFEREE", "STRETCHES", "Path", "Plan", "Rewards", "Totals", "play_runs"]
@@ -40,19 +45,10 @@ COMPILED: Path = "compiled"
 STRETCHES: Path = "stretches"
 REFEREE: Path = "referee"
 LONG = 1 << 13  # rounds at a time where no table (n, K) is needed
+ATTENTIVE = 1 << 24  # rounds in a compiled call: a second or less, until Ctrl-C is heard
+CALM = Constant | Tabulated | HoeffdingWidth  # schedules of ours, which are called like functions
 NO_CONTEXTS: Integers = np.zeros(0, dtype=np.int64)
 ONE_ROUND: Integers = np.ones(1, dtype=np.int64)
-
-
-@runtime_checkable
-class Earner(Protocol):
-    """A learner that can say what it would have earned along a log, without its policies in full.
-
-    `earn(state, log, rewards, starts)` is the state after the log and Σ_t ⟨π_t, r_t⟩; row i of
-    `rewards` (rows, K) holds from event starts[i] on. The log is a referee's, and fits.
-    """
-
-    def earn(self, state: Any, log: Log, rewards: Array, starts: Integers) -> tuple[Any, float]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,18 +77,26 @@ class Plan:
         return {name: self.learners[name] for name in own}
 
     @property
+    def holds_no_lock(self) -> bool:
+        """Whether all that runs is compiled, or NumPy, and ours: then threads can play at once."""
+        game, estimators = (
+            self.game,
+            [getattr(one, "estimator", one) for one in self.learners.values()],
+        )
+        parts: list[object] = [game.adversary, *self.learners.values(), *estimators]
+        functions = [game.behavior, *self.comparators]
+        functions += [getattr(estimator, "gamma", None) for estimator in estimators]
+        return (
+            set(self.paths.values()) == {COMPILED}
+            and all(type(part).__module__.startswith("understudy.") for part in parts)
+            and isinstance(game.contexts, FiniteContexts | None)
+            and not any(callable(one) and not isinstance(one, CALM) for one in functions)
+        )
+
+    @property
     def draws_all_rewards(self) -> bool:
         """Whether the rewards of all actions are drawn in every round, not only the observed."""
         return self.rewards == "realised" and self.game.adversary.bernoulli
-
-
-@dataclass(frozen=True, eq=False)
-class Totals:
-    """The reward of a learner, of the behavior that it watched, of the comparators: of one run."""
-
-    learner: float
-    behavior: float
-    comparators: Array
 
 
 Player = Callable[[Plan, Learners, Sequence[int]], Iterator[dict[str, Totals]]]
@@ -115,36 +119,39 @@ def play_runs(plan: Plan, runs: Sequence[int]) -> list[dict[str, Totals]]:
 
 
 def _player(plan: Plan, learner: Learner[Any]) -> Player:
-    adversary = plan.game.adversary
-    estimator = learner.estimator if isinstance(learner, ExponentialWeights) else None
-    bare = plan.game.contexts is None and adversary.bernoulli and estimator is not None
+    """The fastest one that does what the learner, its estimator and the adversary say.
+
+    Compiled code knows the classes of this library: a subclass that does something otherwise is
+    asked itself.
+    """
+    adversary, plain = plan.game.adversary, plan.game.contexts is None
+    ours = type(learner) is ExponentialWeights and plain and adversary.bernoulli
     if not isinstance(adversary, Oblivious):
         # Gains are made before rewards are known, so they must not read the rewards of the past.
-        ready = isinstance(estimator, KnownBehavior | PlugIn) and isinstance(adversary, Compiled)
-        return _meet_compiled if bare and ready else _meet
-    if not isinstance(learner, Earner):
+        ready = ours and _forgets_rewards(learner.estimator)  # type: ignore[attr-defined] # ours
+        return _meet_compiled if ready and _compiles_itself(adversary) else _meet
+    if type(learner) not in (ExponentialWeights, LinProd):
         return _go_over_policies
-    timeless = bare and estimator.reads_past is None  # type: ignore[union-attr] # not if bare
-    whole = timeless and isinstance(adversary, Piecewise) and plan.rewards == "mean"
+    timeless = ours and learner.estimator.reads_past is None  # type: ignore[attr-defined] # ours
+    whole = timeless and type(adversary) is Piecewise and plan.rewards == "mean"
     return _play_whole_games if whole else _go_over_logs
 
 
-class Tally:
-    """What the behavior and the comparators would have earned."""
+def _forgets_rewards(estimator: object) -> bool:
+    own = isinstance(estimator, KnownBehavior) and type(estimator).gains is KnownBehavior.gains
+    return own or type(estimator) is PlugIn
 
-    def __init__(self, plan: Plan) -> None:
-        self.comparators = Comparators(plan.game, plan.comparators)
-        self.behavior = 0.0
 
-    def add(
-        self, contexts: NDArray[Any], behavior: Array, rewards: Array, rounds: Integers
-    ) -> None:
-        """Count a stretch: row i of the rewards lasts that many rounds."""
-        self.behavior += float((behavior * rewards * rounds[:, np.newaxis]).sum())
-        self.comparators.add(contexts, rewards, rounds)
+def _compiles_itself(adversary: object) -> bool:
+    """Whether `compiled` was written for this class, not for one whose methods it overrides."""
 
-    def totals(self, earned: float) -> Totals:
-        return Totals(float(earned), self.behavior, self.comparators.totals())
+    def defined_in(name: str) -> type:
+        return next(cls for cls in type(adversary).__mro__ if name in vars(cls))
+
+    if not isinstance(adversary, Compiled):
+        return False
+    own = defined_in("compiled")
+    return all(issubclass(own, defined_in(name)) for name in ("init", "choose", "observe"))
 
 
 # Whole games in one compiled call each.
@@ -156,7 +163,7 @@ def _play_whole_games(
     """Means that stay for a while, gains that depend on nothing but the event: O(1) a round."""
     game = plan.game
     means, starts = (given(part) for part in game.pieces_between(0, game.rounds))
-    tally = Tally(plan)
+    tally = Tally(plan.game, plan.comparators)
     tally.add(NO_CONTEXTS, game.behavior, means, lasting(starts, game.rounds))
     everywhere = tally.totals(earned=0.0)  # of behavior and comparators: the same in all runs
     edges = np.cumsum(game.behavior)
@@ -170,9 +177,12 @@ def _play_whole_games(
         dice = Dice(plan.seed, run)
         dice.lend("behavior", behavior)
         dice.lend("observed", observed)
-        earned = kernels.games.play(
-            behavior, observed, edges, guide, means, starts, game.rounds, etas, table
-        )
+        state = kernels.games.init(len(learners), game.n_actions)
+        for start, rounds in _cut(game.rounds, ATTENTIVE):
+            kernels.games.play(
+                behavior, observed, edges, guide, means, starts, start, rounds, etas, table, *state
+            )
+        *_, earned = state
         yield {
             name: replace(everywhere, learner=own)
             for name, own in zip(learners, earned.tolist(), strict=True)
@@ -197,7 +207,7 @@ def _gains_of_every_event(learner: ExponentialWeights, behavior: Array) -> Array
 class Stretch:
     """Some rounds: what was logged, and the rewards of all actions as rows that hold for a while.
 
-    `behavior` is π_B, (n, K).
+    `behavior` is π_B, (K,), or (n, K) where there are contexts.
     """
 
     log: Log
@@ -210,15 +220,15 @@ class Stretch:
 def _go_over_logs(
     plan: Plan, learners: Learners, runs: Sequence[int]
 ) -> Iterator[dict[str, Totals]]:
-    """Learners that can `earn`, over long stretches if no table (n, K) is needed."""
+    """Learners that say themselves what they earn; long stretches if no table (n, K) is needed."""
     game = plan.game
-    rows_last = isinstance(game.adversary, Piecewise) and game.contexts is None
+    rows_last = type(game.adversary) is Piecewise and game.contexts is None
     long = rows_last and not plan.draws_all_rewards
     size = max(LONG, game.n_actions) if long else game.stretch
 
     def earn(learner: Any, state: Any, stretch: Stretch) -> tuple[Any, float]:
         log = _shown(stretch.log, learner.form)
-        return learner.earn(state, log, stretch.rewards, stretch.starts)  # type: ignore[no-any-return] # an Earner
+        return learner.earn(state, log, stretch.rewards, stretch.starts)  # type: ignore[no-any-return] # it can
 
     return (_go_over_log(plan, learners, run, size, earn) for run in runs)
 
@@ -245,7 +255,7 @@ def _go_over_log(
 ) -> dict[str, Totals]:
     states = {name: learner.init() for name, learner in learners.items()}
     earned = dict.fromkeys(learners, 0.0)
-    tally = Tally(plan)
+    tally = Tally(plan.game, plan.comparators)
     for stretch in _stretches(plan, Dice(plan.seed, run), size):
         for name, learner in learners.items():
             states[name], more = earn(learner, states[name], stretch)
@@ -298,7 +308,7 @@ def _meet_compiled(
 
 
 def _meet_once(plan: Plan, learner: ExponentialWeights, run: int) -> Totals:
-    game, dice, tally = plan.game, Dice(plan.seed, run), Tally(plan)
+    game, dice, tally = plan.game, Dice(plan.seed, run), Tally(plan.game, plan.comparators)
     assert isinstance(game.adversary, Compiled)  # `_player` has seen to it
     referee, memory, parameters = game.adversary.compiled()
     stage = (
@@ -309,11 +319,19 @@ def _meet_once(plan: Plan, learner: ExponentialWeights, run: int) -> Totals:
         dice.unobserved,
         dice.learner,
     )
+    memory = np.array(memory, dtype=np.float64)  # a run's own, whoever else has seen it
     meet = partial(referee, (memory, given(parameters)), stage)
     state, earned = learner.init(), 0.0
     for _, rounds in _cut(game.rounds, LONG):
         actions = choose(game.behavior, dice.behavior.random(rounds))
         state, (own, behaviors) = learner.meet(state, actions, game.behavior[actions], meet)
+        if not math.isfinite(own):
+            raise InvalidArgument(
+                "adversary",
+                game.adversary,
+                "its compiled choose gave means outside of [0, 1]",
+                "scale the means into [0, 1]",
+            )
         earned += own
         tally.behavior += behaviors
     return tally.totals(earned)
@@ -324,7 +342,7 @@ def _meet(plan: Plan, learners: Learners, runs: Sequence[int]) -> Iterator[dict[
     for run in runs:
         totals = {}
         for name, learner in learners.items():
-            earned, tally = 0.0, Tally(plan)
+            earned, tally = 0.0, Tally(plan.game, plan.comparators)
             for played in play(plan.game, learner, seed=plan.seed, run=run):
                 counted = played.means if plan.rewards == "mean" else played.rewards
                 earned += float(played.policy @ counted)

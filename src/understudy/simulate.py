@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from understudy.comparators import Comparator, Totals
 from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, constrained, integer
 from understudy.errors import InvalidArgument
-from understudy.game import Comparator, Game
+from understudy.game import Game
 from understudy.protocols import Learner
-from understudy.runs import COMPILED, Plan, Rewards, Totals, play_runs
+from understudy.runs import COMPILED, Plan, Rewards, play_runs
 from understudy.runs import Path as How
 from understudy.sweeps import REWARDS, Cell, Folder, Learners, Played, Results, Sweep
 
@@ -108,9 +109,9 @@ def simulate(
 ) -> Simulation | Results:
     """Play a game many times, or a whole sweep, and record the regret of every learner.
 
-    Workers are threads where everything is compiled and processes where it is not; joblib's
-    `parallel_config` chooses otherwise, a Dask cluster for instance. The result depends on none
-    of this.
+    Workers are threads where all that runs is ours and compiled, and processes where functions of
+    yours take part; joblib's `parallel_config` chooses otherwise, a Dask cluster for instance. The
+    result depends on none of this.
 
     Args:
         game: what is played, or a `us.Sweep`, which says all of the next five itself.
@@ -122,7 +123,9 @@ def simulate(
         jobs: workers.
         progress: True for a bar, or a function that is called with the number of runs just done.
         keep: a folder for finished cells (a learner in a game under a seed). Those that it holds
-            are not played again, so a simulation that was stopped goes on where it was.
+            are not played again, so a simulation that was stopped goes on where it was. A cell is
+            recognized by its game, learner, seed, runs, comparators and rewards, and by the source
+            of classes of your own among them (not by what they call: then use a new folder).
 
     >>> import understudy as us
     >>> pi_b = us.behaviors.interpolated(n_actions=10, alpha=1.0)
@@ -204,9 +207,9 @@ def _play(
         for plan, own in zip(plans, batches, strict=True)
         for batch in own
     )
-    compiled = all(path == COMPILED for plan in plans for path in plan.paths.values())
+    threads = all(plan.holds_no_lock for plan in plans)
     parallel = joblib.Parallel(
-        n_jobs=jobs, prefer="threads" if compiled else None, return_as="generator"
+        n_jobs=jobs, prefer="threads" if threads else None, return_as="generator"
     )
     with _closing(parallel(tasks)) as results:
         for cells, own in zip(groups, batches, strict=True):

@@ -218,6 +218,7 @@ def as_data(value: Any, where: str = "value") -> Any:
         fields = {
             field.name: as_data(getattr(value, field.name), f"{where}.{field.name}")
             for field in dataclasses.fields(SAVED[type(value).__name__])
+            if field.init
         }
         return {"kind": type(value).__name__, **fields}
     raise NotSaveable(
@@ -309,7 +310,7 @@ def _decode_array(value: dict[str, Any], where: str) -> Any:
 
 def _decode_record(value: dict[str, Any], where: str) -> Any:
     cls = SAVED[value["kind"]]
-    wanted = {field.name for field in dataclasses.fields(cls)}
+    wanted = {field.name for field in dataclasses.fields(cls) if field.init}
     found = set(value) - {"kind"}
     if wanted != found:
         odd = shorten(sorted(wanted ^ found))

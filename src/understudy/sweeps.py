@@ -6,7 +6,9 @@ function of these, so a finished cell can be kept in a file of its own and never
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +18,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from understudy.comparators import Comparator, Comparators, Totals
 from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, array, enforce
 from understudy.errors import InvalidArgument, NotSaveable
-from understudy.game import Comparator, Comparators, Game, check_player
+from understudy.game import Game, check_player
 from understudy.protocols import Learner
-from understudy.runs import COMPILED, REFEREE, STRETCHES, Plan, Rewards, Totals
+from understudy.runs import COMPILED, REFEREE, STRETCHES, Plan, Rewards
 from understudy.runs import Path as How
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 from understudy.types import saved
@@ -28,9 +31,8 @@ from understudy.types import saved
 __all__ = ["Cell", "Folder", "Played", "Results", "Sweep"]
 
 Learners = Mapping[str, Learner[Any]]
-NUMERICS = (
-    1  # goes up when the same cell comes to give other bits, so that none is mixed with old ones
-)
+# Goes up when the same cell comes to give other bits, so that none is mixed with old ones.
+NUMERICS = 1
 
 
 def _rewards(value: Any) -> str:
@@ -144,9 +146,18 @@ class Sweep:
     def __post_init__(self) -> None:
         enforce(self)
         for name, game in self.games.items():
-            for learner in self.casts[name].values():
-                check_player(game, learner)
+            if not isinstance(game, Game):
+                raise InvalidArgument("game", game, "it is not a us.Game", "pass us.Game(...)")
+            for who, learner in self.casts[name].items():
+                self._check(name, who, learner)
             Comparators(game, self.compared_with(name))
+
+    def _check(self, game: str, who: str, learner: Learner[Any]) -> None:
+        try:
+            check_player(self.games[game], learner)
+        except InvalidArgument as error:
+            reason = f"{error.reason} (learner {who!r}, game {game!r})"
+            raise InvalidArgument(error.argument, error.value, reason, error.remedy) from None
 
     @cached_property
     def casts(self) -> dict[str, dict[str, Learner[Any]]]:
@@ -211,19 +222,24 @@ class Results(Mapping[Cell, Played]):
         return len(self.played)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One record per run and comparator, for a table of any dataframe library."""
+        """One record per run and comparator, for a table of any dataframe library.
+
+        `comparator` is its place in the list of comparators; without any, it and the regret are
+        None.
+        """
         return [
             {
                 **cell._asdict(),
                 "run": run,
                 "comparator": comparator,
-                "regret": float(regret),
+                "regret": regret,
                 "reward": float(played.reward[run]),
                 "behavior_reward": float(played.behavior_reward[run]),
                 "path": played.path,
             }
             for cell, played in self.played.items()
-            for (run, comparator), regret in np.ndenumerate(played.regret)
+            for run, regrets in enumerate(played.regret.tolist())
+            for comparator, regret in (enumerate(regrets) if regrets else [(None, None)])
         ]
 
 
@@ -231,7 +247,10 @@ class Folder:
     """Finished cells on disk, a file each, named by what they are a function of."""
 
     def __init__(self, folder: Path, sweep: Sweep) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise InvalidArgument("keep", str(folder), "it is a file", "pass a folder")
         self.folder, self.sweep = folder, sweep
+        self.games = {name: self._game(name) for name in sweep.games}
         folder.mkdir(parents=True, exist_ok=True)
 
     def read(self, cell: Cell, learner: Learner[Any]) -> Played | None:
@@ -284,24 +303,39 @@ class Folder:
 
     def key(self, cell: Cell, learner: Learner[Any]) -> str:
         """All that a cell is a function of, as one hash."""
-        sweep = self.sweep
-        try:
-            makes_it = {
+        return digest(
+            {
                 "numerics": NUMERICS,
-                "game": as_data(sweep.games[cell.game], "game"),
-                "learner": as_data(learner, "learner"),
-                "comparators": [
-                    as_data(plain(one), "comparator") for one in sweep.compared_with(cell.game)
-                ],
-                "rewards": sweep.rewards,
-                "runs": sweep.runs,
+                "game": self.games[cell.game],
+                "learner": recognizable(learner, f"learner {cell.learner!r}"),
+                "rewards": self.sweep.rewards,
+                "runs": self.sweep.runs,
                 "seed": cell.seed,
             }
-        except NotSaveable as error:
-            raise NotSaveable(
-                f"a finished cell would not be recognized: {error}; or simulate without keep"
-            ) from None
-        return hashlib.sha256(json.dumps(makes_it, sort_keys=True).encode()).hexdigest()
+        )
+
+    def _game(self, name: str) -> str:
+        """A game and its comparators, which many cells share, as one hash."""
+        comparators = [
+            recognizable(plain(one), f"a comparator of game {name!r}")
+            for one in self.sweep.compared_with(name)
+        ]
+        game = recognizable(self.sweep.games[name], f"game {name!r}")
+        return digest({"game": game, "comparators": comparators})
+
+
+def digest(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def recognizable(value: Any, what: str) -> Any:
+    """A value as data, by which its cells are recognized, with the code of classes not of ours."""
+    try:
+        return [as_data(value, what), sorted(set(foreign_code(value)))]
+    except NotSaveable as error:
+        raise NotSaveable(
+            f"a finished cell would not be recognized again: {error}; or simulate without keep"
+        ) from None
 
 
 def plain(comparator: Comparator) -> Any:
@@ -309,3 +343,17 @@ def plain(comparator: Comparator) -> Any:
     if isinstance(comparator, str | int) or callable(comparator):
         return comparator
     return np.asarray(comparator, dtype=np.float64)
+
+
+def foreign_code(value: Any) -> Iterator[str]:
+    """The source of every class in a value that this library did not bring."""
+    if not dataclasses.is_dataclass(value):
+        return
+    cls = type(value)
+    if not cls.__module__.startswith("understudy."):
+        try:
+            yield f"{cls.__module__}.{cls.__qualname__}: {inspect.getsource(cls)}"
+        except (OSError, TypeError):  # typed into a session: only its name is known
+            yield f"{cls.__module__}.{cls.__qualname__}"
+    for field in dataclasses.fields(value):
+        yield from foreign_code(getattr(value, field.name))

@@ -7,7 +7,15 @@ from understudy.benchmarks.figure1 import FIGURE_1
 from understudy.benchmarks.latency import LATENCY
 from understudy.benchmarks.lin_prod import LIN_PROD
 from understudy.benchmarks.replay import REPLAY
-from understudy.benchmarks.reports import as_dict, as_markdown, read, show, write, write_docs
+from understudy.benchmarks.reports import (
+    as_dict,
+    as_markdown,
+    check_page,
+    read,
+    show,
+    write,
+    write_docs,
+)
 from understudy.benchmarks.rounds import ROUNDS
 
 __all__ = [
@@ -16,6 +24,7 @@ __all__ = [
     "Result",
     "as_dict",
     "as_markdown",
+    "check_page",
     "machine",
     "measure",
     "read",

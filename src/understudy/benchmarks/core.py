@@ -182,7 +182,7 @@ def _version(package: str) -> str:
 def _processor() -> str:
     try:
         found = re.search(
-            r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text(encoding="ascii")
+            r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text(errors="replace")
         )
     except OSError:
         found = None

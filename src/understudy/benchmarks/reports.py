@@ -15,7 +15,7 @@ from understudy.snapshots import write_atomically
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["as_dict", "as_markdown", "read", "show", "write", "write_docs"]
+__all__ = ["as_dict", "as_markdown", "check_page", "read", "show", "write", "write_docs"]
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
@@ -140,11 +140,22 @@ def write_docs(results: Sequence[Result], page: Path) -> None:
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: docs = ...: it has no measured part; ...
     """
+    before, after = check_page(page)
+    write_atomically(page, f"{before}{as_markdown(results)}\n{after}".encode())
+
+
+def check_page(page: Path) -> tuple[str, str]:
+    """What stands before and after the measured part of a page.
+
+    >>> check_page(Path(__file__))
+    Traceback (most recent call last):
+    understudy.errors.InvalidArgument: docs = ...: it has no measured part; ...
+    """
     text = page.read_text(encoding="utf-8")
     before, found, rest = text.partition(f"{BEGIN}\n")
-    _, ended, after = rest.partition(END)
+    _, ended, after = rest.partition(f"{END}\n")
     if not (found and ended):
         raise InvalidArgument(
             "docs", str(page), "it has no measured part", f"add the lines {BEGIN} and {END}"
         )
-    write_atomically(page, f"{before}{found}{as_markdown(results)}\n{ended}{after}".encode())
+    return before + found, ended + after

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from understudy.comparators import Comparator
 from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, enforce
-from understudy.game import Comparator, Game
+from understudy.game import Game
 from understudy.plots import Curve, draw_regret, to_bytes
 from understudy.protocols import Learner
 from understudy.simulate import JOBS, KEEP, simulate

@@ -18,9 +18,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # numba keeps the code of a function until the function's own file changes. Kernels call kernels of
 # other files, so here any change of any kernel makes all of them compile anew.
+HERE = Path(__file__).parent
 SOURCES = tuple(
-    (path.name, path.stat().st_mtime_ns, path.stat().st_size)
-    for path in sorted(Path(__file__).parent.glob("*.py"))
+    (path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(HERE.glob("*.py"))
 )
 
 
@@ -33,12 +33,11 @@ class ForgivingCache(FunctionCache):  # type: ignore[misc] # numba is not typed
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        stamp = (SOURCES, self._impl.locator.get_source_stamp())
-        name = hashlib.sha256(repr(stamp).encode()).hexdigest()[:12]
+        name = hashlib.sha256(repr(SOURCES).encode()).hexdigest()[:12]
         self._cache_file = IndexDataCacheFile(
             cache_path=self._cache_path,
             filename_base=f"{self._impl.filename_base}-{name}",
-            source_stamp=stamp,
+            source_stamp=SOURCES,
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -55,22 +54,28 @@ class ForgivingCache(FunctionCache):  # type: ignore[misc] # numba is not typed
 
 
 def warn_of(problem: Exception) -> None:
+    why = getattr(problem, "strerror", None) or type(problem).__name__
     warnings.warn(
-        f"compiled kernels cannot be kept on disk ({problem!r}): every start compiles them anew; "
-        "set NUMBA_CACHE_DIR to a folder that can be written to",
+        f"compiled kernels cannot be kept on disk ({why}): every start compiles "
+        "them anew; set NUMBA_CACHE_DIR to a folder that can be written to",
         NumbaWarning,
-        stacklevel=3,
+        stacklevel=1,  # one place, so that it is said once and not for every kernel
     )
 
 
 def compiled(function: Function) -> Function:
-    """Compile a kernel for the types of its arguments when it is first called with them."""
+    """Compile a kernel for the types of its arguments when it is first called with them.
+
+    The code of this folder's kernels is kept on disk; your own are compiled in every process.
+    """
     if numba.config.DISABLE_JIT:
         return function
     dispatcher = numba.njit(nogil=True)(function)
+    if Path(function.__code__.co_filename).parent != HERE:
+        return dispatcher  # type: ignore[no-any-return] # of a user's files nobody knows all sources
     try:
         dispatcher._cache = ForgivingCache(function)  # what cache=True does, with our cache
-    except RuntimeError as error:  # numba found no place at all
+    except Exception as error:  # noqa: BLE001 - no place at all, or a numba made otherwise
         warn_of(error)
     return dispatcher  # type: ignore[no-any-return] # numba is not typed
 

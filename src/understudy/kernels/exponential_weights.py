@@ -27,22 +27,30 @@ __all__ = ["earn", "merge", "policies", "policy", "replay"]
 Array = Any  # float64 or int64 vectors: a kernel takes what it is given
 
 LARGEST_EXPONENT = 600.0  # of a weight: below overflow, also for a sum of very many of them
+LARGEST_RESIDUE = 300.0  # of an exponent, after a refresh
 SHORTEST_REFRESH = 1024
 UNKNOWN = -1.0  # a weight that was not needed yet
 
 
 @compiled
 def exponent(eta: float, score: float, residue: float, reference: float) -> float:
-    """log w = η (G − reference)."""
-    return eta * ((score - reference) + residue)
+    """log w = η (G − reference).
+
+    A residue is at most half a last digit of its score. Where even that is worth e^300, no digit
+    means anything any more, but weights must stay finite, and one of them above 0.
+    """
+    rest = max(-LARGEST_RESIDUE, min(LARGEST_RESIDUE, eta * residue))
+    return eta * (score - reference) + rest
 
 
 @compiled
 def plus(score: float, residue: float, gain: float) -> tuple[float, float]:
-    """G + gain, with what rounding takes away kept in the residue (Knuth's two-sum)."""
+    """G + gain: what rounding takes goes to the residue (Knuth), what adds up there comes back."""
     total = score + gain
     arrived = total - score
-    return total, residue + ((score - (total - arrived)) + (gain - arrived))
+    residue += (score - (total - arrived)) + (gain - arrived)
+    whole = total + residue
+    return whole, residue - (whole - total)
 
 
 @compiled

@@ -11,11 +11,22 @@ from understudy.kernels.compiler import compiled
 from understudy.kernels.exponential_weights import earn
 from understudy.kernels.logs import observe
 
-__all__ = ["play"]
+__all__ = ["init", "play"]
 
 Array = Any
 
 BLOCK = 1024  # rounds at a time, or K if that is more: each block makes all weights once
+
+
+def init(n_learners: int, n_actions: int) -> tuple[Array, ...]:
+    """Scores, residues, references, totals and earnings of all learners before round 1."""
+    return (
+        np.zeros((n_learners, n_actions)),
+        np.zeros((n_learners, n_actions)),
+        np.zeros(n_learners),
+        np.full(n_learners, float(n_actions)),
+        np.zeros(n_learners),
+    )
 
 
 @compiled
@@ -26,33 +37,34 @@ def play(
     guide: Array,
     means: Array,
     starts: Array,
+    start: int,
     rounds: int,
     etas: Array,
     gains: Array,
-) -> Array:
-    """What every learner earns, Σ_t ⟨π_t, r_t⟩.
+    scores: Array,
+    residues: Array,
+    references: Array,
+    totals: Array,
+    earned: Array,
+) -> None:
+    """The next rounds, after `start` of them: all learners learn and earn in place.
 
     Row i of `means` holds after starts[i] rounds. Learner l has rate etas[l], and its score of
     action a grows by gains[l, r, a] if a is played and its reward is r ∈ {0, 1}.
     """
-    n_learners, n_actions = etas.size, edges.size
-    scores, residues = np.zeros((n_learners, n_actions)), np.zeros((n_learners, n_actions))
-    references, totals = np.zeros(n_learners), np.full(n_learners, float(n_actions))
-    earned = np.zeros(n_learners)
-    size = max(BLOCK, n_actions)
+    size = max(BLOCK, edges.size)
     actions, rewards, grown = np.empty(size, dtype=np.int64), np.empty(size), np.empty(size)
     begin = np.zeros(1, dtype=np.int64)
-    row, first = 0, 0
-    while first < rounds:
-        if row + 1 < starts.size and starts[row + 1] == first:
+    row, first, end = 0, start, start + rounds
+    while first < end:
+        while row + 1 < starts.size and starts[row + 1] <= first:
             row += 1
-        last = min(first + size, rounds)
+        last = min(first + size, end)
         if row + 1 < starts.size:
             last = min(last, starts[row + 1])
-        seen, won = actions[: last - first], rewards[: last - first]
-        observe(behavior, observed, edges, guide, means[row], True, seen, won)
-        for one in range(n_learners):
-            more = grown[: last - first]
+        seen, won, more = actions[: last - first], rewards[: last - first], grown[: last - first]
+        observe(behavior, observed, edges, guide, means[row], seen, won)
+        for one in range(etas.size):
             for t in range(seen.size):
                 more[t] = gains[one, int(won[t]), seen[t]]
             references[one], totals[one], own = earn(
@@ -69,4 +81,3 @@ def play(
             )
             earned[one] += own
         first = last
-    return earned

@@ -40,19 +40,17 @@ def observe(
     edges: Array,
     guide: Array,
     means: Array,
-    bernoulli: bool,
     actions: Array,
     rewards: Array,
 ) -> None:
-    """A^B_t and R^B_t of rounds with the same means, from one uniform number each."""
+    """A^B_t and Bernoulli R^B_t of rounds with the same means, from one uniform number each."""
     for t in range(actions.size):
         u = behavior.random()
         b = guide[int(u * guide.size)]
         while edges[b] <= u:
             b += 1
         actions[t] = b
-        luck = observed.random()
-        rewards[t] = means[b] if not bernoulli else (1.0 if luck < means[b] else 0.0)
+        rewards[t] = 1.0 if observed.random() < means[b] else 0.0
 
 
 @compiled

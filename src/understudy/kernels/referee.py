@@ -12,6 +12,7 @@ from outside; only what depends on the past is decided here.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from understudy.kernels.exponential_weights import replay
 __all__ = ["hiding", "play", "retaliating"]
 
 Array = Any
+
+ROUNDING = 1e-9
 
 
 @compiled
@@ -60,7 +63,8 @@ def play(
     `adversary` is its memory and its parameters. `stage` is π_B, what every action would have
     earned so far, whether realised rewards count, and three streams of random numbers: for the
     observed reward, all rewards, the learner's draw. `gains` is (2, n): what each round adds to
-    the score of its action if the reward is 0, or 1.
+    the score of its action if the reward is 0, or 1. Means outside of [0, 1] end the game: then
+    the learner has earned nan.
     """
     memory, parameters = adversary
     behavior, by_action, realised, observed, unobserved, own = stage
@@ -71,6 +75,9 @@ def play(
     for i in range(actions.size):
         t = rounds + i + 1
         choose(memory, parameters, t, means)
+        for a in range(n_actions):
+            if not -ROUNDING <= means[a] <= 1.0 + ROUNDING:
+                return reference, total, math.nan, by_behavior
         make_policy(eta, scores, residues, reference, total, policy)
         action = draw(policy, own.random())
         b = actions[i]

@@ -39,6 +39,7 @@ from understudy.types import (
 __all__ = ["ExponentialWeights", "Scores"]
 
 STRETCH = 1 << 13  # events at a time, so that their columns stay in the cache
+LARGEST_RESIDUE = 300.0  # of an exponent: as in the kernel
 CARRIED = 1e-9  # relative: how far the carried sum of weights may be from their sum
 ESTIMATOR = having("pass one of us.estimators", "form", "gains", "reads_past")
 
@@ -189,7 +190,8 @@ class ExponentialWeights:
     def validate(self, state: Scores) -> None:
         self._check_own(state)
         with np.errstate(over="ignore"):  # of a state that is not one
-            weights = np.exp(self.eta * ((state.scores - state.reference) + state.residues))
+            residues = np.clip(self.eta * state.residues, -LARGEST_RESIDUE, LARGEST_RESIDUE)
+            weights = np.exp(self.eta * (state.scores - state.reference) + residues)
             carried = abs(weights.sum() - state.total) <= CARRIED * state.total
         if not carried or not self.estimator.remembers(state.memory, state.rounds):
             raise not_a_state(state, f"{self.form.n_actions} actions")
