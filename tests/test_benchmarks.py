@@ -108,15 +108,18 @@ def understudy(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_measures_prints_and_writes(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- measured: begin -->\nold\n<!-- measured: end -->\nafter\n")
-    done = understudy(
-        "bench", "rounds", "lin_prod", "--quick", "--out", str(tmp_path), "--docs", str(page)
-    )
+    done = understudy("bench", "rounds", "lin_prod", "--quick", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "K = 100" in done.stdout
     assert machine()["python"] in done.stdout
-    results = [read(tmp_path / f"{name}.json") for name in ("rounds", "lin_prod")]
+    assert [read(tmp_path / f"{name}.json").quick for name in ("rounds", "lin_prod")] == [True] * 2
+
+
+def test_only_the_measured_part_of_a_page_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- measured: begin -->\nold\n<!-- measured: end -->\nafter\n")
+    results = [measure(BENCHMARKS["lin_prod"], quick=True)]
+    write_docs(results, page)
     text = page.read_text()
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
@@ -133,7 +136,14 @@ def test_the_command_speaks_to_machines() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["speed"], ["rounds", "--quick", "--docs", "nowhere.md"], ["rounds", "--out", "/dev/null/x"]],
+    [
+        ["speed"],
+        ["--docs", "nowhere.md"],
+        ["--docs", str(ROOT / "README.md")],
+        ["rounds", "--docs", str(PAGE)],
+        ["--quick", "--docs", str(PAGE)],
+        ["rounds", "--out", "/dev/null/x"],
+    ],
 )
 def test_the_command_refuses_what_it_cannot_do(arguments: list[str]) -> None:
     done = understudy("bench", *arguments)
