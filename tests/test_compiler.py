@@ -151,7 +151,7 @@ from understudy import kernels
 pi = us.behaviors.interpolated(n_actions=3, alpha=0.9)
 game = us.Game(us.adversaries.switching(n_actions=3, rounds=50), pi, rounds=50)
 reward = us.simulate(game, {"one": us.exp3(pi, eta=0.1)}, seed=1).reward["one"][0]
-used = [kernels.games.play, kernels.logs.guide_for]
+used = [kernels.games.play_abreast, kernels.logs.guide_for]
 hits = [sum(kernel.stats.cache_hits.values()) for kernel in used]
 misses = [sum(kernel.stats.cache_misses.values()) for kernel in used]
 print(json.dumps([float(reward), hits, misses]))
@@ -168,7 +168,7 @@ def reward_of(eta: float) -> float:
 def test_code_is_kept_until_any_kernel_changes(copy: Copy) -> None:
     """The second start compiles nothing; a change of one file is seen by kernels of another.
 
-    `games.play` calls exponential weights; with the exponent doubled there, η counts twice.
+    `games.play_abreast` calls exponential weights; with the exponent doubled there, η counts twice.
     """
     reward, *stats = copy.run(GAME)
     assert reward == pytest.approx(reward_of(0.1), rel=1e-12)
@@ -235,7 +235,7 @@ for adversary in (
         for name in learners:
             assert result.path[name] == "compiled"
             numbers += [*result.regret[name].ravel(), *result.behavior_reward[name]]
-compiled = hasattr(kernels.games.play, "py_func")
+compiled = hasattr(kernels.games.play_abreast, "py_func")
 print(json.dumps([compiled, [float(number) for number in numbers]]))
 """
 

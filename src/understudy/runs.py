@@ -45,7 +45,8 @@ COMPILED: Path = "compiled"
 STRETCHES: Path = "stretches"
 REFEREE: Path = "referee"
 LONG = 1 << 13  # rounds at a time where no table (n, K) is needed
-ATTENTIVE = 1 << 24  # rounds in a compiled call: a second or less, until Ctrl-C is heard
+ABREAST = 8  # runs in a compiled call
+ATTENTIVE = 1 << 22  # rounds of each: a second or so, until Ctrl-C is heard
 CALM = Constant | Tabulated | HoeffdingWidth  # schedules of ours, which are called like functions
 NO_CONTEXTS: Integers = np.zeros(0, dtype=np.int64)
 ONE_ROUND: Integers = np.ones(1, dtype=np.int64)
@@ -172,21 +173,23 @@ def _play_whole_games(
     etas = given(np.array([learner.eta for learner in learners.values()]))
     gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
     table = given(np.array(gains))
-    behavior, observed = np.random.default_rng(0), np.random.default_rng(0)
-    for run in runs:
-        dice = Dice(plan.seed, run)
-        dice.lend("behavior", behavior)
-        dice.lend("observed", observed)
-        state = kernels.games.init(len(learners), game.n_actions)
+    behaviors, observed = (tuple(map(np.random.default_rng, [0] * ABREAST)) for _ in range(2))
+    for first, count in _cut(len(runs), ABREAST):
+        for run, one, other in zip(runs[first:], behaviors, observed, strict=False):
+            dice = Dice(plan.seed, run)
+            dice.lend("behavior", one)
+            dice.lend("observed", other)
+        state = kernels.games.init(count, len(learners), game.n_actions)
         for start, rounds in _cut(game.rounds, ATTENTIVE):
-            kernels.games.play(
-                behavior, observed, edges, guide, means, starts, start, rounds, etas, table, *state
+            kernels.games.play_abreast(
+                behaviors, observed, edges, guide, means, starts, start, rounds, etas, table, *state
             )
-        *_, earned = state
-        yield {
-            name: replace(everywhere, learner=own)
-            for name, own in zip(learners, earned.tolist(), strict=True)
-        }
+        *_, earnings = state
+        for earned in earnings.tolist():
+            yield {
+                name: replace(everywhere, learner=own)
+                for name, own in zip(learners, earned, strict=True)
+            }
 
 
 def _gains_of_every_event(learner: ExponentialWeights, behavior: Array) -> Array:

@@ -88,14 +88,19 @@ def policy(
 
 
 @compiled
-def must_refresh(n_actions: int, rounds: int, gain: float, x: float) -> bool:
-    """Whether W has to be made anew after that many rounds, the last of which led to w = e^x.
+def is_due(n_actions: int, rounds: int) -> bool:
+    """Whether W is made anew after that many rounds: K of them pay for the K weights."""
+    return rounds % max(SHORTEST_REFRESH, n_actions) == 0
 
-    K rounds pay for the K weights of a refresh. A weight that falls would leave W without the
-    digits that it had under it; e^x must not overflow.
+
+@compiled
+def is_risky(gain: float, x: float) -> bool:
+    """Whether W must be made anew after a gain that leads to w = e^x.
+
+    A weight that falls would leave W without the digits that it had under it; e^x must not
+    overflow.
     """
-    due = rounds % max(SHORTEST_REFRESH, n_actions) == 0
-    return due or gain < 0.0 or x > LARGEST_EXPONENT
+    return gain < 0.0 or x > LARGEST_EXPONENT
 
 
 @compiled
@@ -136,10 +141,13 @@ def replay(
             weights[b] = math.exp(exponent(eta, scores[b], residues[b], reference))
         before = weights[b]
         probability[t] = probability_of(before, total)
+        due = is_due(n_actions, rounds + t + 1)
+        if gain == 0.0 and not due:  # half of all events, where rewards are 0 or 1
+            continue
         score, residue = plus(scores[b], residues[b], gain)
         scores[b], residues[b] = score, residue
         x = exponent(eta, score, residue, reference)
-        if must_refresh(n_actions, rounds + t + 1, gain, x):
+        if due or is_risky(gain, x):
             reference, total = refresh(eta, scores, residues, weights)
         else:
             weights[b] = math.exp(x)
@@ -197,11 +205,14 @@ def earn(
             row += 1
             weighted = weighted_sum(weights, rewards[row])
         earned += weighted / total
+        due = is_due(n_actions, rounds + t + 1)
+        if gain == 0.0 and not due:
+            continue
         before = weights[b]
         score, residue = plus(scores[b], residues[b], gain)
         scores[b], residues[b] = score, residue
         x = exponent(eta, score, residue, reference)
-        if must_refresh(n_actions, rounds + t + 1, gain, x):
+        if due or is_risky(gain, x):
             reference, total = refresh(eta, scores, residues, weights)
             weighted = weighted_sum(weights, rewards[row])
         else:

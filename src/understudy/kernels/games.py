@@ -11,21 +11,21 @@ from understudy.kernels.compiler import compiled
 from understudy.kernels.exponential_weights import earn
 from understudy.kernels.logs import observe
 
-__all__ = ["init", "play"]
+__all__ = ["init", "play", "play_abreast"]
 
 Array = Any
 
 BLOCK = 1024  # rounds at a time, or K if that is more: each block makes all weights once
 
 
-def init(n_learners: int, n_actions: int) -> tuple[Array, ...]:
-    """Scores, residues, references, totals and earnings of all learners before round 1."""
+def init(runs: int, n_learners: int, n_actions: int) -> tuple[Array, ...]:
+    """Scores, residues, references, totals and earnings, of all learners in all runs, at first."""
     return (
-        np.zeros((n_learners, n_actions)),
-        np.zeros((n_learners, n_actions)),
-        np.zeros(n_learners),
-        np.full(n_learners, float(n_actions)),
-        np.zeros(n_learners),
+        np.zeros((runs, n_learners, n_actions)),
+        np.zeros((runs, n_learners, n_actions)),
+        np.zeros((runs, n_learners)),
+        np.full((runs, n_learners), float(n_actions)),
+        np.zeros((runs, n_learners)),
     )
 
 
@@ -81,3 +81,45 @@ def play(
             )
             earned[one] += own
         first = last
+
+
+@compiled
+def play_abreast(
+    behaviors: tuple[Generator, ...],
+    observed: tuple[Generator, ...],
+    edges: Array,
+    guide: Array,
+    means: Array,
+    starts: Array,
+    start: int,
+    rounds: int,
+    etas: Array,
+    gains: Array,
+    scores: Array,
+    residues: Array,
+    references: Array,
+    totals: Array,
+    earned: Array,
+) -> None:
+    """`play` for several runs, as many as there are rows of earnings.
+
+    One call for several, because threads that often come back for the interpreter wait for it.
+    """
+    for run in range(earned.shape[0]):
+        play(
+            behaviors[run],
+            observed[run],
+            edges,
+            guide,
+            means,
+            starts,
+            start,
+            rounds,
+            etas,
+            gains,
+            scores[run],
+            residues[run],
+            references[run],
+            totals[run],
+            earned[run],
+        )
