@@ -8,7 +8,7 @@ BIN := .venv/bin
 run: setup ## reproduce the paper's Figure 1 under out/
 	$(BIN)/understudy paper
 
-test: setup ## tests and doctests that need nothing but Python; about two minutes
+test: setup ## tests and doctests that need nothing but Python; about three minutes
 	$(BIN)/pytest -n auto -m "not full"
 
 test-all: setup ## all tests, the paper's experiments at full size included

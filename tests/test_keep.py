@@ -330,7 +330,7 @@ def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError, match="file"):
+    with pytest.raises(InvalidArgument, match="it is a file; pass a folder"):
         us.simulate(sweep(), keep=tmp_path / "file")
 
 
@@ -347,12 +347,12 @@ class Mine:
 NOT_SAVEABLE: dict[str, tuple[dict[str, Any], str]] = {
     "a function as gamma": (
         {"learners": {"known": us.exp3_ix(PI, eta=0.1, gamma=lambda t: 1 / t)}},
-        "learner.estimator.gamma",
+        "learner 'known'.estimator.gamma",
     ),
-    "contexts from a sampler": ({"games": {"linear": linear()}}, "game.contexts"),
+    "contexts from a sampler": ({"games": {"linear": linear()}}, "game 'linear'.contexts"),
     "a function as the behavior": (
         {"games": {"linear": linear(FiniteContexts(PHI, [0.6, 0.4]), tilted)}},
-        "game.behavior",
+        "game 'linear'.behavior",
     ),
     "a function as a comparator": (
         {

@@ -152,8 +152,11 @@ def test_rows_are_one_record_per_run_and_comparator() -> None:
     assert json.loads(json.dumps(rows)) == rows
 
 
-def test_without_comparators_there_are_no_rows() -> None:
-    assert us.simulate(one(comparators=())).rows() == []
+def test_without_comparators_the_rows_are_the_runs() -> None:
+    results = us.simulate(one(comparators=()))
+    assert [row["regret"] for row in results.rows()] == [None] * len(results.rows())
+    assert {row["run"] for row in results.rows()} == set(range(results.rows()[-1]["run"] + 1))
+    assert len(results.rows()) == sum(len(played.reward) for played in results.values())
 
 
 TOLD_TWICE: dict[str, Any] = {

@@ -352,8 +352,8 @@ def foreign_code(value: Any) -> Iterator[str]:
     cls = type(value)
     if not cls.__module__.startswith("understudy."):
         try:
-            yield f"{cls.__module__}.{cls.__qualname__}: {inspect.getsource(cls)}"
+            yield inspect.getsource(cls)  # the same when its file is run and when it is imported
         except (OSError, TypeError):  # typed into a session: only its name is known
-            yield f"{cls.__module__}.{cls.__qualname__}"
+            yield cls.__qualname__
     for field in dataclasses.fields(value):
         yield from foreign_code(getattr(value, field.name))
