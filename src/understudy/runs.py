@@ -80,10 +80,8 @@ class Plan:
     @property
     def holds_no_lock(self) -> bool:
         """Whether all that runs is compiled, or NumPy, and ours: then threads can play at once."""
-        game, estimators = (
-            self.game,
-            [getattr(one, "estimator", one) for one in self.learners.values()],
-        )
+        game = self.game
+        estimators = [getattr(one, "estimator", one) for one in self.learners.values()]
         parts: list[object] = [game.adversary, *self.learners.values(), *estimators]
         functions = [game.behavior, *self.comparators]
         functions += [getattr(estimator, "gamma", None) for estimator in estimators]

@@ -14,10 +14,11 @@ from understudy.comparators import Comparator, Totals
 from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, constrained, integer
 from understudy.errors import InvalidArgument
 from understudy.game import Game
+from understudy.kept import Folder
 from understudy.protocols import Learner
 from understudy.runs import COMPILED, Plan, Rewards, play_runs
 from understudy.runs import Path as How
-from understudy.sweeps import REWARDS, Cell, Folder, Learners, Played, Results, Sweep
+from understudy.sweeps import REWARDS, Cell, Learners, Played, Results, Sweep
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -177,8 +178,7 @@ def _simulate(
         if left:
             missing.append(left)
     with _reporter(progress, sweep.runs * len(missing)) as report:
-        for finished, totals in _play(sweep, missing, jobs, report):
-            plan = sweep.plan(finished)
+        for finished, plan, totals in _play(sweep, missing, jobs, report):
             for cell, learner in finished.items():
                 own = [run[cell.learner] for run in totals]
                 played[cell] = Played.of(own, plan.paths[cell.learner])
@@ -192,8 +192,8 @@ def _play(
     groups: Sequence[Mapping[Cell, Learner[Any]]],
     jobs: int,
     report: Callable[[int], object],
-) -> Iterator[tuple[Mapping[Cell, Learner[Any]], list[dict[str, Totals]]]]:
-    """The totals of all runs of every group of cells, a group at a time, as they are finished."""
+) -> Iterator[tuple[Mapping[Cell, Learner[Any]], Plan, list[dict[str, Totals]]]]:
+    """Every group of cells as it is finished, how it was played, and the totals of all its runs."""
     import joblib  # noqa: PLC0415 - a tenth of a second that only simulations need
 
     if not groups:
@@ -212,12 +212,12 @@ def _play(
         n_jobs=jobs, prefer="threads" if threads else None, return_as="generator"
     )
     with _closing(parallel(tasks)) as results:
-        for cells, own in zip(groups, batches, strict=True):
+        for cells, plan, own in zip(groups, plans, batches, strict=True):
             totals: list[dict[str, Totals]] = []
             for batch in own:
                 totals += next(results)
                 report(len(batch))
-            yield cells, totals
+            yield cells, plan, totals
 
 
 @contextmanager
