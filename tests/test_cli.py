@@ -99,6 +99,7 @@ def test_json_is_for_machines(tmp_path: Path) -> None:
         (["paper", "--run", "3"], "--runs"),
         (["paper", "--out", __file__], "--out"),
         (["paper", "--out", "/dev/null/folder"], "/dev/null"),
+        (["paper", "--out", "/proc/folder"], "/proc cannot be written to"),
         (["papers"], "paper"),
     ],
     ids=" ".join,

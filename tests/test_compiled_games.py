@@ -209,32 +209,8 @@ def observe_waves(  # noqa: PLR0917 - the form of all adversaries
 
 
 @compiled
-def waves(  # noqa: PLR0917 - the form of all referees
-    adversary: Any,
-    stage: Any,
-    eta: float,
-    scores: Any,
-    residues: Any,
-    reference: float,
-    total: float,
-    rounds: int,
-    actions: Any,
-    gains: Any,
-) -> Any:
-    return referee_play(
-        choose_waves,
-        observe_waves,
-        adversary,
-        stage,
-        eta,
-        scores,
-        residues,
-        reference,
-        total,
-        rounds,
-        actions,
-        gains,
-    )
+def waves(adversary: Any, stage: Any, learner: Any) -> Any:
+    return referee_play(choose_waves, observe_waves, adversary, stage, learner)
 
 
 @dataclass(frozen=True)

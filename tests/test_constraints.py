@@ -381,6 +381,7 @@ def raisable() -> list[errors.UnderstudyError]:
         errors.InvalidEvent(*four),
         errors.InadmissibleRate(*four, largest=0.25),
         errors.InvalidSnapshot(*four),
+        errors.UnknownCell(*four),
         errors.NotMergeable("no"),
         errors.NotSaveable("no"),
         errors.BrokenLaw("no"),

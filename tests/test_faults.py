@@ -82,6 +82,11 @@ def main(folder: str, largest_file: int | None = None) -> None:
     print(json.dumps({**end, "played": sum(played)}))  # noqa: T201 - the test reads it
 
 
+def listen_to_ctrl_c() -> None:
+    """A shell that starts programs in the background tells them not to."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextlib.contextmanager
 def started(*command: str, pause: float = 0.0) -> Iterator[subprocess.Popen[str]]:
     """A program of its own, ended if the test ends before it."""
@@ -91,6 +96,7 @@ def started(*command: str, pause: float = 0.0) -> Iterator[subprocess.Popen[str]
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=listen_to_ctrl_c,  # noqa: PLW1509 - no thread of a test holds a lock meanwhile
     )
     with process:
         try:

@@ -147,32 +147,8 @@ def look_away(  # noqa: PLR0917 - the form of all adversaries
 
 
 @compiled
-def greedy(  # noqa: PLR0917 - the form of all adversaries
-    adversary: Any,
-    stage: Any,
-    eta: float,
-    scores: Any,
-    residues: Any,
-    reference: float,
-    total: float,
-    rounds: int,
-    actions: Any,
-    gains: Any,
-) -> tuple[float, float, float, float]:
-    return referee.play(
-        choose_much,
-        look_away,
-        adversary,
-        stage,
-        eta,
-        scores,
-        residues,
-        reference,
-        total,
-        rounds,
-        actions,
-        gains,
-    )
+def greedy(adversary: Any, stage: Any, learner: Any) -> Any:
+    return referee.play(choose_much, look_away, adversary, stage, learner)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def test_results_are_a_mapping_from_cells_in_the_order_of_the_sweep() -> None:
     assert ("linear", "linear", 7) in results
     for unknown in (("hiding", "linear", 7), ("hiding", "known", 1), ("", "known", 0)):
         assert unknown not in results
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError, match=r"game: .*'hiding'.*; learner: .*; seed: \[7, 0\]"):
             results[unknown]
 
 

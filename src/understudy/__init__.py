@@ -14,7 +14,7 @@ from understudy.game import Game, play
 from understudy.learners import exp3, exp3_ix, exp3_ix_unknown, lin_prod, prod
 from understudy.simulate import Simulation, simulate
 from understudy.snapshots import Understudy, load
-from understudy.sweeps import Sweep
+from understudy.sweeps import Results, Sweep
 from understudy.theory import coverage, feature_coverage
 from understudy.types import Feedback, Log, Round, Trace, saved
 
@@ -25,6 +25,7 @@ __all__ = [
     "Game",
     "Log",
     "Logged",
+    "Results",
     "Round",
     "Simulation",
     "Sweep",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,10 +157,12 @@ def bench(
 def _check_writable(out: Path) -> None:
     """Say now, not after the work, that the results cannot be written."""
     nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+    try:
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
         raise click.ClickException(
-            f"--out {out}: {nearest} is not a folder that can be written to; choose another one"
-        )
+            f"--out {out}: {nearest} cannot be written to ({error.strerror}); choose another folder"
+        ) from None
 
 
 def _table(experiment: Experiment, rows: list[Row]) -> Table:

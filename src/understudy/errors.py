@@ -4,7 +4,8 @@
     ├── InvalidArgument (ValueError)   an argument that cannot be used as it is
     │   ├── InvalidEvent               feedback or a log that does not fit the learner
     │   ├── InadmissibleRate           a learning rate that voids the guarantee
-    │   └── InvalidSnapshot            a file or text that is not a snapshot of ours
+    │   ├── InvalidSnapshot            a file or text that is not a snapshot of ours
+    │   └── UnknownCell (KeyError)     a cell that a sweep does not have
     ├── NotMergeable (TypeError)       states whose learner reads the past
     ├── NotSaveable (TypeError)        a learner that JSON cannot hold
     ├── BrokenLaw (AssertionError)     a learner that fails `us.check_learner`
@@ -33,6 +34,7 @@ __all__ = [
     "NotSaveable",
     "UnderstudyError",
     "UnderstudyWarning",
+    "UnknownCell",
 ]
 
 LONGEST_VALUE = 60
@@ -120,6 +122,10 @@ def _inadmissible_rate(
 
 class InvalidSnapshot(InvalidArgument):
     """Text that is not a snapshot of ours, or one that was damaged."""
+
+
+class UnknownCell(InvalidArgument, KeyError):
+    """A game, learner or seed that a sweep does not have."""
 
 
 class NotMergeable(UnderstudyError, TypeError):

@@ -35,15 +35,15 @@ from understudy.protocols import Form, Learner
 from understudy.schedules import Constant, HoeffdingWidth, Tabulated
 from understudy.types import Integers, Log, given, lasting, spread
 
-__all__ = ["COMPILED", "REFEREE", "STRETCHES", "Path", "Plan", "Rewards", "Totals", "play_runs"]
+__all__ = ["COMPILED", "REFEREE", "STRETCHES", "How", "Plan", "Rewards", "Totals", "play_runs"]
 
 Rewards = Literal["mean", "realised"]
-Path = Literal["compiled", "stretches", "referee"]
+How = Literal["compiled", "stretches", "referee"]
 Learners = Mapping[str, Learner[Any]]
 
-COMPILED: Path = "compiled"
-STRETCHES: Path = "stretches"
-REFEREE: Path = "referee"
+COMPILED: How = "compiled"
+STRETCHES: How = "stretches"
+REFEREE: How = "referee"
 LONG = 1 << 13  # rounds at a time where no table (n, K) is needed
 ABREAST = 8  # runs in a compiled call
 ATTENTIVE = 1 << 22  # rounds of each: a second or so, until Ctrl-C is heard
@@ -68,7 +68,7 @@ class Plan:
         return {name: _player(self, learner) for name, learner in self.learners.items()}
 
     @property
-    def paths(self) -> dict[str, Path]:
+    def paths(self) -> dict[str, How]:
         """How each learner's runs are played."""
         return {name: PATHS[player] for name, player in self.players.items()}
 
@@ -167,11 +167,12 @@ def _play_whole_games(
     everywhere = tally.totals(earned=0.0)  # of behavior and comparators: the same in all runs
     edges = np.cumsum(game.behavior)
     edges = given(edges / edges[-1])
-    guide = given(kernels.logs.guide_for(edges))
-    etas = given(np.array([learner.eta for learner in learners.values()]))
+    world = edges, given(kernels.logs.guide_for(edges)), means, starts
+    etas = np.array([learner.eta for learner in learners.values()])
     gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
-    table = given(np.array(gains))
-    behaviors, observed = (tuple(map(np.random.default_rng, [0] * ABREAST)) for _ in range(2))
+    cast = given(etas), given(np.array(gains))
+    generators = tuple(np.random.default_rng() for _ in range(2 * ABREAST))
+    behaviors, observed = generators[:ABREAST], generators[ABREAST:]
     for first, count in _cut(len(runs), ABREAST):
         for run, one, other in zip(runs[first:], behaviors, observed, strict=False):
             dice = Dice(plan.seed, run)
@@ -179,9 +180,7 @@ def _play_whole_games(
             dice.lend("observed", other)
         state = kernels.games.init(count, len(learners), game.n_actions)
         for start, rounds in _cut(game.rounds, ATTENTIVE):
-            kernels.games.play_abreast(
-                behaviors, observed, edges, guide, means, starts, start, rounds, etas, table, *state
-            )
+            kernels.games.play_abreast((behaviors, observed), world, start, rounds, cast, state)
         *_, earnings = state
         for earned in earnings.tolist():
             yield {
@@ -353,7 +352,7 @@ def _meet(plan: Plan, learners: Learners, runs: Sequence[int]) -> Iterator[dict[
         yield totals
 
 
-PATHS: dict[Player, Path] = {
+PATHS: dict[Player, How] = {
     _play_whole_games: COMPILED,
     _go_over_logs: COMPILED,
     _meet_compiled: COMPILED,

@@ -16,8 +16,7 @@ from understudy.errors import InvalidArgument
 from understudy.game import Game
 from understudy.kept import Folder
 from understudy.protocols import Learner
-from understudy.runs import COMPILED, Plan, Rewards, play_runs
-from understudy.runs import Path as How
+from understudy.runs import COMPILED, How, Plan, Rewards, play_runs
 from understudy.sweeps import REWARDS, Cell, Learners, Played, Results, Sweep
 
 if TYPE_CHECKING:

@@ -221,11 +221,12 @@ def as_data(value: Any, where: str = "value") -> Any:
             if field.init
         }
         return {"kind": type(value).__name__, **fields}
-    raise NotSaveable(
-        f"{where} is a {type(value).__name__}, which JSON cannot hold; pass gamma as a number or "
-        "an array instead of a function, and mark dataclasses of your own with "
-        "@understudy.types.saved"
+    remedy = (
+        "pass numbers or an array in its place"
+        if callable(value)
+        else "mark dataclasses of your own with @understudy.saved"
     )
+    raise NotSaveable(f"{where} is a {type(value).__name__}, which JSON cannot hold; {remedy}")
 
 
 REMEDY = "load a file that Understudy.save wrote, unchanged"
@@ -284,7 +285,7 @@ def from_data(value: Any, where: str) -> Any:
         raise InvalidSnapshot(
             where,
             value["kind"],
-            "no dataclass of this name was marked with @understudy.types.saved",
+            "no dataclass of this name was marked with @understudy.saved",
             "import the module that defines it before loading",
         )
     raise _damaged(where, value, "it is nothing that a snapshot holds")

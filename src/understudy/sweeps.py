@@ -15,11 +15,10 @@ import numpy as np
 
 from understudy.comparators import Comparator, Comparators, Totals
 from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, array, enforce
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, UnknownCell, shorten
 from understudy.game import Game, check_player
 from understudy.protocols import Learner
-from understudy.runs import COMPILED, REFEREE, STRETCHES, Plan, Rewards
-from understudy.runs import Path as How
+from understudy.runs import COMPILED, REFEREE, STRETCHES, How, Plan, Rewards
 from understudy.types import saved
 
 __all__ = ["Cell", "Played", "Results", "Sweep"]
@@ -205,7 +204,16 @@ class Results(Mapping[Cell, Played]):
         self.played = dict(played)
 
     def __getitem__(self, cell: tuple[str, str, int]) -> Played:
-        return self.played[cell]  # type: ignore[index] # a Cell is a tuple
+        try:
+            return self.played[cell]  # type: ignore[index] # a Cell is a tuple
+        except (KeyError, TypeError):
+            raise self._unknown(cell) from None
+
+    def _unknown(self, cell: object) -> UnknownCell:
+        parts = zip(Cell._fields, zip(*self.played, strict=True), strict=True)
+        known = "; ".join(f"{part}: {shorten(list(dict.fromkeys(own)))}" for part, own in parts)
+        reason = f"the sweep has no such cell, but these ({known})"
+        return UnknownCell("cell", cell, reason, 'type results["game", "learner", seed]')
 
     def __iter__(self) -> Iterator[Cell]:
         return iter(self.played)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from threading import Thread
 
 from understudy import adversaries, behaviors
 from understudy.benchmarks.baselines import one_weight_a_round, softmax_every_round
@@ -36,7 +36,7 @@ def contenders(quick: bool) -> Iterator[Contender]:
         game = partial(run, EXPERIMENT, replace(options, jobs=jobs))
         yield Contender(name, game, work, UNIT, repeats=9)
     for name, threads in ((LOOPS, 2), (ONE_LOOP, 1)):
-        yield Contender(name, partial(loops, threads, 500 if quick else 5_000_000), 1.0, "s", 9)
+        yield Contender(name, partial(loops, threads, 500 if quick else 20_000_000), 1.0, "s", 9)
     softmax = partial(softmax_every_round, points, options.runs)
     yield Contender(SOFTMAX, softmax, work, UNIT, repeats=1)
     carried = partial(one_weight_a_round, points, options.runs)
@@ -48,13 +48,8 @@ def loops(threads: int, rounds: int) -> None:
     pi_b = behaviors.uniform(n_actions=10)
     game = Game(adversaries.stationary(pi_b), pi_b, rounds)
     learners = {"Exp3": exp3(pi_b, eta=0.01)}
-    work = [Thread(target=simulate, args=(game, learners)) for _ in range(2)]
-    for one in work:
-        one.start()
-        if threads == 1:
-            one.join()
-    for one in work:
-        one.join()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda seed: simulate(game, learners, seed=seed), range(2)))
 
 
 def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:

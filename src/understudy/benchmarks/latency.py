@@ -40,8 +40,9 @@ def contenders(quick: bool) -> Iterator[Contender]:
 
 
 def call(*arguments: str, **variables: str) -> None:
-    """Run this Python with the arguments, to its end."""
+    """Run this Python with the arguments, to its end; it may keep bytecode, as it does at home."""
     environment = {**os.environ, **variables}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=environment)
 
 

@@ -124,12 +124,13 @@ def run(experiment: Experiment, options: Options, *, progress: bool = False) -> 
 
 
 def _row(point: Point, learner: str, regret: Array) -> Row:
+    q25, q75 = np.quantile(regret, [0.25, 0.75]).tolist()
     return Row(
         alpha=point.alpha,
         learner=learner,
         mean=float(regret.mean()),
-        q25=float(np.quantile(regret, 0.25)),
-        q75=float(np.quantile(regret, 0.75)),
+        q25=q25,
+        q75=q75,
         coverage=point.coverage,
         bound=point.bounds[learner],
     )

@@ -31,27 +31,24 @@ def init(runs: int, n_learners: int, n_actions: int) -> tuple[Array, ...]:
 
 @compiled
 def play(
-    behavior: Generator,
-    observed: Generator,
-    edges: Array,
-    guide: Array,
-    means: Array,
-    starts: Array,
+    streams: tuple[Generator, Generator],
+    world: tuple[Array, Array, Array, Array],
     start: int,
     rounds: int,
-    etas: Array,
-    gains: Array,
-    scores: Array,
-    residues: Array,
-    references: Array,
-    totals: Array,
-    earned: Array,
+    learners: tuple[Array, Array],
+    state: tuple[Array, Array, Array, Array, Array],
 ) -> None:
     """The next rounds, after `start` of them: all learners learn and earn in place.
 
-    Row i of `means` holds after starts[i] rounds. Learner l has rate etas[l], and its score of
-    action a grows by gains[l, r, a] if a is played and its reward is r ∈ {0, 1}.
+    `streams` are of the behavior's actions and of the observed rewards. `world` is `edges` and
+    `guide` of the behavior, and `means`, whose row i holds after starts[i] rounds. `learners` are
+    `etas` and `gains`: the score of learner l grows by gains[l, r, a] if a is played and its
+    reward is r ∈ {0, 1}.
     """
+    behavior, observed = streams
+    edges, guide, means, starts = world
+    etas, gains = learners
+    scores, residues, references, totals, earned = state
     size = max(BLOCK, edges.size)
     actions, rewards, grown = np.empty(size, dtype=np.int64), np.empty(size), np.empty(size)
     begin = np.zeros(1, dtype=np.int64)
@@ -85,41 +82,19 @@ def play(
 
 @compiled
 def play_abreast(
-    behaviors: tuple[Generator, ...],
-    observed: tuple[Generator, ...],
-    edges: Array,
-    guide: Array,
-    means: Array,
-    starts: Array,
+    streams: tuple[tuple[Generator, ...], tuple[Generator, ...]],
+    world: tuple[Array, Array, Array, Array],
     start: int,
     rounds: int,
-    etas: Array,
-    gains: Array,
-    scores: Array,
-    residues: Array,
-    references: Array,
-    totals: Array,
-    earned: Array,
+    learners: tuple[Array, Array],
+    state: tuple[Array, Array, Array, Array, Array],
 ) -> None:
-    """`play` for several runs, as many as there are rows of earnings.
+    """`play` for several runs, as many as there are rows of the state.
 
     One call for several, because threads that often come back for the interpreter wait for it.
     """
+    behaviors, observed = streams
+    scores, residues, references, totals, earned = state
     for run in range(earned.shape[0]):
-        play(
-            behaviors[run],
-            observed[run],
-            edges,
-            guide,
-            means,
-            starts,
-            start,
-            rounds,
-            etas,
-            gains,
-            scores[run],
-            residues[run],
-            references[run],
-            totals[run],
-            earned[run],
-        )
+        own = scores[run], residues[run], references[run], totals[run], earned[run]
+        play((behaviors[run], observed[run]), world, start, rounds, learners, own)

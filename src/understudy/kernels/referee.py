@@ -49,25 +49,19 @@ def play(
     observe: Any,
     adversary: tuple[Array, Array],
     stage: tuple[Array, Array, bool, Generator, Generator, Generator],
-    eta: float,
-    scores: Array,
-    residues: Array,
-    reference: float,
-    total: float,
-    rounds: int,
-    actions: Array,
-    gains: Array,
+    learner: tuple[float, Array, Array, float, float, int, Array, Array],
 ) -> tuple[float, float, float, float]:
     """A stretch of rounds: reference, W, and what learner and behavior earned.
 
     `adversary` is its memory and its parameters. `stage` is π_B, what every action would have
     earned so far, whether realised rewards count, and three streams of random numbers: for the
-    observed reward, all rewards, the learner's draw. `gains` is (2, n): what each round adds to
-    the score of its action if the reward is 0, or 1. Means outside of [0, 1] end the game: then
-    the learner has earned nan.
+    observed reward, all rewards, the learner's draw. `learner` is what `replay` takes, but that
+    gains are (2, n): what each round adds to the score of its action if the reward is 0, or 1.
+    Means outside of [0, 1] end the game: then the learner has earned nan.
     """
     memory, parameters = adversary
     behavior, by_action, realised, observed, unobserved, own = stage
+    eta, scores, residues, reference, total, rounds, actions, gains = learner
     n_actions = scores.size
     means, rewards, policy = np.empty(n_actions), np.empty(n_actions), np.empty(n_actions)
     played, gain = np.empty(1), np.empty(1)
@@ -143,60 +137,12 @@ def observe_retaliating(
 
 
 @compiled
-def hiding(
-    adversary: tuple[Array, Array],
-    stage: Any,
-    eta: float,
-    scores: Array,
-    residues: Array,
-    reference: float,
-    total: float,
-    rounds: int,
-    actions: Array,
-    gains: Array,
-) -> tuple[float, float, float, float]:
+def hiding(adversary: Any, stage: Any, learner: Any) -> tuple[float, float, float, float]:
     """`play` against the adversary of that name."""
-    return play(
-        choose_hiding,
-        observe_hiding,
-        adversary,
-        stage,
-        eta,
-        scores,
-        residues,
-        reference,
-        total,
-        rounds,
-        actions,
-        gains,
-    )
+    return play(choose_hiding, observe_hiding, adversary, stage, learner)
 
 
 @compiled
-def retaliating(
-    adversary: tuple[Array, Array],
-    stage: Any,
-    eta: float,
-    scores: Array,
-    residues: Array,
-    reference: float,
-    total: float,
-    rounds: int,
-    actions: Array,
-    gains: Array,
-) -> tuple[float, float, float, float]:
+def retaliating(adversary: Any, stage: Any, learner: Any) -> tuple[float, float, float, float]:
     """`play` against the adversary of that name."""
-    return play(
-        choose_retaliating,
-        observe_retaliating,
-        adversary,
-        stage,
-        eta,
-        scores,
-        residues,
-        reference,
-        total,
-        rounds,
-        actions,
-        gains,
-    )
+    return play(choose_retaliating, observe_retaliating, adversary, stage, learner)

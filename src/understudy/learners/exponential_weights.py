@@ -165,7 +165,7 @@ class ExponentialWeights:
         logs = [Log._of(actions, np.full(len(actions), r), shown, None) for r in (0.0, 1.0)]
         (nothing, memory), (won, _) = (self.gains(state.memory, state.rounds, log) for log in logs)
         gains = np.stack([nothing, won])
-        return self._run(referee, state, actions, gains, memory)
+        return self._run(lambda *learner: referee(learner), state, actions, gains, memory)
 
     def merge(self, first: Scores, second: Scores) -> Scores:
         if self.estimator.reads_past is not None:
