@@ -19,7 +19,6 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from understudy import kernels
 from understudy.adversaries import Compiled, Oblivious, Piecewise
@@ -33,6 +32,7 @@ from understudy.game import Dice, Game, play
 from understudy.learners import ExponentialWeights, LinProd
 from understudy.protocols import Form, Learner
 from understudy.schedules import Constant, HoeffdingWidth, Tabulated
+from understudy.stretches import Stretch, cut, stretches
 from understudy.types import Integers, Log, given, lasting, spread
 
 __all__ = ["COMPILED", "REFEREE", "STRETCHES", "How", "Plan", "Rewards", "Totals", "play_runs"]
@@ -173,13 +173,13 @@ def _play_whole_games(
     cast = given(etas), given(np.array(gains))
     generators = tuple(np.random.default_rng() for _ in range(2 * ABREAST))
     behaviors, observed = generators[:ABREAST], generators[ABREAST:]
-    for first, count in _cut(len(runs), ABREAST):
+    for first, count in cut(len(runs), ABREAST):
         for run, one, other in zip(runs[first:], behaviors, observed, strict=False):
             dice = Dice(plan.seed, run)
             dice.lend("behavior", one)
             dice.lend("observed", other)
         state = kernels.games.init(count, len(learners), game.n_actions)
-        for start, rounds in _cut(game.rounds, ATTENTIVE):
+        for start, rounds in cut(game.rounds, ATTENTIVE):
             kernels.games.play_abreast((behaviors, observed), world, start, rounds, cast, state)
         *_, earnings = state
         for earned in earnings.tolist():
@@ -201,20 +201,6 @@ def _gains_of_every_event(learner: ExponentialWeights, behavior: Array) -> Array
 
 
 # A stretch of log at a time.
-
-
-@dataclass(frozen=True, eq=False)
-class Stretch:
-    """Some rounds: what was logged, and the rewards of all actions as rows that hold for a while.
-
-    `behavior` is π_B, (K,), or (n, K) where there are contexts.
-    """
-
-    log: Log
-    contexts: NDArray[Any]
-    behavior: Array
-    rewards: Array
-    starts: Integers
 
 
 def _go_over_logs(
@@ -256,7 +242,8 @@ def _go_over_log(
     states = {name: learner.init() for name, learner in learners.items()}
     earned = dict.fromkeys(learners, 0.0)
     tally = Tally(plan.game, plan.comparators)
-    for stretch in _stretches(plan, Dice(plan.seed, run), size):
+    dice = Dice(plan.seed, run)
+    for stretch in stretches(plan.game, dice, size=size, all_rewards=plan.draws_all_rewards):
         for name, learner in learners.items():
             states[name], more = earn(learner, states[name], stretch)
             earned[name] += more
@@ -265,35 +252,9 @@ def _go_over_log(
     return {name: tally.totals(earned[name]) for name in learners}
 
 
-def _stretches(plan: Plan, dice: Dice, size: int) -> Iterator[Stretch]:
-    """The run's log, at most that many rounds at a time."""
-    game = plan.game
-    for start, rounds in _cut(game.rounds, size):
-        contexts, features, behavior = dice.draw_contexts(game, rounds)
-        if features is None:
-            rewards, starts = game.pieces_between(start, start + rounds)
-            behavior_row = game.behavior
-        else:
-            rewards, starts = game.means_between(start, start + rounds, features), np.arange(rounds)
-            behavior_row = behavior
-        actions = dice.draw_behavior_actions(behavior)
-        each = np.arange(rounds)
-        row = np.searchsorted(starts, each, side="right") - 1
-        observed = dice.draw_observed_rewards(game, rewards[row, actions])
-        log = Log._of(actions, observed, behavior[each, actions], features)
-        if plan.draws_all_rewards:
-            rewards, starts = dice.draw_rewards(game, rewards[row], actions, observed), each
-        yield Stretch(log, contexts, behavior_row, rewards, starts)
-
-
 def _shown(log: Log, form: Form) -> Log:
     """What a learner is shown of the log: no more than its form asks for."""
     return log.visible(propensities=form.propensities, features=bool(form.features))
-
-
-def _cut(rounds: int, size: int) -> Iterator[tuple[int, int]]:
-    """How many rounds come before each stretch of at most that size, and how many are in it."""
-    return ((start, min(size, rounds - start)) for start in range(0, rounds, size))
 
 
 # Round by round, against an adversary that watches.
@@ -322,7 +283,7 @@ def _meet_once(plan: Plan, learner: ExponentialWeights, run: int) -> Totals:
     memory = np.array(memory, dtype=np.float64)  # a run's own, whoever else has seen it
     meet = partial(referee, (memory, given(parameters)), stage)
     state, earned = learner.init(), 0.0
-    for _, rounds in _cut(game.rounds, LONG):
+    for _, rounds in cut(game.rounds, LONG):
         actions = choose(game.behavior, dice.behavior.random(rounds))
         state, (own, behaviors) = learner.meet(state, actions, game.behavior[actions], meet)
         if not math.isfinite(own):
