@@ -171,7 +171,7 @@ def _play_whole_games(
     etas = np.array([learner.eta for learner in learners.values()])
     gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
     cast = given(etas), given(np.array(gains))
-    generators = tuple(np.random.default_rng() for _ in range(2 * ABREAST))
+    generators = tuple(np.random.default_rng(0) for _ in range(2 * ABREAST))  # of any seed
     behaviors, observed = generators[:ABREAST], generators[ABREAST:]
     for first, count in cut(len(runs), ABREAST):
         for run, one, other in zip(runs[first:], behaviors, observed, strict=False):
