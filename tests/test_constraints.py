@@ -438,7 +438,6 @@ WITHOUT_EXAMPLE = {
     "understudy.kernels.compiler.compiled": "numba keeps no code of a function without a file",
     "understudy.kernels.compiler.inlined": "it is nothing without a caller that is compiled",
     "understudy.plots.draw_regret": "matplotlib is optional",
-    "understudy.plots.import_ahead": "matplotlib is optional",
     "understudy.plots.require_matplotlib": "matplotlib is optional",
     "understudy.plots.to_bytes": "matplotlib is optional",
 }

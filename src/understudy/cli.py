@@ -17,7 +17,7 @@ from understudy import __version__
 from understudy.errors import UnderstudyError
 from understudy.experiments import EXPERIMENTS, Experiment, Row, run, write
 from understudy.experiments.core import as_json
-from understudy.plots import import_ahead, require_matplotlib
+from understudy.plots import require_matplotlib
 from understudy.simulate import progress_bar
 
 __all__ = ["main"]
@@ -77,7 +77,6 @@ def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
     options = replace(chosen.defaults, **given)
     require_matplotlib()
     _check_writable(out)
-    import_ahead()
     rows = run(chosen, options, progress=True)
     paths = write(chosen, options, rows, out)
     if json_output:

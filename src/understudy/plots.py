@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import importlib.util
 import io
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +17,7 @@ if TYPE_CHECKING:  # matplotlib is imported only when something is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Curve", "draw_regret", "import_ahead", "require_matplotlib", "to_bytes"]
+__all__ = ["Curve", "draw_regret", "require_matplotlib", "to_bytes"]
 
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")  # Okabe and Ito: safe for all eyes
 ORDERS = 50  # bounds that differ by more are shown on a logarithmic scale
@@ -54,17 +51,6 @@ def require_matplotlib() -> None:
         raise MissingExtra(
             "drawing needs matplotlib, which is not installed; type: pip install matplotlib"
         )
-
-
-def import_ahead() -> None:
-    """Begin to import what drawing needs: games leave the interpreter idle meanwhile."""
-
-    def load() -> None:
-        with contextlib.suppress(Exception):  # whoever draws will meet it again, and can say so
-            importlib.import_module("matplotlib.figure")
-            importlib.import_module("matplotlib.backends.backend_agg")
-
-    threading.Thread(target=load, daemon=True).start()
 
 
 def draw_regret(curves: Sequence[Curve], *, title: str, x_label: str, bound_label: str) -> Figure:
