@@ -9,6 +9,7 @@ import contextlib
 import gc
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -175,6 +176,15 @@ def test_two_sweeps_may_share_a_folder(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == undisturbed[0]
 
 
+# In two of a hundred interruptions joblib's own process that tracks semaphores finds one that is
+# gone already, and says so.
+TRACKER = re.compile(
+    r".*/resource_tracker\.py:\d+: UserWarning: resource_tracker: "
+    r"(There appear to be \d+ leaked semlock|/loky-\S+: FileNotFoundError).*\n"
+    r"  warnings\.warn\(.*\n"
+)
+
+
 def test_ctrl_c_reaches_the_caller_and_leaves_the_finished_cells(
     tmp_path: Path, undisturbed: tuple[dict[str, bytes], Any]
 ) -> None:
@@ -183,7 +193,7 @@ def test_ctrl_c_reaches_the_caller_and_leaves_the_finished_cells(
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=60)
     assert json.loads(out)["end"] == "interrupted"
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, TRACKER.sub("", errors)) == (0, "")
     assert {path.suffix for path in tmp_path.iterdir()} == {".json"}
     assert_goes_on(tmp_path, undisturbed)
 
