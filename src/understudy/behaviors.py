@@ -23,7 +23,7 @@ from understudy.constraints import (
 )
 from understudy.types import saved
 
-__all__ = ["BEHAVIOR", "Behavior", "Logged", "choose", "interpolated", "uniform"]
+__all__ = ["BEHAVIOR", "Behavior", "Logged", "choose", "edges_of", "interpolated", "uniform"]
 
 
 @saved
@@ -84,6 +84,16 @@ def uniform(*, n_actions: int) -> Array:
     return np.full(n_actions, 1.0 / n_actions)
 
 
+def edges_of(probabilities: Array) -> Array:
+    """Where the stretch of uniform numbers that stands for each action ends; the last ends at 1.
+
+    >>> edges_of(np.array([0.25, 0.0, 0.75])).tolist()
+    [0.25, 0.25, 1.0]
+    """
+    edges = np.cumsum(probabilities, axis=-1)
+    return np.asarray(edges / edges[..., -1:])
+
+
 def choose(probabilities: Array, uniforms: Array) -> NDArray[np.int64]:
     """Draw an index per uniform number, from one row of probabilities or from a row each.
 
@@ -92,8 +102,7 @@ def choose(probabilities: Array, uniforms: Array) -> NDArray[np.int64]:
     >>> choose(np.array([0.5, 0.0, 0.5]), np.array([0.0, 0.49, 0.5, 0.99])).tolist()
     [0, 0, 2, 2]
     """
-    edges = np.cumsum(probabilities, axis=-1)
-    edges /= edges[..., -1:]
+    edges = edges_of(probabilities)
     if edges.ndim == 1:
         return np.searchsorted(edges, uniforms, side="right").astype(np.int64)
     return np.asarray((edges <= uniforms[:, np.newaxis]).sum(axis=1), dtype=np.int64)

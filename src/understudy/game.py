@@ -25,7 +25,7 @@ from understudy.constraints import (
 from understudy.contexts import POLICY, Contexts, FiniteContexts, rows
 from understudy.errors import InvalidArgument
 from understudy.protocols import LEARNER, Form, Learner
-from understudy.types import Feedback, Integers, Round, frozen, rounds_per_stretch, saved
+from understudy.types import Feedback, Integers, Round, cut, frozen, rounds_per_stretch, saved
 
 __all__ = ["Dice", "Game", "play"]
 
@@ -207,8 +207,7 @@ class Dice:
 
     def deal(self, game: Game) -> Iterator[tuple[NDArray[Any], Any, Array]]:
         """Contexts, features and behavior of the whole game, one round (of length 1) at a time."""
-        for start in range(0, game.rounds, game.stretch):
-            rounds = min(game.stretch, game.rounds - start)
+        for _, rounds in cut(game.rounds, game.stretch):
             contexts, features, behavior = self.draw_contexts(game, rounds)
             for i in range(rounds):
                 one = slice(i, i + 1)

@@ -22,7 +22,7 @@ import numpy as np
 
 from understudy import kernels
 from understudy.adversaries import Compiled, Oblivious, Piecewise
-from understudy.behaviors import choose
+from understudy.behaviors import choose, edges_of
 from understudy.comparators import Comparator, Tally, Totals
 from understudy.constraints import Array
 from understudy.contexts import FiniteContexts
@@ -32,8 +32,8 @@ from understudy.game import Dice, Game, play
 from understudy.learners import ExponentialWeights, LinProd
 from understudy.protocols import Form, Learner
 from understudy.schedules import Constant, HoeffdingWidth, Tabulated
-from understudy.stretches import Stretch, cut, stretches
-from understudy.types import Integers, Log, given, lasting, spread
+from understudy.stretches import Stretch, stretches
+from understudy.types import Integers, Log, cut, given, lasting, spread
 
 __all__ = ["COMPILED", "REFEREE", "STRETCHES", "How", "Plan", "Rewards", "Totals", "play_runs"]
 
@@ -162,11 +162,10 @@ def _play_whole_games(
     """Means that stay for a while, gains that depend on nothing but the event: O(1) a round."""
     game = plan.game
     means, starts = (given(part) for part in game.pieces_between(0, game.rounds))
-    tally = Tally(plan.game, plan.comparators)
+    tally = Tally(game, plan.comparators)
     tally.add(NO_CONTEXTS, game.behavior, means, lasting(starts, game.rounds))
     everywhere = tally.totals(earned=0.0)  # of behavior and comparators: the same in all runs
-    edges = np.cumsum(game.behavior)
-    edges = given(edges / edges[-1])
+    edges = given(edges_of(game.behavior))
     world = edges, given(kernels.logs.guide_for(edges)), means, starts
     etas = np.array([learner.eta for learner in learners.values()])
     gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]

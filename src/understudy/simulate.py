@@ -18,6 +18,7 @@ from understudy.kept import Folder
 from understudy.protocols import Learner
 from understudy.runs import COMPILED, How, Plan, Rewards, play_runs
 from understudy.sweeps import REWARDS, Cell, Learners, Played, Results, Sweep
+from understudy.types import cut
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -234,7 +235,7 @@ def _batches(plan: Plan, runs: int, share: int) -> Iterator[range]:
     """The runs of a task: many if they are short, but not more than a worker's share."""
     cheap = plan.game.contexts is None and set(plan.paths.values()) == {COMPILED}
     size = max(1, min(share, WORK // plan.game.rounds)) if cheap else 1
-    return (range(first, min(first + size, runs)) for first in range(0, runs, size))
+    return (range(first, first + count) for first, count in cut(runs, size))
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from understudy.constraints import Array
 from understudy.game import Dice, Game
-from understudy.types import Integers, Log
+from understudy.types import Integers, Log, cut
 
-__all__ = ["Stretch", "cut", "stretches"]
+__all__ = ["Stretch", "stretches"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +57,3 @@ def stretches(game: Game, dice: Dice, *, size: int, all_rewards: bool) -> Iterat
         if all_rewards:
             rewards, starts = dice.draw_rewards(game, rewards[row], actions, observed), each
         yield Stretch(log, contexts, behavior_row, rewards, starts)
-
-
-def cut(rounds: int, size: int) -> Iterator[tuple[int, int]]:
-    """How many rounds come before each stretch of at most that size, and how many are in it.
-
-    >>> list(cut(5, size=2))
-    [(0, 2), (2, 2), (4, 1)]
-    """
-    return ((start, min(size, rounds - start)) for start in range(0, rounds, size))

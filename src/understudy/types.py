@@ -286,6 +286,15 @@ def given(values: NDArray[Any]) -> NDArray[Any]:
     return frozen(np.ascontiguousarray(values).view())
 
 
+def cut(rounds: int, size: int) -> Iterator[tuple[int, int]]:
+    """How many rounds come before each stretch of at most that size, and how many are in it.
+
+    >>> list(cut(5, size=2))
+    [(0, 2), (2, 2), (4, 1)]
+    """
+    return ((start, min(size, rounds - start)) for start in range(0, rounds, size))
+
+
 def lasting(starts: Integers, rounds: int) -> Integers:
     """How long each row holds, if row i holds from round starts[i] on.
 
