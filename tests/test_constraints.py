@@ -26,6 +26,7 @@ from understudy import constraints, errors
 from understudy.constraints import Constraint, Refused, constrained, enforce
 from understudy.errors import InvalidArgument, shorten
 from understudy.learners import Estimates, Scores
+from understudy.schedules import Decaying
 
 Arguments = dict[str, Any]
 
@@ -93,6 +94,8 @@ EXAMPLES: dict[str, Arguments] = {
     "learners.recipes.lin_prod": {"V": V, **SIZES, "kappa": 4.0},
     "learners.recipes.prod": {"pi_b": PI, "horizon": 10, "coverage": 2.0},
     "schedules.Constant": {"gamma": 0.1},
+    "schedules.Decaying": {"scale": 0.5},
+    "schedules.HalfOf": {"eta": Decaying(0.5)},
     "schedules.HoeffdingWidth": {"eta": 0.1, "n_actions": K},
     "schedules.Tabulated": {"gamma": [0.2, 0.1]},
     "simulate.simulate": {"game": GAME, "learners": PLAYERS, "runs": 1, "seed": 0, "jobs": 1},

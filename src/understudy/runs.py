@@ -31,7 +31,7 @@ from understudy.estimators import KnownBehavior, PlugIn
 from understudy.game import Dice, Game, play
 from understudy.learners import ExponentialWeights, LinProd
 from understudy.protocols import Form, Learner
-from understudy.schedules import Constant, HoeffdingWidth, Tabulated
+from understudy.schedules import Constant, HalfOf, HoeffdingWidth, Tabulated
 from understudy.stretches import Stretch, stretches
 from understudy.types import Integers, Log, cut, given, lasting, spread
 
@@ -47,7 +47,9 @@ REFEREE: How = "referee"
 LONG = 1 << 13  # rounds at a time where no table (n, K) is needed
 ABREAST = 8  # runs in a compiled call
 ATTENTIVE = 1 << 22  # rounds of each: a second or so, until Ctrl-C is heard
-CALM = Constant | Tabulated | HoeffdingWidth  # schedules of ours, which are called like functions
+CALM = (
+    Constant | Tabulated | HalfOf | HoeffdingWidth
+)  # schedules of ours, which are called like functions
 NO_CONTEXTS: Integers = np.zeros(0, dtype=np.int64)
 ONE_ROUND: Integers = np.ones(1, dtype=np.int64)
 

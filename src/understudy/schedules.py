@@ -1,15 +1,21 @@
-"""γ_t, the implicit exploration of round t = 1, 2, …: a number, an array, or a function of t."""
+"""What depends on the round t = 1, 2, …: γ_t, and the rate η_t of a learner without a horizon.
+
+γ_t is a number, an array, or a function of t. A rate that falls with time is held until t has grown
+by 5 %, so that weights are made anew rarely: `CHANGES` are the rounds in which it moves.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from understudy.constraints import (
+    LARGEST_COUNT,
     N_ACTIONS,
     NONNEGATIVE,
     RATE,
@@ -19,11 +25,59 @@ from understudy.constraints import (
     array,
     dimensions_of,
     enforce,
+    having,
 )
 from understudy.errors import InvalidArgument
-from understudy.types import Integers, saved
+from understudy.types import Integers, cut, frozen, saved
 
-__all__ = ["GAMMA", "Constant", "FunctionOfTime", "HoeffdingWidth", "Schedule", "Tabulated"]
+__all__ = [
+    "ETA",
+    "GAMMA",
+    "Constant",
+    "Decaying",
+    "FunctionOfTime",
+    "HalfOf",
+    "HoeffdingWidth",
+    "Rate",
+    "Schedule",
+    "Tabulated",
+    "cut_where_rates_move",
+    "held",
+    "rate_at",
+]
+
+
+def _changes() -> Integers:
+    changes = [1]
+    while changes[-1] <= LARGEST_COUNT:
+        t = changes[-1]
+        changes.append(max(t + 1, -(-t * 21 // 20)))  # whole numbers: t · 1.05, rounded up
+    return np.array(changes)
+
+
+CHANGES: Integers = frozen(_changes())
+
+
+def held(t: Integers) -> Integers:
+    """The round in which the rate of round t was set: at most 5 % before t.
+
+    >>> held(np.array([1, 2, 19, 100, 104, 10**6])).tolist()
+    [1, 2, 19, 97, 102, 975206]
+    """
+    return CHANGES[np.searchsorted(CHANGES, t, side="right") - 1]
+
+
+def cut_where_rates_move(before: int, rounds: int, size: int) -> Iterator[tuple[int, int]]:
+    """`cut`, for rounds that come after others: stretches in each of which a held rate stays.
+
+    >>> list(cut_where_rates_move(before=98, rounds=10, size=4))
+    [(0, 3), (3, 4), (7, 2), (9, 1)]
+    """
+    moves = CHANGES[np.searchsorted(CHANGES, before + 1, side="right") :] - 1 - before
+    edges = [0, *moves[moves < rounds].tolist(), rounds]
+    for first, last in pairwise(edges):
+        for start, count in cut(last - first, size):
+            yield first + start, count
 
 
 class Schedule(Protocol):
@@ -100,6 +154,67 @@ class FunctionOfTime:
 
 @saved
 @dataclass(frozen=True)
+class Decaying:
+    r"""$\eta_t = s / \sqrt{t'}$, with t' the round in which the rate was set, at most 5 % before t.
+
+    >>> Decaying(scale=2.0)(np.array([1, 4, 16])).tolist()
+    [2.0, 1.0, 0.5]
+    """
+
+    scale: float
+    CONSTRAINTS: ClassVar = {"scale": RATE}
+    varies: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    def __call__(self, t: Integers) -> Array:
+        return np.asarray(self.scale / np.sqrt(held(t)))
+
+
+Rate = float | Decaying
+
+
+def rate_at(eta: Rate, t: Integers) -> Array | float:
+    """η_t of a rate that stays, or of one that decays.
+
+    >>> rate_at(0.1, np.array([9])), rate_at(Decaying(0.3), np.array([9])).round(9).tolist()
+    (0.1, [0.1])
+    """
+    return eta if isinstance(eta, float) else eta(t)
+
+
+def _rate(value: Any) -> Rate:
+    return value if isinstance(value, Decaying) else RATE.parse(value)
+
+
+ETA = Constraint("pass a positive number, or a Decaying rate", _rate, RATE.wrong)
+
+
+@saved
+@dataclass(frozen=True)
+class HalfOf:
+    """γ_t = η_t/2, the least implicit exploration that keeps a decaying rate pessimistic.
+
+    >>> HalfOf(Decaying(scale=2.0))(np.array([1, 4])).tolist()
+    [1.0, 0.5]
+    """
+
+    eta: Decaying
+    CONSTRAINTS: ClassVar = {
+        "eta": having("pass a Decaying rate; half of a number is a Constant", "scale")
+    }
+    varies: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    def __call__(self, t: Integers) -> Array:
+        return self.eta(t) / 2.0
+
+
+@saved
+@dataclass(frozen=True)
 class HoeffdingWidth:
     r"""Theorem 2's $\gamma_1 = 1 + \eta/2$, $\gamma_t = \eta/2 + \sqrt{\log(K(t-1)^2)/(2t-2)}$.
 
@@ -107,9 +222,9 @@ class HoeffdingWidth:
     [1.05, 1.123, 0.2899]
     """
 
-    eta: float
+    eta: Rate
     n_actions: int
-    CONSTRAINTS: ClassVar = {"eta": RATE, "n_actions": N_ACTIONS}
+    CONSTRAINTS: ClassVar = {"eta": ETA, "n_actions": N_ACTIONS}
     varies: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -118,11 +233,12 @@ class HoeffdingWidth:
     def __call__(self, t: Integers) -> Array:
         past = np.maximum(t - 1, 1).astype(np.float64)
         width = np.sqrt((math.log(self.n_actions) + 2.0 * np.log(past)) / (2.0 * past))
-        return np.asarray(self.eta / 2.0 + np.where(t == 1, 1.0, width), dtype=np.float64)
+        half = rate_at(self.eta, t) / 2.0
+        return np.asarray(half + np.where(t == 1, 1.0, width), dtype=np.float64)
 
 
 def _schedule(value: Any) -> Schedule:
-    if isinstance(value, Constant | Tabulated | HoeffdingWidth | FunctionOfTime):
+    if isinstance(value, Constant | Tabulated | HalfOf | HoeffdingWidth | FunctionOfTime):
         return value
     if callable(value):
         return FunctionOfTime(value)

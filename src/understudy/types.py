@@ -208,11 +208,12 @@ class Trace:
 
     `probability[t]` is π_t(A^B_t), the probability that the learner gave to the action that the
     behavior policy played, before it learned from that round. `past_horizon` counts the rounds
-    that were played after the horizon the learner was tuned for.
+    that were played after the horizon the learner was tuned for. `n_actions` is K.
     """
 
     probability: Array
     past_horizon: int
+    n_actions: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,7 +129,7 @@ class ExponentialWeights:
             out = probability[state.rounds - first :][: len(stretch)]
             state, _ = self._learn(state, stretch, replay, out)
         past = self.past_horizon(state)
-        return state, Trace(frozen(probability), min(past, len(log)))
+        return state, Trace(frozen(probability), min(past, len(log)), self.form.n_actions)
 
     def policies(self, state: Scores, log: Log) -> tuple[Scores, Array]:
         self._check(state, log)

@@ -130,7 +130,7 @@ class LinProd:
         policies = self._policies(len(state.thetas), after, log.features)
         probability = policies[np.arange(len(log)), log.actions]
         past = min(self.past_horizon(after), len(log))
-        return after, Trace(frozen(probability), past)
+        return after, Trace(frozen(probability), past, self.features.n_actions)
 
     def earn(
         self, state: Estimates, log: Log, rewards: Array, starts: Integers
