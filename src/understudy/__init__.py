@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from understudy import adversaries, behaviors, contexts, errors, estimators, theory
 from understudy.behaviors import Logged
+from understudy.certificates import Certificate, Certified, certify
 from understudy.conformance import check_learner
 from understudy.game import Game, play
 from understudy.learners import exp3, exp3_ix, exp3_ix_unknown, lin_prod, prod
@@ -21,6 +22,8 @@ from understudy.types import Feedback, Log, Round, Trace, saved
 __version__ = "0.2.0"
 
 __all__ = [
+    "Certificate",
+    "Certified",
     "Feedback",
     "Game",
     "Log",
@@ -33,6 +36,7 @@ __all__ = [
     "Understudy",
     "adversaries",
     "behaviors",
+    "certify",
     "check_learner",
     "contexts",
     "coverage",
