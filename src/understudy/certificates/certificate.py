@@ -146,7 +146,7 @@ class Certificate:
                 "q̂_t, the behavior counted so far, depends on the order of events; observe the "
                 "logs one after the other instead"
             )
-        if not isinstance(other, Certificate) or not self._is_like(other):
+        if not isinstance(other, Certificate) or self._made_with() != other._made_with():
             raise InvalidArgument(
                 "other",
                 other,
@@ -314,14 +314,10 @@ class Certificate:
         log_mixture = np.logaddexp.reduce(S) - math.log(max(len(S), 1))
         return bool(log_mixture >= -math.log(self._delta))
 
-    def _is_like(self, other: Certificate) -> bool:
-        mine, others = self.behavior, other.behavior
-        vectors = isinstance(mine, np.ndarray) and isinstance(others, np.ndarray)
-        return (
-            (np.array_equal(mine, others) if vectors else mine is not None and mine == others)  # type: ignore[arg-type] # vectors they are
-            and self.confidence == other.confidence
-            and np.array_equal(self.lambdas, other.lambdas)
-        )
+    def _made_with(self) -> tuple[object, ...]:
+        """What two certificates that are merged must have in common."""
+        q = self.behavior.tolist() if isinstance(self.behavior, np.ndarray) else self.behavior
+        return q, self.confidence, self.lambdas.tolist()
 
     def _fits(self, evidence: Evidence) -> bool:
         """Whether this certificate can have observed it: for snapshots that were damaged."""
