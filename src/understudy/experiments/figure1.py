@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from understudy import adversaries, behaviors, theory
-from understudy.experiments.core import Experiment, Options, Point
+from understudy.experiments.core import Options
+from understudy.experiments.regret import Point, RegretExperiment
 from understudy.game import Game
 from understudy.learners import exp3, exp3_ix
 from understudy.types import lasting
@@ -76,7 +77,7 @@ def notes(options: Options) -> list[str]:
     ]
 
 
-FIGURE_1 = Experiment(
+FIGURE_1 = RegretExperiment(
     name="figure1",
     title="Regret as the behavior policy comes to cover the comparator",
     defaults=Options(runs=100, rounds=10_000, actions=100, alphas=20),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from understudy import theory
-from understudy.experiments.core import Experiment, Options, Point
+from understudy.experiments.core import Options
 from understudy.experiments.figure1 import COMPARATOR, paper_game, theorem1_for
+from understudy.experiments.regret import Point, RegretExperiment
 from understudy.learners import exp3_ix, exp3_ix_unknown
 
 __all__ = ["UNKNOWN"]
@@ -41,7 +42,7 @@ def notes(options: Options) -> list[str]:
     ]
 
 
-UNKNOWN = Experiment(
+UNKNOWN = RegretExperiment(
     name="unknown",
     title="Exp3-IX, behavior policy known and unknown",
     defaults=Options(runs=100, rounds=10_000, actions=100, alphas=20),
