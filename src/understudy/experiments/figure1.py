@@ -60,7 +60,7 @@ def points(options: Options) -> Iterator[Point]:
             learners={"Exp3": exp3(game.behavior, horizon=options.rounds), "Exp3-IX": ix},
             comparator=COMPARATOR,
             coverage=theory.coverage(COMPARATOR, game.behavior),
-            bounds={"Exp3": None, "Exp3-IX": theorem1_for(game, ix.eta)},
+            bounds={"Exp3": None, "Exp3-IX": theorem1_for(game, ix.rate(0))},
         )
 
 

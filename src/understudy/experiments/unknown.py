@@ -22,7 +22,7 @@ def points(options: Options) -> Iterator[Point]:
         known = exp3_ix(game.behavior, horizon=options.rounds)
         unknown = exp3_ix_unknown(options.actions, horizon=options.rounds)
         theorem2 = theory.theorem2_bound(
-            options.actions, horizon=options.rounds, eta=unknown.eta, coverage=coverage
+            options.actions, horizon=options.rounds, eta=unknown.rate(0), coverage=coverage
         )
         yield Point(
             alpha=float(alpha),
@@ -30,7 +30,7 @@ def points(options: Options) -> Iterator[Point]:
             learners={UNKNOWN_NAME: unknown, KNOWN_NAME: known},
             comparator=COMPARATOR,
             coverage=coverage,
-            bounds={KNOWN_NAME: theorem1_for(game, known.eta), UNKNOWN_NAME: theorem2},
+            bounds={KNOWN_NAME: theorem1_for(game, known.rate(0)), UNKNOWN_NAME: theorem2},
         )
 
 
