@@ -23,6 +23,7 @@ import pytest
 
 import understudy as us
 from understudy import constraints, errors
+from understudy.certificates import Evidence
 from understudy.constraints import Constraint, Refused, constrained, enforce
 from understudy.errors import InvalidArgument, shorten
 from understudy.learners import Estimates, Scores
@@ -52,6 +53,27 @@ EXAMPLES: dict[str, Arguments] = {
     "behaviors.Logged": {"n_actions": K},
     "behaviors.interpolated": {"n_actions": K, "alpha": 0.5},
     "behaviors.uniform": {"n_actions": K},
+    "certificates.certificate.Certificate": {
+        "behavior": PI,
+        "confidence": 0.9,
+        "n_actions": K,
+        "lambdas": [1.0, 0.5],
+    },
+    "certificates.curves.certify": {
+        "log": us.Log([0, 1], [0.5, 1.0]),
+        "target": PI,
+        "behavior": PI,
+        "confidence": 0.9,
+    },
+    "certificates.evidence.Evidence": {
+        "rounds": 1,
+        "sums": [0.0],
+        "products": [1.5],
+        "totals": [1.0, 1.0, 1.0, 1.0],
+        "counts": [1, 0],
+        "crossed": 1,
+        "merged": False,
+    },
     "contexts.ContinuousContexts": {
         "sample": lambda rng, n: rng.random((n, 1)),
         "feature_map": lambda x: np.stack([x, 1 - x], axis=1),
@@ -172,7 +194,11 @@ def declared() -> dict[str, Any]:
 
 
 DECLARED = declared()
-UNCHECKED_WHEN_MADE = (Scores, Estimates)  # states, which a learner makes right and a file may not
+UNCHECKED_WHEN_MADE = (
+    Scores,
+    Estimates,
+    Evidence,
+)  # states, which a learner makes right and a file may not
 
 
 def call(thing: Any, arguments: Arguments) -> Any:
