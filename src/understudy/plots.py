@@ -17,9 +17,17 @@ if TYPE_CHECKING:  # matplotlib is imported only when something is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Curve", "draw_regret", "require_matplotlib", "to_bytes"]
+__all__ = [
+    "Curve",
+    "Panel",
+    "draw_certificates",
+    "draw_regret",
+    "require_matplotlib",
+    "to_bytes",
+]
 
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")  # Okabe and Ito: safe for all eyes
+PANELS_ACROSS = 4
 ORDERS = 50  # bounds that differ by more are shown on a logarithmic scale
 MARKERS = ("s", "o", "^", "D")
 STYLE: dict[Any, Any] = {
@@ -91,6 +99,95 @@ def _label(above: Axes, below: Axes, *, x_label: str, bound_label: str) -> None:
     above.set_title(bound_label, fontsize=8, loc="right", color="#444444")
     if len(above.get_lines()) > 1:
         above.legend(loc="best", fontsize=8)
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """A certificate over time, as means a round; what else is known is drawn with it.
+
+    `truth` is what the target did earn. `wrong` says in what share of such games the lower bound,
+    the upper bound and the gain were ever wrong, `limit` how often they may be.
+    """
+
+    title: str
+    rounds: ArrayLike
+    lower: ArrayLike
+    upper: ArrayLike
+    production: ArrayLike
+    gain: ArrayLike | None
+    promoted_at: int | None
+    truth: ArrayLike | None = None
+    wrong: tuple[float, float, float] | None = None
+    limit: float | None = None
+
+
+def draw_certificates(panels: Sequence[Panel], *, title: str) -> Figure:
+    """A panel for each, and at the end, if it is known, how often their bounds were ever wrong."""
+    require_matplotlib()
+    import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
+    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
+
+    judged = [panel for panel in panels if panel.wrong is not None]
+    count = len(panels) + bool(judged)
+    across = min(count, PANELS_ACROSS)
+    down = -(-count // across)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(3.2 * across + 0.6, 2.6 * down + 0.6), layout="constrained")
+        cells = figure.subplots(down, across, squeeze=False).ravel()
+        for i, panel in enumerate(panels):
+            _draw_panel(cells[i], panel, f"{i + 1}. " if len(panels) > 1 else "")
+        lines = {
+            label: line
+            for axes in cells
+            for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(
+            list(lines.values()), list(lines), loc="outside upper right", ncols=5, fontsize=8
+        )
+        if judged:
+            _draw_shares(cells[len(panels)], judged)
+        for axes in cells[count:]:
+            axes.set_axis_off()
+        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+        return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel, number: str) -> None:
+    """The band between the bounds, the truth, production, the gain, and when it was enough."""
+    gain, production, target, _ = COLORS
+    axes.fill_between(
+        panel.rounds, panel.lower, panel.upper, color=target, alpha=0.25, lw=0, label="certified"
+    )
+    if panel.truth is not None:
+        axes.plot(panel.rounds, panel.truth, color=target, lw=1.6, label="truth")
+    axes.plot(panel.rounds, panel.production, color=production, ls="--", lw=1.4, label="production")
+    if panel.gain is not None:
+        axes.plot(panel.rounds, panel.gain, color=gain, ls="-.", lw=1.4, label="gain, at least")
+    if panel.promoted_at is not None:
+        axes.axvline(panel.promoted_at, color=gain, lw=0.9, ls=":", label="promotion")
+    axes.axhline(0.0, color="#888888", lw=0.6)
+    axes.set_xscale("log")
+    axes.set_ylim(-0.35, 1.02)
+    axes.set_title(number + panel.title, fontsize=8, loc="left")
+    axes.set_xlabel("rounds", fontsize=8)
+    axes.set_ylabel("reward a round", fontsize=8)
+
+
+def _draw_shares(axes: Axes, panels: Sequence[Panel]) -> None:
+    """A row of marks for each kind of game: the share in which a bound was ever wrong."""
+    places = np.arange(len(panels))[::-1]
+    names = ("lower", "upper", "gain")
+    for i, (name, color, marker) in enumerate(zip(names, COLORS, MARKERS, strict=False)):
+        shares = [100 * panel.wrong[i] for panel in panels if panel.wrong is not None]
+        axes.plot(shares, places + 0.18 * (1 - i), marker, color=color, ms=4, label=name)
+    limits = [100 * panel.limit for panel in panels if panel.limit is not None]
+    if limits:
+        axes.plot(limits, places, "|", color="#444444", ms=11, label="5 % + 3 s.e.")
+    axes.set_yticks(places, [str(i + 1) for i in range(len(panels))])
+    axes.set_xlim(left=-0.3)
+    axes.set_xlabel("% of games", fontsize=8)
+    axes.set_title("games in which a bound was ever wrong", fontsize=8, loc="left")
+    axes.legend(loc="center right", fontsize=7)
 
 
 def to_bytes(figure: Figure, form: str) -> bytes:

@@ -23,7 +23,7 @@ from understudy.types import cut
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["Simulation", "progress_bar", "simulate"]
+__all__ = ["Simulation", "closing", "progress_bar", "reporter", "simulate"]
 
 WORK = 500_000  # rounds in a task: tens of milliseconds of compiled code
 TASKS = 4  # at least, for every worker
@@ -177,7 +177,7 @@ def _simulate(
         left = {cell: learner for cell, learner in cells.items() if cell not in played}
         if left:
             missing.append(left)
-    with _reporter(progress, sweep.runs * len(missing)) as report:
+    with reporter(progress, sweep.runs * len(missing)) as report:
         for finished, plan, totals in _play(sweep, missing, jobs, report):
             for cell, learner in finished.items():
                 own = [run[cell.learner] for run in totals]
@@ -211,7 +211,7 @@ def _play(
     parallel = joblib.Parallel(
         n_jobs=jobs, prefer="threads" if threads else None, return_as="generator"
     )
-    with _closing(parallel(tasks)) as results:
+    with closing(parallel(tasks)) as results:
         for cells, plan, own in zip(groups, plans, batches, strict=True):
             totals: list[dict[str, Totals]] = []
             for batch in own:
@@ -221,8 +221,13 @@ def _play(
 
 
 @contextmanager
-def _closing(results: Any) -> Iterator[Any]:
-    """Let the workers go, also when not all of their results are wanted any more."""
+def closing(results: Any) -> Iterator[Any]:
+    """Let the workers go, also when not all of their results are wanted any more.
+
+    >>> with closing(i for i in range(3)) as results:
+    ...     next(results)
+    0
+    """
     try:
         yield results
     finally:
@@ -239,10 +244,15 @@ def _batches(plan: Plan, runs: int, share: int) -> Iterator[range]:
 
 
 @contextmanager
-def _reporter(
+def reporter(
     progress: bool | Callable[[int], object], runs: int
 ) -> Iterator[Callable[[int], object]]:
-    """`progress` as a function that is told how many runs were just done."""
+    """`progress` as a function that is told how many runs were just done.
+
+    >>> with reporter(progress=print, runs=3) as report:
+    ...     report(2)
+    2
+    """
     if callable(progress):
         yield progress
     elif not progress:

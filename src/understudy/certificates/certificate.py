@@ -242,9 +242,14 @@ class Certificate:
             return Form(self.n_actions, propensities=True)
         return Form(self.n_actions, support=self.behavior > 0)
 
+    @property
+    def grids(self) -> tuple[Array, Array, Array]:
+        """The λ of the lower bound, of the upper bound, and of the gain, none if it is counted."""
+        size = len(self.lambdas)
+        return self._grids[:size], self._grids[size : 2 * size], self._grids[2 * size :]
+
     @cached_property
     def _grids(self) -> Array:
-        """The λ of the lower bound, of the upper bound, and of the gain."""
         gain = LARGEST_BET * self.lambdas[self.lambdas <= 1.0]
         parts = [self.lambdas, self.lambdas]
         return given(np.concatenate(parts if self.behavior is None else [*parts, gain]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from understudy.experiments.certificate import CERTIFICATE
 from understudy.experiments.core import Experiment, Options, write
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear import LINEAR
@@ -11,5 +12,5 @@ from understudy.experiments.unknown import UNKNOWN
 __all__ = ["EXPERIMENTS", "Experiment", "Options", "Point", "Row", "write"]
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (FIGURE_1, UNKNOWN, LINEAR)
+    experiment.name: experiment for experiment in (FIGURE_1, UNKNOWN, LINEAR, CERTIFICATE)
 }
