@@ -18,6 +18,7 @@ import understudy as us
 from strategies import behaviors, quick, seeds, unit_numbers
 from understudy import kernels
 from understudy.certificates import Evidence
+from understudy.certificates import certificate as certificate_module
 from understudy.certificates.curves import POINTS, curve_rounds
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.kernels import reference_certificates as reference
@@ -527,3 +528,21 @@ def test_what_a_caller_changes_later_changes_nothing() -> None:
     certificate = us.Certificate(behavior=mine)
     mine[:] = 99.0
     assert certificate.observe(LOG, us.Trace(np.ones(4), 0, 3)).estimate == pytest.approx(6.5)
+
+
+def test_the_picture_of_a_certificate() -> None:
+    pytest.importorskip("matplotlib")
+    game = watched(500)
+    found = us.certify(game.log, game.trace, behavior=PI)
+    (axes,) = found.plot().axes
+    labels = [line.get_label() for line in axes.get_lines()]
+    assert labels[:3] == ["production", "gain, at least", "promotion"]
+    (gain,) = [line for line in axes.get_lines() if line.get_label() == "gain, at least"]
+    assert found.gain is not None
+    assert np.asarray(gain.get_ydata())[-1] == found.gain / 500
+    counted = us.certify(game.log, game.trace, behavior=None).plot(title="counted")
+    assert [line.get_label() for line in counted.axes[0].get_lines()][:1] == ["production"]
+
+
+def test_the_rounds_in_which_products_are_moved_are_the_kernels() -> None:
+    assert certificate_module.FACTORS == kernels.certificates.FACTORS

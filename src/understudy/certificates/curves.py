@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,8 +15,12 @@ from understudy.certificates.evidence import CONFIDENCE, LAMBDAS
 from understudy.certificates.targets import Target, actions_of, probabilities_under
 from understudy.constraints import N_ACTIONS, Array, constrained
 from understudy.errors import InvalidArgument, InvalidEvent
+from understudy.plots import Panel, draw_certificates
 from understudy.schedules import spaced
 from understudy.types import Integers, Log, Trace, frozen
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Certified", "certify", "curve_rounds"]
 
@@ -90,6 +95,24 @@ class Certified:
     def promoted_at(self) -> int | None:
         """After which round, from 1, that was so for the first time."""
         return self.certificate.promoted_at
+
+    def panel(self, title: str) -> Panel:
+        """The curves as means a round, for a picture."""
+        t = self.rounds
+        return Panel(
+            title=title,
+            rounds=t,
+            lower=self.lower_curve / t,
+            upper=self.upper_curve / t,
+            production=self.production_curve / t,
+            gain=None if self.gain_curve is None else self.gain_curve / t,
+            promoted_at=self.promoted_at,
+        )
+
+    def plot(self, title: str = "What the target would have earned") -> Figure:
+        """The curves as a matplotlib figure, with a line where promotion was justified."""
+        confidence = f"{100 * self.certificate.confidence:.6g} % confidence"
+        return draw_certificates([self.panel(confidence)], title=title)
 
     def __repr__(self) -> str:
         return repr(self.certificate)

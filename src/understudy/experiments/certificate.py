@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -124,17 +124,9 @@ def panel(kind: Kind, options: Options, row: Row) -> Panel:
     """The first game of a kind as a picture, over its rounds."""
     watched = watch(kind, options, run=0)
     found = certify(watched.log, watched.trace, behavior=watched.behavior, confidence=CONFIDENCE)
-    assert found.gain_curve is not None  # the behavior is known
-    t = found.rounds
-    return Panel(
-        title=f"{kind.name}, {kind.target}",
-        rounds=t,
-        lower=found.lower_curve / t,
-        upper=found.upper_curve / t,
-        production=found.production_curve / t,
-        gain=found.gain_curve / t,
-        truth=np.cumsum(watched.earned)[t - 1] / t,
-        promoted_at=found.promoted_at,
+    return replace(
+        found.panel(f"{kind.name}, {kind.target}"),
+        truth=np.cumsum(watched.earned)[found.rounds - 1] / found.rounds,
         wrong=(row.lower_wrong, row.upper_wrong, row.gain_wrong),
         limit=row.limit,
     )

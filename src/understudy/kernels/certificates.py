@@ -85,7 +85,8 @@ def observe(
     paired = lambdas.size > 2 * size
     testing = paired and crossed == 0
     weights, ceiling = np.empty(lambdas.size - 2 * size), math.inf
-    weigh(sums, 2 * size, weights)
+    if testing:  # afterwards e^S may be more than a double holds
+        weigh(sums, 2 * size, weights)
     R_total, wR_total, w_total, w2_total = totals[0], totals[1], totals[2], totals[3]
     for k in range(rewards.size):
         R, w, t = rewards[k], probabilities[k] / propensities[k], rounds + k + 1
