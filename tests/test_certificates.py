@@ -387,6 +387,18 @@ def test_logged_propensities_that_are_the_behavior_give_its_bits() -> None:
     assert start.observe(event, 0.5).rounds == 1
 
 
+def test_a_learner_with_contexts_is_certified_by_its_trace() -> None:
+    rng = np.random.default_rng(3)
+    features = rng.dirichlet(np.ones(2), size=(300, 3))
+    actions, q = rng.integers(3, size=300), np.full(300, 1 / 3)
+    rewards = (rng.random(300) < features[np.arange(300), actions, 0]).astype(float)
+    learner = us.lin_prod(np.eye(2) / 3, n_actions=3, horizon=300, kappa=6.0)
+    _, trace = learner.replay(learner.init(), us.Log(actions, rewards, features=features))
+    log = us.Log(actions, rewards, q, features)
+    found = us.certify(log, trace, behavior=us.Logged(n_actions=3))
+    assert 0 < found.lower < found.estimate < found.upper < 300
+
+
 def test_targets_in_every_form_are_one() -> None:
     game = watched(50)
     column = POLICY[game.log.actions]
@@ -465,6 +477,7 @@ DAMAGE: dict[str, tuple[str, dict[str, Any]]] = {
     "a negative sum of logarithms of factors above 1": ("known", {"sums": row([-9.0] * 70)}),
     "products where they were moved": ("known", {"rounds": 48}),
     "products of zero": ("known", {"products": row([0.0] * 70)}),
+    "fewer products": ("known", {"products": row([1.0] * 24)}),
     "three totals": ("known", {"totals": row([1.0] * 3)}),
     "more reward than rounds": ("known", {"totals": row([1e3, 1.0, 1.0, 1.0])}),
     "counts of a known behavior": ("known", {"counts": row([40, 0, 0], "int64")}),

@@ -187,7 +187,7 @@ def _draw_shares(axes: Axes, panels: Sequence[Panel]) -> None:
     axes.set_xlim(left=-0.3)
     axes.set_xlabel("% of games", fontsize=8)
     axes.set_title("games in which a bound was ever wrong", fontsize=8, loc="left")
-    axes.legend(loc="center right", fontsize=7)
+    axes.legend(loc="center", fontsize=7)
 
 
 def to_bytes(figure: Figure, form: str) -> bytes:

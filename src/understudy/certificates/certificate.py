@@ -30,9 +30,15 @@ from numpy.typing import ArrayLike
 
 from understudy import kernels
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
-from understudy.certificates.evidence import CONFIDENCE, LAMBDAS, LARGEST_BET, Evidence
+from understudy.certificates.evidence import (
+    CONFIDENCE,
+    EVIDENCE,
+    LAMBDAS,
+    LARGEST_BET,
+    Evidence,
+)
 from understudy.certificates.targets import Target, probabilities_under
-from understudy.constraints import N_ACTIONS, Array, enforce, having
+from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.protocols import Form
 from understudy.types import Feedback, Integers, Log, cut, frozen, given, one_event, saved
@@ -94,7 +100,7 @@ class Certificate:
         "confidence": CONFIDENCE,
         "n_actions": N_ACTIONS.optional(),
         "lambdas": LAMBDAS,
-        "evidence": having("pass what a like certificate observed", "sums", "products").optional(),
+        "evidence": EVIDENCE.optional(),
     }
 
     def __post_init__(self) -> None:
@@ -136,7 +142,7 @@ class Certificate:
         return shown
 
     def merge(self, other: Certificate) -> Certificate:
-        """The certificate of two logs that were observed apart, up to rounding.
+        """The certificate of two logs of different rounds that were observed apart, up to rounding.
 
         When the mixture of the gain reached 1/δ in between cannot be known, so `promoted` says
         whether it has now, or did in the rounds observed since, and `promoted_at` is None.
@@ -288,22 +294,13 @@ class Certificate:
         return other
 
     def _propensities(self, evidence: Evidence, log: Log) -> tuple[Array, Integers]:
-        """q_t(b_t), or an upper confidence bound on it; and the counts after these rounds.
-
-        (t−1) kl(q̂_t(a), p) ≤ log(K t (t+1)/δ₁) for all a and t with probability 1 − δ₁, δ₁ = δ/4.
-        """
+        """q_t(b_t), or an upper confidence bound on it; and the counts after these rounds."""
         if isinstance(self.behavior, Logged):
             assert log.propensities is not None  # Form.check has seen to it
             return log.propensities, evidence.counts
         if self.behavior is not None:
             return self.behavior[log.actions], evidence.counts
-        counts, t = evidence.counts.copy(), evidence.rounds + np.arange(1.0, len(log) + 1.0)
-        seen, q = np.empty(len(log), dtype=np.int64), np.empty(len(log))
-        kernels.logs.count_before(counts, given(log.actions), seen)
-        budgets = math.log(self.n_actions / (COUNTING * self._delta)) + np.log(t) + np.log(t + 1.0)
-        frequencies = seen / np.maximum(t - 1.0, 1.0)
-        kernels.confidence.kl_uppers(given(frequencies), given(t - 1.0), given(budgets), q)
-        return q, frozen(counts)
+        return evidence.count(log.actions, COUNTING * self._delta)
 
     def _root(self, part: int, delta: float, low: float) -> float:
         """The root m for the lower bound (part 0), the upper bound (1) or the gain (2)."""
@@ -327,12 +324,15 @@ class Certificate:
     def _fits(self, evidence: Evidence) -> bool:
         """Whether this certificate can have observed it: for snapshots that were damaged."""
         size, counted = len(self.lambdas), self.n_actions if self.behavior is None else 0
+        if (
+            not evidence.sums.shape == evidence.products.shape == self._grids.shape
+            or evidence.totals.shape != (4,)
+            or evidence.counts.shape != (counted,)
+        ):
+            return False
         S = evidence.log_wealths()
         return (
-            evidence.sums.shape == evidence.products.shape == self._grids.shape
-            and evidence.totals.shape == (4,)
-            and evidence.counts.shape == (counted,)
-            and (not counted or sum(evidence.counts.tolist()) == evidence.rounds)
+            (not counted or sum(evidence.counts.tolist()) == evidence.rounds)
             and bool((S[: 2 * size] >= 0).all())
             and bool(evidence.totals[0] <= evidence.rounds)
             and bool(evidence.rounds % FACTORS or (evidence.products == 1.0).all())

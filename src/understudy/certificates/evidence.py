@@ -22,7 +22,7 @@ from understudy.constraints import (
 )
 from understudy.types import Integers, frozen, given, saved
 
-__all__ = ["CONFIDENCE", "LAMBDAS", "Evidence"]
+__all__ = ["CONFIDENCE", "EVIDENCE", "LAMBDAS", "Evidence"]
 
 LARGEST_BET = 0.9  # of the λ on a gain, which may be −1: below 1
 GRID: Array = frozen(2.0 ** -np.arange(-2.0, 22.0))
@@ -122,9 +122,35 @@ class Evidence:
         arrays = (frozen(sums), frozen(products), frozen(totals), counts)
         return Evidence(rounds, *arrays, crossed, self.merged)
 
+    def count(self, actions: Integers, delta: float) -> tuple[Array, Integers]:
+        """Upper confidence bounds on q(b_t) from the rounds before t, and the counts after all.
+
+        (t−1) kl(q̂_t(a), q(a)) ≤ log(K t (t+1)/δ₁) for all a and t with probability 1 − δ₁.
+        """
+        counts, t = self.counts.copy(), self.rounds + np.arange(1.0, len(actions) + 1.0)
+        seen, q = np.empty(len(actions), dtype=np.int64), np.empty(len(actions))
+        kernels.logs.count_before(counts, given(actions), seen)
+        budgets = math.log(len(counts) / delta) + np.log(t) + np.log(t + 1.0)
+        frequencies = seen / np.maximum(t - 1.0, 1.0)
+        kernels.confidence.kl_uppers(given(frequencies), given(t - 1.0), given(budgets), q)
+        return q, frozen(counts)
+
     def merge(self, other: Evidence) -> Evidence:
         """Of both logs: sums add up. Whether the mixture crosses 1/δ is for the caller to say."""
         sums = frozen(self.log_wealths() + other.log_wealths())
         totals = frozen(self.totals + other.totals)
         one, rounds = frozen(np.ones(len(sums))), self.rounds + other.rounds
         return Evidence(rounds, sums, one, totals, self.counts, crossed=0, merged=True)
+
+
+def _evidence(value: Any) -> Evidence:
+    if not isinstance(value, Evidence):
+        raise Refused("it is not the evidence of a certificate")
+    return value
+
+
+EVIDENCE = Constraint(
+    "pass the evidence of a certificate that was made with the same arguments",
+    _evidence,
+    (None, "text", 3, [], {}),
+)

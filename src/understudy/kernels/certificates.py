@@ -26,6 +26,7 @@ Array = Any
 
 FACTORS = 16
 LARGEST_PRODUCT = 1e100  # times 1 + λ x with λ, x ≤ 1e100 it is still a double
+LARGEST_EXPONENT = 600.0  # of a weight: far above any threshold, below overflow
 ROUNDING = 1e-9  # more than rounding can add to the mixture in a round
 STEPS = 1000
 NEGLIGIBLE = 60.0  # e^-60 of the largest term is below its last digit
@@ -50,7 +51,7 @@ def flush(sums: Array, products: Array, start: int, stop: int) -> None:
 def weigh(sums: Array, start: int, weights: Array) -> None:
     """ρ e^S of each λ of the last grid, without what is still a product."""
     for i in range(weights.size):
-        weights[i] = math.exp(sums[start + i]) / weights.size
+        weights[i] = math.exp(min(LARGEST_EXPONENT, sums[start + i])) / weights.size
 
 
 @compiled
@@ -85,8 +86,7 @@ def observe(
     paired = lambdas.size > 2 * size
     testing = paired and crossed == 0
     weights, ceiling = np.empty(lambdas.size - 2 * size), math.inf
-    if testing:  # afterwards e^S may be more than a double holds
-        weigh(sums, 2 * size, weights)
+    weigh(sums, 2 * size, weights)
     R_total, wR_total, w_total, w2_total = totals[0], totals[1], totals[2], totals[3]
     for k in range(rewards.size):
         R, w, t = rewards[k], probabilities[k] / propensities[k], rounds + k + 1
