@@ -41,7 +41,7 @@ def gain(name: str, R: Any, q: Any, eta: Any) -> Any:
 
 
 def expert_gains(learner: CoverageAdaptive, log: us.Log, q: Array) -> Array:
-    """Σ_t g_t of every expert, each frozen with its round's rate: (K,), or (levels, K) on a grid."""
+    """Σ_t g_t of every expert, each frozen with its round's rate; (levels, K) on a grid."""
     grid = isinstance(learner.behavior, us.Logged)
     rates = (
         np.tile(learner.rates, (len(log), 1)) if grid else learner.rates[log.actions, np.newaxis]
@@ -66,7 +66,7 @@ def price(rates: Array, prior: Array) -> Array:
         sum(w / eta for eta, w in zip(rates, prior, strict=True)) - prior[a] / rates[a]
         for a in range(len(prior))
     ]
-    return np.array(own) + np.array(rest)
+    return np.asarray(np.add(own, rest))
 
 
 def experts(learner: CoverageAdaptive, rounds: int) -> tuple[Array, Array]:
