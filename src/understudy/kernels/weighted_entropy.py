@@ -26,15 +26,15 @@ from understudy.kernels.exponential_weights import exponent, is_due, is_risky, p
 __all__ = ["add", "begin", "earn", "policies", "policy", "replay", "root", "share_out"]
 
 Array = Any
+Tuning = tuple[Array, Array, Array]  # rates and log w₁ of the groups, the group of every action
+Sums = tuple[Array, Array]  # reference and S of every group
 
 MOST_STEPS = 200  # of Newton or of bisection: the bracket is then one number wide
-CLOSE = 1e-15  # of the logarithm of the sum of all weights
+CLOSE = 1e-9  # of the logarithm of the sum of all weights: one more step squares it
 
 
 @compiled
-def heights(
-    tuning: tuple[Array, Array, Array], sums: tuple[Array, Array], level: float, out: Array
-) -> None:
+def heights(tuning: Tuning, sums: Sums, level: float, out: Array) -> None:
     """x_j of every group."""
     rates, log_prior, _ = tuning
     references, totals = sums
@@ -69,13 +69,13 @@ def root(rates: Array, x: Array) -> float:
     delta = min(max(0.0, low), high)
     for _ in range(MOST_STEPS):
         above, slope = excess(rates, x, delta)
-        if abs(above) <= CLOSE:
-            break
+        step = delta + above / slope
+        if abs(above) <= CLOSE and low <= step <= high:
+            return step
         if above > 0.0:
             low = delta
         else:
             high = delta
-        step = delta + above / slope
         if not low < step < high:
             step = low + (high - low) / 2.0
         if step in (low, high):
@@ -85,9 +85,7 @@ def root(rates: Array, x: Array) -> float:
 
 
 @compiled
-def settle(
-    tuning: tuple[Array, Array, Array], sums: tuple[Array, Array], level: float, shares: Array
-) -> float:
+def settle(tuning: Tuning, sums: Sums, level: float, shares: Array) -> float:
     """Λ, found from where it was, and the probability of every group."""
     rates = tuning[0]
     heights(tuning, sums, level, shares)
@@ -97,24 +95,23 @@ def settle(
 
 
 @compiled
-def share_out(
-    tuning: tuple[Array, Array, Array], sums: tuple[Array, Array], level: float, shares: Array
-) -> None:
+def share_out(tuning: Tuning, sums: Sums, level: float, shares: Array) -> None:
     """The probability of every group, at a Λ that is the root but for rounding."""
-    heights(tuning, sums, level, shares)
-    largest = shares.max()
-    total = 0.0
-    for j in range(shares.size):
-        shares[j] = math.exp(shares[j] - largest)
+    rates, log_prior, _ = tuning
+    references, totals = sums
+    largest, total = -math.inf, 0.0
+    for j in range(rates.size):
+        shares[j] = log_prior[j] + rates[j] * (references[j] - level)
+        largest = max(largest, shares[j])
+    for j in range(rates.size):
+        shares[j] = totals[j] * math.exp(shares[j] - largest)  # totals are e^600 K at the most
         total += shares[j]
     for j in range(shares.size):
         shares[j] /= total
 
 
 @compiled
-def begin(
-    tuning: tuple[Array, Array, Array], scores: Array, residues: Array, sums: tuple[Array, Array]
-) -> float:
+def begin(tuning: Tuning, scores: Array, residues: Array, sums: Sums) -> float:
     """Λ, and all sums, from nothing but the scores: twice, the second time from nearby."""
     refresh(tuning, scores, residues, sums)
     shares = np.empty(tuning[0].size)
@@ -146,9 +143,7 @@ def is_member(groups: Array, action: int, group: int) -> bool:
 
 
 @compiled
-def refresh(
-    tuning: tuple[Array, Array, Array], scores: Array, residues: Array, sums: tuple[Array, Array]
-) -> None:
+def refresh(tuning: Tuning, scores: Array, residues: Array, sums: Sums) -> None:
     """Each group's reference, its largest score, and S relative to it, from nothing but scores."""
     rates, _, groups = tuning
     references, totals = sums
@@ -167,10 +162,10 @@ def refresh(
 
 @compiled
 def policy(
-    tuning: tuple[Array, Array, Array],
+    tuning: Tuning,
     scores: Array,
     residues: Array,
-    sums: tuple[Array, Array],
+    sums: Sums,
     shares: Array,
     out: Array,
 ) -> None:
@@ -189,10 +184,10 @@ def policy(
 
 @compiled
 def learn(
-    tuning: tuple[Array, Array, Array],
+    tuning: Tuning,
     scores: Array,
     residues: Array,
-    sums: tuple[Array, Array],
+    sums: Sums,
     action: int,
     gains: Array,
     due: bool,
@@ -219,10 +214,10 @@ def learn(
 
 @compiled
 def replay(
-    tuning: tuple[Array, Array, Array],
+    tuning: Tuning,
     scores: Array,
     residues: Array,
-    sums: tuple[Array, Array],
+    sums: Sums,
     level: float,
     rounds: int,
     actions: Array,
@@ -253,10 +248,10 @@ def replay(
 
 @compiled
 def policies(
-    tuning: tuple[Array, Array, Array],
+    tuning: Tuning,
     scores: Array,
     residues: Array,
-    sums: tuple[Array, Array],
+    sums: Sums,
     level: float,
     rounds: int,
     actions: Array,
@@ -277,7 +272,7 @@ def policies(
 
 @compiled
 def weighted_sums(
-    tuning: tuple[Array, Array, Array],
+    tuning: Tuning,
     scores: Array,
     residues: Array,
     references: Array,
@@ -297,10 +292,10 @@ def weighted_sums(
 
 @compiled
 def earn(
-    tuning: tuple[Array, Array, Array],
+    tuning: Tuning,
     scores: Array,
     residues: Array,
-    sums: tuple[Array, Array],
+    sums: Sums,
     level: float,
     rounds: int,
     actions: Array,
