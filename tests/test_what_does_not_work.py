@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 import understudy as us
 from strategies import Array, behaviors, quick, rates
