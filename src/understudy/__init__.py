@@ -12,7 +12,14 @@ from understudy.behaviors import Logged
 from understudy.certificates import Certificate, Certified, certify
 from understudy.conformance import check_learner
 from understudy.game import Game, play
-from understudy.learners import exp3, exp3_ix, exp3_ix_unknown, lin_prod, prod
+from understudy.learners import (
+    coverage_adaptive,
+    exp3,
+    exp3_ix,
+    exp3_ix_unknown,
+    lin_prod,
+    prod,
+)
 from understudy.simulate import Simulation, simulate
 from understudy.snapshots import Understudy, load
 from understudy.sweeps import Results, Sweep
@@ -40,6 +47,7 @@ __all__ = [
     "check_learner",
     "contexts",
     "coverage",
+    "coverage_adaptive",
     "errors",
     "estimators",
     "exp3",

@@ -41,7 +41,7 @@ from understudy.certificates.targets import Target, probabilities_under
 from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.protocols import Form
-from understudy.types import Feedback, Integers, Log, cut, frozen, given, one_event, saved
+from understudy.types import Feedback, Integers, Log, cut, given, one_event, saved
 
 __all__ = ["Certificate"]
 

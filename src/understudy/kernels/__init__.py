@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         lin_prod,
         logs,
         referee,
+        weighted_entropy,
     )
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "lin_prod",
     "logs",
     "referee",
+    "weighted_entropy",
 ]
 
 
