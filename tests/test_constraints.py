@@ -502,6 +502,7 @@ WITHOUT_EXAMPLE = {
     "understudy.kernels.compiler.compiled": "numba keeps no code of a function without a file",
     "understudy.kernels.compiler.inlined": "it is nothing without a caller that is compiled",
     "understudy.plots.draw_certificates": "matplotlib is optional",
+    "understudy.plots.draw_frames": "matplotlib is optional",
     "understudy.plots.draw_regret": "matplotlib is optional",
     "understudy.plots.require_matplotlib": "matplotlib is optional",
     "understudy.plots.to_bytes": "matplotlib is optional",
