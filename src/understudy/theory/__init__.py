@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from understudy.theory.anytime import (
+    theorem1_anytime_bound,
+    theorem1_anytime_tuned_bound,
+    theorem1_anytime_uniform_bound,
+)
 from understudy.theory.bounds import (
     exp3_bound,
     exp3_condition,
@@ -25,6 +30,7 @@ from understudy.theory.coverage import (
     leverage,
 )
 from understudy.theory.rates import (
+    anytime_scale,
     exp3_ix_rate,
     exp3_worst_case_rate,
     kappa_from_feature_bound,
@@ -33,6 +39,7 @@ from understudy.theory.rates import (
 )
 
 __all__ = [
+    "anytime_scale",
     "coverage",
     "exp3_bound",
     "exp3_condition",
@@ -51,6 +58,9 @@ __all__ = [
     "lin_prod_tuned_bound",
     "lin_prod_uniform_bound",
     "prod_bound",
+    "theorem1_anytime_bound",
+    "theorem1_anytime_tuned_bound",
+    "theorem1_anytime_uniform_bound",
     "theorem1_bound",
     "theorem1_tuned_bound",
     "theorem1_uniform_bound",
