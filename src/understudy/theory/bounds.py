@@ -63,7 +63,7 @@ TOTALS = array("pass Σ_t E[r_t(a)] for every action, (K,)", low=0.0)
 PROBABILITY_TOTALS = array("pass Σ_t E[π_t(a)] for every action, (K,)", low=0.0)
 
 
-def _comparator_rewards(
+def comparator_rewards(
     comparator: int | ArrayLike, n_actions: int, horizon: int, total_rewards: ArrayLike | None
 ) -> Array:
     """π*(a) Σ_t E[r_t(a)] for every action; each sum is n at the most and by default."""
@@ -101,7 +101,7 @@ def theorem1_bound(
     16.0224
     """
     q = np.asarray(pi_b)
-    earned = _comparator_rewards(comparator, len(q), horizon, total_rewards)
+    earned = comparator_rewards(comparator, len(q), horizon, total_rewards)
     return math.log(len(q)) / eta + eta / 2 * float((earned / (q + eta / 2)).sum())
 
 
@@ -146,7 +146,7 @@ def prod_bound(
     15.7707
     """
     q = np.asarray(pi_b)
-    earned = _comparator_rewards(comparator, len(q), horizon, total_rewards)
+    earned = comparator_rewards(comparator, len(q), horizon, total_rewards)
     seen = q > 0
     bias = np.ones(len(q))  # an action that is never seen keeps all its reward to itself
     bias[seen] = 1 - q[seen] / eta * np.log1p(eta / q[seen])
@@ -228,6 +228,20 @@ def exp3_order(pi_b: ArrayLike, *, horizon: int) -> float:
     return math.sqrt(horizon / smallest_probability(pi_b))
 
 
+def too_long(horizon: int, instead: str) -> InvalidArgument:
+    """The error for sums of more terms than anybody would wait for.
+
+    >>> print(too_long(10**9, "theorem2_simplified_bound"))
+    horizon = 1000000000: the sums are taken term by term, up to n = 1e+08; use theorem2_...
+    """
+    return InvalidArgument(
+        "horizon",
+        horizon,
+        f"the sums are taken term by term, up to n = {LONGEST_SUM:g}",
+        f"use {instead}",
+    )
+
+
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=RATIO)
 def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float) -> float:
     r"""Theorem 2 in full, with the sums as they are:
@@ -242,12 +256,7 @@ def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float)
     3502.1
     """
     if horizon > LONGEST_SUM:
-        raise InvalidArgument(
-            "horizon",
-            horizon,
-            f"the sums are taken term by term, up to n = {LONGEST_SUM:g}",
-            "use theorem2_simplified_bound",
-        )
+        raise too_long(horizon, "theorem2_simplified_bound")
     past = np.arange(1, horizon, dtype=np.float64)
     failures = float((2.0 / past**2).sum())
     widths = 1.0 + float(np.sqrt((math.log(n_actions) + 2 * np.log(past)) / (2 * past)).sum())
