@@ -183,6 +183,24 @@ def test_pessimism(t: int, n_actions: int) -> None:
             assert bound < 2 * found  # so the price is known to a factor of two
 
 
+@pytest.mark.parametrize("n_actions", SIZES)
+@pytest.mark.parametrize("t", ROUNDS)
+def test_pessimism_is_what_the_steps_add_up_to(t: int, n_actions: int) -> None:
+    """1 − q/(u+γ) ≤ (γ + q(u−q)₊/(u+γ))/(q+γ), and (u−q)₊ ≤ (q̂−q)₊ + √(2uℓ(1−q̂)/(t−1))."""
+    length = math.log(n_actions * t**2)
+    for q in PROBABILITIES:
+        for gamma in (eta / 2 for eta in ETAS):
+            u = upper_bounds(t - 1, n_actions)
+            exact = (gamma + q * np.maximum(u - q, 0) / (u + gamma)) / (q + gamma)
+            assert (1 - q / (u + gamma) <= exact + 1e-12).all()
+            excess = 0.5 * math.sqrt(q * (1 - q) / (t - 1)) / (q + gamma)
+            width = math.sqrt(2 * length * (1 - q) / ((t - 1) * (q + gamma)))
+            steps = (gamma + q * (excess + width)) / (q + gamma)
+            assert_at_most(float(binomial(t - 1, q) @ exact), steps)
+            bound = float(pessimism(np.array(q), np.array(float(t)), n_actions, 2 * gamma))
+            assert_at_most(min(steps, 1 - q / (1 + gamma)), bound)
+
+
 @pytest.mark.parametrize("eta", ETAS)
 def test_pessimism_of_the_unseen_and_of_the_first_round(eta: float) -> None:
     """Nothing of an action that is never played arrives; in round 1, u = 1."""
