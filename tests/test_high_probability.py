@@ -34,9 +34,9 @@ from understudy.learners import ExponentialWeights
 
 DELTAS = (0.9, 0.5, 0.1, 0.01)
 LARGE_GAMES = {
-    "hidden reward": Game(np.array([0.1, 0.9]), np.tile([1.0, 0.0], (8, 1))),
-    "two actions": Game(np.array([0.7, 0.3]), np.random.default_rng(5).random((8, 2))),
-    "three actions": Game(np.array([0.1, 0.3, 0.6]), np.random.default_rng(6).random((6, 3))),
+    "hidden reward": Game(np.array([0.1, 0.9]), np.tile([1.0, 0.0], (7, 1))),
+    "two actions": Game(np.array([0.7, 0.3]), np.random.default_rng(5).random((7, 2))),
+    "three actions": Game(np.array([0.1, 0.3, 0.6]), np.random.default_rng(6).random((4, 3))),
 }
 
 
