@@ -11,7 +11,14 @@ from understudy import adversaries, behaviors, contexts, errors, estimators, the
 from understudy.behaviors import Logged
 from understudy.conformance import check_learner
 from understudy.game import Game, play
-from understudy.learners import exp3, exp3_ix, exp3_ix_unknown, lin_prod, prod
+from understudy.learners import (
+    coverage_adaptive,
+    exp3,
+    exp3_ix,
+    exp3_ix_unknown,
+    lin_prod,
+    prod,
+)
 from understudy.simulate import Simulation, simulate
 from understudy.snapshots import Understudy, load
 from understudy.sweeps import Results, Sweep
@@ -36,6 +43,7 @@ __all__ = [
     "check_learner",
     "contexts",
     "coverage",
+    "coverage_adaptive",
     "errors",
     "estimators",
     "exp3",

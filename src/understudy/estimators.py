@@ -39,6 +39,8 @@ __all__ = [
     "KnownBehavior",
     "Logarithmic",
     "PlugIn",
+    "implicit_gain",
+    "logarithmic_gain",
 ]
 
 NO_MEMORY: Integers = frozen(np.zeros(0, dtype=np.int64))
@@ -138,8 +140,7 @@ class Logarithmic(KnownBehavior):
         return None if isinstance(self.eta, float) else "η_t depends on the round of an event"
 
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
-        eta = rate_at(self.eta, t)
-        return np.log1p(eta * (R / q)) / eta
+        return logarithmic_gain(R, q, rate_at(self.eta, t))
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,6 +232,24 @@ class ChernoffPlugIn(CountedBehavior):
         budget, ucb = math.log(self.n_actions) + 2.0 * np.log(t), np.empty(len(t))
         kernels.confidence.kl_uppers(given(q_hat), given(t - 1), given(budget), ucb)
         return R / (ucb + self.gamma(t))
+
+
+def implicit_gain(R: Array, q: Array, eta: Array | float) -> Array:
+    """R / (q + η/2), IX at γ = η/2.
+
+    >>> implicit_gain(np.array([1.0]), np.array([0.25]), 0.5).tolist()
+    [2.0]
+    """
+    return np.asarray(R / (q + eta / 2))
+
+
+def logarithmic_gain(R: Array, q: Array, eta: Array | float) -> Array:
+    """log(1 + η R/q) / η: the largest gain with e^{ηg} ≤ 1 + η R/q.
+
+    >>> logarithmic_gain(np.array([1.0]), np.array([0.25]), 0.5).round(4).tolist()
+    [2.1972]
+    """
+    return np.asarray(np.log1p(eta * (R / q)) / eta)
 
 
 def rounds_of(start: int, log: Log) -> Integers:

@@ -11,9 +11,25 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from understudy.kernels import confidence, exponential_weights, games, lin_prod, logs, referee
+    from understudy.kernels import (
+        confidence,
+        exponential_weights,
+        games,
+        lin_prod,
+        logs,
+        referee,
+        weighted_entropy,
+    )
 
-__all__ = ["confidence", "exponential_weights", "games", "lin_prod", "logs", "referee"]
+__all__ = [
+    "confidence",
+    "exponential_weights",
+    "games",
+    "lin_prod",
+    "logs",
+    "referee",
+    "weighted_entropy",
+]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["count_before", "exponential_weights", "kl_upper", "lin_prod", "observe"]
+__all__ = [
+    "count_before",
+    "exponential_weights",
+    "kl_upper",
+    "lin_prod",
+    "observe",
+    "weighted_entropy",
+]
 
 Array = Any
 
@@ -87,3 +94,20 @@ def kl(q: float, p: float) -> float:
     """
     pairs = [(x, y) for x, y in ((q, p), (1.0 - q, 1.0 - p)) if x > 0]
     return float(sum(x * np.log(x / y) if y > 0 else np.inf for x, y in pairs))
+
+
+def weighted_entropy(rates: Array, prior: Array, scores: Array) -> Array:
+    """w(e) = w₁(e) exp(η_e (G(e) − Λ)), with Λ found by bisection so that the weights sum to 1.
+
+    >>> weighted_entropy(np.array([1.0, 1.0]), np.array([0.5, 0.5]), np.array([0.0, np.log(3)]))
+    array([0.25, 0.75])
+    """
+    seen = prior > 0
+    x = np.log(prior[seen]) + rates[seen] * (scores[seen] - scores[seen].max())
+    low, high = (x / rates[seen]).max(), ((x + np.log(len(x))) / rates[seen]).max()
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.exp(x - rates[seen] * middle).sum() > 1 else (low, middle)
+    weights = np.zeros(len(scores))
+    weights[seen] = np.exp(x - rates[seen] * high)
+    return weights / weights.sum()

@@ -1,4 +1,4 @@
-"""Learners: two weight rules, and the paper's algorithms as recipes over them.
+"""Learners: weight rules, and the algorithms as recipes over them.
 
 `RECIPES` is the table that the tests, the docs and `us.check_learner` go through: a new
 algorithm is a function in recipes.py and its name here.
@@ -6,19 +6,30 @@ algorithm is a function in recipes.py and its name here.
 
 from __future__ import annotations
 
+from understudy.learners.coverage_adaptive import CoverageAdaptive, LeveledScores
 from understudy.learners.exponential_weights import ExponentialWeights, Scores
 from understudy.learners.features import DisjointFeatures, SharedFeatures
 from understudy.learners.lin_prod import Estimates, LinProd
-from understudy.learners.recipes import exp3, exp3_ix, exp3_ix_unknown, lin_prod, prod
+from understudy.learners.recipes import (
+    coverage_adaptive,
+    exp3,
+    exp3_ix,
+    exp3_ix_unknown,
+    lin_prod,
+    prod,
+)
 
 __all__ = [
     "RECIPES",
+    "CoverageAdaptive",
     "DisjointFeatures",
     "Estimates",
     "ExponentialWeights",
+    "LeveledScores",
     "LinProd",
     "Scores",
     "SharedFeatures",
+    "coverage_adaptive",
     "exp3",
     "exp3_ix",
     "exp3_ix_unknown",
@@ -26,4 +37,7 @@ __all__ = [
     "prod",
 ]
 
-RECIPES = {recipe.__name__: recipe for recipe in (exp3, exp3_ix, exp3_ix_unknown, prod, lin_prod)}
+RECIPES = {
+    recipe.__name__: recipe
+    for recipe in (exp3, exp3_ix, exp3_ix_unknown, prod, coverage_adaptive, lin_prod)
+}

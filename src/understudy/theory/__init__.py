@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from understudy.theory.adaptive import (
+    Tuning,
+    coverage_adaptive_bound,
+    coverage_adaptive_price,
+    coverage_adaptive_tuning,
+    coverage_adaptive_uniform_bound,
+    coverage_grid_bound,
+    coverage_grid_tuning,
+)
 from understudy.theory.anytime import (
     theorem1_anytime_bound,
     theorem1_anytime_tuned_bound,
@@ -41,10 +50,17 @@ from understudy.theory.rates import (
 from understudy.theory.unknown import chernoff_bound, chernoff_simplified_bound
 
 __all__ = [
+    "Tuning",
     "anytime_scale",
     "chernoff_bound",
     "chernoff_simplified_bound",
     "coverage",
+    "coverage_adaptive_bound",
+    "coverage_adaptive_price",
+    "coverage_adaptive_tuning",
+    "coverage_adaptive_uniform_bound",
+    "coverage_grid_bound",
+    "coverage_grid_tuning",
     "exp3_bound",
     "exp3_condition",
     "exp3_ix_rate",

@@ -28,6 +28,9 @@ from understudy.theory.coverage import as_policy
 from understudy.theory.rates import smallest_probability
 
 __all__ = [
+    "RATIO",
+    "TOTALS",
+    "comparator_rewards",
     "exp3_bound",
     "exp3_condition",
     "exp3_order",
@@ -66,7 +69,11 @@ PROBABILITY_TOTALS = array("pass Σ_t E[π_t(a)] for every action, (K,)", low=0.
 def comparator_rewards(
     comparator: int | ArrayLike, n_actions: int, horizon: int, total_rewards: ArrayLike | None
 ) -> Array:
-    """π*(a) Σ_t E[r_t(a)] for every action; each sum is n at the most and by default."""
+    """π*(a) Σ_t E[r_t(a)] for every action; each sum is n at the most and by default.
+
+    >>> comparator_rewards(1, 2, horizon=10, total_rewards=None).tolist()
+    [0.0, 10.0]
+    """
     policy = as_policy(comparator, n_actions)
     if total_rewards is None:
         return policy * float(horizon)
