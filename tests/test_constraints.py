@@ -488,6 +488,7 @@ WITHOUT_EXAMPLE = {
     "understudy.benchmarks.instructions.require_callgrind": "valgrind is optional",
     "understudy.kernels.compiler.compiled": "numba keeps no code of a function without a file",
     "understudy.kernels.compiler.inlined": "it is nothing without a caller that is compiled",
+    "understudy.plots.draw_tails": "matplotlib is optional",
     "understudy.plots.draw_regret": "matplotlib is optional",
     "understudy.plots.require_matplotlib": "matplotlib is optional",
     "understudy.plots.to_bytes": "matplotlib is optional",
