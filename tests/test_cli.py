@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from understudy import __version__, cli
@@ -33,7 +34,7 @@ def read(path: Path) -> list[dict[str, str]]:
     ("experiment", "learners"),
     [
         ("figure1", {"Exp3", "Exp3-IX"}),
-        ("unknown", {"Exp3-IX", "Exp3-IX, unknown"}),
+        ("unknown", {"Exp3-IX", "Exp3-IX, unknown", "Exp3-IX, unknown, kl"}),
         ("linear", {"LinProd", "LinProd, tuned to C"}),
     ],
 )
@@ -48,7 +49,9 @@ def test_each_experiment_writes_a_picture_and_its_numbers(
     rows = read(tmp_path / f"{experiment}.csv")
     assert list(rows[0]) == COLUMNS
     assert {row["learner"] for row in rows} == learners
-    assert [float(row["alpha"]) for row in rows] == [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]
+    assert [float(row["alpha"]) for row in rows] == np.repeat(
+        [0.0, 0.5, 1.0], len(learners)
+    ).tolist()
     assert all(float(row["q25"]) <= float(row["q75"]) for row in rows)
     assert (tmp_path / f"{experiment}.png").read_bytes().startswith(PNG)
     text = "".join(ElementTree.parse(tmp_path / f"{experiment}.svg").getroot().itertext())
@@ -56,6 +59,20 @@ def test_each_experiment_writes_a_picture_and_its_numbers(
     assert all(name in done.stdout for name in learners)
     assert "wrote" in done.stdout
     assert "9/9" in done.stderr  # the progress bar, on standard error
+
+
+def test_probability_writes_a_picture_and_its_numbers(tmp_path: Path) -> None:
+    small = ("--runs", "3", "--rounds", "30", "--actions", "3")
+    done = understudy("paper", "probability", *small, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    rows = read(tmp_path / "probability.csv")
+    assert {row["game"] for row in rows} == {"stationary", "switching", "retaliating"}
+    assert {row["comparator"] for row in rows} == {"fixed", "best in hindsight"}
+    assert sum(row["delta"] == "" for row in rows) == 3  # the means
+    assert (tmp_path / "probability.png").read_bytes().startswith(PNG)
+    text = "".join(ElementTree.parse(tmp_path / "probability.svg").getroot().itertext())
+    assert all(word in text for word in ("best in hindsight", "bound on its mean", "retaliating"))
+    assert "at 95 %" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,7 @@ class CompiledWaves(Waves):
 PI = np.array([0.4, 0.3, 0.2, 0.1])
 LEARNERS: dict[str, ExponentialWeights] = {
     **{name: recipe(PI, 0.3) for name, recipe in RECIPES.items()},
+    "unknown, kl": us.exp3_ix_unknown(4, eta=0.3, width="kl"),
     "logged exp3": us.exp3(us.Logged(4), eta=0.3),
     "logged exp3_ix": us.exp3_ix(us.Logged(4), eta=0.3, gamma=lambda t: 1 / t),
     "logged prod": us.prod(us.Logged(4), eta=0.3),
@@ -340,7 +341,9 @@ OBLIVIOUS = us.adversaries.stationary([0.1, 0.2, 0.3, 0.4])
 PATHS: dict[str, tuple[Any, Any, str]] = {
     "oblivious": (OBLIVIOUS, KNOWN, "compiled"),
     "oblivious, unknown behavior": (OBLIVIOUS, LEARNERS["exp3_ix_unknown"], "compiled"),
+    "oblivious, unknown behavior, kl": (OBLIVIOUS, LEARNERS["unknown, kl"], "compiled"),
     "hiding": (WATCHING["hiding"], KNOWN, "compiled"),
+    "hiding, unknown behavior, kl": (WATCHING["hiding"], LEARNERS["unknown, kl"], "compiled"),
     "retaliating": (WATCHING["retaliating"], LEARNERS["logged prod"], "compiled"),
     "compiled by the user": (WATCHING["waves"], KNOWN, "compiled"),
     "Python only": (Waves(4), KNOWN, "referee"),

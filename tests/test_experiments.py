@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.experiments import EXPERIMENTS, Options, write
+from understudy.experiments import EXPERIMENTS, Options, Row, write
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear import LINEAR
+from understudy.experiments.probability import PROBABILITY, bounds, games, rows_of
 from understudy.experiments.rates import PAIRS
 from understudy.experiments.worlds import COMMON, RARE, world
 from understudy.protocols import Learner
@@ -99,6 +100,80 @@ def test_both_learners_profit_from_coverage_known_behavior_or_not() -> None:
     for name in {row.learner for row in rows}:
         poor, good = (row.mean for row in rows if row.learner == name)
         assert good < poor / 2, name
+
+
+def test_chernoff_has_the_smaller_bound_and_less_regret_where_coverage_is_poor() -> None:
+    """Bounds at every α, the further apart the poorer the coverage; means of 30 runs at α < 1.
+
+    Not at α = 1: there more pessimism than needed does no harm on this game, and even helps.
+    """
+    rows = EXPERIMENTS["unknown"].run(Options(30, 4000, 20, alphas=4))
+    by_alpha: dict[float, dict[str, Row]] = {}
+    for row in rows:
+        by_alpha.setdefault(row.alpha, {})[row.learner] = row
+    gaps = []
+    for own in by_alpha.values():
+        theorem2, chernoff = own["Exp3-IX, unknown"], own["Exp3-IX, unknown, kl"]
+        assert chernoff.mean < theorem2.mean or chernoff.alpha == 1.0
+        assert chernoff.bound is not None
+        assert theorem2.bound is not None
+        gaps.append(theorem2.bound / chernoff.bound)
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] > 1
+
+
+def test_the_bound_of_a_run_is_the_theorems_for_its_own_rewards() -> None:
+    game = games(Options(runs=1, rounds=50, actions=3))["switching"]
+    compared, rewards = np.array([0, 2, 2]), np.array([50.0, 0.0, 12.5])
+    for who, delta in (("fixed", 0.1), ("best in hindsight", 0.02), ("fixed", None)):
+        found = bounds(game, compared, rewards, who, delta)
+        arguments: dict[str, Any] = {"horizon": 50, "eta": us.theory.exp3_ix_rate(3, 50)}
+        for i, (a, earned) in enumerate(zip(compared.tolist(), rewards.tolist(), strict=True)):
+            totals = np.where(np.arange(3) == a, earned, 0.0)
+            if delta is None:
+                wanted = us.theory.theorem1_bound(
+                    a, game.behavior, **arguments, total_rewards=totals
+                )
+            else:
+                wanted = us.theory.theorem1_high_probability_bound(
+                    a,
+                    game.behavior,
+                    **arguments,
+                    delta=delta,
+                    total_rewards=totals,
+                    every_comparator=who != "fixed",
+                )
+            assert found[i] == pytest.approx(wanted, rel=1e-12)
+
+
+def test_rows_count_the_runs_above_their_bounds() -> None:
+    """Regrets made up around the bound: one of four runs above it, one of four at most exceeded."""
+    game = games(Options(runs=1, rounds=50, actions=3))["stationary"]
+    limit = float(bounds(game, np.array([0]), np.array([30.0]), "fixed", 0.2)[0])
+    regret = np.full((4, 3), -5.0)
+    regret[:, 0] = [0.0, 1.0, limit - 1e-6, limit + 1e-6]
+    rows = list(rows_of("made up", game, regret, 30.0 - regret[:, 0]))
+    (row,) = [row for row in rows if (row.comparator, row.delta) == ("fixed", 0.2)]
+    assert (row.above, row.standard_error) == (0.25, math.sqrt(3) / 8)
+    assert row.bound == pytest.approx(limit)
+    assert row.regret == pytest.approx(np.quantile(regret[:, 0], 0.8))
+    assert row.above < row.at_most < 1
+    (mean,) = [row for row in rows if row.delta is None]
+    assert mean.regret == pytest.approx(regret[:, 0].mean())
+
+
+@pytest.mark.large
+def test_bounds_fail_no_more_often_than_they_may_and_single_runs_exceed_that_on_the_mean() -> None:
+    """400 runs a game: within 3 standard errors of δ."""
+    rows = PROBABILITY.run(Options(400, 500, 3))
+    for row in rows:
+        if row.delta is None:
+            assert row.regret < row.bound
+        else:
+            error = math.sqrt(row.delta * (1 - row.delta) / 400)
+            assert row.above <= row.delta + 3 * error
+            assert row.regret < row.bound
+    assert max(row.above for row in rows if row.delta is None) > 0.01
 
 
 def test_linear_coverage_grows_as_the_behavior_slides_away() -> None:

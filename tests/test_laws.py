@@ -86,10 +86,11 @@ def test_states_of_lin_prod_add_up(data: st.DataObject, game: LinearGame) -> Non
     "learner",
     [
         us.exp3_ix_unknown(2, eta=0.1),
+        us.exp3_ix_unknown(2, eta=0.1, width="kl"),
         us.exp3_ix([0.5, 0.5], eta=0.1, gamma=[0.3, 0.2]),
         us.exp3_ix([0.5, 0.5], eta=0.1, gamma=lambda t: 1 / t),
     ],
-    ids=["plug-in", "array", "function"],
+    ids=["plug-in", "plug-in, kl", "array", "function"],
 )
 def test_states_that_read_the_past_do_not_add_up(learner: ExponentialWeights) -> None:
     """Where a gain depends on when it was seen, merging would be wrong and is refused."""

@@ -74,6 +74,7 @@ def cast(world: us.Game) -> dict[str, Learner[Any]]:
         "known": us.exp3_ix(PI, horizon=ROUNDS),
         "logged": us.prod(us.Logged(n_actions=4), horizon=ROUNDS),
         "unknown": us.exp3_ix_unknown(4, eta=0.3, gamma=0.05),
+        "unknown, kl": us.exp3_ix_unknown(4, eta=0.3, width="kl"),
     }
     if world.contexts is not None:
         learners["linear"] = us.lin_prod(
@@ -209,6 +210,7 @@ def test_learners_are_shown_only_the_columns_they_read() -> None:
         "known": neither,
         "logged": (True, False),
         "unknown": neither,
+        "unknown, kl": neither,
         "linear": (False, True),
     }
 

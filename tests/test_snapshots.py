@@ -43,6 +43,8 @@ LEARNERS: dict[str, Learner[Any]] = {
     "logged prod": us.prod(us.Logged(n_actions=5), eta=1 / 3),
     "tabulated gamma": us.exp3_ix(PI, eta=0.1, gamma=1 / np.arange(1, 200)),
     "tabulated, unknown": us.exp3_ix_unknown(3, eta=0.1, gamma=1 / np.arange(1, 200)),
+    "unknown, kl": us.exp3_ix_unknown(3, horizon=50, width="kl"),
+    "unknown, kl, without a horizon": us.exp3_ix_unknown(3, width="kl"),
     "Hoeffding width, another rate": us.exp3_ix_unknown(
         4, eta=0.1, gamma=schedules.HoeffdingWidth(eta=0.3, n_actions=4)
     ),

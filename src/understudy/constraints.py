@@ -173,19 +173,22 @@ def _out_of_range(array: NDArray[Any], low: float, high: float) -> tuple[str, fl
     return _index(where), float(array[tuple(where)])
 
 
-def number(low: float, high: float, remedy: str, *, above: bool = False) -> Constraint:
-    """A finite number in [low, high], or in (low, high] if `above`."""
+def number(
+    low: float, high: float, remedy: str, *, above: bool = False, below: bool = False
+) -> Constraint:
+    """A finite number in [low, high]; without low itself if `above`, without high if `below`."""
 
     def parse(value: Any) -> float:
         checked = _number(value)
         if checked < low or (above and checked == low):
             raise Refused(f"it must be {'above' if above else 'at least'} {low:g}")
-        if checked > high:
-            raise Refused(f"it must be at most {high:g}")
+        if checked > high or (below and checked == high):
+            raise Refused(f"it must be {'below' if below else 'at most'} {high:g}")
         return checked
 
     wrong: tuple[object, ...] = (math.nan, math.inf, -math.inf, "half", None, True, [0.5, 0.5])
     wrong += (low,) if above else ()
+    wrong += (high,) if below else ()
     wrong += (low - 1.0,) if math.isfinite(low) else ()
     wrong += (2.0 * high + 1.0,) if high < LARGEST_RATE else ()
     return Constraint(remedy, parse, wrong)
@@ -204,6 +207,17 @@ def integer(low: int, remedy: str, high: int | None = None) -> Constraint:
 
     wrong: tuple[object, ...] = (low - 1, -5, 2.5, math.nan, "3", True, None)
     return Constraint(remedy, parse, wrong if high is None else (*wrong, high + 1))
+
+
+def one_of(remedy: str, *words: str) -> Constraint:
+    """One of the words."""
+
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise Refused(f"it must be {' or '.join(repr(word) for word in words)}")
+        return str(value)
+
+    return Constraint(remedy, parse, (*(word.title() for word in words), "", None, 1, True))
 
 
 def having(remedy: str, *names: str) -> Constraint:
@@ -281,6 +295,13 @@ def _probabilities(value: Any) -> Array:
 RATE = number(0.0, LARGEST_RATE, "pass a positive number", above=True)
 NONNEGATIVE = number(0.0, math.inf, "pass a number of at least 0")
 POSITIVE = number(0.0, math.inf, "pass a positive number", above=True)
+DELTA = number(
+    0.0,
+    1.0,
+    "pass the probability with which a statement may fail, such as 0.05",
+    above=True,
+    below=True,
+)
 HORIZON = integer(
     1, "pass the number of rounds that will be played, a whole number of at least 1", LARGEST_COUNT
 )

@@ -8,28 +8,32 @@ to know more than that (`learners/exponential_weights.py`).
     ImplicitExploration    R / (q(b) + γ_t)           pessimistic; Exp3-IX, Theorem 1
     Logarithmic            log(1 + η R / q(b)) / η    pessimistic; Prod
     PlugIn                 R / (q̂_t(b) + γ_t)         q unknown, counted; Theorem 2
+    ChernoffPlugIn         R / (ucb_t(b) + γ_t)       q unknown, bounded by what was counted
 
 Pessimism needs rewards R ≥ 0 where more is better: for losses the same formulas are optimistic.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from understudy import kernels
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
-from understudy.constraints import N_ACTIONS, Array, Constraint, enforce
+from understudy.constraints import N_ACTIONS, Array, Constraint, Refused, enforce
 from understudy.errors import InvalidArgument
 from understudy.protocols import Form
 from understudy.schedules import ETA, GAMMA, Constant, Rate, Schedule, Tabulated, rate_at
 from understudy.types import Integers, Log, frozen, given, saved
 
 __all__ = [
+    "ChernoffPlugIn",
+    "CountedBehavior",
     "ImplicitExploration",
     "ImportanceWeighting",
     "KnownBehavior",
@@ -139,29 +143,24 @@ class Logarithmic(KnownBehavior):
         return logarithmic_gain(R, q, rate_at(self.eta, t))
 
 
-@saved
 @dataclass(frozen=True, eq=False)
-class PlugIn:
-    r"""IX with the behavior counted so far: $\tilde r_t(b) = R / (\hat q_t(b) + \gamma_t)$,
+class CountedBehavior(ABC):
+    r"""What estimators with an unknown q share: a subclass is its formula, `gain`, of
 
     $\hat q_1 = 0$, $\hat q_t(a) = \#\{k < t : A^B_k = a\} / (t-1)$. The memory is the counts.
-
-    >>> log = Log(actions=[0, 0, 1], rewards=[1.0, 1.0, 1.0])
-    >>> estimator = PlugIn(n_actions=2, gamma=0.5)
-    >>> gains, counts = estimator.gains(estimator.init(), 0, log)
-    >>> gains.round(4).tolist(), counts.tolist()
-    ([2.0, 0.6667, 2.0], [2, 1])
     """
 
     n_actions: int
     gamma: Schedule
-    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "gamma": GAMMA}
+    CONSTRAINTS: ClassVar[dict[str, Constraint]] = {"n_actions": N_ACTIONS, "gamma": GAMMA}
     reads_past: ClassVar[str] = "q̂_t, the behavior counted so far, depends on the order of events"
+
+    @abstractmethod
+    def gain(self, R: Array, q_hat: Array, t: Integers) -> Array:
+        """The gains of events with reward R, whose action has had frequency q̂_t in rounds t."""
 
     def __post_init__(self) -> None:
         enforce(self)
-        if isinstance(self.gamma, Constant | Tabulated):
-            self._refuse_zero(np.asarray(self.gamma.gamma))
 
     @property
     def form(self) -> Form:
@@ -177,19 +176,62 @@ class PlugIn:
         t = rounds_of(start, log)
         counts, seen = memory.copy(), np.empty(len(log), dtype=np.int64)
         kernels.logs.count_before(counts, given(log.actions), seen)
-        q_hat = seen / np.maximum(t - 1, 1)
-        gamma = self.gamma(t)
-        self._refuse_zero(gamma)
-        return log.rewards / (q_hat + gamma), frozen(counts)
+        return self.gain(log.rewards, seen / np.maximum(t - 1, 1), t), frozen(counts)
 
-    def _refuse_zero(self, gamma: Array) -> None:
+
+def _above_zero(value: Any) -> Schedule:
+    gamma: Schedule = GAMMA.parse(value)
+    if isinstance(gamma, Constant | Tabulated) and (np.asarray(gamma.gamma) <= 0).any():
+        raise Refused(ZERO)
+    return gamma
+
+
+ZERO = "an action that was not seen yet has q̂ = 0, and R / (q̂ + 0) has no value"
+ABOVE_ZERO = Constraint(
+    "pass γ > 0, or leave it out for Theorem 2's", _above_zero, (*GAMMA.wrong, 0.0, [0.1, 0.0])
+)
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class PlugIn(CountedBehavior):
+    r"""IX with the behavior counted so far: $\tilde r_t(b) = R / (\hat q_t(b) + \gamma_t)$.
+
+    >>> log = Log(actions=[0, 0, 1], rewards=[1.0, 1.0, 1.0])
+    >>> estimator = PlugIn(n_actions=2, gamma=0.5)
+    >>> gains, counts = estimator.gains(estimator.init(), 0, log)
+    >>> gains.round(4).tolist(), counts.tolist()
+    ([2.0, 0.6667, 2.0], [2, 1])
+    """
+
+    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS, "gamma": ABOVE_ZERO}
+
+    def gain(self, R: Array, q_hat: Array, t: Integers) -> Array:
+        gamma = self.gamma(t)
         if (gamma <= 0).any():
-            raise InvalidArgument(
-                "gamma",
-                float(gamma.min()),
-                "an action that was not seen yet has q̂ = 0, and R / (q̂ + 0) has no value",
-                "pass γ > 0, or leave it out for Theorem 2's",
-            )
+            raise InvalidArgument("gamma", float(gamma.min()), ZERO, ABOVE_ZERO.remedy)
+        return R / (q_hat + gamma)
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class ChernoffPlugIn(CountedBehavior):
+    r"""IX with an upper confidence bound on q(b): $\tilde r_t(b) = R / (u_t(b) + \gamma_t)$,
+
+    $u_1 = 1$, $u_t(a) = \max\{p : (t-1)\,\mathrm{kl}(\hat q_t(a), p) \le \log(K t^2)\}$: far less
+    pessimistic than Theorem 2's width where q is small. As u_t > 0, γ may be 0.
+
+    >>> log = Log(actions=[0, 0, 1], rewards=[1.0, 1.0, 1.0])
+    >>> estimator = ChernoffPlugIn(n_actions=2, gamma=0.5)
+    >>> gains, counts = estimator.gains(estimator.init(), 0, log)
+    >>> gains.round(4).tolist(), counts.tolist()
+    ([0.6667, 0.6667, 0.791], [2, 1])
+    """
+
+    def gain(self, R: Array, q_hat: Array, t: Integers) -> Array:
+        budget, ucb = math.log(self.n_actions) + 2.0 * np.log(t), np.empty(len(t))
+        kernels.confidence.kl_uppers(given(q_hat), given(t - 1), given(budget), ucb)
+        return R / (ucb + self.gamma(t))
 
 
 def implicit_gain(R: Array, q: Array, eta: Array | float) -> Array:

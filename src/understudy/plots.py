@@ -21,9 +21,11 @@ __all__ = [
     "Curve",
     "Frame",
     "Panel",
+    "Tail",
     "draw_certificates",
     "draw_frames",
     "draw_regret",
+    "draw_tails",
     "require_matplotlib",
     "to_bytes",
 ]
@@ -54,6 +56,17 @@ class Curve:
     low: ArrayLike
     high: ArrayLike
     bound: ArrayLike | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """The regret that a share δ of the runs exceeded, and the bound that may fail so often."""
+
+    name: str
+    delta: ArrayLike
+    regret: ArrayLike
+    bound: ArrayLike
+    bound_on_mean: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +127,36 @@ def _label(above: Axes, below: Axes, *, x_label: str, bound_label: str) -> None:
     above.set_ylabel("bound on\nthe mean")
     above.set_title(bound_label, fontsize=8, loc="right", color="#444444")
     if len(above.get_lines()) > 1:
-        above.legend(loc="best", fontsize=8)
+        above.legend(loc="best", fontsize=8, ncols=len(above.get_lines()))
+
+
+def draw_tails(panels: Mapping[str, Sequence[Tail]], *, title: str) -> Figure:
+    """A panel for each game: δ on a logarithmic scale over the regret, and over its bound."""
+    require_matplotlib()
+    import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
+    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+        row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, (name, tails) in zip(row, panels.items(), strict=True):
+            for color, marker, tail in zip(COLORS, MARKERS, tails, strict=False):
+                style = {"color": color, "marker": marker, "ms": 3.5}
+                axes.plot(tail.regret, tail.delta, lw=1.6, label=tail.name, **style)
+                axes.plot(tail.bound, tail.delta, lw=1.4, ls="--", label="its bound", **style)
+                if tail.bound_on_mean is not None:
+                    axes.axvline(
+                        tail.bound_on_mean, color=color, lw=1.0, ls=":", label="bound on its mean"
+                    )
+            axes.set_yscale("log")
+            axes.grid(visible=True, color="#dddddd", lw=0.6)
+            axes.set_axisbelow(True)
+            axes.set_title(name, fontsize=9, loc="left")
+            axes.set_xlabel("total regret")
+        row[0].set_ylabel("share of runs above it\n(at most, for a bound)")
+        figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+        return figure
 
 
 def draw_frames(frames: Sequence[Frame], *, title: str, y_label: str) -> Figure:

@@ -27,7 +27,7 @@ from understudy.comparators import Comparator, Tally, Totals
 from understudy.constraints import Array
 from understudy.contexts import FiniteContexts
 from understudy.errors import InvalidArgument
-from understudy.estimators import KnownBehavior, PlugIn
+from understudy.estimators import CountedBehavior, KnownBehavior
 from understudy.game import Dice, Game, play
 from understudy.learners import CoverageAdaptive, ExponentialWeights, LinProd
 from understudy.protocols import Form, Learner
@@ -139,8 +139,10 @@ def _player(plan: Plan, learner: Learner[Any]) -> Player:
 
 
 def _forgets_rewards(estimator: object) -> bool:
-    own = isinstance(estimator, KnownBehavior) and type(estimator).gains is KnownBehavior.gains
-    return own or type(estimator) is PlugIn
+    return any(
+        isinstance(estimator, base) and type(estimator).gains is base.gains
+        for base in (KnownBehavior, CountedBehavior)
+    )
 
 
 def _compiles_itself(adversary: object) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from understudy.comparators import Comparator, Comparators, Totals
-from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, array, enforce
+from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, array, enforce, one_of
 from understudy.errors import InvalidArgument, UnknownCell, shorten
 from understudy.game import Game, check_player
 from understudy.protocols import Learner
@@ -24,12 +24,6 @@ from understudy.types import saved
 __all__ = ["Cell", "Played", "Results", "Sweep"]
 
 Learners = Mapping[str, Learner[Any]]
-
-
-def _rewards(value: Any) -> str:
-    if not isinstance(value, str) or value not in ("mean", "realised"):
-        raise Refused("there are two ways to count")
-    return str(value)
 
 
 def _by_name(value: Any) -> dict[str, Any]:
@@ -48,17 +42,11 @@ def _seeds(value: Any) -> tuple[int, ...]:
     return seeds
 
 
-def _path(value: Any) -> str:
-    if not isinstance(value, str) or value not in (COMPILED, STRETCHES, REFEREE):
-        raise Refused("there are three ways to play")
-    return str(value)
-
-
-PATH = Constraint("pass 'compiled', 'stretches' or 'referee'", _path, ("guessed", None, 1))
-REWARDS = Constraint(
+PATH = one_of("pass the path that was taken", COMPILED, STRETCHES, REFEREE)
+REWARDS = one_of(
     "pass 'mean' (conditional means: same expectation, less noise) or 'realised' (the paper's)",
-    _rewards,
-    ("realized", "Mean", None, 1, True),
+    "mean",
+    "realised",
 )
 GAMES = Constraint('pass {"name": us.Game(...)}', _by_name, ({}, [], None, "game"))
 SEEDS = Constraint("pass [0, 1, …]", _seeds, ([], 7, "01", [0, 0], [-1], [0.5], None))

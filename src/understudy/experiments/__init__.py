@@ -7,6 +7,7 @@ from understudy.experiments.certificate import CERTIFICATE
 from understudy.experiments.core import Experiment, Options, write
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear import LINEAR
+from understudy.experiments.probability import PROBABILITY
 from understudy.experiments.rates import RATES
 from understudy.experiments.regret import Point, Row
 from understudy.experiments.unknown import UNKNOWN
@@ -15,5 +16,5 @@ __all__ = ["EXPERIMENTS", "Experiment", "Options", "Point", "Row", "write"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (FIGURE_1, UNKNOWN, LINEAR, ADAPTIVE, RATES, CERTIFICATE)
+    for experiment in (FIGURE_1, UNKNOWN, LINEAR, ADAPTIVE, RATES, PROBABILITY, CERTIFICATE)
 }

@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["count_before", "exponential_weights", "lin_prod", "observe", "weighted_entropy"]
+__all__ = [
+    "count_before",
+    "exponential_weights",
+    "kl_upper",
+    "lin_prod",
+    "observe",
+    "weighted_entropy",
+]
 
 Array = Any
 
@@ -64,6 +71,29 @@ def count_before(counts: Array, actions: Array) -> Array:
     [5, 0, 6]
     """
     return np.array([counts[a] + (actions[:t] == a).sum() for t, a in enumerate(actions)])
+
+
+def kl_upper(frequency: float, count: float, budget: float) -> float:
+    """max{p ∈ [q̂, 1] : count · kl(q̂, p) ≤ budget}, by halving.
+
+    >>> round(kl_upper(0.0, 10.0, 1.0), 4), round(kl_upper(0.5, 10.0, 1.0), 4), kl_upper(1, 10, 1)
+    (0.0952, 0.7129, 1.0)
+    """
+    low, high = float(frequency), 1.0
+    for _ in range(100):
+        p = (low + high) / 2.0
+        low, high = (p, high) if count * kl(frequency, p) <= budget else (low, p)
+    return high
+
+
+def kl(q: float, p: float) -> float:
+    """The Bernoulli kl(q, p) = q log(q/p) + (1 − q) log((1 − q)/(1 − p)), with 0 log 0 = 0.
+
+    >>> kl(0.5, 0.5), round(kl(0.5, 0.75), 4), kl(0.5, 1.0)
+    (0.0, 0.1438, inf)
+    """
+    pairs = [(x, y) for x, y in ((q, p), (1.0 - q, 1.0 - p)) if x > 0]
+    return float(sum(x * np.log(x / y) if y > 0 else np.inf for x, y in pairs))
 
 
 def weighted_entropy(rates: Array, prior: Array, scores: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +17,16 @@ from understudy.constraints import (
     RATE,
     Array,
     constrained,
+    one_of,
 )
 from understudy.errors import InvalidArgument
-from understudy.estimators import ImplicitExploration, ImportanceWeighting, Logarithmic, PlugIn
+from understudy.estimators import (
+    ChernoffPlugIn,
+    ImplicitExploration,
+    ImportanceWeighting,
+    Logarithmic,
+    PlugIn,
+)
 from understudy.learners.coverage_adaptive import GAIN, CoverageAdaptive
 from understudy.learners.exponential_weights import ExponentialWeights
 from understudy.learners.features import DisjointFeatures, Features, SharedFeatures
@@ -129,6 +136,7 @@ def exp3_ix(
     horizon=HORIZON.optional(),
     eta=RATE.optional(),
     gamma=GAMMA.optional(),
+    width=one_of("pass 'kl' for Chernoff's bounds, or leave it out", "hoeffding", "kl"),
 )
 def exp3_ix_unknown(
     n_actions: int,
@@ -136,6 +144,7 @@ def exp3_ix_unknown(
     horizon: int | None = None,
     eta: float | None = None,
     gamma: Gamma | None = None,
+    width: Literal["hoeffding", "kl"] = "hoeffding",
 ) -> ExponentialWeights:
     r"""Pessimistic Exp3-IX, unknown behavior policy: Theorem 2.
 
@@ -146,11 +155,16 @@ def exp3_ix_unknown(
     with q̂_t the frequencies of the rounds before t. The width in γ_t keeps the estimate
     pessimistic while q̂_t is still wrong. States cannot be merged: q̂_t depends on the order.
 
+    Beyond the paper: with width="kl", Chernoff's upper bound u_t(b) on q(b) takes the place of q̂_t
+    (`us.estimators.ChernoffPlugIn`), and γ_t = η/2. Its regret (`us.theory.chernoff_bound`) grows
+    with √C where Theorem 2's grows with C.
+
     Args:
         n_actions: K.
         horizon: n, the number of rounds that will be played; None if nobody knows.
         eta: η, instead of the rate that `horizon` gives.
         gamma: γ_t > 0, instead of the theorem's: a number, an array, or a function of t ≥ 1.
+        width: "hoeffding", as in Theorem 2, or "kl", which is sharper where q is small.
 
     >>> import understudy as us
     >>> learner = us.exp3_ix_unknown(2, horizon=100)
@@ -159,6 +173,9 @@ def exp3_ix_unknown(
     [0.48, 0.52]
     """
     rate = exponential_rate(n_actions, horizon, eta)
+    if width == "kl":
+        gamma = gamma_or(gamma, half_of(rate), horizon)
+        return ExponentialWeights(rate, ChernoffPlugIn(n_actions, gamma), horizon)
     gamma = gamma_or(gamma, HoeffdingWidth(rate, n_actions), horizon)
     return ExponentialWeights(rate, PlugIn(n_actions, gamma), horizon)
 

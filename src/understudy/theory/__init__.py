@@ -38,6 +38,7 @@ from understudy.theory.coverage import (
     largest_leverage,
     leverage,
 )
+from understudy.theory.high_probability import theorem1_high_probability_bound
 from understudy.theory.rates import (
     anytime_scale,
     exp3_ix_rate,
@@ -46,10 +47,13 @@ from understudy.theory.rates import (
     largest_lin_prod_rate,
     lin_prod_rate,
 )
+from understudy.theory.unknown import chernoff_bound, chernoff_simplified_bound
 
 __all__ = [
     "Tuning",
     "anytime_scale",
+    "chernoff_bound",
+    "chernoff_simplified_bound",
     "coverage",
     "coverage_adaptive_bound",
     "coverage_adaptive_price",
@@ -78,6 +82,7 @@ __all__ = [
     "theorem1_anytime_tuned_bound",
     "theorem1_anytime_uniform_bound",
     "theorem1_bound",
+    "theorem1_high_probability_bound",
     "theorem1_tuned_bound",
     "theorem1_uniform_bound",
     "theorem2_bound",

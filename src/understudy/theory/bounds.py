@@ -235,6 +235,20 @@ def exp3_order(pi_b: ArrayLike, *, horizon: int) -> float:
     return math.sqrt(horizon / smallest_probability(pi_b))
 
 
+def too_long(horizon: int, instead: str) -> InvalidArgument:
+    """The error for sums of more terms than anybody would wait for.
+
+    >>> print(too_long(10**9, "theorem2_simplified_bound"))
+    horizon = 1000000000: the sums are taken term by term, up to n = 1e+08; use theorem2_...
+    """
+    return InvalidArgument(
+        "horizon",
+        horizon,
+        f"the sums are taken term by term, up to n = {LONGEST_SUM:g}",
+        f"use {instead}",
+    )
+
+
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=RATIO)
 def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float) -> float:
     r"""Theorem 2 in full, with the sums as they are:
@@ -249,12 +263,7 @@ def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float)
     3502.1
     """
     if horizon > LONGEST_SUM:
-        raise InvalidArgument(
-            "horizon",
-            horizon,
-            f"the sums are taken term by term, up to n = {LONGEST_SUM:g}",
-            "use theorem2_simplified_bound",
-        )
+        raise too_long(horizon, "theorem2_simplified_bound")
     past = np.arange(1, horizon, dtype=np.float64)
     failures = float((2.0 / past**2).sum())
     widths = 1.0 + float(np.sqrt((math.log(n_actions) + 2 * np.log(past)) / (2 * past)).sum())
