@@ -48,6 +48,11 @@ LEARNERS: dict[str, Learner[Any]] = {
     ),
     "unseen action": us.exp3_ix([0.5, 0.0, 0.5], horizon=20),
     "disjoint": us.lin_prod(BLOCKS, n_actions=3, horizon=100, feature_bound=2.0),
+    "disjoint, compact": us.lin_prod_compact(BLOCKS, n_actions=3, eta=0.01, feature_bound=2.0),
+    "no horizon, compact": us.lin_prod_compact(BLOCKS, n_actions=3, kappa=20.0),
+    "disjoint, unknown": us.lin_prod_unknown(
+        n_actions=3, dimension=2, feature_bound=2.0, eta=0.1, beta=3.0, disjoint=True
+    ),
     "capped": us.lin_prod(BLOCKS, n_actions=3, horizon=1, kappa=7.0),
 }
 DAMAGED = ["exp3_ix", "exp3_ix_unknown", "tabulated gamma", "logged prod", "lin_prod", "disjoint"]

@@ -11,7 +11,15 @@ from understudy import adversaries, behaviors, contexts, errors, estimators, the
 from understudy.behaviors import Logged
 from understudy.conformance import check_learner
 from understudy.game import Game, play
-from understudy.learners import exp3, exp3_ix, exp3_ix_unknown, lin_prod, prod
+from understudy.learners import (
+    exp3,
+    exp3_ix,
+    exp3_ix_unknown,
+    lin_prod,
+    lin_prod_compact,
+    lin_prod_unknown,
+    prod,
+)
 from understudy.simulate import Simulation, simulate
 from understudy.snapshots import Understudy, load
 from understudy.sweeps import Results, Sweep
@@ -43,6 +51,8 @@ __all__ = [
     "exp3_ix_unknown",
     "feature_coverage",
     "lin_prod",
+    "lin_prod_compact",
+    "lin_prod_unknown",
     "load",
     "play",
     "prod",

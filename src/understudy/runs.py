@@ -29,7 +29,7 @@ from understudy.contexts import FiniteContexts
 from understudy.errors import InvalidArgument
 from understudy.estimators import KnownBehavior, PlugIn
 from understudy.game import Dice, Game, play
-from understudy.learners import ExponentialWeights, LinProd
+from understudy.learners import ExponentialWeights, LinProd, LinProdCompact, LinProdUnknown
 from understudy.protocols import Form, Learner
 from understudy.schedules import Constant, HalfOf, HoeffdingWidth, Tabulated
 from understudy.stretches import Stretch, stretches
@@ -131,7 +131,7 @@ def _player(plan: Plan, learner: Learner[Any]) -> Player:
         # Gains are made before rewards are known, so they must not read the rewards of the past.
         ready = ours and _forgets_rewards(learner.estimator)  # type: ignore[attr-defined] # ours
         return _meet_compiled if ready and _compiles_itself(adversary) else _meet
-    if type(learner) not in (ExponentialWeights, LinProd):
+    if type(learner) not in (ExponentialWeights, LinProd, LinProdCompact, LinProdUnknown):
         return _go_over_policies
     timeless = ours and learner.estimator.reads_past is None  # type: ignore[attr-defined] # ours
     whole = timeless and type(adversary) is Piecewise and plan.rewards == "mean"

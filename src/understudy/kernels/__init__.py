@@ -11,9 +11,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from understudy.kernels import exponential_weights, games, lin_prod, logs, referee
+    from understudy.kernels import (
+        exponential_weights,
+        games,
+        lin_prod,
+        lin_prod_compact,
+        logs,
+        referee,
+    )
 
-__all__ = ["exponential_weights", "games", "lin_prod", "logs", "referee"]
+__all__ = ["exponential_weights", "games", "lin_prod", "lin_prod_compact", "logs", "referee"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -1,7 +1,7 @@
-"""Learners: two weight rules, and the paper's algorithms as recipes over them.
+"""Learners: weight rules, and the algorithms of the paper and beyond as recipes over them.
 
 `RECIPES` is the table that the tests, the docs and `us.check_learner` go through: a new
-algorithm is a function in recipes.py and its name here.
+algorithm is a function in recipes.py or linear_recipes.py and its name here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from __future__ import annotations
 from understudy.learners.exponential_weights import ExponentialWeights, Scores
 from understudy.learners.features import DisjointFeatures, SharedFeatures
 from understudy.learners.lin_prod import Estimates, LinProd
-from understudy.learners.recipes import exp3, exp3_ix, exp3_ix_unknown, lin_prod, prod
+from understudy.learners.lin_prod_compact import LinProdCompact, Sums
+from understudy.learners.lin_prod_unknown import LinProdUnknown, SumsAndInverse
+from understudy.learners.linear_recipes import lin_prod, lin_prod_compact, lin_prod_unknown
+from understudy.learners.recipes import exp3, exp3_ix, exp3_ix_unknown, prod
 
 __all__ = [
     "RECIPES",
@@ -17,13 +20,30 @@ __all__ = [
     "Estimates",
     "ExponentialWeights",
     "LinProd",
+    "LinProdCompact",
+    "LinProdUnknown",
     "Scores",
     "SharedFeatures",
+    "Sums",
+    "SumsAndInverse",
     "exp3",
     "exp3_ix",
     "exp3_ix_unknown",
     "lin_prod",
+    "lin_prod_compact",
+    "lin_prod_unknown",
     "prod",
 ]
 
-RECIPES = {recipe.__name__: recipe for recipe in (exp3, exp3_ix, exp3_ix_unknown, prod, lin_prod)}
+RECIPES = {
+    recipe.__name__: recipe
+    for recipe in (
+        exp3,
+        exp3_ix,
+        exp3_ix_unknown,
+        prod,
+        lin_prod,
+        lin_prod_compact,
+        lin_prod_unknown,
+    )
+}

@@ -24,6 +24,7 @@ from understudy.theory.coverage import (
     largest_leverage,
     leverage,
 )
+from understudy.theory.linear import lin_prod_anytime_bound
 from understudy.theory.rates import (
     exp3_ix_rate,
     exp3_worst_case_rate,
@@ -46,6 +47,7 @@ __all__ = [
     "largest_leverage",
     "largest_lin_prod_rate",
     "leverage",
+    "lin_prod_anytime_bound",
     "lin_prod_bound",
     "lin_prod_rate",
     "lin_prod_tuned_bound",
