@@ -16,7 +16,7 @@ from understudy.schedules import Decaying, rate_at
 from understudy.theory import largest_lin_prod_rate
 from understudy.types import Integers, Log, frozen, given, saved
 
-__all__ = ["LinProdCompact", "Sums", "learned", "no_sums", "policy_of"]
+__all__ = ["LinProdCompact", "Sums"]
 
 
 @saved
@@ -77,7 +77,7 @@ class LinProdCompact(KnownCovariance[Sums]):
         self._check_own(state)
         V, theta, S, n = self.features.V, state.theta, state.squares, state.rounds
         # each θ̂ᵀVθ̂ ≤ κ, so that √(ΘᵀVΘ) ≤ n√κ and Tr(VS) = Σ_k η_k θ̂_kᵀVθ̂_k ≤ n η_1 κ
-        size = float(np.einsum("...i,...ij,...j->", theta, V, theta))
+        size = float(np.einsum("...i,...ij,...j->...", theta, V, theta).sum())
         trace, first = float((V * S).sum()), float(self.rates(np.ones(1, dtype=np.int64))[0])
         smallest = float(np.linalg.eigvalsh(S).min())
         if (
