@@ -26,16 +26,18 @@ from understudy.theory.coverage import COVARIANCES
 
 __all__ = ["lin_prod", "lin_prod_compact", "lin_prod_unknown"]
 
+KNOWN_COVARIANCE = {
+    "V": COVARIANCES,
+    "n_actions": N_ACTIONS,
+    "horizon": HORIZON.optional(),
+    "eta": RATE.optional(),
+    "kappa": POSITIVE.optional(),
+    "feature_bound": POSITIVE.optional(),
+    "coverage": POSITIVE.optional(),
+}
 
-@constrained(
-    V=COVARIANCES,
-    n_actions=N_ACTIONS,
-    horizon=HORIZON.optional(),
-    eta=RATE.optional(),
-    kappa=POSITIVE.optional(),
-    feature_bound=POSITIVE.optional(),
-    coverage=POSITIVE.optional(),
-)
+
+@constrained(**KNOWN_COVARIANCE)
 def lin_prod(
     V: ArrayLike,
     *,
@@ -82,15 +84,7 @@ def lin_prod(
     return LinProd(rate, features, kappa, feature_bound, horizon, capped)
 
 
-@constrained(
-    V=COVARIANCES,
-    n_actions=N_ACTIONS,
-    horizon=HORIZON.optional(),
-    eta=RATE.optional(),
-    kappa=POSITIVE.optional(),
-    feature_bound=POSITIVE.optional(),
-    coverage=POSITIVE.optional(),
-)
+@constrained(**KNOWN_COVARIANCE)
 def lin_prod_compact(
     V: ArrayLike,
     *,
