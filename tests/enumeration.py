@@ -87,7 +87,7 @@ def total_gains(n_actions: int, actions: Integers, gains: Array) -> Array:
 def log_of_mean_growth(learner: ExponentialWeights, log: us.Log, gains: Array) -> Array:
     """log Σ_a π_t(a) e^{η g_t(a)} of every round, where only the played action has a gain."""
     _, trace = learner.replay(learner.init(), log)
-    return np.asarray(np.log1p(trace.probability * np.expm1(learner.eta * gains)))
+    return np.asarray(np.log1p(trace.probability * np.expm1(learner.rate(0) * gains)))
 
 
 def estimated_rewards(game: LinearGame, contexts: Integers, log: us.Log) -> Array:

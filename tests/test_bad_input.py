@@ -106,10 +106,6 @@ ARGUMENTS: dict[str, Refusal] = {
     "an alpha above one": Refusal(
         lambda: us.behaviors.interpolated(n_actions=3, alpha=1.1), "alpha", ("at most 1",)
     ),
-    "neither horizon nor rate": Refusal(lambda: us.exp3(PI), "horizon", ("horizon=n", "eta")),
-    "neither, exp3_ix": Refusal(lambda: us.exp3_ix(PI), "horizon", ("eta",)),
-    "neither, exp3_ix_unknown": Refusal(lambda: us.exp3_ix_unknown(3), "horizon", ("eta",)),
-    "neither, prod": Refusal(lambda: us.prod(PI), "horizon", ("eta",)),
     "neither, lin_prod": Refusal(
         lambda: linear(horizon=None), "horizon", ("eta", "lin_prod_compact")
     ),

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from understudy import __version__, cli
+from understudy.experiments.regret import RegretExperiment
 
 SMALL = ["--runs", "3", "--rounds", "60", "--actions", "5", "--alphas", "3", "--jobs", "1"]
 COLUMNS = ["alpha", "learner", "mean", "q25", "q75", "coverage", "bound"]
@@ -131,7 +132,7 @@ def test_ctrl_c_is_not_a_traceback(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "run", interrupt)
+    monkeypatch.setattr(RegretExperiment, "run", interrupt)
     monkeypatch.setattr(sys, "argv", ["understudy", "paper", *SMALL, "--out", str(tmp_path)])
     with pytest.raises(SystemExit) as stopped:
         cli.main()

@@ -166,7 +166,7 @@ def whole_game(game: us.Game, learner: ExponentialWeights, table: Array, seed: i
     log = us.Log(actions, rewards)
     gains, _ = learner.gains(learner.init().memory, 0, log)
     nothing = np.zeros(game.n_actions)
-    policies = reference.exponential_weights(learner.eta, nothing, actions, gains)
+    policies = reference.exponential_weights(learner.rate(0), nothing, actions, gains)
     return math.fsum((policies[:-1] * table).ravel())
 
 

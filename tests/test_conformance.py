@@ -28,6 +28,11 @@ VARIANTS: dict[str, Learner[Any]] = {
     "function gamma": us.exp3_ix([0.5, 0.5], eta=0.2, gamma=lambda t: 1 / t),
     "many actions": us.exp3_ix(us.behaviors.interpolated(n_actions=1001, alpha=0.3), horizon=100),
     "tuned": us.exp3_ix([0.9, 0.1], horizon=100, coverage=10.0),
+    "no horizon, exp3": us.exp3([0.5, 0.3, 0.2]),
+    "no horizon, exp3_ix": us.exp3_ix(us.Logged(n_actions=5)),
+    "no horizon, tuned": us.exp3_ix([0.9, 0.1], coverage=10.0),
+    "no horizon, unknown": us.exp3_ix_unknown(4),
+    "no horizon, prod": us.prod([0.5, 0.3, 0.2]),
     "disjoint": us.lin_prod(DISJOINT_V, n_actions=3, horizon=100, feature_bound=2.0),
     "disjoint, compact": us.lin_prod_compact(
         DISJOINT_V, n_actions=3, horizon=100, feature_bound=2.0

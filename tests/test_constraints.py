@@ -23,6 +23,7 @@ import pytest
 
 import understudy as us
 from understudy import constraints, errors
+from understudy.certificates import Evidence
 from understudy.constraints import Constraint, Refused, constrained, enforce
 from understudy.errors import InvalidArgument, shorten
 from understudy.learners import Estimates, Scores, Sums, SumsAndInverse
@@ -52,6 +53,27 @@ EXAMPLES: dict[str, Arguments] = {
     "behaviors.Logged": {"n_actions": K},
     "behaviors.interpolated": {"n_actions": K, "alpha": 0.5},
     "behaviors.uniform": {"n_actions": K},
+    "certificates.certificate.Certificate": {
+        "behavior": PI,
+        "confidence": 0.9,
+        "n_actions": K,
+        "lambdas": [1.0, 0.5],
+    },
+    "certificates.curves.certify": {
+        "log": us.Log([0, 1], [0.5, 1.0]),
+        "target": PI,
+        "behavior": PI,
+        "confidence": 0.9,
+    },
+    "certificates.evidence.Evidence": {
+        "rounds": 1,
+        "sums": [0.0],
+        "products": [1.5],
+        "totals": [1.0, 1.0, 1.0, 1.0],
+        "counts": [1, 0],
+        "crossed": 1,
+        "merged": False,
+    },
     "contexts.ContinuousContexts": {
         "sample": lambda rng, n: rng.random((n, 1)),
         "feature_map": lambda x: np.stack([x, 1 - x], axis=1),
@@ -129,6 +151,14 @@ EXAMPLES: dict[str, Arguments] = {
         "path": "compiled",
     },
     "sweeps.Sweep": {"games": {"game": GAME}, "learners": PLAYERS, "seeds": [0], "runs": 1},
+    "theory.anytime.theorem1_anytime_bound": {
+        "comparator": 0,
+        "pi_b": PI,
+        "horizon": 10,
+        "scale": 0.5,
+    },
+    "theory.anytime.theorem1_anytime_tuned_bound": RATIOS,
+    "theory.anytime.theorem1_anytime_uniform_bound": RATIOS,
     "theory.bounds.exp3_bound": {"pi_b": PI, "horizon": 10, "eta": 0.1},
     "theory.bounds.exp3_condition": {"pi_b": PI, "eta": 0.1},
     "theory.bounds.exp3_order": {"pi_b": PI, "horizon": 10},
@@ -147,6 +177,7 @@ EXAMPLES: dict[str, Arguments] = {
     "theory.coverage.feature_covariance": {"policy": [PI] * 4, "features": PHI},
     "theory.coverage.largest_leverage": {"features": PHI, "V": V},
     "theory.linear.lin_prod_anytime_bound": {**RATIOS, "eta": Decaying(0.5), "kappa": 4.0},
+    "theory.rates.anytime_scale": {"n_actions": K, "coverage": 2.0},
     "theory.rates.exp3_ix_rate": RATIOS,
     "theory.rates.exp3_worst_case_rate": {"pi_b": PI, "horizon": 10},
     "theory.rates.kappa_from_feature_bound": {"V": V, "feature_bound": 1.0},
@@ -188,7 +219,7 @@ def declared() -> dict[str, Any]:
 
 DECLARED = declared()
 # states, which a learner makes right and a file may not
-UNCHECKED_WHEN_MADE = (Scores, Estimates, Sums, SumsAndInverse)
+UNCHECKED_WHEN_MADE = (Scores, Estimates, Sums, SumsAndInverse, Evidence)
 
 
 def call(thing: Any, arguments: Arguments) -> Any:

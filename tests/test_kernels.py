@@ -137,17 +137,19 @@ def assert_long_log(learner: ExponentialWeights, log: us.Log, stretches: int) ->
     size = len(log) // stretches
     for start in range(0, len(log), size):
         part, own = log[start : start + size], gains[start : start + size]
-        wanted = exact.policy(learner.eta)
+        wanted = exact.policy(learner.rate(0))
         assert_close(learner.policy(state), wanted)
         state, trace = learner.replay(state, part)
         assert_close(trace.probability[:1], wanted[part.actions[:1]])
         near = slice(0, 1000)
         relative = (exact.high - exact.high.max()) + exact.low
-        table = reference.exponential_weights(learner.eta, relative, part.actions[near], own[near])
+        table = reference.exponential_weights(
+            learner.rate(0), relative, part.actions[near], own[near]
+        )
         each = np.arange(len(table) - 1)
         assert_close(trace.probability[near], table[each, part.actions[near]])
         exact.add(part.actions, own)
-    assert_close(learner.policy(state), exact.policy(learner.eta))
+    assert_close(learner.policy(state), exact.policy(learner.rate(0)))
     found = state.scores + state.residues
     np.testing.assert_allclose(found, exact.high, rtol=2**-52, atol=0)
 

@@ -151,6 +151,9 @@ def test_the_contract() -> None:
         log = us.Log(actions=[3, 4], rewards=[1.0, 0.0], propensities=None, features=None)
         state, trace = learner.replay(state, log)
         assert trace.probability.shape == (2,)
+        certified = us.certify(log, trace, behavior=pi_b, confidence=0.95)
+        assert certified.lower <= certified.production <= certified.upper
+        assert (certified.rounds.tolist(), certified.promoted_at) == ([1, 2], None)
     V = np.eye(2)
     linear = us.lin_prod(
         V, n_actions=3, horizon=n, eta=None, kappa=4.0, feature_bound=None, coverage=None

@@ -354,7 +354,7 @@ def test_theorem2(game: Game, adversary: Adversary) -> None:
     exact = expected(learner, game, adversary)
     for comparator in comparators(K):
         ratio = us.coverage(comparator, game.behavior)
-        bound = theory.theorem2_bound(K, horizon=n, eta=learner.eta, coverage=ratio)
+        bound = theory.theorem2_bound(K, horizon=n, eta=learner.rate(0), coverage=ratio)
         assert_at_most(exact.regret(comparator), bound)
         assert_at_most(bound, theory.theorem2_simplified_bound(K, n, ratio))
 

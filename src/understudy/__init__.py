@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from understudy import adversaries, behaviors, contexts, errors, estimators, theory
 from understudy.behaviors import Logged
+from understudy.certificates import Certificate, Certified, certify
 from understudy.conformance import check_learner
 from understudy.game import Game, play
 from understudy.learners import (
@@ -29,6 +30,8 @@ from understudy.types import Feedback, Log, Round, Trace, saved
 __version__ = "0.2.0"
 
 __all__ = [
+    "Certificate",
+    "Certified",
     "Feedback",
     "Game",
     "Log",
@@ -41,6 +44,7 @@ __all__ = [
     "Understudy",
     "adversaries",
     "behaviors",
+    "certify",
     "check_learner",
     "contexts",
     "coverage",

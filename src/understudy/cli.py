@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from rich.table import Table
 
 from understudy import __version__
 from understudy.errors import UnderstudyError
-from understudy.experiments import EXPERIMENTS, Experiment, Row, run, write
+from understudy.experiments import EXPERIMENTS, Experiment, write
 from understudy.experiments.core import as_json
 from understudy.plots import require_matplotlib
 from understudy.simulate import progress_bar
@@ -25,13 +26,16 @@ __all__ = ["main"]
 BAD_INPUT = 2
 INTERRUPTED = 130
 NARROWEST = 80  # a narrower table would cut numbers off
-LARGE = 1e5  # a bound that is only looked at for its size
 POSITIVE = click.IntRange(min=1)
 
 
 def _sizes(option: str) -> str:
     """What an option is by default, in each experiment."""
-    sizes = (f"{name} {getattr(e.defaults, option)}" for name, e in EXPERIMENTS.items())
+    sizes = (
+        f"{name} {getattr(experiment.defaults, option)}"
+        for name, experiment in EXPERIMENTS.items()
+        if option in experiment.sizes
+    )
     return f"[default: {', '.join(sizes)}]"
 
 
@@ -74,10 +78,14 @@ def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
     """
     chosen = EXPERIMENTS[experiment]
     given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+    for name in ("runs", "rounds", "actions", "alphas"):
+        if name in given and name not in chosen.sizes:
+            own = ", ".join(f"--{size}" for size in chosen.sizes)
+            raise click.UsageError(f"--{name}: {experiment} has no such size, but {own}")
     options = replace(chosen.defaults, **given)
     require_matplotlib()
     _check_writable(out)
-    rows = run(chosen, options, progress=True)
+    rows = chosen.run(options, progress=True)
     paths = write(chosen, options, rows, out)
     if json_output:
         click.echo(as_json(rows))
@@ -164,21 +172,16 @@ def _check_writable(out: Path) -> None:
         ) from None
 
 
-def _table(experiment: Experiment, rows: list[Row]) -> Table:
+def _table(experiment: Experiment, rows: Sequence[Any]) -> Table:
     table = Table(title=experiment.title, title_justify="left")
-    for name in ("α", "learner", "regret", "25 %", "75 %", "coverage", "bound"):
-        table.add_column(name, justify="left" if name == "learner" else "right", no_wrap=True)
-    for i, row in enumerate(rows):
-        new_point = i > 0 and rows[i - 1].alpha != row.alpha
-        if new_point:
-            table.add_section()
-        table.add_row(
-            f"{row.alpha:.3f}",
-            row.learner,
-            *(f"{regret:.1f}" for regret in (row.mean, row.q25, row.q75)),
-            f"{row.coverage:.2f}",
-            "" if row.bound is None else f"{row.bound:{'.1f' if row.bound < LARGE else '.3g'}}",
+    for name in experiment.columns:
+        table.add_column(
+            name, justify="left" if name in experiment.words else "right", no_wrap=True
         )
+    for i, row in enumerate(rows):
+        if i > 0 and experiment.sections(rows[i - 1]) != experiment.sections(row):
+            table.add_section()
+        table.add_row(*(cell(row) for cell in experiment.columns.values()))
     return table
 
 

@@ -23,10 +23,10 @@ import numpy as np
 
 from understudy import kernels
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
-from understudy.constraints import N_ACTIONS, RATE, Array, Constraint, enforce
+from understudy.constraints import N_ACTIONS, Array, Constraint, enforce
 from understudy.errors import InvalidArgument
 from understudy.protocols import Form
-from understudy.schedules import GAMMA, Constant, Schedule, Tabulated
+from understudy.schedules import ETA, GAMMA, Constant, Rate, Schedule, Tabulated, rate_at
 from understudy.types import Integers, Log, frozen, given, saved
 
 __all__ = ["ImplicitExploration", "ImportanceWeighting", "KnownBehavior", "Logarithmic", "PlugIn"]
@@ -120,12 +120,16 @@ class Logarithmic(KnownBehavior):
     [1.3863, 1.3863]
     """
 
-    eta: float
-    CONSTRAINTS: ClassVar = {"behavior": BEHAVIOR, "eta": RATE}
-    reads_past: ClassVar[None] = None
+    eta: Rate
+    CONSTRAINTS: ClassVar = {"behavior": BEHAVIOR, "eta": ETA}
 
-    def gain(self, R: Array, q: Array, t: Integers) -> Array:  # noqa: ARG002 - the same in all t
-        return np.log1p(self.eta * (R / q)) / self.eta
+    @property
+    def reads_past(self) -> str | None:
+        return None if isinstance(self.eta, float) else "η_t depends on the round of an event"
+
+    def gain(self, R: Array, q: Array, t: Integers) -> Array:
+        eta = rate_at(self.eta, t)
+        return np.log1p(eta * (R / q)) / eta
 
 
 @saved

@@ -133,7 +133,7 @@ def _player(plan: Plan, learner: Learner[Any]) -> Player:
         return _meet_compiled if ready and _compiles_itself(adversary) else _meet
     if type(learner) not in (ExponentialWeights, LinProd, LinProdCompact, LinProdUnknown):
         return _go_over_policies
-    timeless = ours and learner.estimator.reads_past is None  # type: ignore[attr-defined] # ours
+    timeless = ours and learner.reads_past is None  # type: ignore[attr-defined] # ours
     whole = timeless and type(adversary) is Piecewise and plan.rewards == "mean"
     return _play_whole_games if whole else _go_over_logs
 
@@ -169,7 +169,7 @@ def _play_whole_games(
     everywhere = tally.totals(earned=0.0)  # of behavior and comparators: the same in all runs
     edges = given(edges_of(game.behavior))
     world = edges, given(kernels.logs.guide_for(edges)), means, starts
-    etas = np.array([learner.eta for learner in learners.values()])
+    etas = np.array([learner.rate(0) for learner in learners.values()])
     gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
     cast = given(etas), given(np.array(gains))
     generators = tuple(np.random.default_rng(0) for _ in range(2 * ABREAST))  # of any seed

@@ -44,18 +44,24 @@ __all__ = [
     "cut_where_rates_move",
     "held",
     "rate_at",
+    "spaced",
 ]
 
 
-def _changes() -> Integers:
-    changes = [1]
-    while changes[-1] <= LARGEST_COUNT:
-        t = changes[-1]
-        changes.append(max(t + 1, -(-t * 21 // 20)))  # whole numbers: t · 1.05, rounded up
-    return np.array(changes)
+def spaced(percent: int) -> Integers:
+    """Rounds 1, 2, …, each at least so many percent after the one before, until past any count.
+
+    >>> spaced(5)[15:24].tolist()
+    [16, 17, 18, 19, 20, 21, 23, 25, 27]
+    """
+    rounds = [1]
+    while rounds[-1] <= LARGEST_COUNT:
+        t = rounds[-1]
+        rounds.append(max(t + 1, -(-t * (100 + percent) // 100)))  # whole numbers, rounded up
+    return frozen(np.array(rounds))
 
 
-CHANGES: Integers = frozen(_changes())
+CHANGES: Integers = spaced(5)
 
 
 def held(t: Integers) -> Integers:

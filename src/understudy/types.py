@@ -305,6 +305,18 @@ def lasting(starts: Integers, rounds: int) -> Integers:
     return np.append(starts[1:], rounds) - starts
 
 
+def pieces_of(rows: Array, starts: Integers, first: int, rounds: int) -> tuple[Array, Integers]:
+    """The rows that hold in a part of the rounds, and from which of its rounds on.
+
+    >>> rows, starts = pieces_of(np.array([[0.1], [0.2], [0.3]]), np.array([0, 2, 4]), 1, 3)
+    >>> rows.tolist(), starts.tolist()
+    ([[0.1], [0.2]], [0, 1])
+    """
+    low = int(np.searchsorted(starts, first, side="right")) - 1
+    high = int(np.searchsorted(starts, first + rounds, side="left"))
+    return rows[low:high], np.maximum(starts[low:high] - first, 0)
+
+
 def spread(rows: Array, starts: Integers, rounds: int) -> Array:
     """A row per round, where row i holds from round starts[i] on.
 

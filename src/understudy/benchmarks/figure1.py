@@ -10,7 +10,6 @@ from functools import partial
 from understudy import adversaries, behaviors
 from understudy.benchmarks.baselines import one_weight_a_round, softmax_every_round
 from understudy.benchmarks.core import Benchmark, Contender, Ratio, Timing
-from understudy.experiments.core import run
 from understudy.experiments.figure1 import FIGURE_1 as EXPERIMENT
 from understudy.game import Game
 from understudy.learners import exp3
@@ -31,9 +30,9 @@ def contenders(quick: bool) -> Iterator[Contender]:
         options = replace(options, runs=4, rounds=300, actions=10, alphas=2)
     points = list(EXPERIMENT.points(options))
     work = 2.0 * options.alphas * options.runs * options.rounds
-    run(EXPERIMENT, replace(options, runs=1, alphas=1))  # compiled before the clock runs
+    EXPERIMENT.run(replace(options, runs=1, alphas=1))  # compiled before the clock runs
     for name, jobs in ((OURS, 2), (ONE_THREAD, 1)):
-        game = partial(run, EXPERIMENT, replace(options, jobs=jobs))
+        game = partial(EXPERIMENT.run, replace(options, jobs=jobs))
         yield Contender(name, game, work, UNIT, repeats=9)
     for name, threads in ((LOOPS, 2), (ONE_LOOP, 1)):
         yield Contender(name, partial(loops, threads, 500 if quick else 20_000_000), 1.0, "s", 9)

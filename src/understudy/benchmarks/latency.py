@@ -12,7 +12,6 @@ from functools import partial
 
 from understudy.benchmarks.core import Benchmark, Contender, Ratio, Timing
 from understudy.benchmarks.figure1 import EXPERIMENT
-from understudy.experiments.core import run
 
 __all__ = ["LATENCY"]
 
@@ -35,8 +34,8 @@ def contenders(quick: bool) -> Iterator[Contender]:
         yield Contender(name, partial(call, "-c", code), 1.0, "s", repeats)
     yield Contender(COLD, first_call_without_cache, 1.0, "s", repeats=1 if quick else 3)
     yield Contender(PAPER, partial(paper, sizes), 1.0, "s", repeats=1 if quick else 5)
-    run(EXPERIMENT, replace(options, runs=1))
-    yield Contender(COMPUTE, partial(run, EXPERIMENT, options), 1.0, "s", repeats=1 if quick else 5)
+    EXPERIMENT.run(replace(options, runs=1))
+    yield Contender(COMPUTE, partial(EXPERIMENT.run, options), 1.0, "s", repeats=1 if quick else 5)
 
 
 def call(*arguments: str, **variables: str) -> None:

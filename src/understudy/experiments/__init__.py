@@ -1,12 +1,15 @@
-"""The paper's experiment and its companions: each is data plus a picture."""
+"""The paper's experiment, its companions, and what goes beyond: each is data plus a picture."""
 
 from __future__ import annotations
 
-from understudy.experiments.core import Experiment, Options, Point, Row, run, write
+from understudy.experiments.core import Experiment, Options, write
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear import LINEAR
+from understudy.experiments.regret import Point, Row
 from understudy.experiments.unknown import UNKNOWN
 
-__all__ = ["EXPERIMENTS", "Experiment", "Options", "Point", "Row", "run", "write"]
+__all__ = ["EXPERIMENTS", "Experiment", "Options", "Point", "Row", "write"]
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (FIGURE_1, UNKNOWN, LINEAR)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment for experiment in (FIGURE_1, UNKNOWN, LINEAR)
+}

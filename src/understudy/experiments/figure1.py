@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from understudy import adversaries, behaviors, theory
-from understudy.experiments.core import Experiment, Options, Point
+from understudy.experiments.core import Options
+from understudy.experiments.regret import Point, RegretExperiment
 from understudy.game import Game
 from understudy.learners import exp3, exp3_ix
 from understudy.types import lasting
@@ -59,7 +60,7 @@ def points(options: Options) -> Iterator[Point]:
             learners={"Exp3": exp3(game.behavior, horizon=options.rounds), "Exp3-IX": ix},
             comparator=COMPARATOR,
             coverage=theory.coverage(COMPARATOR, game.behavior),
-            bounds={"Exp3": None, "Exp3-IX": theorem1_for(game, ix.eta)},
+            bounds={"Exp3": None, "Exp3-IX": theorem1_for(game, ix.rate(0))},
         )
 
 
@@ -76,7 +77,7 @@ def notes(options: Options) -> list[str]:
     ]
 
 
-FIGURE_1 = Experiment(
+FIGURE_1 = RegretExperiment(
     name="figure1",
     title="Regret as the behavior policy comes to cover the comparator",
     defaults=Options(runs=100, rounds=10_000, actions=100, alphas=20),

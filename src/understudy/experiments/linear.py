@@ -16,7 +16,8 @@ from understudy import theory
 from understudy.adversaries import halves
 from understudy.constraints import Array
 from understudy.contexts import FiniteContexts
-from understudy.experiments.core import Experiment, Options, Point
+from understudy.experiments.core import Options
+from understudy.experiments.regret import Point, RegretExperiment
 from understudy.game import Game
 from understudy.learners import LinProd, lin_prod
 
@@ -89,7 +90,7 @@ def notes(options: Options) -> list[str]:
     ]
 
 
-LINEAR = Experiment(
+LINEAR = RegretExperiment(
     name="linear",
     title="LinProd as the behavior policy slides away from the comparator",
     defaults=Options(runs=50, rounds=2_000, actions=4, alphas=10),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from understudy import theory
-from understudy.experiments.core import Experiment, Options, Point
+from understudy.experiments.core import Options
 from understudy.experiments.figure1 import COMPARATOR, paper_game, theorem1_for
+from understudy.experiments.regret import Point, RegretExperiment
 from understudy.learners import exp3_ix, exp3_ix_unknown
 
 __all__ = ["UNKNOWN"]
@@ -21,7 +22,7 @@ def points(options: Options) -> Iterator[Point]:
         known = exp3_ix(game.behavior, horizon=options.rounds)
         unknown = exp3_ix_unknown(options.actions, horizon=options.rounds)
         theorem2 = theory.theorem2_bound(
-            options.actions, horizon=options.rounds, eta=unknown.eta, coverage=coverage
+            options.actions, horizon=options.rounds, eta=unknown.rate(0), coverage=coverage
         )
         yield Point(
             alpha=float(alpha),
@@ -29,7 +30,7 @@ def points(options: Options) -> Iterator[Point]:
             learners={UNKNOWN_NAME: unknown, KNOWN_NAME: known},
             comparator=COMPARATOR,
             coverage=coverage,
-            bounds={KNOWN_NAME: theorem1_for(game, known.eta), UNKNOWN_NAME: theorem2},
+            bounds={KNOWN_NAME: theorem1_for(game, known.rate(0)), UNKNOWN_NAME: theorem2},
         )
 
 
@@ -41,7 +42,7 @@ def notes(options: Options) -> list[str]:
     ]
 
 
-UNKNOWN = Experiment(
+UNKNOWN = RegretExperiment(
     name="unknown",
     title="Exp3-IX, behavior policy known and unknown",
     defaults=Options(runs=100, rounds=10_000, actions=100, alphas=20),

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from understudy.kernels import (
+        certificates,
+        confidence,
         exponential_weights,
         games,
         lin_prod,
@@ -20,7 +22,16 @@ if TYPE_CHECKING:
         referee,
     )
 
-__all__ = ["exponential_weights", "games", "lin_prod", "lin_prod_compact", "logs", "referee"]
+__all__ = [
+    "certificates",
+    "confidence",
+    "exponential_weights",
+    "games",
+    "lin_prod",
+    "lin_prod_compact",
+    "logs",
+    "referee",
+]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,6 @@ from understudy import kernels
 from understudy.constraints import (
     HORIZON,
     LARGEST_COUNT,
-    RATE,
     Array,
     array,
     enforce,
@@ -24,14 +23,17 @@ from understudy.constraints import (
 )
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.protocols import Estimator, Form, not_a_state
+from understudy.schedules import ETA, Decaying, Rate, cut_where_rates_move, rate_at
 from understudy.types import (
     Feedback,
     Integers,
     Log,
     Trace,
+    cut,
     frozen,
     given,
     one_event,
+    pieces_of,
     rounds_past,
     saved,
 )
@@ -50,7 +52,7 @@ class Scores:
     """G(a) = Σ_{k<t} r̃_k(a), the number of rounds t−1, and what the estimator remembers.
 
     G(a) is `scores[a]` + `residues[a]`: the second holds what rounding took from the first. `total`
-    is Σ_a exp(η (G(a) − `reference`)), carried along because one term changes a round.
+    is Σ_a exp(η_t (G(a) − `reference`)), carried along because one term changes a round.
     """
 
     scores: Array
@@ -72,11 +74,12 @@ class Scores:
 @saved
 @dataclass(frozen=True, eq=False)
 class ExponentialWeights:
-    r"""Plays $\pi_t(a) \propto \exp(\eta \sum_{k<t} \tilde r_k(a))$.
+    r"""Plays $\pi_t(a) \propto \exp(\eta_t \sum_{k<t} \tilde r_k(a))$.
 
-    The weights exist only as scores, their logarithms over η, so that no number of rounds can
-    overflow them. The recipes (`exp3`, `exp3_ix`, `exp3_ix_unknown`, `prod`) choose η and the
-    estimator as the theorems do.
+    η_t is a number, or a `Decaying` rate that needs no horizon: then all weights are made anew
+    whenever it moves, which is rare enough that a round still costs O(1). The weights exist only as
+    scores, their logarithms over η, so that no number of rounds can overflow them. The recipes
+    (`exp3`, `exp3_ix`, `exp3_ix_unknown`, `prod`) choose η and the estimator as the theorems do.
 
     >>> from understudy.estimators import ImplicitExploration
     >>> learner = ExponentialWeights(0.5, ImplicitExploration([0.5, 0.5], gamma=0.25))
@@ -85,10 +88,10 @@ class ExponentialWeights:
     [0.6608, 0.3392]
     """
 
-    eta: float
+    eta: Rate
     estimator: Estimator
     horizon: int | None = None
-    CONSTRAINTS: ClassVar = {"eta": RATE, "estimator": ESTIMATOR, "horizon": HORIZON.optional()}
+    CONSTRAINTS: ClassVar = {"eta": ETA, "estimator": ESTIMATOR, "horizon": HORIZON.optional()}
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -96,6 +99,13 @@ class ExponentialWeights:
     @property
     def form(self) -> Form:
         return self.estimator.form
+
+    @property
+    def reads_past(self) -> str | None:
+        """Why the state depends on the order of events, or None if it does not."""
+        if isinstance(self.eta, Decaying):
+            return "η_t depends on the round in which an event happened"
+        return self.estimator.reads_past
 
     def init(self) -> Scores:
         K = self.form.n_actions
@@ -110,10 +120,15 @@ class ExponentialWeights:
             )
         policy = np.empty(len(state.scores))
         scores, residues = given(state.scores), given(state.residues)
+        eta = self.rate(state.rounds)
         kernels.exponential_weights.policy(
-            self.eta, scores, residues, state.reference, state.total, policy
+            eta, scores, residues, state.reference, state.total, policy
         )
         return policy
+
+    def rate(self, rounds: int) -> float:
+        """η_t of the round that comes after so many."""
+        return float(rate_at(self.eta, np.asarray(rounds + 1)))
 
     def update(self, state: Scores, feedback: Feedback) -> Scores:
         self._check_own(state)
@@ -124,18 +139,19 @@ class ExponentialWeights:
     def replay(self, state: Scores, log: Log) -> tuple[Scores, Trace]:
         self._check(state, log)
         probability = np.empty(len(log))
-        replay, first = kernels.exponential_weights.replay, state.rounds
-        for stretch in log.stretches(max(STRETCH, self.form.n_actions)):
-            out = probability[state.rounds - first :][: len(stretch)]
-            state, _ = self._learn(state, stretch, replay, out)
+        for start, count in self._stretches(state.rounds, len(log)):
+            stretch, out = log[start : start + count], probability[start : start + count]
+            state, _ = self._learn(state, stretch, kernels.exponential_weights.replay, out)
         past = self.past_horizon(state)
         return state, Trace(frozen(probability), min(past, len(log)), self.form.n_actions)
 
     def policies(self, state: Scores, log: Log) -> tuple[Scores, Array]:
         self._check(state, log)
         policies = np.empty((len(log), self.form.n_actions))
-        after, _ = self._learn(state, log, kernels.exponential_weights.policies, policies)
-        return after, policies
+        for start, count in self._stretches(state.rounds, len(log)):
+            stretch, out = log[start : start + count], policies[start : start + count]
+            state, _ = self._learn(state, stretch, kernels.exponential_weights.policies, out)
+        return state, policies
 
     def earn(
         self, state: Scores, log: Log, rewards: Array, starts: Integers
@@ -144,10 +160,18 @@ class ExponentialWeights:
 
         Row i of `rewards` holds from event starts[i] on.
         """
-        after, (earned,) = self._learn(
-            state, log, kernels.exponential_weights.earn, given(rewards), given(starts)
-        )
-        return after, earned
+        earned = 0.0
+        for start, count in self._stretches(state.rounds, len(log), size=max(1, len(log))):
+            held, since = pieces_of(rewards, starts, start, count)
+            state, (more,) = self._learn(
+                state,
+                log[start : start + count],
+                kernels.exponential_weights.earn,
+                given(held),
+                given(since),
+            )
+            earned += more
+        return state, earned
 
     def meet(
         self,
@@ -162,23 +186,29 @@ class ExponentialWeights:
         estimator's memory must not depend on rewards.
         """
         shown = propensities if self.form.propensities else None
-        logs = [Log._of(actions, np.full(len(actions), r), shown, None) for r in (0.0, 1.0)]
-        (nothing, memory), (won, _) = (self.gains(state.memory, state.rounds, log) for log in logs)
-        gains = np.stack([nothing, won])
-        return self._run(lambda *learner: referee(learner), state, actions, gains, memory)
+        found = np.zeros(2)
+        for start, count in self._stretches(state.rounds, len(actions)):
+            part = slice(start, start + count)
+            q = None if shown is None else shown[part]
+            logs = [Log._of(actions[part], np.full(count, r), q, None) for r in (0.0, 1.0)]
+            both = [self.gains(state.memory, state.rounds, log) for log in logs]
+            gains, memory = np.stack([gain for gain, _ in both]), both[0][1]
+            state, more = self._run(
+                lambda *learner: referee(learner), state, actions[part], gains, memory
+            )
+            found += more
+        return state, found.tolist()
 
     def merge(self, first: Scores, second: Scores) -> Scores:
-        if self.estimator.reads_past is not None:
-            raise NotMergeable(
-                f"{self.estimator.reads_past}; replay the logs one after the other instead"
-            )
+        if self.reads_past is not None:
+            raise NotMergeable(f"{self.reads_past}; replay the logs one after the other instead")
         self.validate(first)
         self.validate(second)
         scores, residues = first.scores.copy(), first.residues + second.residues
-        reference, total = kernels.exponential_weights.merge(
-            self.eta, scores, residues, given(second.scores)
-        )
         rounds = first.rounds + second.rounds
+        reference, total = kernels.exponential_weights.merge(
+            self.rate(rounds), scores, residues, given(second.scores)
+        )
         return Scores(frozen(scores), frozen(residues), rounds, first.memory, reference, total)
 
     def rounds(self, state: Scores) -> int:
@@ -189,9 +219,10 @@ class ExponentialWeights:
 
     def validate(self, state: Scores) -> None:
         self._check_own(state)
+        eta = self.rate(state.rounds)
         with np.errstate(over="ignore"):  # of a state that is not one
-            residues = np.clip(self.eta * state.residues, -LARGEST_RESIDUE, LARGEST_RESIDUE)
-            weights = np.exp(self.eta * (state.scores - state.reference) + residues)
+            residues = np.clip(eta * state.residues, -LARGEST_RESIDUE, LARGEST_RESIDUE)
+            weights = np.exp(eta * (state.scores - state.reference) + residues)
             carried = abs(weights.sum() - state.total) <= CARRIED * state.total
         if not carried or not self.estimator.remembers(state.memory, state.rounds):
             raise not_a_state(state, f"{self.form.n_actions} actions")
@@ -204,6 +235,15 @@ class ExponentialWeights:
     def _check(self, state: Scores, log: Log) -> None:
         self._check_own(state)
         self.form.check(log)
+
+    def _stretches(
+        self, before: int, rounds: int, size: int | None = None
+    ) -> Iterator[tuple[int, int]]:
+        """Stretches in each of which the rate stays, of a size that stays in the cache."""
+        size = max(STRETCH, self.form.n_actions) if size is None else size
+        if isinstance(self.eta, Decaying):
+            return cut_where_rates_move(before, rounds, size)
+        return cut(rounds, size)
 
     def _learn(
         self, state: Scores, log: Log, kernel: Callable[..., Any], *rest: Any
@@ -235,8 +275,9 @@ class ExponentialWeights:
         *rest: Any,
     ) -> tuple[Scores, list[float]]:
         scores, residues = state.scores.copy(), state.residues.copy()
+        eta, rounds = self.rate(state.rounds), state.rounds + len(actions)
         reference, total, *found = kernel(
-            self.eta,
+            eta,
             scores,
             residues,
             state.reference,
@@ -246,5 +287,8 @@ class ExponentialWeights:
             given(gains),
             *rest,
         )
-        rounds = state.rounds + len(actions)
+        if self.rate(rounds) != eta:
+            reference, total = kernels.exponential_weights.refresh(
+                self.rate(rounds), scores, residues, np.empty(len(scores))
+            )
         return Scores(frozen(scores), frozen(residues), rounds, memory, reference, total), found

@@ -77,9 +77,13 @@ def lin_prod(
     """
     features = features_of(V, n_actions)  # type: ignore[arg-type] # checked above
     kappa = kappa_of(features, kappa, feature_bound)
-    require_either(
-        eta, horizon, "pass horizon=n or eta, or use lin_prod_compact, which needs neither"
-    )
+    if eta is None and horizon is None:
+        raise InvalidArgument(
+            "horizon",
+            None,
+            "the theorem's learning rate depends on the number of rounds",
+            "pass horizon=n or eta, or use lin_prod_compact, which needs neither",
+        )
     rate, capped = capped_rate(n_actions, kappa, eta, horizon, coverage)
     return LinProd(rate, features, kappa, feature_bound, horizon, capped)
 
@@ -186,21 +190,9 @@ def lin_prod_unknown(
     >>> learner.policy(state, np.eye(2)).round(4).tolist()
     [0.4216, 0.5784]
     """
-    require_either(eta, horizon, "pass horizon=n, or a rate of your own as eta")
     rate = rate_or_horizon(eta, horizon, lambda n: lin_prod_rate(n_actions, n))
     beta = 2 * rate * feature_bound**2 if beta is None else beta
     return LinProdUnknown(rate, n_actions, dimension, feature_bound, beta, disjoint, horizon)
-
-
-def require_either(eta: float | None, horizon: int | None, remedy: str) -> None:
-    """Raise `InvalidArgument` unless the rate is given, or the horizon that gives it."""
-    if eta is None and horizon is None:
-        raise InvalidArgument(
-            "horizon",
-            None,
-            "this learner's rate stays, and depends on the number of rounds",
-            remedy,
-        )
 
 
 def capped_rate(

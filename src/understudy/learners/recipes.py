@@ -12,8 +12,17 @@ from understudy.constraints import HORIZON, N_ACTIONS, RATE, constrained
 from understudy.errors import InvalidArgument
 from understudy.estimators import ImplicitExploration, ImportanceWeighting, Logarithmic, PlugIn
 from understudy.learners.exponential_weights import ExponentialWeights
-from understudy.schedules import GAMMA, Constant, HoeffdingWidth, Schedule, Tabulated
-from understudy.theory import exp3_ix_rate
+from understudy.schedules import (
+    GAMMA,
+    Constant,
+    Decaying,
+    HalfOf,
+    HoeffdingWidth,
+    Rate,
+    Schedule,
+    Tabulated,
+)
+from understudy.theory import anytime_scale, exp3_ix_rate
 from understudy.theory.rates import COVERAGE_RATIO
 
 __all__ = ["exp3", "exp3_ix", "exp3_ix_unknown", "prod"]
@@ -35,7 +44,7 @@ def exp3(
 
     Args:
         pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
-        horizon: n, the number of rounds that will be played.
+        horizon: n, the number of rounds that will be played; None if nobody knows.
         eta: η, instead of the rate that `horizon` gives.
 
     >>> import understudy as us
@@ -44,8 +53,8 @@ def exp3(
     >>> learner.policy(state).round(4).tolist()
     [0.4585, 0.5415]
     """
-    eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(count(pi_b), n))
-    return ExponentialWeights(eta, ImportanceWeighting(pi_b), horizon)  # type: ignore[arg-type] # checked above
+    rate = exponential_rate(count(pi_b), horizon, eta)
+    return ExponentialWeights(rate, ImportanceWeighting(pi_b), horizon)  # type: ignore[arg-type] # checked above
 
 
 @constrained(
@@ -69,14 +78,15 @@ def exp3_ix(
     \quad \gamma_t = \eta/2$$
 
     Two tunings: η = √(log K / n) for all comparators, regret √(n log K)(1 + C/2); and, for
-    comparators of a known coverage C, η = √(2 log K / (C n)), regret √(2 C n log K).
+    comparators of a known coverage C, η = √(2 log K / (C n)), regret √(2 C n log K). Without a
+    horizon, η_t = √(log K / (2t)) or √(log K / (C t)) and γ_t = η_t/2: √2 times these bounds.
 
     Departs from the paper: the rate printed for the second tuning, √(log K / (C n)), gives only
     1.5 √(C n log K); the rate above is the one that gives the bound the paper states.
 
     Args:
         pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
-        horizon: n, the number of rounds that will be played.
+        horizon: n, the number of rounds that will be played; None if nobody knows.
         coverage: C(π*; π_B) of the comparators to compete with; None for all of them.
         eta: η, instead of the rate that `horizon` and `coverage` give.
         gamma: γ_t: a number, an array, or a function of t ≥ 1. Theorem 1 covers γ_t ≥ η/2.
@@ -87,9 +97,9 @@ def exp3_ix(
     >>> learner.policy(state).round(4).tolist()
     [0.4616, 0.5384]
     """
-    eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(count(pi_b), n, coverage), coverage)
-    gamma = gamma_or(gamma, Constant(eta / 2), horizon)
-    return ExponentialWeights(eta, ImplicitExploration(pi_b, gamma), horizon)  # type: ignore[arg-type] # checked above
+    rate = exponential_rate(count(pi_b), horizon, eta, coverage)
+    gamma = gamma_or(gamma, half_of(rate), horizon)
+    return ExponentialWeights(rate, ImplicitExploration(pi_b, gamma), horizon)  # type: ignore[arg-type] # checked above
 
 
 @constrained(
@@ -116,7 +126,7 @@ def exp3_ix_unknown(
 
     Args:
         n_actions: K.
-        horizon: n, the number of rounds that will be played.
+        horizon: n, the number of rounds that will be played; None if nobody knows.
         eta: η, instead of the rate that `horizon` gives.
         gamma: γ_t > 0, instead of the theorem's: a number, an array, or a function of t ≥ 1.
 
@@ -126,9 +136,9 @@ def exp3_ix_unknown(
     >>> learner.policy(state).round(4).tolist()
     [0.48, 0.52]
     """
-    eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(n_actions, n))
-    gamma = gamma_or(gamma, HoeffdingWidth(eta, n_actions), horizon)
-    return ExponentialWeights(eta, PlugIn(n_actions, gamma), horizon)
+    rate = exponential_rate(n_actions, horizon, eta)
+    gamma = gamma_or(gamma, HoeffdingWidth(rate, n_actions), horizon)
+    return ExponentialWeights(rate, PlugIn(n_actions, gamma), horizon)
 
 
 @constrained(
@@ -155,7 +165,7 @@ def prod(
 
     Args:
         pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
-        horizon: n, the number of rounds that will be played.
+        horizon: n, the number of rounds that will be played; None if nobody knows.
         coverage: C(π*; π_B) of the comparators to compete with; None for all of them.
         eta: η, instead of the rate that `horizon` and `coverage` give.
 
@@ -165,8 +175,22 @@ def prod(
     >>> learner.policy(state).round(4).tolist()
     [0.3333, 0.6667]
     """
-    eta = rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(count(pi_b), n, coverage), coverage)
-    return ExponentialWeights(eta, Logarithmic(pi_b, eta), horizon)  # type: ignore[arg-type] # checked above
+    rate = exponential_rate(count(pi_b), horizon, eta, coverage)
+    return ExponentialWeights(rate, Logarithmic(pi_b, rate), horizon)  # type: ignore[arg-type] # checked above
+
+
+def exponential_rate(
+    n_actions: int, horizon: int | None, eta: float | None, coverage: float | None = None
+) -> Rate:
+    """η if it was given, else the theorem's rate for the horizon, or one that needs none."""
+    if horizon is None and eta is None:
+        return Decaying(anytime_scale(n_actions, coverage))
+    return rate_or_horizon(eta, horizon, lambda n: exp3_ix_rate(n_actions, n, coverage), coverage)
+
+
+def half_of(rate: Rate) -> Schedule:
+    """γ_t = η_t/2."""
+    return HalfOf(rate) if isinstance(rate, Decaying) else Constant(rate / 2)
 
 
 def rate_or_horizon(

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from understudy.theory.anytime import (
+    theorem1_anytime_bound,
+    theorem1_anytime_tuned_bound,
+    theorem1_anytime_uniform_bound,
+)
 from understudy.theory.bounds import (
     exp3_bound,
     exp3_condition,
@@ -26,6 +31,7 @@ from understudy.theory.coverage import (
 )
 from understudy.theory.linear import lin_prod_anytime_bound
 from understudy.theory.rates import (
+    anytime_scale,
     exp3_ix_rate,
     exp3_worst_case_rate,
     kappa_from_feature_bound,
@@ -34,6 +40,7 @@ from understudy.theory.rates import (
 )
 
 __all__ = [
+    "anytime_scale",
     "coverage",
     "exp3_bound",
     "exp3_condition",
@@ -53,6 +60,9 @@ __all__ = [
     "lin_prod_tuned_bound",
     "lin_prod_uniform_bound",
     "prod_bound",
+    "theorem1_anytime_bound",
+    "theorem1_anytime_tuned_bound",
+    "theorem1_anytime_uniform_bound",
     "theorem1_bound",
     "theorem1_tuned_bound",
     "theorem1_uniform_bound",

@@ -20,6 +20,7 @@ from understudy.theory.coverage import COVARIANCES
 
 __all__ = [
     "COVERAGE_RATIO",
+    "anytime_scale",
     "exp3_ix_rate",
     "exp3_worst_case_rate",
     "kappa_from_feature_bound",
@@ -48,6 +49,20 @@ def exp3_ix_rate(n_actions: int, horizon: int, coverage: float | None = None) ->
     if coverage is None:
         return math.sqrt(math.log(n_actions) / horizon)
     return math.sqrt(2.0 * math.log(n_actions) / (coverage * horizon))
+
+
+@constrained(n_actions=N_ACTIONS, coverage=COVERAGE_RATIO.optional())
+def anytime_scale(n_actions: int, coverage: float | None = None) -> float:
+    r"""s of the rate $\eta_t = s/\sqrt t$, which needs no horizon: $\sqrt{\log K/2}$, or
+    $\sqrt{\log K/C}$ for a coverage C.
+
+    They minimise log K/η_n + (C/2) Σ_t η_t ≤ √n (log K/s + C s), the first at C = 2
+    (`theorem1_anytime_bound`).
+
+    >>> round(anytime_scale(100), 4), round(anytime_scale(100, coverage=2.0), 4)
+    (1.5174, 1.5174)
+    """
+    return math.sqrt(math.log(n_actions) / (2.0 if coverage is None else coverage))
 
 
 @constrained(pi_b=PROBABILITIES, horizon=HORIZON)

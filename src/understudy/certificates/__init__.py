@@ -1,0 +1,12 @@
+"""What a policy would have earned, from rewards it never saw: bounds that hold at all times.
+
+`certify` reads a whole log, `Certificate` a log that grows.
+"""
+
+from __future__ import annotations
+
+from understudy.certificates.certificate import Certificate
+from understudy.certificates.curves import Certified, certify
+from understudy.certificates.evidence import Evidence
+
+__all__ = ["Certificate", "Certified", "Evidence", "certify"]

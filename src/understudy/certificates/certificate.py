@@ -1,0 +1,336 @@
+"""The certificate of a log that grows: constant memory, O(1) a round, valid at all times at once.
+
+In round t the behavior plays b with probability q_t(b) and gets R; the target would have played b
+with probability π_t(b), which depends on the past alone. With w = π_t(b)/q_t(b),
+
+    x_t = w R    has mean  μ_t = ⟨π_t, r_t⟩,    and Π_t (1 + λ x_t) / (1 + λ μ_t) is a martingale
+
+for every λ > 0, whoever picks the rewards. Mixed over a grid of λ_i with equal weights ρ_i, it ever
+reaches 1/δ with probability δ at most (Ville), and Σ_t log(1 + λ μ_t) ≤ n log(1 + λ μ̄) (Jensen): so
+with probability 1 − δ, for all n at once, μ̄ is at least the root m of
+
+    Σ_i ρ_i exp(S_i − n log(1 + λ_i m)) = 1/δ,    S_i = Σ_t log(1 + λ_i x_t).
+
+The upper bound is the same for 1 − R, on 1 − μ̄; each of the two spends δ/2. The gain over
+production is bounded by the same with x_t = (w − 1) R ≥ −1, λ_i < 1, and a δ of its own: noise that
+both policies share cancels. Proofs are in docs/theory.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy import kernels
+from understudy.behaviors import BEHAVIOR, Behavior, Logged
+from understudy.certificates.evidence import CONFIDENCE, LAMBDAS, LARGEST_BET, Evidence
+from understudy.certificates.targets import Target, probabilities_under
+from understudy.constraints import N_ACTIONS, Array, enforce, having
+from understudy.errors import InvalidArgument, NotMergeable
+from understudy.protocols import Form
+from understudy.types import Feedback, Integers, Log, cut, frozen, given, one_event, saved
+
+__all__ = ["Certificate"]
+
+STRETCH = 1 << 13  # events at a time, so that their columns stay in the cache
+FACTORS = 16  # that are multiplied before a logarithm: as in the kernel
+COUNTING = 0.25  # the share of δ that upper confidence bounds on a counted behavior spend
+
+
+@saved
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate:
+    """Bounds on what a target policy would have earned, as a log comes in; a value, never changed.
+
+    All are totals over the rounds so far. `lower` and `upper` hold together, at all times, with the
+    `confidence`, and `gain` by itself. They speak of π_1 … π_n, the policies while they were
+    learning: the last one is certified by rounds that come after it.
+
+    Args:
+        behavior: q, K probabilities; `us.Logged`, to use the propensities of the log, which may
+            drift; or None, if it is not known: then it is counted, has to stay the same in all
+            rounds, and no gain is certified (`gain`, `promoted` and `promoted_at` are None).
+        confidence: 1 − δ.
+        n_actions: K, where `behavior` does not tell it.
+        lambdas: the grid of λ; the gain's is 0.9 λ for every λ ≤ 1. Left out: 4, 2, 1, …, 2^-21.
+        evidence: what was observed so far; left out: nothing.
+
+    >>> import understudy as us
+    >>> certificate = us.Certificate(behavior=[0.5, 0.5])
+    >>> log = us.Log(actions=[0, 1] * 500, rewards=[0.0, 1.0] * 500)
+    >>> certificate = certificate.observe(log, [0.1, 0.9])
+    >>> certificate.rounds, round(certificate.lower), round(certificate.upper)
+    (1000, 796, 912)
+    >>> certificate.observe(us.Feedback(action=1, reward=1.0), 0.9).rounds
+    1001
+    """
+
+    behavior: Behavior | None
+    confidence: float = 0.95
+    n_actions: int = None  # type: ignore[assignment] # filled in, as the next two
+    lambdas: Array = None  # type: ignore[assignment]
+    evidence: Evidence = None  # type: ignore[assignment]
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            behavior: ArrayLike | Logged | None,
+            confidence: float = 0.95,
+            n_actions: int | None = None,
+            lambdas: ArrayLike | None = None,
+            evidence: Evidence | None = None,
+        ) -> None: ...
+
+    CONSTRAINTS: ClassVar = {
+        "behavior": BEHAVIOR.optional(),
+        "confidence": CONFIDENCE,
+        "n_actions": N_ACTIONS.optional(),
+        "lambdas": LAMBDAS,
+        "evidence": having("pass what a like certificate observed", "sums", "products").optional(),
+    }
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        object.__setattr__(self, "n_actions", self._count_actions())
+        if self.evidence is None:
+            counted = self.n_actions if self.behavior is None else 0
+            object.__setattr__(self, "evidence", Evidence.none(len(self._grids), counted))
+        elif not self._fits(self.evidence):
+            raise InvalidArgument(
+                "evidence",
+                self.evidence,
+                "no certificate that was made like this one can have observed it",
+                "pass the evidence of a certificate with the same arguments, or leave it out",
+            )
+
+    def observe(self, log: Log | Feedback, target: Target) -> Certificate:
+        """The certificate after more rounds; a bad event raises and nothing of the log is observed.
+
+        `target` is the trace of a learner, a fixed policy (K,), or the probability of each logged
+        action under the target (n,), of one event also as a number. Features are not read.
+        """
+        shown = self.check(log)
+        probabilities = probabilities_under(target, shown, self.n_actions)
+        evidence, threshold = self.evidence, 1.0 / self._delta
+        for start, rounds in cut(len(shown), STRETCH):
+            stretch = shown[start : start + rounds]
+            q, counts = self._propensities(evidence, stretch)
+            columns = (probabilities[start : start + rounds], q, stretch.rewards)
+            evidence = evidence.after(self._grids, len(self.lambdas), threshold, columns, counts)
+        return self._with(evidence)
+
+    def check(self, log: Log | Feedback) -> Log:
+        """What is read of a log, or `InvalidEvent` at the first event that does not fit."""
+        shown = one_event(log) if isinstance(log, Feedback) else log
+        if isinstance(shown, Log):
+            shown = shown.visible(propensities=True, features=False)
+        self.form.check(shown)
+        return shown
+
+    def merge(self, other: Certificate) -> Certificate:
+        """The certificate of two logs that were observed apart, up to rounding.
+
+        When the mixture of the gain reached 1/δ in between cannot be known, so `promoted` says
+        whether it has now, or did in the rounds observed since, and `promoted_at` is None.
+        """
+        if self.behavior is None:
+            raise NotMergeable(
+                "q̂_t, the behavior counted so far, depends on the order of events; observe the "
+                "logs one after the other instead"
+            )
+        if not isinstance(other, Certificate) or self._made_with() != other._made_with():
+            raise InvalidArgument(
+                "other",
+                other,
+                "it was not made with the same behavior, confidence and lambdas",
+                "make both certificates with the same arguments",
+            )
+        if not other.rounds or not self.rounds:
+            return other if not self.rounds else self
+        merged = self.evidence.merge(other.evidence)
+        crossed = merged.rounds if self._crosses(merged.sums) else 0
+        return self._with(dataclasses.replace(merged, crossed=crossed))
+
+    @property
+    def rounds(self) -> int:
+        """n, how many rounds were observed."""
+        return self.evidence.rounds
+
+    @property
+    def lower(self) -> float:
+        """A lower bound on the total reward of the target, Σ_t ⟨π_t, r_t⟩."""
+        return self.rounds * self._root(0, self._side, 0.0)
+
+    @property
+    def upper(self) -> float:
+        """An upper bound on it."""
+        return self.rounds * (1.0 - self._root(1, self._side, 0.0))
+
+    @property
+    def gain(self) -> float | None:
+        """A lower bound on the total gain over production, Σ_t ⟨π_t − π_B, r_t⟩."""
+        if self.behavior is None:
+            return None
+        return self.rounds * self._root(2, self._delta, -1.0)
+
+    @property
+    def production(self) -> float:
+        """Σ_t R_t, what the behavior policy earned."""
+        return float(self.evidence.totals[0])
+
+    @property
+    def estimate(self) -> float:
+        """Σ_t w_t R_t, the inverse propensity score; too low where q is counted, thus bounded."""
+        return float(self.evidence.totals[1])
+
+    @property
+    def self_normalised(self) -> float:
+        """n Σ_t w_t R_t / Σ_t w_t; nan where the target plays nothing that was logged."""
+        _, weighted, weights, _ = self.evidence.totals.tolist()
+        return self.rounds * (weighted / weights) if weights else math.nan
+
+    @property
+    def effective_sample_size(self) -> float:
+        """(Σ_t w_t)² / Σ_t w_t²: so many rounds of the target itself would say as much."""
+        *_, weights, squares = self.evidence.totals.tolist()
+        return weights * (weights / squares) if squares else 0.0
+
+    @property
+    def promoted(self) -> bool | None:
+        """Whether the target has, at some time, been shown to earn more than production."""
+        return None if self.behavior is None else self.evidence.crossed > 0
+
+    @property
+    def promoted_at(self) -> int | None:
+        """After which round, from 1, that was so for the first time."""
+        return None if self.evidence.merged else self.evidence.crossed or None
+
+    def __repr__(self) -> str:
+        n, percent = self.rounds, f"{100 * self.confidence:.6g} % confidence"
+        if not n:
+            return f"Certificate({percent}, nothing observed yet)"
+        return (
+            f"With {percent}, after {n:,} rounds: the target would have earned at least "
+            f"{self.lower / n:.4f} a round, production earned {self.production / n:.4f}; "
+            f"{self._describe_gain()}"
+        )
+
+    def _describe_gain(self) -> str:
+        if self.gain is None:
+            return "the behavior was only counted, so no gain over production is certified"
+        when = f" after round {self.promoted_at:,}" if self.promoted_at else ""
+        verdict = f"was justified{when}" if self.promoted else "is not justified yet"
+        return (
+            f"the gain over production is at least {self.gain / self.rounds:.4f} a round, and "
+            f"promotion {verdict}"
+        )
+
+    @cached_property
+    def form(self) -> Form:
+        """What an event must look like."""
+        if self.behavior is None:
+            return Form(self.n_actions)
+        if isinstance(self.behavior, Logged):
+            return Form(self.n_actions, propensities=True)
+        return Form(self.n_actions, support=self.behavior > 0)
+
+    @cached_property
+    def _grids(self) -> Array:
+        """The λ of the lower bound, of the upper bound, and of the gain."""
+        gain = LARGEST_BET * self.lambdas[self.lambdas <= 1.0]
+        parts = [self.lambdas, self.lambdas]
+        return given(np.concatenate(parts if self.behavior is None else [*parts, gain]))
+
+    @property
+    def _delta(self) -> float:
+        return 1.0 - self.confidence
+
+    @property
+    def _side(self) -> float:
+        """What of δ the lower and the upper bound spend each."""
+        return self._delta * ((1.0 - COUNTING) if self.behavior is None else 1.0) / 2.0
+
+    def _count_actions(self) -> int:
+        behavior = self.behavior
+        if behavior is None:
+            if self.n_actions is None:
+                raise InvalidArgument(
+                    "n_actions",
+                    None,
+                    "the number of actions is not known without a behavior",
+                    "pass n_actions=K, or the behavior",
+                )
+            return self.n_actions
+        known = behavior.n_actions if isinstance(behavior, Logged) else len(behavior)
+        if self.n_actions not in {None, known}:
+            raise InvalidArgument(
+                "n_actions", self.n_actions, f"the behavior has {known} actions", "leave it out"
+            )
+        return known
+
+    def _with(self, evidence: Evidence) -> Certificate:
+        """The same certificate of other evidence; what it was made with was checked before."""
+        other = copy.copy(self)
+        object.__setattr__(other, "evidence", evidence)
+        return other
+
+    def _propensities(self, evidence: Evidence, log: Log) -> tuple[Array, Integers]:
+        """q_t(b_t), or an upper confidence bound on it; and the counts after these rounds.
+
+        (t−1) kl(q̂_t(a), p) ≤ log(K t (t+1)/δ₁) for all a and t with probability 1 − δ₁, δ₁ = δ/4.
+        """
+        if isinstance(self.behavior, Logged):
+            assert log.propensities is not None  # Form.check has seen to it
+            return log.propensities, evidence.counts
+        if self.behavior is not None:
+            return self.behavior[log.actions], evidence.counts
+        counts, t = evidence.counts.copy(), evidence.rounds + np.arange(1.0, len(log) + 1.0)
+        seen, q = np.empty(len(log), dtype=np.int64), np.empty(len(log))
+        kernels.logs.count_before(counts, given(log.actions), seen)
+        budgets = math.log(self.n_actions / (COUNTING * self._delta)) + np.log(t) + np.log(t + 1.0)
+        frequencies = seen / np.maximum(t - 1.0, 1.0)
+        kernels.confidence.kl_uppers(given(frequencies), given(t - 1.0), given(budgets), q)
+        return q, frozen(counts)
+
+    def _root(self, part: int, delta: float, low: float) -> float:
+        """The root m for the lower bound (part 0), the upper bound (1) or the gain (2)."""
+        own = slice(part * len(self.lambdas), (part + 1) * len(self.lambdas))
+        S = self.evidence.log_wealths()[own]
+        return float(
+            kernels.certificates.root(S, self._grids[own], self.rounds, -math.log(delta), low)
+        )
+
+    def _crosses(self, S: Array) -> bool:
+        """Whether these S_i are enough for a promotion: Σ_i ρ_i e^{S_i} ≥ 1/δ."""
+        S = S[2 * len(self.lambdas) :]
+        log_mixture = np.logaddexp.reduce(S) - math.log(max(len(S), 1))
+        return bool(log_mixture >= -math.log(self._delta))
+
+    def _made_with(self) -> tuple[object, ...]:
+        """What two certificates that are merged must have in common."""
+        q = self.behavior.tolist() if isinstance(self.behavior, np.ndarray) else self.behavior
+        return q, self.confidence, self.lambdas.tolist()
+
+    def _fits(self, evidence: Evidence) -> bool:
+        """Whether this certificate can have observed it: for snapshots that were damaged."""
+        size, counted = len(self.lambdas), self.n_actions if self.behavior is None else 0
+        S = evidence.log_wealths()
+        return (
+            evidence.sums.shape == evidence.products.shape == self._grids.shape
+            and evidence.totals.shape == (4,)
+            and evidence.counts.shape == (counted,)
+            and (not counted or sum(evidence.counts.tolist()) == evidence.rounds)
+            and bool((S[: 2 * size] >= 0).all())
+            and bool(evidence.totals[0] <= evidence.rounds)
+            and bool(evidence.rounds % FACTORS or (evidence.products == 1.0).all())
+            and evidence.crossed <= (0 if counted else evidence.rounds)
+            and bool(evidence.crossed or counted or not self._crosses(S))
+        )

@@ -1,0 +1,172 @@
+"""A whole log at once: the certificate after every round of a grid, so that it can be drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy.behaviors import BEHAVIOR, Logged
+from understudy.certificates.certificate import Certificate
+from understudy.certificates.evidence import CONFIDENCE, LAMBDAS
+from understudy.certificates.targets import Target, actions_of, probabilities_under
+from understudy.constraints import N_ACTIONS, Array, constrained
+from understudy.errors import InvalidArgument, InvalidEvent
+from understudy.schedules import spaced
+from understudy.types import Integers, Log, Trace, frozen
+
+__all__ = ["Certified", "certify", "curve_rounds"]
+
+POINTS: Integers = spaced(2)  # 1 707 of them, up to any count
+
+
+def curve_rounds(rounds: int) -> Integers:
+    """After which rounds a curve has its points: the same for a log that still grows, and the last.
+
+    >>> curve_rounds(120)[[0, 1, 49, 50, 51, -3, -2, -1]].tolist()
+    [1, 2, 50, 51, 53, 116, 119, 120]
+    """
+    return frozen(np.append(POINTS[: np.searchsorted(POINTS, rounds)], rounds))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Certified:
+    """What `certify` found: the last `certificate`, and curves of cumulative totals.
+
+    The curves have a point after each of the `rounds`, at most 2 000 of them; what stands in the
+    certificate stands here too.
+    """
+
+    certificate: Certificate
+    rounds: Integers
+    lower_curve: Array
+    upper_curve: Array
+    production_curve: Array
+    gain_curve: Array | None
+
+    @property
+    def lower(self) -> float:
+        """A lower bound on the total reward of the target, Σ_t ⟨π_t, r_t⟩."""
+        return self.certificate.lower
+
+    @property
+    def upper(self) -> float:
+        """An upper bound on it."""
+        return self.certificate.upper
+
+    @property
+    def gain(self) -> float | None:
+        """A lower bound on its total gain over production."""
+        return self.certificate.gain
+
+    @property
+    def production(self) -> float:
+        """What the behavior policy earned."""
+        return self.certificate.production
+
+    @property
+    def estimate(self) -> float:
+        """The inverse propensity score, a total."""
+        return self.certificate.estimate
+
+    @property
+    def self_normalised(self) -> float:
+        """The self-normalised inverse propensity score, a total."""
+        return self.certificate.self_normalised
+
+    @property
+    def effective_sample_size(self) -> float:
+        """How many rounds of the target itself would say as much."""
+        return self.certificate.effective_sample_size
+
+    @property
+    def promoted(self) -> bool | None:
+        """Whether the target has, at some time, been shown to earn more than production."""
+        return self.certificate.promoted
+
+    @property
+    def promoted_at(self) -> int | None:
+        """After which round, from 1, that was so for the first time."""
+        return self.certificate.promoted_at
+
+    def __repr__(self) -> str:
+        return repr(self.certificate)
+
+
+@constrained(
+    behavior=BEHAVIOR.optional(),
+    confidence=CONFIDENCE,
+    n_actions=N_ACTIONS.optional(),
+    lambdas=LAMBDAS,
+)
+def certify(
+    log: Log,
+    target: Target,
+    *,
+    behavior: ArrayLike | Logged | None,
+    confidence: float = 0.95,
+    n_actions: int | None = None,
+    lambdas: ArrayLike | None = None,
+) -> Certified:
+    """What the target would have earned on this log, at least and at most, and against production.
+
+    The bounds hold for all rounds at once, against any adversary, for any target whose policies
+    were made of earlier rounds. They need the true propensities; with `behavior=None` these are
+    counted and bounded from above, which takes a behavior that stays the same.
+
+    Args:
+        log: what the behavior policy played and got.
+        target: the trace of a learner, a fixed policy (K,), or the probability of each logged
+            action under the target (n,).
+        behavior: q, K probabilities; `us.Logged`, to use the propensities of the log; or None.
+        confidence: 1 − δ, of the lower and the upper bound together, and of the gain by itself.
+        n_actions: K, where neither behavior nor target tell it.
+        lambdas: the grid of λ; see `us.Certificate`.
+
+    >>> import understudy as us
+    >>> pi_b = us.behaviors.uniform(n_actions=2)
+    >>> log = us.Log(actions=[0, 1] * 500, rewards=[0.0, 1.0] * 500)
+    >>> learner = us.exp3_ix(pi_b, horizon=1000)
+    >>> _, trace = learner.replay(learner.init(), log)
+    >>> certified = us.certify(log, trace, behavior=pi_b)
+    >>> certified.promoted_at, certified.production
+    (52, 500.0)
+    >>> certified
+    With 95 % confidence, after 1,000 rounds: the target would have earned at least ... a round, ...
+    """
+    if isinstance(log, Log) and not len(log):
+        raise InvalidEvent("log", "0 rounds", "there is nothing to certify", "pass a longer log")
+    if behavior is None and n_actions is None and isinstance(log, Log):
+        n_actions = actions_of(target, len(log))
+        if n_actions is None:
+            raise InvalidArgument(
+                "n_actions",
+                None,
+                "neither the behavior nor the target tell the number of actions",
+                "pass n_actions=K",
+            )
+    start = Certificate(behavior, confidence, n_actions, lambdas)
+    return _follow(start, log, target)
+
+
+def _follow(certificate: Certificate, log: Log, target: Target) -> Certified:
+    shown = certificate.check(log)
+    probability = probabilities_under(target, shown, certificate.n_actions)
+    rounds, points = curve_rounds(len(log)), []
+    for start, stop in pairwise([0, *rounds.tolist()]):
+        trace = Trace(probability[start:stop], 0, certificate.n_actions)
+        certificate = certificate.observe(shown[start:stop], trace)
+        points.append(
+            (certificate.lower, certificate.upper, certificate.production, certificate.gain)
+        )
+    lower, upper, production, gain = zip(*points, strict=True)
+    return Certified(
+        certificate,
+        rounds,
+        frozen(np.array(lower)),
+        frozen(np.array(upper)),
+        frozen(np.array(production)),
+        None if certificate.behavior is None else frozen(np.array(gain)),
+    )

@@ -1,0 +1,130 @@
+"""What a certificate is made with, and what it remembers of a log."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from understudy import kernels
+from understudy.constraints import (
+    LARGEST_COUNT,
+    LARGEST_RATE,
+    TRUTH,
+    Array,
+    Constraint,
+    Refused,
+    array,
+    integer,
+    number,
+)
+from understudy.types import Integers, frozen, given, saved
+
+__all__ = ["CONFIDENCE", "LAMBDAS", "Evidence"]
+
+LARGEST_BET = 0.9  # of the λ on a gain, which may be −1: below 1
+GRID: Array = frozen(2.0 ** -np.arange(-2.0, 22.0))
+
+
+def _confidence(value: Any) -> float:
+    confidence: float = BETWEEN_0_AND_1.parse(value)
+    if confidence == 1.0:
+        raise Refused("it must be below 1: nothing finite is certain")
+    return confidence
+
+
+def _lambdas(value: Any) -> Array:
+    checked: Array = GRID if value is None else POSITIVE_ROW.parse(value)
+    if not len(checked):
+        raise Refused("the grid is empty")
+    if checked.min() <= 0.0:
+        raise Refused(f"it holds {checked.min():g}, and every λ must be positive")
+    if checked.min() > 1.0:
+        raise Refused("the gain bets 0.9 λ for every λ of at most 1, and there is none")
+    return frozen(np.sort(checked)[::-1].copy())
+
+
+BETWEEN_0_AND_1 = number(0.0, 1.0, "pass a number between 0 and 1, such as 0.95", above=True)
+CONFIDENCE = Constraint(BETWEEN_0_AND_1.remedy, _confidence, (1.0, *BETWEEN_0_AND_1.wrong))
+POSITIVE_ROW = array("", low=0.0, high=LARGEST_RATE)
+LAMBDAS = Constraint(
+    "leave it out for 4, 2, 1, …, 2^-21, or pass positive numbers, one of them at most 1",
+    _lambdas,
+    ([], [0.0], [1.0, -0.5], [2.0, 4.0], [[0.5]], [math.nan], [math.inf], [1e101], "wide", 0.5),
+)
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a certificate remembers of its log.
+
+    S_i is `sums[i]` + log `products[i]`, for the grids of the lower bound, the upper bound and the
+    gain, one after the other. `totals` are Σ R, Σ w R, Σ w and Σ w². `counts` says how often each
+    action was played, where the behavior is not known. `crossed` is the first round after which the
+    mixture of the gain was at least 1/δ, or 0; if logs were `merged`, the first that was watched.
+    """
+
+    rounds: int
+    sums: Array
+    products: Array
+    totals: Array
+    counts: Integers
+    crossed: int
+    merged: bool
+    CONSTRAINTS: ClassVar = {  # enforced by snapshots: a certificate makes no wrong one itself
+        "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
+        "sums": array("pass one sum per λ"),
+        "products": array("pass one positive product per λ", low=5e-324),
+        "totals": array("pass four totals", low=0.0),
+        "counts": array("pass counts", dtype=np.int64, low=0),
+        "crossed": integer(0, "pass a round, or 0", LARGEST_COUNT),
+        "merged": TRUTH,
+    }
+
+    @staticmethod
+    def none(size: int, counted: int) -> Evidence:
+        """Before the first round: so many λ in all, and so many actions to count."""
+        nothing, one = frozen(np.zeros(size)), frozen(np.ones(size))
+        counts = frozen(np.zeros(counted, dtype=np.int64))
+        return Evidence(0, nothing, one, frozen(np.zeros(4)), counts, crossed=0, merged=False)
+
+    def log_wealths(self) -> Array:
+        """S_i of all grids."""
+        S = np.empty(len(self.sums))
+        kernels.certificates.log_wealths(given(self.sums), given(self.products), S)
+        return S
+
+    def after(
+        self,
+        lambdas: Array,
+        size: int,
+        threshold: float,
+        columns: tuple[Array, Array, Array],
+        counts: Integers,
+    ) -> Evidence:
+        """With more rounds: their π_t(b), q_t(b) and R; the kernel says what the rest is."""
+        sums, products, totals = self.sums.copy(), self.products.copy(), self.totals.copy()
+        crossed = kernels.certificates.observe(
+            lambdas,
+            size,
+            threshold,
+            sums,
+            products,
+            totals,
+            self.rounds,
+            self.crossed,
+            *(given(column) for column in columns),
+        )
+        rounds = self.rounds + len(columns[0])
+        arrays = (frozen(sums), frozen(products), frozen(totals), counts)
+        return Evidence(rounds, *arrays, crossed, self.merged)
+
+    def merge(self, other: Evidence) -> Evidence:
+        """Of both logs: sums add up. Whether the mixture crosses 1/δ is for the caller to say."""
+        sums = frozen(self.log_wealths() + other.log_wealths())
+        totals = frozen(self.totals + other.totals)
+        one, rounds = frozen(np.ones(len(sums))), self.rounds + other.rounds
+        return Evidence(rounds, sums, one, totals, self.counts, crossed=0, merged=True)

@@ -1,0 +1,92 @@
+"""What can be certified: a learner's trace, a fixed policy, or the probabilities themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy.constraints import PROBABILITIES, Array, array, dimensions_of, number
+from understudy.errors import InvalidArgument
+from understudy.types import Log, Trace
+
+__all__ = ["Target", "actions_of", "probabilities_under"]
+
+Target = Trace | ArrayLike
+
+REMEDY = (
+    "pass the trace of a learner, a fixed policy (K,), or the probability of each logged action "
+    "under the target (n,)"
+)
+PROBABILITY = number(0.0, 1.0, "pass the probability of the logged action under the target")
+COLUMN = array(REMEDY, low=0.0, high=1.0)
+
+
+def probabilities_under(target: Target, log: Log, n_actions: int) -> Array:
+    """π_t(b_t), the probability of every logged action under the target.
+
+    >>> log = Log(actions=[1, 1, 0], rewards=[1.0, 0.0, 1.0])
+    >>> probabilities_under([0.25, 0.75], log, n_actions=2).tolist()
+    [0.75, 0.75, 0.25]
+    >>> probabilities_under([0.5, 0.6, 0.7], log, n_actions=2).tolist()
+    [0.5, 0.6, 0.7]
+    """
+    if isinstance(target, Trace):
+        return _of_trace(target, len(log), n_actions)
+    if dimensions_of(target) == 0:
+        _fit(target, len(log) == 1, f"a log of {len(log)} rounds needs as many probabilities")
+        return np.array([PROBABILITY("target", target)])
+    column: Array = COLUMN("target", target)
+    _fit(target, len(column) in {n_actions, len(log)}, _lengths(len(column), len(log), n_actions))
+    if len(column) != n_actions:
+        return column
+    if len(column) != len(log):
+        policy: Array = PROBABILITIES("target", target)
+        return policy[log.actions]
+    if not np.array_equal(column, column[log.actions]):
+        raise InvalidArgument(
+            "target",
+            target,
+            f"with {n_actions} actions and as many rounds it may be a policy or a column",
+            "pass us.Trace(probability, past_horizon=0, n_actions=K) with the probability of each "
+            "logged action, which for a policy is policy[log.actions]",
+        )
+    return column
+
+
+def actions_of(target: Target, rounds: int) -> int | None:
+    """K, if the target tells it: a trace does, and so does a policy.
+
+    >>> actions_of(Trace(np.ones(3), 0, n_actions=7), 3), actions_of([0.5, 0.5], 3)
+    (7, 2)
+    >>> actions_of([0.5, 0.5, 0.7], 3) is None
+    True
+    """
+    if isinstance(target, Trace):
+        return target.n_actions
+    is_policy = dimensions_of(target) == 1 and np.size(target) != rounds
+    return len(PROBABILITIES("target", target)) if is_policy else None
+
+
+def _of_trace(trace: Trace, rounds: int, n_actions: int) -> Array:
+    if trace.n_actions != n_actions:
+        raise InvalidArgument(
+            "target",
+            f"a trace of {trace.n_actions} actions",
+            f"the behavior has {n_actions}",
+            "pass the trace of a learner that watched this behavior",
+        )
+    column: Array = COLUMN("target.probability", trace.probability)
+    _fit(trace, len(column) == rounds, _lengths(len(column), rounds, None))
+    return column
+
+
+def _lengths(found: int, rounds: int, n_actions: int | None) -> str:
+    actions = "" if n_actions is None else f" and {n_actions} actions"
+    return f"it has {found} entries, and the log {rounds} rounds{actions}"
+
+
+def _fit(target: Any, fits: bool, reason: str) -> None:
+    if not fits:
+        raise InvalidArgument("target", target, reason, REMEDY)

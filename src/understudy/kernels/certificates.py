@@ -1,0 +1,163 @@
+"""Certificates in O(1) a round: products of 1 + λ x for every λ of a grid, and the bounds in them.
+
+    lower  x = w R          on the target's mean reward        w = π_t(b) / q_t(b)
+    upper  x = w (1 − R)    on one minus it
+    gain   x = (w − 1) R    on its mean gain over production
+
+The three grids stand one after the other in `lambdas`; the first two are alike and have `size`
+entries, and the third is empty where no gain is wanted. S_i = Σ_t log(1 + λ_i x_t) is `sums[i]` +
+log `products[i]`: up to 16 factors are multiplied before a logarithm is taken, after rounds that
+are counted from the beginning of the log and not of the call, so that any batching gives the same
+bits, and sooner where a product grows large.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from understudy.kernels.compiler import compiled
+
+__all__ = ["log_mixture", "log_wealths", "observe", "root"]
+
+Array = Any
+
+FACTORS = 16
+LARGEST_PRODUCT = 1e100  # times 1 + λ x with λ, x ≤ 1e100 it is still a double
+ROUNDING = 1e-9  # more than rounding can add to the mixture in a round
+STEPS = 1000
+NEGLIGIBLE = 60.0  # e^-60 of the largest term is below its last digit
+
+
+@compiled
+def multiply(products: Array, lambdas: Array, start: int, stop: int, x: float) -> None:
+    """One more factor 1 + λ x for each λ of a grid."""
+    for i in range(start, stop):
+        products[i] *= 1.0 + lambdas[i] * x
+
+
+@compiled
+def flush(sums: Array, products: Array, start: int, stop: int) -> None:
+    """Move the products of a grid into its sums."""
+    for i in range(start, stop):
+        sums[i] += math.log(products[i])
+        products[i] = 1.0
+
+
+@compiled
+def weigh(sums: Array, start: int, weights: Array) -> None:
+    """ρ e^S of each λ of the last grid, without what is still a product."""
+    for i in range(weights.size):
+        weights[i] = math.exp(sums[start + i]) / weights.size
+
+
+@compiled
+def mixture(weights: Array, products: Array, start: int) -> float:
+    """Σ_i ρ_i e^{S_i}, in one order."""
+    total = 0.0
+    for i in range(weights.size):
+        total += weights[i] * products[start + i]
+    return total
+
+
+@compiled
+def observe(
+    lambdas: Array,
+    size: int,
+    threshold: float,
+    sums: Array,
+    products: Array,
+    totals: Array,
+    rounds: int,
+    crossed: int,
+    probabilities: Array,
+    propensities: Array,
+    rewards: Array,
+) -> int:
+    """Take a stretch of rounds into sums, products and totals (Σ R, Σ w R, Σ w, Σ w²), in place.
+
+    The first round after which the mixture Σ_i ρ_i e^{S_i} of the gains is at least `threshold` is
+    returned, or 0; it is `crossed` if it came before. Between exact tests a ceiling on the mixture
+    follows it: it grows by 1 + λ_1 x at most, and falls where x ≤ 0.
+    """
+    paired = lambdas.size > 2 * size
+    testing = paired and crossed == 0
+    weights, ceiling = np.empty(lambdas.size - 2 * size), math.inf
+    weigh(sums, 2 * size, weights)
+    R_total, wR_total, w_total, w2_total = totals[0], totals[1], totals[2], totals[3]
+    for k in range(rewards.size):
+        R, w, t = rewards[k], probabilities[k] / propensities[k], rounds + k + 1
+        R_total += R
+        wR_total += w * R
+        w_total += w
+        w2_total += w * w
+        if R > 0.0 and w > 0.0:
+            multiply(products, lambdas, 0, size, w * R)
+        if R < 1.0 and w > 0.0:
+            multiply(products, lambdas, size, 2 * size, w * (1.0 - R))
+        if paired and R > 0.0:
+            x = (w - 1.0) * R
+            multiply(products, lambdas, 2 * size, lambdas.size, x)
+            if testing and x > 0.0:
+                ceiling *= (1.0 + lambdas[2 * size] * x) * (1.0 + ROUNDING)
+                if ceiling >= threshold:
+                    ceiling = mixture(weights, products, 2 * size)
+                    if ceiling >= threshold:
+                        crossed, testing = t, False
+        # No product of a grid is above its first, and none of a gain above the first of all.
+        if t % FACTORS == 0 or max(products[0], products[size]) > LARGEST_PRODUCT:
+            flush(sums, products, 0, lambdas.size)
+            if testing:
+                weigh(sums, 2 * size, weights)
+    totals[0], totals[1], totals[2], totals[3] = R_total, wR_total, w_total, w2_total
+    return crossed
+
+
+@compiled
+def log_wealths(sums: Array, products: Array, out: Array) -> None:
+    """S_i = Σ_t log(1 + λ_i x_t)."""
+    for i in range(sums.size):
+        out[i] = sums[i] + math.log(products[i])
+
+
+@compiled
+def log_mixture(
+    S: Array, lambdas: Array, rounds: int, m: float, exponents: Array
+) -> tuple[float, float]:
+    """log Σ_i ρ_i exp(S_i − n log(1 + λ_i m)), and its derivative in m."""
+    largest = -math.inf
+    for i in range(S.size):
+        exponents[i] = S[i] - rounds * math.log1p(lambdas[i] * m)
+        largest = max(largest, exponents[i])
+    total = slope = 0.0
+    for i in range(S.size):
+        if exponents[i] < largest - NEGLIGIBLE:
+            continue
+        weight = math.exp(exponents[i] - largest)
+        total += weight
+        slope -= weight * rounds * lambdas[i] / (1.0 + lambdas[i] * m)
+    return largest + math.log(total / S.size), slope / total
+
+
+@compiled
+def root(S: Array, lambdas: Array, rounds: int, log_threshold: float, low: float) -> float:
+    """The m in [low, 1] at which the log of the mixture falls to `log_threshold`, or an end.
+
+    It decreases and is convex in m, so that Newton's steps from the left never pass the root: each
+    is a bound of its own, and no bracket can be lost.
+    """
+    exponents = np.empty(S.size)
+    value, slope = log_mixture(S, lambdas, rounds, low, exponents)
+    if value <= log_threshold:
+        return low
+    for _ in range(STEPS):
+        m = min(1.0, low + (log_threshold - value) / slope)
+        if m <= low:
+            break
+        low = m
+        value, slope = log_mixture(S, lambdas, rounds, low, exponents)
+        if value <= log_threshold or low == 1.0:
+            break
+    return low

@@ -1,0 +1,74 @@
+"""Theorem 1 without a horizon: η_t = s/√t, held until t has grown by 5 % (docs/theory.md)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy.constraints import HORIZON, N_ACTIONS, PROBABILITIES, RATE, Array, constrained
+from understudy.schedules import CHANGES, Decaying
+from understudy.theory.bounds import RATIO
+from understudy.theory.coverage import as_policy
+from understudy.types import Integers
+
+__all__ = [
+    "theorem1_anytime_bound",
+    "theorem1_anytime_tuned_bound",
+    "theorem1_anytime_uniform_bound",
+]
+
+HOLDING = math.sqrt(1.05)  # what a rate that is held may be above s/√t
+
+
+def rounds_at_each_rate(horizon: int) -> tuple[Integers, Integers]:
+    """The rounds up to n in which a held rate moves, and how long it then stays.
+
+    >>> [part[-3:].tolist() for part in rounds_at_each_rate(100)]
+    [[87, 92, 97], [5, 5, 4]]
+    """
+    moves = CHANGES[horizon >= CHANGES]
+    return moves, np.diff(np.append(moves, horizon + 1))
+
+
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON, scale=RATE)
+def theorem1_anytime_bound(
+    comparator: int | ArrayLike, pi_b: ArrayLike, *, horizon: int, scale: float
+) -> float:
+    r"""Theorem 1 for Exp3-IX (and Prod) with the rates η_t = s/√t of `us.schedules.Decaying`:
+
+    $$\frac{\log K}{\eta_n} + \sum_t \sum_a \pi^*(a) \frac{\eta_t/2}{q(a) + \eta_t/2}$$
+
+    after any number n of rounds, which nobody has to know before. Rewards count as 1, the worst
+    case. `us.theory.anytime_scale` is the s of the recipes.
+
+    >>> round(theorem1_anytime_bound(0, [0.5, 0.5], horizon=100, scale=0.6), 4)
+    21.0967
+    """
+    q = np.asarray(pi_b)
+    policy = as_policy(comparator, len(q))
+    moves, lasting = rounds_at_each_rate(horizon)
+    half: Array = Decaying(scale)(moves)[:, np.newaxis] / 2
+    price = float((lasting[:, np.newaxis] * policy * half / (q + half)).sum())
+    return math.log(len(q)) / (2 * float(half[-1, 0])) + price
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def theorem1_anytime_uniform_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""At $s = \sqrt{\log K/2}$: $\sqrt{2 n \log K} (1 + \sqrt{1.05}\, C/2)$, for all comparators.
+
+    >>> round(theorem1_anytime_uniform_bound(100, 10_000, coverage=50.5), 1)
+    8155.7
+    """
+    return math.sqrt(2 * horizon * math.log(n_actions)) * (1 + HOLDING * coverage / 2)
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def theorem1_anytime_tuned_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""At $s = \sqrt{\log K/C}$: $(1 + \sqrt{1.05}) \sqrt{C n \log K}$, for coverage ≤ C.
+
+    >>> round(theorem1_anytime_tuned_bound(100, 10_000, coverage=50.5), 1)
+    3087.7
+    """
+    return (1 + HOLDING) * math.sqrt(coverage * horizon * math.log(n_actions))
