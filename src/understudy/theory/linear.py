@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from understudy.constraints import HORIZON, N_ACTIONS, POSITIVE, constrained
-from understudy.schedules import CHANGES, ETA, Rate, rate_at
+from understudy.schedules import ETA, Rate, rate_at
+from understudy.theory.anytime import rounds_at_each_rate
 from understudy.theory.bounds import FEATURE_RATIO
 from understudy.theory.rates import largest_lin_prod_rate
 
@@ -32,8 +33,7 @@ def lin_prod_anytime_bound(
     >>> round(lin_prod_anytime_bound(10, horizon=10_000, eta=eta, kappa=20.0, coverage=5.0), 1)
     1064.0
     """
-    moves = CHANGES[horizon >= CHANGES]
-    etas = np.minimum(largest_lin_prod_rate(kappa), rate_at(eta, moves))
-    lasting = np.diff(np.append(moves, horizon + 1))
-    rates = np.broadcast_to(etas, moves.shape)
+    moves, lasting = rounds_at_each_rate(horizon)
+    wanted = np.broadcast_to(rate_at(eta, moves), moves.shape)
+    rates = np.minimum(largest_lin_prod_rate(kappa), wanted)
     return math.log(n_actions) / float(rates[-1]) + coverage * float((lasting * rates).sum())
