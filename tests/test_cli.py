@@ -58,6 +58,27 @@ def test_each_experiment_writes_a_picture_and_its_numbers(
     assert "9/9" in done.stderr  # the progress bar, on standard error
 
 
+@pytest.mark.parametrize(
+    ("experiment", "sizes", "words"),
+    [
+        ("adaptive", ["--rounds", "60", "--actions", "3", "--alphas", "2"], {"rare best", "Prod"}),
+        ("rates", ["--rounds", "500", "--actions", "3"], {"0.0001", "adaptive"}),
+    ],
+)
+def test_experiments_beyond_the_paper(
+    experiment: str, sizes: list[str], words: set[str], tmp_path: Path
+) -> None:
+    small = ["--runs", "2", "--jobs", "1", "--out", str(tmp_path)]
+    done = understudy("paper", experiment, *sizes, *small)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"{experiment}.{form}" for form in ("png", "svg", "csv")
+    }
+    assert (tmp_path / f"{experiment}.png").read_bytes().startswith(PNG)
+    text = (tmp_path / f"{experiment}.csv").read_text(encoding="utf-8")
+    assert all(word in text and word in done.stdout for word in words)
+
+
 def test_paper_alone_is_figure_1_and_says_why_exp3_has_no_bound(tmp_path: Path) -> None:
     done = understudy("paper", *SMALL, "--out", str(tmp_path / "new" / "folder"))
     assert done.returncode == 0, done.stderr
@@ -95,6 +116,7 @@ def test_json_is_for_machines(tmp_path: Path) -> None:
         (["paper", "--actions", "1"], "--actions"),
         (["paper", "--rounds", "-3"], "--rounds"),
         (["paper", "--alphas", "0"], "--alphas"),
+        (["paper", "rates", "--alphas", "3"], "rates has no such size, but --runs, --rounds"),
         (["paper", "--seed", "-1"], "--seed"),
         (["paper", "--jobs", "0"], "jobs"),
         (["paper", "--run", "3"], "--runs"),

@@ -33,6 +33,13 @@ VARIANTS: dict[str, Learner[Any]] = {
     "no horizon, tuned": us.exp3_ix([0.9, 0.1], coverage=10.0),
     "no horizon, unknown": us.exp3_ix_unknown(4),
     "no horizon, prod": us.prod([0.5, 0.3, 0.2]),
+    "adaptive, many groups": us.coverage_adaptive(0.5 ** np.array([1, 2, 3, 4, 5, 5]), horizon=99),
+    "adaptive, logarithmic": us.coverage_adaptive([0.9, 0.1], horizon=9, gain="logarithmic"),
+    "adaptive, unseen action": us.coverage_adaptive([0.5, 0.0, 0.5], horizon=20),
+    "adaptive, own rates": us.coverage_adaptive([0.5, 0.5], rates=[0.3, 0.1], prior=[0.2, 0.8]),
+    "adaptive, grid": us.coverage_adaptive(us.Logged(n_actions=5), horizon=100),
+    "adaptive, no horizon": us.coverage_adaptive([0.9, 0.09, 0.01]),
+    "adaptive, grid, no horizon": us.coverage_adaptive(us.Logged(n_actions=3)),
     "disjoint": us.lin_prod(DISJOINT_V, n_actions=3, horizon=100, feature_bound=2.0),
     "disjoint, compact": us.lin_prod_compact(
         DISJOINT_V, n_actions=3, horizon=100, feature_bound=2.0

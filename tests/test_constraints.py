@@ -26,7 +26,7 @@ from understudy import constraints, errors
 from understudy.certificates import Evidence
 from understudy.constraints import Constraint, Refused, constrained, enforce
 from understudy.errors import InvalidArgument, shorten
-from understudy.learners import Estimates, Scores, Sums, SumsAndInverse
+from understudy.learners import Estimates, LeveledScores, Scores, Sums, SumsAndInverse
 from understudy.schedules import Decaying
 
 Arguments = dict[str, Any]
@@ -87,6 +87,20 @@ EXAMPLES: dict[str, Arguments] = {
     "estimators.PlugIn": {"n_actions": K, "gamma": 0.1},
     "experiments.core.Options": {"runs": 1, "rounds": 5, "actions": K, "alphas": 2},
     "game.Game": {"adversary": GAME.adversary, "behavior": PI, "rounds": 5},
+    "learners.coverage_adaptive.CoverageAdaptive": {
+        "behavior": PI,
+        "rates": [0.1, 0.2, 0.3],
+        "prior": PI,
+        "horizon": 10,
+    },
+    "learners.coverage_adaptive.LeveledScores": {
+        "scores": [[0.0, 1.0]],
+        "residues": [[0.0, 0.0]],
+        "rounds": 1,
+        "references": [0.0],
+        "totals": [2.0],
+        "level": 0.5,
+    },
     "learners.exponential_weights.ExponentialWeights": {
         "eta": 0.1,
         "estimator": us.estimators.ImportanceWeighting(np.array(PI)),
@@ -134,6 +148,7 @@ EXAMPLES: dict[str, Arguments] = {
     "learners.linear_recipes.lin_prod": {"V": V, **SIZES, "kappa": 4.0},
     "learners.linear_recipes.lin_prod_compact": {"V": V, **SIZES, "kappa": 4.0},
     "learners.linear_recipes.lin_prod_unknown": {**SIZES, "dimension": D, "feature_bound": 1.0},
+    "learners.recipes.coverage_adaptive": {"pi_b": PI, "horizon": 10, "multiplier": 2.0},
     "learners.recipes.exp3": {"pi_b": PI, "horizon": 10},
     "learners.recipes.exp3_ix": {"pi_b": PI, "horizon": 10, "gamma": 0.1},
     "learners.recipes.exp3_ix_unknown": {**SIZES, "gamma": [0.2] * 10},
@@ -151,6 +166,16 @@ EXAMPLES: dict[str, Arguments] = {
         "path": "compiled",
     },
     "sweeps.Sweep": {"games": {"game": GAME}, "learners": PLAYERS, "seeds": [0], "runs": 1},
+    "theory.adaptive.coverage_adaptive_bound": {"comparator": 0, "pi_b": PI, "horizon": 10},
+    "theory.adaptive.coverage_adaptive_price": {"rates": [0.1, 0.2, 0.3], "prior": PI},
+    "theory.adaptive.coverage_adaptive_tuning": {"pi_b": PI, "horizon": 10},
+    "theory.adaptive.coverage_adaptive_uniform_bound": {
+        "pi_b": PI,
+        "horizon": 10,
+        "coverage": 2.0,
+    },
+    "theory.adaptive.coverage_grid_bound": {**SIZES, "inverse_propensities": 20.0},
+    "theory.adaptive.coverage_grid_tuning": SIZES,
     "theory.anytime.theorem1_anytime_bound": {
         "comparator": 0,
         "pi_b": PI,
@@ -219,7 +244,7 @@ def declared() -> dict[str, Any]:
 
 DECLARED = declared()
 # states, which a learner makes right and a file may not
-UNCHECKED_WHEN_MADE = (Scores, Estimates, Sums, SumsAndInverse, Evidence)
+UNCHECKED_WHEN_MADE = (Scores, LeveledScores, Estimates, Sums, SumsAndInverse, Evidence)
 
 
 def call(thing: Any, arguments: Arguments) -> Any:

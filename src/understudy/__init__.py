@@ -13,6 +13,7 @@ from understudy.certificates import Certificate, Certified, certify
 from understudy.conformance import check_learner
 from understudy.game import Game, play
 from understudy.learners import (
+    coverage_adaptive,
     exp3,
     exp3_ix,
     exp3_ix_unknown,
@@ -48,6 +49,7 @@ __all__ = [
     "check_learner",
     "contexts",
     "coverage",
+    "coverage_adaptive",
     "errors",
     "estimators",
     "exp3",

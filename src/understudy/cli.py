@@ -97,7 +97,7 @@ def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
     click.echo("wrote " + ", ".join(str(path) for path in paths))
 
 
-NAMES = ("figure1", "rounds", "replay", "lin_prod", "latency")
+NAMES = ("figure1", "rounds", "adaptive", "replay", "lin_prod", "latency")
 
 
 @app.command()
@@ -122,6 +122,7 @@ def bench(
     \b
     figure1    the whole of Figure 1, against NumPy vectorized over runs
     rounds     one game, the cost of a round as the actions become many
+    adaptive   the same for the coverage-adaptive learner
     replay     ten million logged events, against river, Vowpal Wabbit, bincount
     lin_prod   LinProd's exact product, cost against the number of rounds
     latency    imports, first calls, the whole of `understudy paper`

@@ -29,7 +29,15 @@ from understudy.protocols import Form
 from understudy.schedules import ETA, GAMMA, Constant, Rate, Schedule, Tabulated, rate_at
 from understudy.types import Integers, Log, frozen, given, saved
 
-__all__ = ["ImplicitExploration", "ImportanceWeighting", "KnownBehavior", "Logarithmic", "PlugIn"]
+__all__ = [
+    "ImplicitExploration",
+    "ImportanceWeighting",
+    "KnownBehavior",
+    "Logarithmic",
+    "PlugIn",
+    "implicit_gain",
+    "logarithmic_gain",
+]
 
 NO_MEMORY: Integers = frozen(np.zeros(0, dtype=np.int64))
 
@@ -128,8 +136,7 @@ class Logarithmic(KnownBehavior):
         return None if isinstance(self.eta, float) else "η_t depends on the round of an event"
 
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
-        eta = rate_at(self.eta, t)
-        return np.log1p(eta * (R / q)) / eta
+        return logarithmic_gain(R, q, rate_at(self.eta, t))
 
 
 @saved
@@ -183,6 +190,24 @@ class PlugIn:
                 "an action that was not seen yet has q̂ = 0, and R / (q̂ + 0) has no value",
                 "pass γ > 0, or leave it out for Theorem 2's",
             )
+
+
+def implicit_gain(R: Array, q: Array, eta: Array | float) -> Array:
+    """R / (q + η/2), IX at γ = η/2.
+
+    >>> implicit_gain(np.array([1.0]), np.array([0.25]), 0.5).tolist()
+    [2.0]
+    """
+    return np.asarray(R / (q + eta / 2))
+
+
+def logarithmic_gain(R: Array, q: Array, eta: Array | float) -> Array:
+    """log(1 + η R/q) / η: the largest gain with e^{ηg} ≤ 1 + η R/q.
+
+    >>> logarithmic_gain(np.array([1.0]), np.array([0.25]), 0.5).round(4).tolist()
+    [2.1972]
+    """
+    return np.asarray(np.log1p(eta * (R / q)) / eta)
 
 
 def rounds_of(start: int, log: Log) -> Integers:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         lin_prod_compact,
         logs,
         referee,
+        weighted_entropy,
     )
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "lin_prod_compact",
     "logs",
     "referee",
+    "weighted_entropy",
 ]
 
 

@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["count_before", "exponential_weights", "lin_prod", "lin_prod_compact", "observe"]
+__all__ = [
+    "count_before",
+    "exponential_weights",
+    "lin_prod",
+    "lin_prod_compact",
+    "observe",
+    "weighted_entropy",
+]
 
 Array = Any
 
@@ -77,3 +84,20 @@ def count_before(counts: Array, actions: Array) -> Array:
     [5, 0, 6]
     """
     return np.array([counts[a] + (actions[:t] == a).sum() for t, a in enumerate(actions)])
+
+
+def weighted_entropy(rates: Array, prior: Array, scores: Array) -> Array:
+    """w(e) = w₁(e) exp(η_e (G(e) − Λ)), with Λ found by bisection so that the weights sum to 1.
+
+    >>> weighted_entropy(np.array([1.0, 1.0]), np.array([0.5, 0.5]), np.array([0.0, np.log(3)]))
+    array([0.25, 0.75])
+    """
+    seen = prior > 0
+    x = np.log(prior[seen]) + rates[seen] * (scores[seen] - scores[seen].max())
+    low, high = (x / rates[seen]).max(), ((x + np.log(len(x))) / rates[seen]).max()
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.exp(x - rates[seen] * middle).sum() > 1 else (low, middle)
+    weights = np.zeros(len(scores))
+    weights[seen] = np.exp(x - rates[seen] * high)
+    return weights / weights.sum()

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.behaviors import BEHAVIOR, Logged
-from understudy.constraints import HORIZON, N_ACTIONS, RATE, constrained
+from understudy.constraints import (
+    HORIZON,
+    N_ACTIONS,
+    POSITIVE,
+    PROBABILITIES,
+    RATE,
+    constrained,
+)
 from understudy.errors import InvalidArgument
 from understudy.estimators import ImplicitExploration, ImportanceWeighting, Logarithmic, PlugIn
+from understudy.learners.coverage_adaptive import GAIN, CoverageAdaptive
 from understudy.learners.exponential_weights import ExponentialWeights
 from understudy.schedules import (
     GAMMA,
@@ -22,10 +31,16 @@ from understudy.schedules import (
     Schedule,
     Tabulated,
 )
-from understudy.theory import anytime_scale, exp3_ix_rate
+from understudy.theory import (
+    anytime_scale,
+    coverage_adaptive_tuning,
+    coverage_grid_tuning,
+    exp3_ix_rate,
+)
+from understudy.theory.adaptive import RATES, as_tuning
 from understudy.theory.rates import COVERAGE_RATIO
 
-__all__ = ["exp3", "exp3_ix", "exp3_ix_unknown", "prod"]
+__all__ = ["coverage_adaptive", "exp3", "exp3_ix", "exp3_ix_unknown", "prod"]
 
 Gamma = float | ArrayLike | Callable[[int], float] | Schedule
 
@@ -177,6 +192,67 @@ def prod(
     """
     rate = exponential_rate(count(pi_b), horizon, eta, coverage)
     return ExponentialWeights(rate, Logarithmic(pi_b, rate), horizon)  # type: ignore[arg-type] # checked above
+
+
+@constrained(
+    pi_b=BEHAVIOR,
+    horizon=HORIZON.optional(),
+    multiplier=POSITIVE,
+    rates=RATES.optional(),
+    prior=PROBABILITIES.optional(),
+    gain=GAIN,
+)
+def coverage_adaptive(
+    pi_b: ArrayLike | Logged,
+    *,
+    horizon: int | None = None,
+    multiplier: float = 1.0,
+    rates: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
+    gain: str = "implicit",
+) -> CoverageAdaptive:
+    r"""One learner with regret of order √(C(π*) n) against every comparator π* at once.
+
+    $$\pi_t(a) = w_1(a) \exp(\eta_a (G_t(a) - \Lambda_t)), \quad
+    G_t(a) = \sum_{k<t} \frac{R_k 1\{b_k = a\}}{q(a) + \eta_a/2}, \quad
+    \eta_a = c \sqrt{2 L_a q_j / n}$$
+
+    with Λ_t such that the probabilities sum to 1. Rates and prior are those of
+    `us.theory.coverage_adaptive_tuning`: constant in dyadic groups of q, so that a round costs
+    O(groups). Exp3-IX has to be tuned to the coverage of the comparator, which nobody knows
+    before; here every action has the rate that suits its own coverage. Equal rates and a uniform
+    prior give Exp3-IX back. Not in the paper, which leaves this problem open: the proof is in
+    docs/theory.md, the bound is `us.theory.coverage_adaptive_bound`.
+
+    With `us.Logged` the rates cannot depend on q, which changes from event to event: the grid form
+    runs all rates η_0 2^{−i} beside each other (`us.theory.coverage_grid_tuning`).
+
+    Args:
+        pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
+        horizon: n, the number of rounds that will be played; None if nobody knows.
+        multiplier: c. The theorem holds for any; benign games reward larger rates.
+        rates: η_a of every action, or of every level of the grid, to stay whatever the horizon.
+        prior: w₁ likewise. Many different pairs of rate and prior make many groups.
+        gain: 'implicit' as above, or 'logarithmic' for log(1 + ηR/q)/η, which is never below it.
+
+    >>> import understudy as us
+    >>> learner = us.coverage_adaptive([0.1, 0.45, 0.45], horizon=1000)
+    >>> learner.policy(learner.init()).round(4).tolist()
+    [0.0769, 0.4615, 0.4615]
+    >>> state = learner.update(learner.init(), us.Feedback(action=0, reward=1.0))
+    >>> learner.policy(state).round(4).tolist()
+    [0.0939, 0.453, 0.453]
+    """
+    if isinstance(pi_b, Logged):
+        own = coverage_grid_tuning(pi_b.n_actions, horizon=horizon, multiplier=multiplier)
+    else:
+        own = coverage_adaptive_tuning(pi_b, horizon=horizon, multiplier=multiplier)
+    eta, w1 = as_tuning(
+        own.rates if rates is None else multiplier * np.asarray(rates),
+        own.prior if prior is None else prior,
+    )
+    decaying = horizon is None and rates is None
+    return CoverageAdaptive(pi_b, eta, w1, gain, horizon, decaying)  # type: ignore[arg-type] # checked above
 
 
 def exponential_rate(

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from understudy.theory.adaptive import (
+    Tuning,
+    coverage_adaptive_bound,
+    coverage_adaptive_price,
+    coverage_adaptive_tuning,
+    coverage_adaptive_uniform_bound,
+    coverage_grid_bound,
+    coverage_grid_tuning,
+)
 from understudy.theory.anytime import (
     theorem1_anytime_bound,
     theorem1_anytime_tuned_bound,
@@ -40,8 +49,15 @@ from understudy.theory.rates import (
 )
 
 __all__ = [
+    "Tuning",
     "anytime_scale",
     "coverage",
+    "coverage_adaptive_bound",
+    "coverage_adaptive_price",
+    "coverage_adaptive_tuning",
+    "coverage_adaptive_uniform_bound",
+    "coverage_grid_bound",
+    "coverage_grid_tuning",
     "exp3_bound",
     "exp3_condition",
     "exp3_ix_rate",

@@ -28,6 +28,9 @@ from understudy.theory.coverage import as_policy
 from understudy.theory.rates import smallest_probability
 
 __all__ = [
+    "RATIO",
+    "TOTALS",
+    "comparator_rewards",
     "exp3_bound",
     "exp3_condition",
     "exp3_order",
@@ -63,10 +66,14 @@ TOTALS = array("pass Σ_t E[r_t(a)] for every action, (K,)", low=0.0)
 PROBABILITY_TOTALS = array("pass Σ_t E[π_t(a)] for every action, (K,)", low=0.0)
 
 
-def _comparator_rewards(
+def comparator_rewards(
     comparator: int | ArrayLike, n_actions: int, horizon: int, total_rewards: ArrayLike | None
 ) -> Array:
-    """π*(a) Σ_t E[r_t(a)] for every action; each sum is n at the most and by default."""
+    """π*(a) Σ_t E[r_t(a)] for every action; each sum is n at the most and by default.
+
+    >>> comparator_rewards(1, 2, horizon=10, total_rewards=None).tolist()
+    [0.0, 10.0]
+    """
     policy = as_policy(comparator, n_actions)
     if total_rewards is None:
         return policy * float(horizon)
@@ -101,7 +108,7 @@ def theorem1_bound(
     16.0224
     """
     q = np.asarray(pi_b)
-    earned = _comparator_rewards(comparator, len(q), horizon, total_rewards)
+    earned = comparator_rewards(comparator, len(q), horizon, total_rewards)
     return math.log(len(q)) / eta + eta / 2 * float((earned / (q + eta / 2)).sum())
 
 
@@ -146,7 +153,7 @@ def prod_bound(
     15.7707
     """
     q = np.asarray(pi_b)
-    earned = _comparator_rewards(comparator, len(q), horizon, total_rewards)
+    earned = comparator_rewards(comparator, len(q), horizon, total_rewards)
     seen = q > 0
     bias = np.ones(len(q))  # an action that is never seen keeps all its reward to itself
     bias[seen] = 1 - q[seen] / eta * np.log1p(eta / q[seen])

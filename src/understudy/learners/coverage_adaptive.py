@@ -1,0 +1,321 @@
+"""One learner for every comparator at once: mirror descent with a rate for every action."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy import kernels
+from understudy.behaviors import BEHAVIOR, Behavior, Logged
+from understudy.constraints import (
+    HORIZON,
+    LARGEST_COUNT,
+    PROBABILITIES,
+    TRUTH,
+    Array,
+    Constraint,
+    Refused,
+    array,
+    enforce,
+    integer,
+    number,
+)
+from understudy.errors import InvalidArgument, NotMergeable
+from understudy.estimators import implicit_gain, logarithmic_gain
+from understudy.protocols import Form, not_a_state
+from understudy.schedules import cut_where_rates_move, held
+from understudy.theory.adaptive import RATES, as_tuning
+from understudy.types import (
+    Feedback,
+    Integers,
+    Log,
+    Trace,
+    cut,
+    frozen,
+    given,
+    one_event,
+    pieces_of,
+    rounds_past,
+    saved,
+)
+
+__all__ = ["GAIN", "CoverageAdaptive", "LeveledScores"]
+
+STRETCH = 1 << 12  # events at a time, so that their columns stay in the cache
+CARRIED = 1e-9  # relative: how far the carried sums of weights may be from their sums
+GAINS: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "implicit": implicit_gain,
+    "logarithmic": logarithmic_gain,
+}
+
+
+def _gain(value: Any) -> str:
+    if not isinstance(value, str) or value not in GAINS:
+        raise Refused(f"it must be one of {', '.join(map(repr, GAINS))}")
+    return value
+
+
+GAIN = Constraint(
+    "pass 'implicit' for R/(q + η/2), or 'logarithmic' for log(1 + ηR/q)/η",
+    _gain,
+    ("ix", None, 1, ["implicit"]),
+)
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class LeveledScores:
+    """G of every expert, the number of rounds, and the level Λ at which the weights sum to 1.
+
+    G is `scores` + `residues`: one row for actions, or one for each level of the grid. For each
+    group of experts with one rate, `totals` is Σ exp(η (G − `references`)).
+    """
+
+    scores: Array
+    residues: Array
+    rounds: int
+    references: Array
+    totals: Array
+    level: float
+    CONSTRAINTS: ClassVar = {  # enforced by snapshots: a learner makes no wrong state itself
+        "scores": array("pass rows of scores", dimensions=(2,)),
+        "residues": array("pass rows of residues", dimensions=(2,)),
+        "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
+        "references": array("pass the score of each group whose weight counts as 1"),
+        "totals": array("pass the sum of each group's weights", low=0.0),
+        "level": number(-math.inf, math.inf, "pass the level at which all weights sum to 1"),
+    }
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class CoverageAdaptive:
+    r"""Plays $\pi_t(a) = w_1(a) \exp(\eta_a (G_t(a) - \Lambda_t))$, Λ_t such that they sum to 1,
+
+    the mirror descent of the weighted entropy Σ_a w(a) log w(a)/η_a, with G_t(a) the sum of the
+    gains R/(q + η_a/2) (or log(1 + η_a R/q)/η_a) before round t.
+
+    `rates` and `prior` are η_a and w₁(a) of every action. With `us.Logged` they are those of the
+    levels of a grid: every action is then an expert on every level, each level's prior is shared
+    by all actions alike, and an action is played with the sum of its experts' weights. If
+    `decaying`, the rates of round t are these divided by √t. Experts of one rate and one prior are
+    a group; a round costs O(groups).
+    """
+
+    behavior: Behavior
+    rates: Array
+    prior: Array
+    gain: str = "implicit"
+    horizon: int | None = None
+    decaying: bool = False
+    CONSTRAINTS: ClassVar = {
+        "behavior": BEHAVIOR,
+        "rates": RATES,
+        "prior": PROBABILITIES,
+        "gain": GAIN,
+        "horizon": HORIZON.optional(),
+        "decaying": TRUTH,
+    }
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        as_tuning(self.rates, self.prior)
+        if not isinstance(self.behavior, Logged) and len(self.rates) != len(self.behavior):
+            raise InvalidArgument(
+                "rates",
+                f"{len(self.rates)} rates",
+                f"there are {len(self.behavior)} actions",
+                "pass one rate and one prior weight per action",
+            )
+
+    @cached_property
+    def form(self) -> Form:
+        if isinstance(self.behavior, Logged):
+            return Form(self.behavior.n_actions, propensities=True)
+        return Form(len(self.behavior), support=self.behavior > 0)
+
+    @cached_property
+    def _groups(self) -> tuple[Array, Array, Integers]:
+        """Rate and log w₁ of the experts of each group, and the group of every action.
+
+        On a grid no action has a group of its own: the last is empty.
+        """
+        if isinstance(self.behavior, Logged):
+            log_prior = np.log(self.prior / self.behavior.n_actions)
+            return given(self.rates), given(log_prior), given(np.zeros(0, dtype=np.int64))
+        seen = self.prior > 0
+        pairs = np.stack([self.rates[seen], self.prior[seen]], axis=1)
+        kinds, own = np.unique(pairs, axis=0, return_inverse=True)
+        groups = np.full(len(self.prior), len(kinds))  # that of no group: never played
+        groups[seen] = own.reshape(-1)
+        return given(kinds[:, 0]), given(np.log(kinds[:, 1])), given(groups)
+
+    def tuning(self, rounds: int) -> tuple[Array, Array, Integers]:
+        """Rates of the round that comes after so many, log w₁, and the groups of the actions."""
+        rates, log_prior, groups = self._groups
+        return given(self._at(rates, np.asarray(rounds + 1))), log_prior, groups
+
+    def _at(self, rates: Array, t: Integers) -> Array:
+        """η of round t (a column of rounds for a table)."""
+        return rates / np.sqrt(held(t)) if self.decaying else rates
+
+    def init(self) -> LeveledScores:
+        rates, _, groups = self._groups
+        K = self.form.n_actions
+        nothing = frozen(np.zeros((1 if groups.size else len(rates), K)))
+        members = np.bincount(groups, minlength=len(rates) + 1)[:-1] if groups.size else K
+        totals = np.full(len(rates), members, dtype=np.float64)
+        return LeveledScores(nothing, nothing, 0, frozen(np.zeros(len(rates))), frozen(totals), 0.0)
+
+    def policy(self, state: LeveledScores, features: ArrayLike | None = None) -> Array:
+        self._check_own(state)
+        if features is not None:
+            raise InvalidArgument(
+                "features", features, "this learner ignores contexts", "leave them out"
+            )
+        tuning, sums = self.tuning(state.rounds), (given(state.references), given(state.totals))
+        shares, policy = np.empty(len(state.totals)), np.empty(self.form.n_actions)
+        kernel = kernels.weighted_entropy
+        kernel.share_out(tuning, sums, state.level, shares)
+        scores, residues = given(state.scores), given(state.residues)
+        kernel.policy(tuning, scores, residues, sums, shares, policy)
+        return policy
+
+    def update(self, state: LeveledScores, feedback: Feedback) -> LeveledScores:
+        return self.replay(state, one_event(feedback))[0]
+
+    def replay(self, state: LeveledScores, log: Log) -> tuple[LeveledScores, Trace]:
+        self._check(state, log)
+        probability = np.empty(len(log))
+        for start, count in self._stretches(state.rounds, len(log)):
+            part = slice(start, start + count)
+            state, _ = self._learn(
+                state, log[part], kernels.weighted_entropy.replay, probability[part]
+            )
+        past = min(self.past_horizon(state), len(log))
+        return state, Trace(frozen(probability), past, self.form.n_actions)
+
+    def policies(self, state: LeveledScores, log: Log) -> tuple[LeveledScores, Array]:
+        self._check(state, log)
+        policies = np.empty((len(log), self.form.n_actions))
+        for start, count in self._stretches(state.rounds, len(log)):
+            part = slice(start, start + count)
+            state, _ = self._learn(
+                state, log[part], kernels.weighted_entropy.policies, policies[part]
+            )
+        return state, policies
+
+    def earn(
+        self, state: LeveledScores, log: Log, rewards: Array, starts: Integers
+    ) -> tuple[LeveledScores, float]:
+        """`replay` for a referee, whose log fits: Σ_t ⟨π_t, r_t⟩ in place of a trace.
+
+        Row i of `rewards` holds from event starts[i] on.
+        """
+        earned, kernel = 0.0, kernels.weighted_entropy.earn
+        for start, count in self._stretches(state.rounds, len(log)):
+            rows, since = pieces_of(rewards, starts, start, count)
+            part = log[start : start + count]
+            state, more = self._learn(state, part, kernel, given(rows), given(since))
+            earned += more
+        return state, earned
+
+    def merge(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
+        if self.decaying:
+            raise NotMergeable(
+                "η_t depends on the round in which an event happened; replay the logs one after "
+                "the other instead"
+            )
+        self.validate(first)
+        self.validate(second)
+        scores, residues = first.scores.copy(), first.residues + second.residues
+        kernels.weighted_entropy.add(scores, residues, given(second.scores))
+        return self._settled(scores, residues, first.rounds + second.rounds)
+
+    def rounds(self, state: LeveledScores) -> int:
+        return state.rounds
+
+    def past_horizon(self, state: LeveledScores) -> int:
+        return rounds_past(self.horizon, state.rounds)
+
+    def validate(self, state: LeveledScores) -> None:
+        self._check_own(state)
+        fresh = self._settled(state.scores.copy(), state.residues.copy(), state.rounds)
+        rates, _, _ = self.tuning(state.rounds)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of no state
+            moved = rates * (state.references - fresh.references)
+            carried = np.abs(np.log(state.totals) + moved - np.log(fresh.totals))
+            level = np.abs(rates * (state.level - fresh.level)).max()
+        size = 1.0 + np.abs(rates * fresh.level).max()  # the level is a number that grows
+        if not (carried <= CARRIED * size).all() or not level <= CARRIED * size:
+            raise not_a_state(state, f"{self.form.n_actions} actions")
+
+    def _check_own(self, state: LeveledScores) -> None:
+        n_groups, wanted = len(self._groups[0]), self.init().scores.shape
+        if (
+            not isinstance(state, LeveledScores)
+            or not state.scores.shape == state.residues.shape == wanted
+            or not state.references.shape == state.totals.shape == (n_groups,)
+        ):
+            raise not_a_state(state, f"{self.form.n_actions} actions")
+
+    def _check(self, state: LeveledScores, log: Log) -> None:
+        self._check_own(state)
+        self.form.check(log)
+
+    def _stretches(self, before: int, rounds: int) -> Iterator[tuple[int, int]]:
+        """Stretches in each of which the rates stay."""
+        size = max(STRETCH, self.form.n_actions)
+        return cut_where_rates_move(before, rounds, size) if self.decaying else cut(rounds, size)
+
+    def _settled(self, scores: Array, residues: Array, rounds: int) -> LeveledScores:
+        """The state of these scores, with all sums and the level made from nothing else."""
+        tuning, kernel = self.tuning(rounds), kernels.weighted_entropy
+        references, totals = np.empty(len(tuning[0])), np.empty(len(tuning[0]))
+        level = kernel.begin(tuning, scores, residues, (references, totals))
+        return LeveledScores(
+            frozen(scores), frozen(residues), rounds, frozen(references), frozen(totals), level
+        )
+
+    def _learn(
+        self, state: LeveledScores, log: Log, kernel: Callable[..., Any], *rest: Any
+    ) -> tuple[LeveledScores, float]:
+        """The state after a stretch of log in which the rates stay, and what the kernel found."""
+        tuning, rounds = self.tuning(state.rounds), state.rounds + len(log)
+        scores, residues = state.scores.copy(), state.residues.copy()
+        sums = state.references.copy(), state.totals.copy()
+        gains = given(self.gains(state.rounds, log))
+        level, found = kernel(
+            tuning,
+            scores,
+            residues,
+            sums,
+            state.level,
+            state.rounds,
+            given(log.actions),
+            gains,
+            *rest,
+        )
+        if self.decaying and not np.array_equal(self.tuning(rounds)[0], tuning[0]):
+            return self._settled(scores, residues, rounds), found
+        references, totals = (frozen(part) for part in sums)
+        after = LeveledScores(frozen(scores), frozen(residues), rounds, references, totals, level)
+        return after, found
+
+    def gains(self, start: int, log: Log) -> Array:
+        """g of every event: (n, 1), or (n, levels) on a grid, each with the rates of its round."""
+        t = np.arange(start + 1, start + len(log) + 1)[:, np.newaxis]
+        R = log.rewards[:, np.newaxis]
+        if isinstance(self.behavior, Logged):
+            assert log.propensities is not None  # Form.check has seen to it
+            q, eta = log.propensities[:, np.newaxis], self._at(self.rates, t)
+        else:
+            q = self.behavior[log.actions][:, np.newaxis]
+            eta = self._at(self.rates[log.actions][:, np.newaxis], t)
+        return GAINS[self.gain](R, q, eta)
