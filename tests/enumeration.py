@@ -24,7 +24,7 @@ from strategies import (
     behaviors,
 )
 from understudy import theory
-from understudy.learners import ExponentialWeights, Scores
+from understudy.learners import ExponentialWeights, Scores, Sums
 from understudy.protocols import Learner
 
 ROUNDING = 1e-9  # relative: what an inequality may be missed by
@@ -110,8 +110,13 @@ def policy_table(learner: Learner[Any], game: LinearGame, state: Any) -> Array:
     return np.array([learner.policy(state, shown) for shown in game.shown])
 
 
-def theta_hat(game: LinearGame, state: Any) -> Array:
-    """The newest θ̂ of a state of LinProd, (d,); a disjoint one holds only the played block."""
+def theta_hat(game: LinearGame, before: Any, state: Any) -> Array:
+    """The newest θ̂ of a state, (d,): what joined a sum, or a last row.
+
+    A disjoint row holds only the played block.
+    """
+    if isinstance(state, Sums):
+        return np.asarray((state.theta - before.theta).ravel())
     if game.contexts is None:
         return np.asarray(state.thetas[-1])
     blocks = np.zeros((game.n_actions, game.contexts.shape[1]))
@@ -277,7 +282,9 @@ def expected_linear(learner: Learner[Any], game: LinearGame, *, adaptive: bool) 
         return policy_table(learner, game, state), rewards, events
 
     def gains_at(node: Node) -> Array:
-        thetas = [chances[pair] * theta_hat(game, state) for pair, state in node.after.items()]
+        thetas = [
+            chances[pair] * theta_hat(game, node.state, after) for pair, after in node.after.items()
+        ]
         return np.asarray(game.features @ np.sum(thetas, axis=0))
 
     weights = game.probabilities[:, np.newaxis]

@@ -1,4 +1,4 @@
-"""The paper's five algorithms, word for word: plain loops over numbers of fifty digits.
+"""The paper's algorithms, and the compact LinProd: plain loops over numbers of fifty digits.
 
 Nothing here is fast, and nothing here is shared with the library. The weights are the weights of
 the paper, never their logarithms; mpmath's numbers have no largest exponent, so they cannot
@@ -7,14 +7,26 @@ overflow. Every function returns π_1 .. π_{n+1}, one row each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["disjoint", "exp3", "exp3_ix", "exp3_ix_unknown", "lin_prod", "prod", "theorem2_gammas"]
+__all__ = [
+    "disjoint",
+    "exp3",
+    "exp3_ix",
+    "exp3_ix_unknown",
+    "lin_prod",
+    "lin_prod_compact",
+    "lin_prod_unknown",
+    "prod",
+    "theorem2_gammas",
+]
 
 Number = Any  # mpmath ships no type information
 Floats = Sequence[float] | NDArray[np.float64]
@@ -118,6 +130,73 @@ def lin_prod(
                 reward = mpmath.mpf(float(rewards[t]))
                 thetas.append(inverse * phis[int(actions[t])] * reward)
         return as_floats(policies)
+
+
+def lin_prod_compact(
+    V: NDArray[np.float64],
+    etas: Floats,
+    actions: Integers,
+    rewards: Floats,
+    features: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """w_t(X_t, a) = exp(η_t Σ_{k<t} (z_k − η_k z_k²)), z_k = ⟨V⁻¹ φ(X_k, A^B_k) R^B_k, φ(X_t, a)⟩.
+
+    As in `lin_prod`, `features` has one row more than `actions`; so has `etas`.
+    """
+    with mpmath.workdps(DIGITS):
+        inverse = mpmath.matrix(V.tolist()) ** -1
+        return exponential_linear_weights(
+            [inverse] * len(actions), etas, actions, rewards, features
+        )
+
+
+def lin_prod_unknown(
+    beta: float,
+    eta: float,
+    actions: Integers,
+    rewards: Floats,
+    features: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """The same with (V̂ + βI)⁻¹ in place of V⁻¹, made anew in rounds 1, 2, … that grow by 5 %.
+
+    V̂ is the average of φ(X_k, A^B_k) φ(X_k, A^B_k)ᵀ over all rounds before.
+    """
+    with mpmath.workdps(DIGITS):
+        d, moves = features.shape[2], {1}
+        while max(moves) <= len(actions):
+            moves.add(max(max(moves) + 1, math.ceil(max(moves) * Fraction(21, 20))))
+        seen, inverses = mpmath.zeros(d), []
+        for t in range(1, len(actions) + 1):
+            if t in moves:
+                average = seen / max(1, t - 1)
+                inverses.append((average + mpmath.mpf(beta) * mpmath.eye(d)) ** -1)
+            else:
+                inverses.append(inverses[-1])
+            phi = mpmath.matrix([float(x) for x in features[t - 1, int(actions[t - 1])]])
+            seen = seen + phi * phi.T
+        etas = [eta] * (len(actions) + 1)
+        return exponential_linear_weights(inverses, etas, actions, rewards, features)
+
+
+def exponential_linear_weights(
+    inverses: Sequence[Number],
+    etas: Floats,
+    actions: Integers,
+    rewards: Floats,
+    features: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """π_t ∝ exp(η_t Σ_{k<t} (z_k − η_k z_k²)) with θ̂_k = M_k φ(X_k, A^B_k) R^B_k, for any M_k."""
+    rates = [mpmath.mpf(float(eta)) for eta in etas]
+    thetas: list[Number] = []
+    policies = []
+    for t in range(len(actions) + 1):
+        phis = [mpmath.matrix([float(x) for x in phi]) for phi in features[t]]
+        z = [[mpmath.fdot(list(theta), list(phi)) for theta in thetas] for phi in phis]
+        sums = [mpmath.fsum(x - rates[k] * x**2 for k, x in enumerate(row)) for row in z]
+        policies.append(normalized([mpmath.exp(rates[t] * total) for total in sums]))
+        if t < len(actions):
+            thetas.append(inverses[t] * phis[int(actions[t])] * mpmath.mpf(float(rewards[t])))
+    return as_floats(policies)
 
 
 def disjoint(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from hypothesis import assume, settings
@@ -14,8 +15,9 @@ from numpy.typing import NDArray
 
 import understudy as us
 from reference import disjoint
-from understudy.learners.lin_prod import LinProd
+from understudy.learners import LinProd, LinProdCompact
 from understudy.protocols import Learner
+from understudy.schedules import Decaying
 
 __all__ = [
     "Game",
@@ -35,6 +37,7 @@ __all__ = [
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LARGEST_KAPPA = 1e4
+Player = TypeVar("Player")
 
 quick = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -171,8 +174,17 @@ class LinearGame:
 
     def learner(self, eta: float) -> LinProd:
         """LinProd with this rate."""
+        return self.play(us.lin_prod, eta)
+
+    def play(self, recipe: Callable[..., Player], eta: float) -> Player:
+        """What a recipe makes of this game with this rate."""
         kappa = self.kappa * (1 + 1e-12)
-        return us.lin_prod(self.shown_V, n_actions=self.n_actions, eta=eta, kappa=kappa)
+        return recipe(self.shown_V, n_actions=self.n_actions, eta=eta, kappa=kappa)
+
+    def falling(self, first: float) -> LinProdCompact:
+        """LinProd in constant memory, with a rate that begins at so many times the largest one."""
+        made = self.play(us.lin_prod_compact, self.largest_rate)
+        return replace(made, eta=Decaying(first * self.largest_rate))
 
     def log(self, contexts: Integers, actions: Integers, rewards: Array) -> us.Log:
         """A log of these rounds."""

@@ -17,8 +17,18 @@ from hypothesis import strategies as st
 
 import reference
 import understudy as us
-from strategies import Array, LinearGame, behaviors, linear_games, linear_logs, logs, quick, rates
-from understudy.learners import ExponentialWeights
+from strategies import (
+    Array,
+    Integers,
+    LinearGame,
+    behaviors,
+    linear_games,
+    linear_logs,
+    logs,
+    quick,
+    rates,
+)
+from understudy.learners import ExponentialWeights, LinProdCompact
 from understudy.learners.lin_prod import LinProd
 from understudy.protocols import Learner
 
@@ -275,3 +285,85 @@ def test_lin_prod_after_many_rounds() -> None:
     eta = game.largest_rate
     wanted = reference.lin_prod(game.V, eta, actions, log.rewards, features[contexts])
     assert_agrees(game.learner(eta), log, wanted, features[contexts[-1]])
+
+
+def assert_compact_agrees(learner: LinProdCompact, game: LinearGame, data: st.DataObject) -> None:
+    """The two sums give what one exponential weight per round gives."""
+    contexts, log = data.draw(linear_logs(game))
+    etas = learner.rates(np.arange(1, len(log) + 2))
+    features = game.features[contexts]
+    wanted = reference.lin_prod_compact(game.V, etas, log.actions, log.rewards, features)
+    assert_agrees(learner, log, wanted, game.shown[contexts[-1]])
+
+
+@quick
+@given(data=st.data(), game=linear_games(), fraction=st.floats(0.01, 1.0))
+def test_lin_prod_compact(data: st.DataObject, game: LinearGame, fraction: float) -> None:
+    """At any admissible rate, for shared features and for disjoint ones, on φ written out."""
+    eta = fraction * game.largest_rate
+    learner = game.play(us.lin_prod_compact, eta)
+    assert learner.rates(np.array([1, 99])).tolist() == [eta, eta]
+    assert_compact_agrees(learner, game, data)
+
+
+@quick
+@given(data=st.data(), game=linear_games(), first=st.floats(0.1, 3.0))
+def test_lin_prod_compact_with_a_falling_rate(
+    data: st.DataObject, game: LinearGame, first: float
+) -> None:
+    """η_t = min(1/(2κ), c/√t'): each gain keeps the rate of its round, all are weighed by η_t."""
+    learner = game.falling(first)
+    largest = 1 / (2 * learner.kappa)
+    wanted = [min(largest, first * game.largest_rate / math.sqrt(t)) for t in range(1, 14)]
+    np.testing.assert_allclose(learner.rates(np.arange(1, 14)), wanted, rtol=1e-12)
+    assert_compact_agrees(learner, game, data)
+
+
+@pytest.mark.parametrize("coverage", [None, 7.0])
+def test_lin_prod_compact_without_a_horizon(coverage: float | None) -> None:
+    """η_t = min(1/(2κ), √(log K / (2 C t'))), with t' at most 5 % before t."""
+    learner = us.lin_prod_compact(np.eye(2), n_actions=3, kappa=20.0, coverage=coverage)
+    t = np.array([1, 21, 22, 1000, 10**6])
+    wanted = np.sqrt(math.log(3) / (2 * (coverage or 1.0) * np.array([1, 21, 21, 993, 975_206])))
+    np.testing.assert_allclose(learner.rates(t), np.minimum(1 / 40, wanted), rtol=1e-12)
+    assert learner.capped
+    assert not us.lin_prod_compact(np.eye(2), n_actions=3, kappa=2.0, coverage=90.0).capped
+
+
+@quick
+@given(data=st.data(), game=linear_games(), eta=st.floats(0.01, 0.5), more=st.floats(1.0, 3.0))
+def test_lin_prod_unknown(data: st.DataObject, game: LinearGame, eta: float, more: float) -> None:
+    """M_t = (V̂_t + βI)⁻¹ of all rounds before t."""
+    contexts, log = data.draw(linear_logs(game))
+    assert_unknown_agrees(game, contexts, log, eta, more)
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_lin_prod_unknown_while_the_inverse_is_held(disjoint: bool) -> None:
+    """After round 21 the inverse is that of some rounds before."""
+    rng = np.random.default_rng(5)
+    x, uniform = rng.normal(size=(5, 2)), np.full((5, 3), 1 / 3)
+    _, stacked = reference.disjoint(np.zeros((3, 2, 2)), x)
+    features, shown = (stacked, x) if disjoint else (rng.normal(size=(5, 3, 3)), None)
+    game = LinearGame(features, np.full(5, 0.2), uniform, np.zeros((1, 1)), shown)
+    contexts, actions = rng.integers(5, size=71), rng.integers(3, size=70)
+    log = game.log(contexts[:-1], actions, rng.random(70))
+    assert_unknown_agrees(game, contexts, log, eta=0.05, more=1.0)
+
+
+def assert_unknown_agrees(
+    game: LinearGame, contexts: Integers, log: us.Log, eta: float, more: float
+) -> None:
+    bound = float(np.linalg.norm(game.features, axis=2).max())
+    beta = more * 2 * eta * bound**2
+    learner = us.lin_prod_unknown(
+        n_actions=game.n_actions,
+        dimension=game.shown.shape[-1],
+        feature_bound=bound,
+        eta=eta,
+        beta=beta,
+        disjoint=game.contexts is not None,
+    )
+    features = game.features[contexts]
+    wanted = reference.lin_prod_unknown(beta, eta, log.actions, log.rewards, features)
+    assert_agrees(learner, log, wanted, game.shown[contexts[-1]])

@@ -37,6 +37,15 @@ def linear(**changed: Any) -> us.learners.LinProd:
     return us.lin_prod(**{"V": V, "n_actions": 3, "horizon": 100, "kappa": 4.0, **changed})
 
 
+def compact(**changed: Any) -> us.learners.LinProdCompact:
+    return us.lin_prod_compact(**{"V": V, "n_actions": 3, "horizon": 100, "kappa": 4.0, **changed})
+
+
+def unknown(**changed: Any) -> us.learners.LinProdUnknown:
+    sizes = {"n_actions": 3, "dimension": 2, "feature_bound": 1.0, "horizon": 100}
+    return us.lin_prod_unknown(**{**sizes, **changed})
+
+
 def feedback(**changed: Any) -> us.Feedback:
     return us.Feedback(**{"action": 0, "reward": 1.0, **changed})
 
@@ -97,7 +106,39 @@ ARGUMENTS: dict[str, Refusal] = {
     "an alpha above one": Refusal(
         lambda: us.behaviors.interpolated(n_actions=3, alpha=1.1), "alpha", ("at most 1",)
     ),
-    "neither, lin_prod": Refusal(lambda: linear(horizon=None), "horizon", ("eta",)),
+    "neither, lin_prod": Refusal(
+        lambda: linear(horizon=None), "horizon", ("eta", "lin_prod_compact")
+    ),
+    "neither, lin_prod_unknown": Refusal(lambda: unknown(horizon=None), "horizon", ("eta",)),
+    "rate and coverage, compact": Refusal(
+        lambda: compact(eta=0.1, coverage=2.0), "coverage", ("one of the two",)
+    ),
+    "a rate above the largest, compact": Refusal(
+        lambda: compact(eta=0.13), "eta", ("eta <= 0.125", "kappa = 4")
+    ),
+    "a singular V, compact": Refusal(
+        lambda: compact(V=np.diag([1.0, 0.0])), "V", ("singular", "excites")
+    ),
+    "neither kappa nor feature_bound, compact": Refusal(
+        lambda: compact(kappa=None), "kappa", ("exactly one",)
+    ),
+    "blocks of other actions, compact": Refusal(
+        lambda: compact(V=np.stack([V] * 2)), "V", ("(3, p, p)",)
+    ),
+    "a beta that is too small": Refusal(
+        lambda: unknown(eta=0.5, beta=0.99), "beta", ("beta >= 1.0", "eta <= 0.495")
+    ),
+    "a context of other features, compact": Refusal(
+        lambda: compact().policy(compact().init(), PHI.T), "features", ("(3, 2)",)
+    ),
+    "no context, unknown": Refusal(lambda: unknown().policy(unknown().init()), "features"),
+    "a context above feature_bound, unknown": Refusal(
+        lambda: unknown().policy(unknown().init(), 1.1 * PHI), "features", ("1.1 for action 0",)
+    ),
+    "a state of the product, compact": Refusal(
+        lambda: compact().update(linear().init(), feedback(features=PHI)),  # type: ignore[arg-type]
+        "state",
+    ),
     "rate and coverage": Refusal(
         lambda: us.exp3_ix(PI, eta=0.1, coverage=2.0), "coverage", ("one of the two",)
     ),
@@ -345,6 +386,21 @@ EVENTS: dict[str, BadEvent] = {
         "features",
         ("feature_bound = 1", "1.1", "larger feature_bound"),
     ),
+    "features transposed, compact": BadEvent(
+        compact(), event(features=PHI.T), "features", ("(2, 3)",)
+    ),
+    "features above kappa, compact": BadEvent(
+        compact(), event(features=2 * PHI), "features", ("kappa = 4", "8", "larger kappa")
+    ),
+    "features above kappa without a horizon": BadEvent(
+        compact(horizon=None), event(features=2 * PHI), "features", ("kappa = 4",)
+    ),
+    "features above feature_bound, unknown": BadEvent(
+        unknown(), event(features=1.1 * PHI), "features", ("feature_bound = 1", "1.1")
+    ),
+    "a context above feature_bound, unknown": BadEvent(
+        unknown(disjoint=True), event(features=[1.0, 1.0]), "features", ("feature_bound = 1",)
+    ),
     "gamma of a round past the array": BadEvent(
         FIVE_GAMMAS, event(), "gamma", ("round 6 has no entry",), InvalidArgument
     ),
@@ -396,6 +452,8 @@ MIDDLES: dict[str, tuple[Learner[Any], str, Any]] = {
     "features above kappa": (linear(), "features", 2 * PHI),
     "features above feature_bound": (BOUNDED, "features", 1.1 * PHI),
     "a context above kappa": (DISJOINT, "features", [1.0, 2.0]),
+    "features above kappa, compact": (compact(), "features", 2 * PHI),
+    "features above feature_bound, unknown": (unknown(), "features", 1.1 * PHI),
 }
 
 

@@ -219,10 +219,16 @@ for learner in (us.exp3(pi, eta=9.0), us.prod(pi, eta=0.3), us.exp3_ix_unknown(4
         merged = learner.merge(state, after)
         numbers += [*learner.policy(merged), merged.total]
 for V, shape in ((np.eye(3) / 2, (90, 4, 3)), (np.stack([np.eye(3) / 2] * 4), (90, 3))):
-    linear = us.lin_prod(V, n_actions=4, horizon=90, kappa=24.0)
     features = rng.uniform(-1, 1, shape)
-    _, policies = linear.policies(linear.init(), us.Log(log.actions, log.rewards, None, features))
-    numbers += [*policies.ravel()]
+    unknown = {"dimension": 3, "feature_bound": 2.0, "eta": 0.1, "disjoint": len(shape) == 2}
+    for linear in (
+        us.lin_prod(V, n_actions=4, horizon=90, kappa=24.0),
+        us.lin_prod_compact(V, n_actions=4, kappa=24.0),
+        us.lin_prod_unknown(n_actions=4, **unknown),
+    ):
+        shown = us.Log(log.actions, log.rewards, None, features)
+        after, policies = linear.policies(linear.init(), shown)
+        numbers += [*policies.ravel(), *linear.policy(after, features[0])]
 learners = {"exp3": us.exp3(pi, eta=0.3), "unknown": us.exp3_ix_unknown(4, eta=0.3)}
 for adversary in (
     us.adversaries.switching(n_actions=4, rounds=90),
@@ -256,6 +262,8 @@ known = ["numba" in sys.modules]
 pi = us.behaviors.uniform(n_actions=3)
 learners = [us.exp3(pi, eta=0.1), us.exp3_ix(pi, horizon=9), us.prod(pi, eta=0.1)]
 learners += [us.exp3_ix_unknown(3, eta=0.1), us.lin_prod(np.eye(2), n_actions=3, eta=0.1, kappa=4)]
+learners += [us.lin_prod_compact(np.eye(2), n_actions=3, kappa=4)]
+learners += [us.lin_prod_unknown(n_actions=3, dimension=2, feature_bound=1, horizon=9)]
 states = [learner.init() for learner in learners]
 us.Game(us.adversaries.hiding(n_actions=3), pi, rounds=9)
 us.Game(us.adversaries.switching(n_actions=3, rounds=9), pi, rounds=9)

@@ -41,6 +41,13 @@ VARIANTS: dict[str, Learner[Any]] = {
     "adaptive, no horizon": us.coverage_adaptive([0.9, 0.09, 0.01]),
     "adaptive, grid, no horizon": us.coverage_adaptive(us.Logged(n_actions=3)),
     "disjoint": us.lin_prod(DISJOINT_V, n_actions=3, horizon=100, feature_bound=2.0),
+    "disjoint, compact": us.lin_prod_compact(
+        DISJOINT_V, n_actions=3, horizon=100, feature_bound=2.0
+    ),
+    "no horizon, compact": us.lin_prod_compact(DISJOINT_V, n_actions=3, kappa=20.0),
+    "disjoint, unknown": us.lin_prod_unknown(
+        n_actions=3, dimension=2, feature_bound=2.0, horizon=100, disjoint=True
+    ),
     "one feature": us.lin_prod([[0.5]], n_actions=2, horizon=100, kappa=3.0),
 }
 

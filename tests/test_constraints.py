@@ -26,7 +26,7 @@ from understudy import constraints, errors
 from understudy.certificates import Evidence
 from understudy.constraints import Constraint, Refused, constrained, enforce
 from understudy.errors import InvalidArgument, shorten
-from understudy.learners import Estimates, LeveledScores, Scores
+from understudy.learners import Estimates, LeveledScores, Scores, Sums, SumsAndInverse
 from understudy.schedules import Decaying
 
 Arguments = dict[str, Any]
@@ -125,11 +125,34 @@ EXAMPLES: dict[str, Arguments] = {
         "feature_bound": 1.0,
         "horizon": 10,
     },
+    "learners.lin_prod_compact.LinProdCompact": {
+        "eta": Decaying(0.5),
+        "features": us.learners.SharedFeatures(V, K),
+        "kappa": 4.0,
+        "feature_bound": 1.0,
+        "horizon": 10,
+    },
+    "learners.lin_prod_compact.Sums": {"theta": [0.5, 0.5], "squares": V, "rounds": 1},
+    "learners.lin_prod_unknown.LinProdUnknown": {
+        "eta": 0.1,
+        "n_actions": K,
+        "dimension": D,
+        "feature_bound": 1.0,
+        "beta": 0.2,
+        "horizon": 10,
+    },
+    "learners.lin_prod_unknown.SumsAndInverse": {
+        "sums": us.learners.Sums(np.zeros(D), np.zeros((D, D)), 0),
+        "seen": V,
+        "inverse": V,
+    },
+    "learners.linear_recipes.lin_prod": {"V": V, **SIZES, "kappa": 4.0},
+    "learners.linear_recipes.lin_prod_compact": {"V": V, **SIZES, "kappa": 4.0},
+    "learners.linear_recipes.lin_prod_unknown": {**SIZES, "dimension": D, "feature_bound": 1.0},
     "learners.recipes.coverage_adaptive": {"pi_b": PI, "horizon": 10, "multiplier": 2.0},
     "learners.recipes.exp3": {"pi_b": PI, "horizon": 10},
     "learners.recipes.exp3_ix": {"pi_b": PI, "horizon": 10, "gamma": 0.1},
     "learners.recipes.exp3_ix_unknown": {**SIZES, "gamma": [0.2] * 10},
-    "learners.recipes.lin_prod": {"V": V, **SIZES, "kappa": 4.0},
     "learners.recipes.prod": {"pi_b": PI, "horizon": 10, "coverage": 2.0},
     "schedules.Constant": {"gamma": 0.1},
     "schedules.Decaying": {"scale": 0.5},
@@ -179,6 +202,7 @@ EXAMPLES: dict[str, Arguments] = {
     "theory.coverage.feature_coverage": {"V_comparator": V, "V_behavior": V},
     "theory.coverage.feature_covariance": {"policy": [PI] * 4, "features": PHI},
     "theory.coverage.largest_leverage": {"features": PHI, "V": V},
+    "theory.linear.lin_prod_anytime_bound": {**RATIOS, "eta": Decaying(0.5), "kappa": 4.0},
     "theory.rates.anytime_scale": {"n_actions": K, "coverage": 2.0},
     "theory.high_probability.theorem1_high_probability_bound": {
         "comparator": 0,
@@ -229,12 +253,8 @@ def declared() -> dict[str, Any]:
 
 
 DECLARED = declared()
-UNCHECKED_WHEN_MADE = (
-    Scores,
-    LeveledScores,
-    Estimates,
-    Evidence,
-)  # states, which a learner makes right and a file may not
+# states, which a learner makes right and a file may not
+UNCHECKED_WHEN_MADE = (Scores, LeveledScores, Estimates, Sums, SumsAndInverse, Evidence)
 
 
 def call(thing: Any, arguments: Arguments) -> Any:

@@ -406,6 +406,16 @@ def test_groups_are_dyadic_also_at_exact_powers() -> None:
     np.testing.assert_allclose(prior[:39], u / (u.sum() + u[-1]), rtol=1e-12)
 
 
+def test_groups_are_dyadic_also_where_logarithms_are_rounded() -> None:
+    """0.3 · 2^−j: log₂ 0.3 − log₂(0.3 · 2^−j) is below j for some j, the ratio is exact."""
+    powers = 0.3 * 2.0 ** -np.arange(30, dtype=np.float64)
+    q = np.append(powers, [(1 - powers.sum()) / 2] * 2)  # two more, in group 0
+    assert (np.log2(0.3) - np.log2(powers) < np.arange(30)).any()
+    rates, prior = theory.coverage_adaptive_tuning(q, horizon=100)
+    assert len(set(zip(rates.tolist(), prior.tolist(), strict=True))) == 30
+    assert rates[0] == rates[-1]
+
+
 @quick
 @given(behavior=behaviors(max_actions=12, decades=6.0))
 def test_rates_suit_the_coverage_of_their_action(behavior: Array) -> None:

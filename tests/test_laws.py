@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,8 @@ from strategies import (
     unit_numbers,
 )
 from understudy.errors import InfiniteCoverage, InvalidArgument, InvalidEvent, NotMergeable
-from understudy.learners import ExponentialWeights, Scores
+from understudy.learners import Scores
+from understudy.protocols import Learner
 
 # Laws of the learners
 
@@ -65,11 +67,14 @@ def assert_same_scores(first: Scores, second: Scores, tolerance: float = 1e-12) 
     np.testing.assert_allclose(first.scores, second.scores, rtol=tolerance)
 
 
+@pytest.mark.parametrize("recipe", [us.lin_prod, us.lin_prod_compact])
 @quick
 @given(data=st.data(), game=linear_games())
-def test_states_of_lin_prod_add_up(data: st.DataObject, game: LinearGame) -> None:
+def test_states_of_lin_prod_add_up(
+    recipe: Callable[..., Any], data: st.DataObject, game: LinearGame
+) -> None:
     """A product does not depend on its order: the same laws for LinProd, in every context."""
-    learner = game.learner(game.largest_rate)
+    learner = game.play(recipe, game.largest_rate)
     _, log = data.draw(linear_logs(game))
     merge, zero = learner.merge, learner.init()
     i, j = sorted(data.draw(st.tuples(*[st.integers(0, len(log))] * 2)))
@@ -89,10 +94,12 @@ def test_states_of_lin_prod_add_up(data: st.DataObject, game: LinearGame) -> Non
         us.exp3_ix_unknown(2, eta=0.1, width="kl"),
         us.exp3_ix([0.5, 0.5], eta=0.1, gamma=[0.3, 0.2]),
         us.exp3_ix([0.5, 0.5], eta=0.1, gamma=lambda t: 1 / t),
+        us.lin_prod_compact(np.eye(2), n_actions=2, kappa=2.0),
+        us.lin_prod_unknown(n_actions=2, dimension=2, feature_bound=1.0, horizon=9),
     ],
-    ids=["plug-in", "plug-in, kl", "array", "function"],
+    ids=["plug-in", "plug-in, kl", "array", "function", "falling rate", "estimated V"],
 )
-def test_states_that_read_the_past_do_not_add_up(learner: ExponentialWeights) -> None:
+def test_states_that_read_the_past_do_not_add_up(learner: Learner[Any]) -> None:
     """Where a gain depends on when it was seen, merging would be wrong and is refused."""
     with pytest.raises(NotMergeable):
         learner.merge(learner.init(), learner.init())

@@ -80,6 +80,10 @@ def cast(world: us.Game) -> dict[str, Learner[Any]]:
         learners["linear"] = us.lin_prod(
             covariance(world), n_actions=4, horizon=ROUNDS, kappa=200.0
         )
+        learners["compact"] = us.lin_prod_compact(covariance(world), n_actions=4, kappa=200.0)
+        learners["estimated"] = us.lin_prod_unknown(
+            n_actions=4, dimension=world.contexts.dimension, feature_bound=9.0, horizon=ROUNDS
+        )
     return learners
 
 
@@ -212,6 +216,8 @@ def test_learners_are_shown_only_the_columns_they_read() -> None:
         "unknown": neither,
         "unknown, kl": neither,
         "linear": (False, True),
+        "compact": (False, True),
+        "estimated": (False, True),
     }
 
 

@@ -50,9 +50,23 @@ LEARNERS: dict[str, Learner[Any]] = {
     ),
     "unseen action": us.exp3_ix([0.5, 0.0, 0.5], horizon=20),
     "disjoint": us.lin_prod(BLOCKS, n_actions=3, horizon=100, feature_bound=2.0),
+    "disjoint, compact": us.lin_prod_compact(BLOCKS, n_actions=3, eta=0.01, feature_bound=2.0),
+    "no horizon, compact": us.lin_prod_compact(BLOCKS, n_actions=3, kappa=20.0),
+    "disjoint, unknown": us.lin_prod_unknown(
+        n_actions=3, dimension=2, feature_bound=2.0, eta=0.1, beta=3.0, disjoint=True
+    ),
     "capped": us.lin_prod(BLOCKS, n_actions=3, horizon=1, kappa=7.0),
 }
-DAMAGED = ["exp3_ix", "exp3_ix_unknown", "tabulated gamma", "logged prod", "lin_prod", "disjoint"]
+DAMAGED = [
+    "exp3_ix",
+    "exp3_ix_unknown",
+    "tabulated gamma",
+    "logged prod",
+    "lin_prod",
+    "disjoint",
+    "no horizon, compact",
+    "lin_prod_unknown",
+]
 
 
 def trained(learner: Learner[Any], rounds: int = 20) -> Any:
@@ -231,6 +245,11 @@ def array(values: list[Any], dtype: str = "float64", shape: list[int] | None = N
     return {"array": dtype, "shape": [len(values)] if shape is None else shape, "values": values}
 
 
+def square(diagonal: list[float]) -> Any:
+    """A diagonal matrix."""
+    return array(np.diag(diagonal).ravel().tolist(), shape=[len(diagonal)] * 2)
+
+
 NEVER_RIGHT: dict[str, Any] = {
     "text": "text",
     "a list": [1],
@@ -270,13 +289,22 @@ EITHER_WAY: dict[str, Any] = {
     "four counts": array([0] * 4, "int64"),
     "an identity": array([1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0], shape=[3, 3]),
 }
-LARGE_IS_FINE = {"horizon", "eta", "kappa", "feature_bound", "n_actions", "gamma"}
+LARGE_IS_FINE = {
+    "horizon",
+    "eta",
+    "kappa",
+    "feature_bound",
+    "n_actions",
+    "gamma",
+    "scale",
+    "rounds",
+}
 
 
 def never_right_at(what: str, place: Place) -> bool:
     """Whether the damage makes a wrong snapshot of this place: a large rate, say, is no damage."""
     if what == "a number too large":
-        return place[-1] not in LARGE_IS_FINE and place[-2:] != ("state", "rounds")
+        return place[-1] not in LARGE_IS_FINE
     return not (what == "a state" and place == ("state",)) and not (
         what == "a negative number" and place[-1] == "shape"
     )
@@ -438,6 +466,18 @@ WHOLE: dict[str, str] = {
     "a negative action": with_state("lin_prod", actions=array([0, 1, -1], "int64")),
     "thetas of two features": with_state("lin_prod", thetas=array([0.0] * 6, shape=[3, 2])),
     "thetas that no event gives": with_state("lin_prod", thetas=array([-1e9] * 9, shape=[3, 3])),
+    "a sum that no rounds give": with_state("lin_prod_compact", theta=array([1e3] * 3)),
+    "squares that no rounds give": with_state("lin_prod_compact", squares=square([1e3] * 3)),
+    "squares that are negative": with_state("lin_prod_compact", squares=square([0.0, -1.0, 0.0])),
+    "squares that lean": with_state(
+        "lin_prod_compact", squares=array([0, 0.1, 0, 0, 0, 0, 0, 0, 0], shape=[3, 3])
+    ),
+    "a sum of other features": with_state("lin_prod_compact", theta=array([0.0] * 2)),
+    "fewer rounds than the sums": with_state("lin_prod_compact", rounds=0),
+    "an inverse that is not safe": with_state("lin_prod_unknown", inverse=square([1e3] * 3)),
+    "an inverse of other features": with_state("lin_prod_unknown", inverse=array([0.0] * 3)),
+    "more seen than was shown": with_state("lin_prod_unknown", seen=square([13.0] * 3)),
+    "a beta that is too small": damage(snapshot("lin_prod_unknown"), ("learner", "beta"), put(0.1)),
     "a field more": with_state("exp3", more=1),
     "a field with a line break": with_state("exp3", **{"a\nb": 1}),
     "a field with a long name": with_state("exp3", **{"a" * 10_000: 1}),

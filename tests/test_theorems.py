@@ -7,6 +7,7 @@ Pathwise inequalities on random logs, and expected regrets over all sequences of
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,8 @@ from strategies import (
 )
 from understudy import theory
 from understudy.protocols import Estimator
+
+LINEAR = [us.lin_prod, us.lin_prod_compact]
 
 # Section 4, pathwise: what holds on every log
 
@@ -124,15 +127,19 @@ def test_telescoping_of_lin_prod(game: LinearGame, data: st.DataObject, fraction
     np.testing.assert_allclose(growth, np.log(weights / game.n_actions), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("recipe", LINEAR)
 @quick
 @given(game=linear_games(), data=st.data(), fraction=st.floats(0.05, 1.0))
-def test_lemma_prod_classic_bound(game: LinearGame, data: st.DataObject, fraction: float) -> None:
+def test_lemma_prod_classic_bound(
+    recipe: Callable[..., Any], game: LinearGame, data: st.DataObject, fraction: float
+) -> None:
     """Lemma prod_classic_bound: R̂eg(π*, x) ≤ log K/η + η Σ_tΣ_a π*(a|x) r̂_t(x,a)²."""
     eta = fraction * game.largest_rate
     contexts, log = data.draw(linear_logs(game))
     r_hat = estimated_rewards(game, contexts, log)
     assert (eta * np.abs(r_hat) <= 0.5 + ROUNDING).all()  # the condition, by Cauchy–Schwarz
-    earned = (lin_prod_policies(game.learner(eta), game, log)[:-1] * r_hat).sum(axis=(0, 2))
+    learner = game.play(recipe, eta)
+    earned = (lin_prod_policies(learner, game, log)[:-1] * r_hat).sum(axis=(0, 2))
     for comparator in comparator_tables(*game.behavior.shape):
         regret = (comparator * r_hat).sum(axis=(0, 2)) - earned
         bounds = math.log(game.n_actions) / eta + eta * (comparator * r_hat**2).sum(axis=(0, 2))
@@ -177,15 +184,16 @@ def test_expected_estimates(data: st.DataObject, behavior: Array, gamma: float) 
     np.testing.assert_allclose(ix, rewards - gamma * rewards / (behavior + gamma), atol=1e-12)
 
 
+@pytest.mark.parametrize("recipe", LINEAR)
 @quick
 @given(game=linear_games(rounds=1), fraction=st.floats(0.05, 1.0))
-def test_expected_theta_hat(game: LinearGame, fraction: float) -> None:
+def test_expected_theta_hat(recipe: Callable[..., Any], game: LinearGame, fraction: float) -> None:
     """Equation (theta_hat): E[θ̂] = θ over contexts and actions, E[r̂(x,a)²] ≤ φᵀV⁻¹φ."""
-    learner = game.learner(fraction * game.largest_rate)
+    learner = game.play(recipe, fraction * game.largest_rate)
     mean, squares = np.zeros(len(game.V)), np.zeros(game.behavior.shape)
     for x, a in np.ndindex(game.behavior.shape):
         event = us.Feedback(a, float(game.rewards[0, x, a]), None, game.shown[x])
-        theta = theta_hat(game, learner.update(learner.init(), event))
+        theta = theta_hat(game, learner.init(), learner.update(learner.init(), event))
         chance = game.probabilities[x] * game.behavior[x, a]
         mean += chance * theta
         squares += chance * (game.features @ theta) ** 2
@@ -372,9 +380,11 @@ def test_theorem2_is_pessimistic_on_the_good_event(behavior: Array, eta: float, 
     assert (ix <= prod * (1 + 1e-12)).all()
 
 
-def assert_theorem3(game: LinearGame, eta: float, *, adaptive: bool) -> None:
+def assert_theorem3(
+    recipe: Callable[..., Any], game: LinearGame, eta: float, *, adaptive: bool
+) -> None:
     """Theorem 3 for every comparator, and the regret decomposition of its proof."""
-    n, exact = len(game.thetas), expected_linear(game.learner(eta), game, adaptive=adaptive)
+    n, exact = len(game.thetas), expected_linear(game.play(recipe, eta), game, adaptive=adaptive)
     for comparator in comparator_tables(*game.behavior.shape):
         regret = exact.regret(comparator)
         assert exact.estimated_regret(comparator) == pytest.approx(regret, rel=1e-8, abs=1e-8)
@@ -383,22 +393,26 @@ def assert_theorem3(game: LinearGame, eta: float, *, adaptive: bool) -> None:
         assert_at_most(regret, bound)
 
 
+@pytest.mark.parametrize("recipe", LINEAR)
 @pytest.mark.parametrize("adaptive", [False, True])
 @quick
 @given(game=linear_games(max_contexts=2, rounds=3), fraction=st.floats(0.1, 1.0))
-def test_theorem3(adaptive: bool, game: LinearGame, fraction: float) -> None:
+def test_theorem3(
+    recipe: Callable[..., Any], adaptive: bool, game: LinearGame, fraction: float
+) -> None:
     """Theorem 3, log K/η + η n C_φ(π*; π_B), over all sequences of contexts and actions.
 
     And Equation (regret_decomposition): E[R̂eg(π*, X_0)] = E[Reg(π*)].
     """
-    assert_theorem3(game, fraction * game.largest_rate, adaptive=adaptive)
+    assert_theorem3(recipe, game, fraction * game.largest_rate, adaptive=adaptive)
 
 
+@pytest.mark.parametrize("recipe", LINEAR)
 @pytest.mark.parametrize("adaptive", [False, True])
-def test_theorem3_in_a_larger_game(adaptive: bool) -> None:
+def test_theorem3_in_a_larger_game(recipe: Callable[..., Any], adaptive: bool) -> None:
     """Theorem 3 over 4⁵ sequences, with the largest admissible rate."""
     features = np.array([[[1.0, 0.0], [1.0, 1.0]], [[1.0, -0.5], [1.0, 0.5]]])
     behavior = np.array([[0.9, 0.1], [0.8, 0.2]])
     thetas = np.array([[0.5, 0.5], [0.5, -0.5], [0.4, 0.4], [0.25, 0.5], [0.5, 0.5]])
     game = LinearGame(features, np.array([0.3, 0.7]), behavior, thetas)
-    assert_theorem3(game, game.largest_rate, adaptive=adaptive)
+    assert_theorem3(recipe, game, game.largest_rate, adaptive=adaptive)

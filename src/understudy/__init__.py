@@ -18,6 +18,8 @@ from understudy.learners import (
     exp3_ix,
     exp3_ix_unknown,
     lin_prod,
+    lin_prod_compact,
+    lin_prod_unknown,
     prod,
 )
 from understudy.simulate import Simulation, simulate
@@ -55,6 +57,8 @@ __all__ = [
     "exp3_ix_unknown",
     "feature_coverage",
     "lin_prod",
+    "lin_prod_compact",
+    "lin_prod_unknown",
     "load",
     "play",
     "prod",

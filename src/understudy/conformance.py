@@ -26,7 +26,8 @@ EXAMPLE_ARGUMENTS: dict[str, Any] = {
     "n_actions": 4,
     "horizon": 50,
     "V": np.array([[0.5, 0.1, 0.0], [0.1, 0.4, 0.0], [0.0, 0.0, 0.3]]),
-    "kappa": 12.0,
+    "feature_bound": 2.0,
+    "dimension": 3,
 }
 
 

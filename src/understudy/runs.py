@@ -29,7 +29,13 @@ from understudy.contexts import FiniteContexts
 from understudy.errors import InvalidArgument
 from understudy.estimators import CountedBehavior, KnownBehavior
 from understudy.game import Dice, Game, play
-from understudy.learners import CoverageAdaptive, ExponentialWeights, LinProd
+from understudy.learners import (
+    CoverageAdaptive,
+    ExponentialWeights,
+    LinProd,
+    LinProdCompact,
+    LinProdUnknown,
+)
 from understudy.protocols import Form, Learner
 from understudy.schedules import Constant, HalfOf, HoeffdingWidth, Tabulated
 from understudy.stretches import Stretch, stretches
@@ -50,6 +56,7 @@ ATTENTIVE = 1 << 22  # rounds of each: a second or so, until Ctrl-C is heard
 CALM = (
     Constant | Tabulated | HalfOf | HoeffdingWidth
 )  # schedules of ours, which are called like functions
+EARN_THEMSELVES = (CoverageAdaptive, ExponentialWeights, LinProd, LinProdCompact, LinProdUnknown)
 NO_CONTEXTS: Integers = np.zeros(0, dtype=np.int64)
 ONE_ROUND: Integers = np.ones(1, dtype=np.int64)
 
@@ -131,7 +138,7 @@ def _player(plan: Plan, learner: Learner[Any]) -> Player:
         # Gains are made before rewards are known, so they must not read the rewards of the past.
         ready = ours and _forgets_rewards(learner.estimator)  # type: ignore[attr-defined] # ours
         return _meet_compiled if ready and _compiles_itself(adversary) else _meet
-    if type(learner) not in (CoverageAdaptive, ExponentialWeights, LinProd):
+    if type(learner) not in EARN_THEMSELVES:
         return _go_over_policies
     timeless = ours and learner.reads_past is None  # type: ignore[attr-defined] # ours
     whole = timeless and type(adversary) is Piecewise and plan.rewards == "mean"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from understudy.benchmarks.adaptive import ADAPTIVE
+from understudy.benchmarks.compact import COMPACT
 from understudy.benchmarks.core import Benchmark, Result, machine, measure
 from understudy.benchmarks.figure1 import FIGURE_1
 from understudy.benchmarks.latency import LATENCY
@@ -34,4 +35,4 @@ __all__ = [
     "write_docs",
 ]
 
-BENCHMARKS = {b.name: b for b in (FIGURE_1, ROUNDS, ADAPTIVE, REPLAY, LIN_PROD, LATENCY)}
+BENCHMARKS = {b.name: b for b in (FIGURE_1, ROUNDS, ADAPTIVE, REPLAY, LIN_PROD, COMPACT, LATENCY)}

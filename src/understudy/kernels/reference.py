@@ -11,6 +11,7 @@ __all__ = [
     "exponential_weights",
     "kl_upper",
     "lin_prod",
+    "lin_prod_compact",
     "observe",
     "weighted_entropy",
 ]
@@ -42,6 +43,19 @@ def lin_prod(eta: float, thetas: Array, start: int, features: Array) -> Array:
             for t, phi in enumerate(features, start)
         ]
     )
+
+
+def lin_prod_compact(etas: Array, thetas: Array, features: Array) -> Array:
+    """π_t(a|X_t) ∝ exp(η_t Σ_{k<t} (z − η_k z²)), z = ⟨θ̂_k, φ(X_t, a)⟩, from round 1 on: (n, K).
+
+    >>> features = np.broadcast_to(np.eye(2), (2, 2, 2))
+    >>> thetas = np.array([[1.0, 0.0], [0.0, 0.0]])
+    >>> lin_prod_compact(np.array([0.5, 0.5]), thetas, features).round(3).tolist()
+    [[0.5, 0.5], [0.562, 0.438]]
+    """
+    z = [phi @ thetas[:t].T for t, phi in enumerate(features)]
+    scores = [eta * (z[t] - etas[:t] * z[t] ** 2).sum(axis=1) for t, eta in enumerate(etas)]
+    return softmax(np.array(scores))
 
 
 def softmax(log_weights: Array) -> Array:

@@ -16,9 +16,9 @@ import numpy as np
 from understudy import kernels
 from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.theory.coverage import COVARIANCE, COVARIANCE_BLOCKS
-from understudy.types import Integers, frozen, given, saved
+from understudy.types import Integers, Log, frozen, given, rounds_per_stretch, saved
 
-__all__ = ["DisjointFeatures", "Features", "SharedFeatures"]
+__all__ = ["DisjointFeatures", "Features", "SharedFeatures", "played", "rows", "theta_hats"]
 
 
 @saved
@@ -26,10 +26,8 @@ __all__ = ["DisjointFeatures", "Features", "SharedFeatures"]
 class SharedFeatures:
     """φ(x, ·) as a matrix (K, d); V (d, d).
 
-    >>> features = SharedFeatures(V=[[0.5, 0.0], [0.0, 0.5]], n_actions=2)
-    >>> phi = np.eye(2)[np.newaxis]
-    >>> features.theta_hat(phi, np.array([1]), np.array([1.0])).tolist()
-    [[0.0, 2.0]]
+    >>> SharedFeatures(V=[[0.5, 0.0], [0.0, 0.5]], n_actions=3).shape
+    (3, 2)
     """
 
     V: Array
@@ -47,14 +45,6 @@ class SharedFeatures:
     @cached_property
     def V_inverse(self) -> Array:  # noqa: N802 - the paper's V
         return inverse(self.V)
-
-    def norms(self, features: Array) -> Array:
-        return np.asarray(np.linalg.norm(features, axis=-1))
-
-    def theta_hat(self, features: Any, actions: Integers, rewards: Array) -> Array:
-        """θ̂_t = V⁻¹ φ(X_t, b) R for every round, (n, d)."""
-        phi = features[np.arange(len(actions)), actions]
-        return times(self.V_inverse, phi * rewards[:, np.newaxis])
 
     def squared_norms(self, thetas: Array, actions: Integers) -> Array:  # noqa: ARG002 - one V
         """θ̂_kᵀ V θ̂_k for every round."""
@@ -79,9 +69,8 @@ class SharedFeatures:
 class DisjointFeatures:
     """The context x as a vector (p,), one block of parameters per action; V (K, p, p).
 
-    >>> features = DisjointFeatures(V=[[[0.5]], [[0.25]]])
-    >>> features.theta_hat(np.array([[1.0]]), np.array([1]), np.array([1.0])).tolist()
-    [[4.0]]
+    >>> DisjointFeatures(V=[[[0.5]], [[0.25]]]).shape
+    (1,)
     """
 
     V: Array
@@ -102,13 +91,6 @@ class DisjointFeatures:
     @cached_property
     def V_inverse(self) -> Array:  # noqa: N802 - the paper's V
         return inverse(self.V)
-
-    def norms(self, features: Array) -> Array:
-        return np.asarray(np.linalg.norm(features, axis=-1, keepdims=True))
-
-    def theta_hat(self, features: Any, actions: Integers, rewards: Array) -> Array:
-        """The only block of θ̂_t that is not zero, V_b⁻¹ x R, for every round, (n, p)."""
-        return times(self.V_inverse[actions], features * rewards[:, np.newaxis])
 
     def squared_norms(self, thetas: Array, actions: Integers) -> Array:
         """θ̂_kᵀ V_a θ̂_k, a = b_k, for every round."""
@@ -134,6 +116,40 @@ Features = SharedFeatures | DisjointFeatures
 
 def inverse(V: Array) -> Array:
     return np.asarray(frozen(np.linalg.inv(V)))
+
+
+def rows(features: Any) -> Array:
+    """φ(X_t, ·) of every round as (n, K, d); contexts, which all actions share, as (n, 1, p).
+
+    >>> rows(np.zeros((5, 3))).shape
+    (5, 1, 3)
+    """
+    return np.asarray(features if features.ndim == 3 else features[:, np.newaxis])  # noqa: PLR2004 - (n, K, d)
+
+
+def played(features: Any, actions: Integers) -> Array:
+    """φ(X_t, b) of every round, (n, d); contexts, of which b takes its block, as they are.
+
+    >>> played(np.array([[[1.0], [2.0]]]), np.array([1])).tolist()
+    [[2.0]]
+    """
+    shown = rows(features)
+    return np.asarray(shown[np.arange(len(actions)), np.minimum(actions, shown.shape[1] - 1)])
+
+
+def theta_hats(V_inverse: Array, log: Log) -> Array:
+    """θ̂_t = V⁻¹ φ(X_t, b) R of every round, (n, d); of blocks V⁻¹, the one that is not zero.
+
+    >>> log = Log([1, 0], [1.0, 0.5], features=[[1.0], [1.0]])
+    >>> theta_hats(np.array([[[2.0]], [[4.0]]]), log).tolist()
+    [[4.0], [1.0]]
+    """
+    size = V_inverse.shape[-1]
+    parts = [np.empty((0, size))]
+    for part in log.stretches(rounds_per_stretch(size**2)):
+        phi = played(part.features, part.actions) * part.rewards[:, np.newaxis]
+        parts.append(times(V_inverse if V_inverse.ndim == 2 else V_inverse[part.actions], phi))  # noqa: PLR2004 - a matrix
+    return np.concatenate(parts)
 
 
 def times(matrix: Array, vectors: Array) -> Array:

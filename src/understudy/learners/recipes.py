@@ -15,7 +15,6 @@ from understudy.constraints import (
     POSITIVE,
     PROBABILITIES,
     RATE,
-    Array,
     constrained,
     one_of,
 )
@@ -29,8 +28,6 @@ from understudy.estimators import (
 )
 from understudy.learners.coverage_adaptive import GAIN, CoverageAdaptive
 from understudy.learners.exponential_weights import ExponentialWeights
-from understudy.learners.features import DisjointFeatures, Features, SharedFeatures
-from understudy.learners.lin_prod import LinProd
 from understudy.schedules import (
     GAMMA,
     Constant,
@@ -46,15 +43,11 @@ from understudy.theory import (
     coverage_adaptive_tuning,
     coverage_grid_tuning,
     exp3_ix_rate,
-    kappa_from_feature_bound,
-    largest_lin_prod_rate,
-    lin_prod_rate,
 )
 from understudy.theory.adaptive import RATES, as_tuning
-from understudy.theory.coverage import COVARIANCES
 from understudy.theory.rates import COVERAGE_RATIO
 
-__all__ = ["coverage_adaptive", "exp3", "exp3_ix", "exp3_ix_unknown", "lin_prod", "prod"]
+__all__ = ["coverage_adaptive", "exp3", "exp3_ix", "exp3_ix_unknown", "prod"]
 
 Gamma = float | ArrayLike | Callable[[int], float] | Schedule
 
@@ -219,62 +212,6 @@ def prod(
 
 
 @constrained(
-    V=COVARIANCES,
-    n_actions=N_ACTIONS,
-    horizon=HORIZON.optional(),
-    eta=RATE.optional(),
-    kappa=POSITIVE.optional(),
-    feature_bound=POSITIVE.optional(),
-    coverage=POSITIVE.optional(),
-)
-def lin_prod(
-    V: ArrayLike,
-    *,
-    n_actions: int,
-    horizon: int | None = None,
-    eta: float | None = None,
-    kappa: float | None = None,
-    feature_bound: float | None = None,
-    coverage: float | None = None,
-) -> LinProd:
-    r"""LinProd for linear contextual bandits: Algorithm 2 and Theorem 3, the exact product.
-
-    $$\hat\theta_t = V^{-1} \varphi(X_t, b) R, \qquad
-    \pi_t(a|x) \propto \prod_{k<t} (1 + \eta \langle\hat\theta_k, \varphi(x,a)\rangle)$$
-
-    Two tunings, each capped at the largest admissible rate 1/(2κ): η = √(log K / n), and
-    η = √(log K / (C_φ n)) for a known feature coverage. `learner.capped` says whether the cap bit.
-
-    Departs from the paper: it asks λ_min(V) ≥ 2η sup‖φ‖²; the weaker η κ ≤ ½ with
-    κ = sup φᵀV⁻¹φ suffices, by Cauchy–Schwarz in the norm of V⁻¹.
-
-    Args:
-        V: E[Σ_a π_B(a|X) φ(X,a) φ(X,a)ᵀ], (d, d); or (K, p, p) for disjoint features.
-        n_actions: K.
-        horizon: n, the number of rounds that will be played.
-        eta: η, instead of the rate that `horizon` and `coverage` give; refused above 1/(2κ).
-        kappa: an upper bound on φ(x,a)ᵀ V⁻¹ φ(x,a) over all contexts and actions.
-        feature_bound: B ≥ ‖φ(x,a)‖ instead; then κ = B²/λ_min(V).
-        coverage: C_φ(π*; π_B) of the comparators to compete with; None for all of them.
-
-    >>> import numpy as np, understudy as us
-    >>> learner = us.lin_prod(np.eye(2) / 2, n_actions=2, horizon=100, kappa=2.0)
-    >>> event = us.Feedback(action=1, reward=1.0, features=np.eye(2))
-    >>> state = learner.update(learner.init(), event)
-    >>> learner.policy(state, np.eye(2)).round(4).tolist()
-    [0.4616, 0.5384]
-    """
-    features = features_of(V, n_actions)  # type: ignore[arg-type] # checked above
-    kappa = kappa_of(features, kappa, feature_bound)
-    wanted = rate_or_horizon(
-        eta, horizon, lambda n: lin_prod_rate(n_actions, n, coverage), coverage
-    )
-    capped = eta is None and wanted > largest_lin_prod_rate(kappa)
-    eta = largest_lin_prod_rate(kappa) if capped else wanted
-    return LinProd(eta, features, kappa, feature_bound, horizon, capped)
-
-
-@constrained(
     pi_b=BEHAVIOR,
     horizon=HORIZON.optional(),
     multiplier=POSITIVE,
@@ -388,42 +325,3 @@ def gamma_or(gamma: Any, default: Schedule, horizon: int | None) -> Schedule:
 def count(pi_b: Any) -> int:
     """K of a checked behavior."""
     return pi_b.n_actions if isinstance(pi_b, Logged) else len(pi_b)
-
-
-def features_of(V: Array, n_actions: int) -> Features:
-    """V (d, d): shared features; V (K, p, p): one block per action."""
-    if V.ndim == 2:  # noqa: PLR2004 - a matrix
-        return SharedFeatures(V, n_actions)
-    if len(V) != n_actions:
-        raise InvalidArgument(
-            "V",
-            V.shape,
-            f"disjoint features need one block per action, and n_actions = {n_actions}",
-            f"pass V of shape ({n_actions}, p, p)",
-        )
-    return DisjointFeatures(V)
-
-
-def kappa_of(features: Features, kappa: float | None, feature_bound: float | None) -> float:
-    """κ as given, or B²/λ_min(V)."""
-    if (kappa is None) == (feature_bound is None):
-        why = "which V alone does not tell" if kappa is None else "and two values are given for it"
-        raise InvalidArgument(
-            "kappa",
-            kappa,
-            f"the admissible rate depends on κ = sup φᵀV⁻¹φ, {why}",
-            "pass exactly one of kappa and feature_bound (B ≥ ‖φ(x,a)‖)",
-        )
-    if kappa is None:
-        assert feature_bound is not None
-        return kappa_from_feature_bound(features.V, feature_bound)
-    dimension = features.V.size // features.V.shape[-1]  # d, or K p for disjoint features
-    if kappa < dimension * (1 - 1e-9):
-        raise InvalidArgument(
-            "kappa",
-            kappa,
-            f"φᵀV⁻¹φ is {dimension} on average under the behavior policy, so its supremum is at "
-            "least that",
-            "pass us.theory.largest_leverage(features, V), or give feature_bound instead",
-        )
-    return kappa

@@ -39,6 +39,7 @@ from understudy.theory.coverage import (
     leverage,
 )
 from understudy.theory.high_probability import theorem1_high_probability_bound
+from understudy.theory.linear import lin_prod_anytime_bound
 from understudy.theory.rates import (
     anytime_scale,
     exp3_ix_rate,
@@ -73,6 +74,7 @@ __all__ = [
     "largest_leverage",
     "largest_lin_prod_rate",
     "leverage",
+    "lin_prod_anytime_bound",
     "lin_prod_bound",
     "lin_prod_rate",
     "lin_prod_tuned_bound",
