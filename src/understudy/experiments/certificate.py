@@ -125,7 +125,7 @@ def panel(kind: Kind, options: Options, row: Row) -> Panel:
     watched = watch(kind, options, run=0)
     found = certify(watched.log, watched.trace, behavior=watched.behavior, confidence=CONFIDENCE)
     return replace(
-        found.panel(f"{kind.name}, {kind.target}"),
+        found.panel(kind.name),
         truth=np.cumsum(watched.earned)[found.rounds - 1] / found.rounds,
         wrong=(row.lower_wrong, row.upper_wrong, row.gain_wrong),
         limit=row.limit,
@@ -141,21 +141,16 @@ class CertificateExperiment:
     defaults: Options
     kinds: tuple[Kind, ...]
     sizes: ClassVar = ("runs", "rounds")
-    words: ClassVar = ("game", "target")
+    words: ClassVar = ("game",)
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.kind,
-        "target": lambda row: row.target,
-        "n": lambda row: f"{row.rounds:,}",
-        "games": lambda row: str(row.games),
-        "lower wrong": lambda row: f"{row.lower_wrong:.1%}",
-        "upper wrong": lambda row: f"{row.upper_wrong:.1%}",
-        "gain wrong": lambda row: f"{row.gain_wrong:.1%}",
+        "wrong, %": lambda row: " ".join(
+            f"{100 * share:.1f}" for share in (row.lower_wrong, row.upper_wrong, row.gain_wrong)
+        ),
         "production": lambda row: f"{row.production:.3f}",
-        "at least": lambda row: f"{row.lower:.3f}",
+        "certified": lambda row: f"{row.lower:.2f}–{row.upper:.2f}",
         "truth": lambda row: f"{row.truth:.3f}",
-        "at most": lambda row: f"{row.upper:.3f}",
-        "promoted": lambda row: f"{row.promoted:.0%}",
-        "median round": lambda row: "" if row.promotion is None else f"{row.promotion:,.0f}",
+        "promoted": lambda row: "" if row.promotion is None else f"{row.promotion:,.0f}",
     }
 
     def sections(self, row: Row) -> object:
@@ -193,9 +188,10 @@ class CertificateExperiment:
     def notes(self, options: Options) -> list[str]:
         games = sum(kind.games(options) for kind in self.kinds)
         return [
-            f"wrong: after any round of {games:,} games, against realised rewards; promised are at "
-            "most 5 % for lower and upper together, and 5 % for the gain",
-            "median round: after which promotion was justified, with 95 % confidence",
+            f"wrong: the share of games (of {games:,} in all) in which the lower bound, the upper "
+            "bound and the gain were, after any round, against realised rewards; promised are at "
+            "most 5 % for the first two together, and 5 % for the gain",
+            "promoted: after this round in half of the games, with 95 % confidence",
         ]
 
 

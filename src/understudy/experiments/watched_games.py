@@ -106,11 +106,11 @@ def rare(rounds: int) -> Game:
 KINDS = (
     Kind("stationary", rising),
     Kind("switching", switching),
-    Kind("adversary that watches", retaliating, longer=WATCHING),
+    Kind("adaptive adversary", retaliating, longer=WATCHING),
     Kind("tiny propensities", rare),
-    Kind("tiny propensities", rare, policy=(0.25, 0.25, 0.0, 0.0, 0.5)),
-    Kind("better than production", rising, longer=LONGER, fewer=FEWER),
-    Kind("production is good", settled, longer=LONGER, fewer=FEWER),
+    Kind("tiny, fixed policy", rare, policy=(0.25, 0.25, 0.0, 0.0, 0.5)),
+    Kind("promotion, easy", rising, longer=LONGER, fewer=FEWER),
+    Kind("promotion, hard", settled, longer=LONGER, fewer=FEWER),
 )
 
 
