@@ -67,12 +67,16 @@ def app() -> None:
 )
 @click.option("--json", "json_output", is_flag=True, help="Print the rows as JSON, not a table.")
 def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
-    """Reproduce the paper's Figure 1, or one of its companions.
+    """Reproduce the paper's Figure 1, one of its companions, or what goes beyond.
 
     \b
-    figure1   Exp3 and Exp3-IX on the paper's game (the default)
-    unknown   Theorem 2 on the same game: the behavior policy is not known
-    linear    LinProd on a contextual game, regret against feature coverage
+    figure1      Exp3 and Exp3-IX on the paper's game (the default)
+    unknown      Theorem 2, and a sharper bound: the behavior policy is not known
+    linear       LinProd on a contextual game, regret against feature coverage
+    adaptive     every comparator at once: all learners, regret against coverage
+    rates        what not knowing the right rate costs, pair of worlds by pair
+    probability  how often the bounds with high probability fail
+    certificate  certificates over time, how often they are wrong, when they promote
 
     The result depends on the seed and the sizes only, not on the number of workers.
     """
@@ -97,7 +101,7 @@ def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
     click.echo("wrote " + ", ".join(str(path) for path in paths))
 
 
-NAMES = ("figure1", "rounds", "adaptive", "replay", "lin_prod", "latency")
+NAMES = ("figure1", "rounds", "adaptive", "replay", "lin_prod", "compact", "latency")
 
 
 @app.command()
@@ -125,6 +129,7 @@ def bench(
     adaptive   the same for the coverage-adaptive learner
     replay     ten million logged events, against river, Vowpal Wabbit, bincount
     lin_prod   LinProd's exact product, cost against the number of rounds
+    compact    LinProd in constant memory, against the product (minutes, of the product)
     latency    imports, first calls, the whole of `understudy paper`
 
     Without a name, all of them: a few minutes. Peers that are not installed are
