@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from understudy.experiments import EXPERIMENTS, Options, Row, write
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear import LINEAR
 from understudy.experiments.probability import PROBABILITY, bounds, games, rows_of
-from understudy.experiments.rates import PAIRS
+from understudy.experiments.rates import ADAPTIVES, PAIRS
 from understudy.experiments.worlds import COMMON, RARE, world
 from understudy.protocols import Learner
 from understudy.simulate import Simulation
@@ -220,11 +221,46 @@ def test_the_two_worlds() -> None:
         assert found["adaptive"].mean() < 1.5 * better
 
 
-@pytest.mark.full
+def rates_table() -> str:
+    """The page's table of the rates experiment, from its numbers."""
+    lines = ["| q | rounds | best single rate, worst ratio | adaptive | twice its rates |"]
+    lines.append("|---|---:|---:|---:|---:|")
+    for pair in PAIRS:
+        own = {row["learner"]: row for row in read_csv("rates") if row["pair"] == pair.name}
+        worst = {name: float(row["worst_ratio"]) for name, row in own.items()}
+        best = min((name for name in own if name.startswith("C = ")), key=lambda name: worst[name])
+        cells = [f"{worst[best]:.2f} (for {best})", *(f"{worst[name]:.2f}" for name in ADAPTIVES)]
+        lines.append(f"| {pair.name} | {pair.rounds:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def certificate_table() -> str:
+    """The page's table of the certificate experiment, from its numbers."""
+    lines = ["| game | games × rounds | ever wrong: lower, upper, gain | promoted after |"]
+    lines.append("|---|---:|---:|---:|")
+    for row in read_csv("certificate"):
+        shares = (
+            f"{100 * float(row[f'{bound}_wrong']):.1f} %" for bound in ("lower", "upper", "gain")
+        )
+        promotion = f"{float(row['promotion']):,.0f}" if row["promotion"] else "–"
+        games = f"{row['games']} × {int(row['rounds']):,}"
+        lines.append(f"| {row['kind']} | {games} | {', '.join(shares)} | {promotion} |")
+    return "\n".join(lines)
+
+
+def read_csv(name: str) -> list[dict[str, str]]:
+    with (DOCS / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("table", [rates_table, certificate_table])
+def test_tables_on_the_page_are_the_numbers_beside_it(table: Callable[[], str]) -> None:
+    assert table() in (DOCS / "experiments.md").read_text(encoding="utf-8")
+
+
 def test_on_the_hardest_pair_the_adaptive_learner_is_below_every_single_rate() -> None:
     """The committed table (redrawn by the test below): worst ratios, pair by pair."""
-    with (DOCS / "rates.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv("rates")
     for pair in PAIRS:
         own = {r["learner"]: float(r["worst_ratio"]) for r in rows if r["pair"] == pair.name}
         single = [ratio for learner, ratio in own.items() if learner.startswith("C = ")]
@@ -248,8 +284,7 @@ def test_the_pictures_in_the_docs_are_what_the_commands_draw(name: str, tmp_path
     experiment = EXPERIMENTS[name]
     options = replace(experiment.defaults, jobs=-1)
     rows = experiment.run(options)
-    with (DOCS / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-        committed = list(csv.DictReader(file))
+    committed = read_csv(name)
     assert len(rows) == len(committed)
     for row, line in zip(rows, committed, strict=True):
         for column, value in asdict(row).items():

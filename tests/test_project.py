@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 import understudy as us
+from understudy.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TINY = ["--runs", "1", "--rounds", "20", "--alphas", "2", "--actions", "3", "--jobs", "1"]
+TINY = {"runs": "2", "rounds": "20", "alphas": "2", "actions": "3"}
 
 
 def blocks(language: str) -> list[str]:
@@ -41,10 +42,13 @@ def test_the_example_in_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (example,) = blocks("python")
-    exec(compile(example, "README.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("7 ")
+    names: dict[str, object] = {}
+    for example in blocks("python"):
+        exec(compile(example, "README.md", "exec"), names)
+    first, certificate = capsys.readouterr().out.splitlines()
+    assert first.startswith("7 ")
     assert us.load(tmp_path / "understudy.json").rounds == 10_000
+    assert "promotion was justified after round" in certificate
 
 
 def test_every_command_in_the_readme_exists_and_runs(tmp_path: Path) -> None:
@@ -56,7 +60,11 @@ def test_every_command_in_the_readme_exists_and_runs(tmp_path: Path) -> None:
             assert set(arguments) <= targets()
             continue
         assert program == ".venv/bin/understudy"
-        sizes = [] if "--help" in arguments else [*TINY, "--out", str(tmp_path)]
+        sizes: list[str] = []
+        if "--help" not in arguments:
+            own = EXPERIMENTS[arguments[1]].sizes
+            sizes = [part for size in own for part in (f"--{size}", TINY[size])]
+            sizes += ["--jobs", "1", "--out", str(tmp_path)]
         subprocess.run(
             [sys.executable, "-m", "understudy", *arguments, *sizes],
             check=True,
@@ -87,6 +95,16 @@ def test_ci_runs_nothing_that_the_readme_does_not_name() -> None:
     called = [line for line in script.splitlines() if line.startswith("make")]
     assert called == ["make check", "make test-all", "make test-uncompiled"]
     assert set(called) <= set(commands())
+
+
+def test_the_theory_page_names_tests_and_functions_that_exist() -> None:
+    page = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > 40
+    assert {name for name in named if f"def {name}(" not in tests} == set()
+    functions = re.findall(r"`(?:us\.)?theory\.(\w+)", page)
+    assert {name for name in functions if not hasattr(us.theory, name)} == set()
 
 
 def needed(name: str, seen: set[str]) -> set[str]:

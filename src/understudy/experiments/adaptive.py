@@ -67,14 +67,23 @@ class Row:
     bound: float | None
 
 
+def sizes_of_the_paper(options: Options) -> Options:
+    """Figure 1's, where the other families have their default sizes.
+
+    >>> sizes = sizes_of_the_paper(Options(runs=1, rounds=40_000, actions=10))
+    >>> sizes.actions, sizes.rounds
+    (100, 10000)
+    """
+    return replace(options, actions=10 * options.actions, rounds=max(1, options.rounds // 4))
+
+
 def points(options: Options) -> Iterator[Point]:
     sizes = {"n_actions": options.actions, "rounds": options.rounds}
     for q in np.geomspace(LEAST_RARE, RAREST, options.alphas).tolist():
         yield Point(RARE_BEST, 1 / q, world(q, RARE, RARE_MEAN, **sizes), RARE)
         yield Point(COMMON_BEST, 1 / q, world(q, COMMON, COMMON_MEAN, **sizes), COMMON)
-    paper = replace(options, actions=10 * options.actions, rounds=max(1, options.rounds // 4))
     for alpha in options.grid().tolist():
-        game = paper_game(paper, alpha)
+        game = paper_game(sizes_of_the_paper(options), alpha)
         yield Point(FAMILY, theory.coverage(COMPARATOR, game.behavior), game, COMPARATOR)
 
 
@@ -134,13 +143,19 @@ class AdaptiveExperiment:
         return sorted(rows, key=lambda row: (order.index(row.family), row.x))
 
     def draw(self, options: Options, rows: Sequence[Row]) -> Figure:
+        sizes = dict.fromkeys(X_LABELS, options) | {FAMILY: sizes_of_the_paper(options)}
         frames = [
-            Frame(family, label, curves([row for row in rows if row.family == family]))
+            Frame(
+                f"{family}: K = {sizes[family].actions}, n = {sizes[family].rounds:,}",
+                label,
+                curves([row for row in rows if row.family == family]),
+            )
             for family, label in X_LABELS.items()
         ]
-        size = f"K = {options.actions}, n = {options.rounds:,}, {options.runs} runs"
         return draw_frames(
-            frames, title=f"{self.title}\n{size}", y_label="total regret (mean, quartiles)"
+            frames,
+            title=f"{self.title}\n{options.runs} runs",
+            y_label="total regret (mean, quartiles)",
         )
 
     def notes(self, options: Options) -> list[str]:  # noqa: ARG002 - the same at all sizes
