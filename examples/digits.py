@@ -15,7 +15,9 @@ comes from the first rounds of the log, of which only the contexts and productio
 used; they are neither learned from nor certified. Some pixels are the same in all images, which
 makes V singular: a ridge of a tenth of its mean eigenvalue makes it invertible. That ridge shrinks
 the estimates a little, and labels are no linear function of pixels either, so that Theorem 3 does
-not promise anything here. The certificate does: it holds whatever the learner is.
+not promise anything here. The certificate does: it holds whatever the learner is. Vowpal Wabbit,
+which has no worst case to fear, learns faster; logistic regression, which sees the whole log, ends
+best.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ PREFIX, ROUNDS = 3_000, 30_000
 LABELS_OF_PRODUCTION = 100
 GUESSES = 0.3
 RIDGE = 0.1
-VOWPAL_KINDS, VOWPAL_RATES = ("ips", "mtr", "dr"), (0.5, 2.0)
+VOWPAL_KINDS, VOWPAL_RATES = ("ips", "mtr", "dr"), (0.1, 0.2, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +187,10 @@ def main() -> None:
     else:
         setting, earned, final = vowpal_wabbit(world, shown[PREFIX:], log[PREFIX:])
         show(f"Vowpal Wabbit, {setting}", earned, final)
-    print("\nVowpal Wabbit's setting is the best of six by its true reward, which only we know.")
+        tried = len(VOWPAL_KINDS) * len(VOWPAL_RATES)
+        print(
+            f"\nVowpal Wabbit's setting is the best of {tried} by true reward, which no log tells."
+        )
     print(
         f"\nFrom the log alone, Understudy's estimate is {certified.estimate / ROUNDS:.3f} (IPS)."
     )

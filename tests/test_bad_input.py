@@ -247,8 +247,10 @@ ARGUMENTS: dict[str, Refusal] = {
     "both kappa and feature_bound": Refusal(
         lambda: linear(feature_bound=1.0), "kappa", ("exactly one",)
     ),
-    "kappa below the dimension": Refusal(
-        lambda: linear(kappa=1.9), "kappa", ("largest_leverage", "2")
+    "a feature_bound beyond all rates": Refusal(
+        lambda: linear(V=1e-10 * np.eye(2), kappa=None, feature_bound=1e60),
+        "feature_bound",
+        ("no rate is left",),
     ),
     "a negative feature_bound": Refusal(
         lambda: linear(kappa=None, feature_bound=-1.0), "feature_bound"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 import understudy as us
 from refusals import assert_refused
-from understudy.errors import InvalidEvent, NotMergeable
+from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
+from understudy.experiments import Options
+from understudy.experiments.certificate import CERTIFICATE
 from understudy.snapshots import as_data
 
 PI = np.array([0.5, 0.3, 0.2])
@@ -58,8 +61,8 @@ BAD: dict[str, tuple[Any, str, str]] = {
     "no log": (lambda: us.certify(NO_LOG, POLICY, behavior=PI), "log", "not a us.Log"),
     "no log, counted": (
         lambda: us.certify(NO_LOG, POLICY, behavior=None),
-        "n_actions",
-        "not known",
+        "log",
+        "not a us.Log",
     ),
     "propensities that nobody reads": (
         lambda: us.certify(LOGGED, POLICY, behavior=PI),
@@ -178,3 +181,99 @@ def test_counted_behaviors_are_not_merged() -> None:
     certificate = us.Certificate(behavior=None, n_actions=3)
     with pytest.raises(NotMergeable, match="order of events; observe the logs one after the other"):
         certificate.merge(certificate)
+
+
+def test_a_behavior_that_may_depend_on_contexts_is_not_counted() -> None:
+    """Counted as one, a behavior that follows the context would have crossed bounds."""
+    log = us.Log([0, 1], [1.0, 0.0], features=np.zeros((2, 3)))
+    with pytest.raises(InvalidEvent, match=r"us\.Logged"):
+        us.certify(log, [0.5, 0.5, 0.0], behavior=None)
+    with pytest.raises(InvalidEvent, match="features"):
+        us.Certificate(None, n_actions=2).observe(us.Feedback(0, 1.0, features=[1.0]), 0.5)
+
+
+def test_bounds_that_contradict_each_other_say_so() -> None:
+    """Propensities of a tenth where the behavior played uniformly: nothing can be certified."""
+    log = us.Log([0, 1] * 500, [1.0, 0.0] * 500, np.full(1000, 0.05))
+    wrong = us.certify(log, us.FixedPolicy([0.5, 0.5]), behavior=us.Logged(2))
+    assert wrong.lower > wrong.upper
+    assert (wrong.promoted, wrong.promoted_at) == (False, None)
+    assert "contradict" in repr(wrong)
+    right = us.certify(
+        log.visible(propensities=False, features=False), [0.5, 0.5], behavior=[0.5, 0.5]
+    )
+    assert "contradict" not in repr(right)
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 4])
+def test_a_fixed_policy_may_be_said_to_be_one(rounds: int) -> None:
+    """Three numbers on a log of three rounds could be either; wrapped they are a policy."""
+    log, policy = us.Log([0, 1, 2, 0][:rounds], [1.0] * rounds), [0.2, 0.3, 0.5]
+    found = us.Certificate([0.5, 0.3, 0.2]).observe(log, us.FixedPolicy(policy))
+    trace = us.Trace(np.array(policy)[log.actions], 0, n_actions=3)
+    wanted = us.Certificate([0.5, 0.3, 0.2]).observe(log, trace)
+    assert (found.lower, found.estimate) == (wanted.lower, wanted.estimate)
+    with pytest.raises(InvalidArgument, match="3 actions"):
+        us.Certificate([0.5, 0.3, 0.2]).observe(log, us.FixedPolicy([0.5, 0.5]))
+    assert us.certify(log, us.FixedPolicy(policy), behavior=None).certificate.n_actions == 3
+
+
+@pytest.mark.parametrize("target", [None, {}, [[1], [1, 2]], np.zeros((2, 3)), "all"])
+def test_a_target_that_is_none_is_refused_before_anything_else(target: Any) -> None:
+    log = us.Log([0, 1], [1.0, 0.0])
+    with pytest.raises(InvalidArgument, match="target"):
+        us.certify(log, target, behavior=None)
+
+
+def test_one_event_is_not_a_log() -> None:
+    event: Any = us.Feedback(0, 1.0)
+    with pytest.raises(InvalidEvent, match=r"us\.Certificate\.observe"):
+        us.certify(event, 0.5, behavior=[0.5, 0.5])
+
+
+def test_messages_speak_of_certificates() -> None:
+    log = us.Log([0], [1.0], [0.5])
+    with pytest.raises(InvalidEvent, match=r"behavior=us\.Logged"):
+        us.certify(log, us.FixedPolicy([0.5, 0.5]), behavior=[0.5, 0.5])
+    with pytest.raises(InvalidEvent, match="None if it is not known"):
+        us.certify(us.Log([1], [1.0]), us.FixedPolicy([0.5, 0.5]), behavior=[1.0, 0.0])
+    with pytest.raises(InvalidArgument, match="or None to count it"):
+        us.certify(us.Log([1], [1.0]), us.FixedPolicy([0.5, 0.5]), behavior="uniform")
+
+
+def test_a_gain_that_was_lost_again_says_so() -> None:
+    """Justified after a few rounds, and then the world changes."""
+    actions = np.arange(4000) % 2
+    rewards = np.where(np.arange(4000) < 1000, actions == 1, actions == 0).astype(float)
+    found = us.certify(us.Log(actions, rewards), [0.1, 0.9], behavior=[0.5, 0.5])
+    assert found.promoted
+    assert found.gain is not None
+    assert found.gain < 0
+    assert "no gain any more" in repr(found)
+
+
+def test_certificates_are_files(tmp_path: Path) -> None:
+    log = us.Log([0, 1, 1], [1.0, 0.0, 1.0])
+    live = us.Certificate(behavior=[0.5, 0.5]).observe(log, us.FixedPolicy([0.2, 0.8]))
+    us.save_certificate(live, tmp_path / "live.json")
+    again = us.load_certificate(tmp_path / "live.json")
+    first, second = (one.observe(log, us.FixedPolicy([0.2, 0.8])) for one in (live, again))
+    assert as_data(first) == as_data(second)
+    us.Understudy(us.exp3([0.5, 0.5], eta=0.1)).save(tmp_path / "learner.json")
+    for text in (None, "{}", '{"format": "understudy", "version": 2, "certificate": 3}'):
+        path = tmp_path / "learner.json"
+        if text is not None:
+            path.write_text(text, encoding="utf-8")
+        with pytest.raises(InvalidSnapshot):
+            us.load_certificate(path)
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidSnapshot, match="not text"):
+        us.load_certificate(tmp_path / "bytes.json")
+    wrong: Any = us.certify(log, us.FixedPolicy([0.2, 0.8]), behavior=[0.5, 0.5])
+    with pytest.raises(InvalidArgument, match="certificate"):
+        us.save_certificate(wrong, tmp_path / "wrong.json")
+
+
+def test_games_of_certificates_are_not_kept(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="keep"):
+        CERTIFICATE.run(Options(runs=1, rounds=10, keep=tmp_path))

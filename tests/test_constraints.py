@@ -74,6 +74,7 @@ EXAMPLES: dict[str, Arguments] = {
         "crossed": 1,
         "merged": False,
     },
+    "certificates.targets.FixedPolicy": {"probabilities": PI},
     "contexts.ContinuousContexts": {
         "sample": lambda rng, n: rng.random((n, 1)),
         "feature_map": lambda x: np.stack([x, 1 - x], axis=1),

@@ -531,6 +531,11 @@ def test_bad_tunings_are_refused(arguments: dict[str, Any], argument: str) -> No
     assert caught.value.argument == argument
 
 
+def test_a_sum_over_rounds_is_at_least_their_number() -> None:
+    with pytest.raises(InvalidArgument, match=r"n/q\(a\)"):
+        theory.coverage_grid_bound(3, horizon=100, inverse_propensities=5.0)
+
+
 def test_totals_of_rewards_need_a_horizon() -> None:
     with pytest.raises(InvalidArgument, match="when the rewards came"):
         theory.coverage_adaptive_bound(

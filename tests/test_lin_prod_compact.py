@@ -24,6 +24,7 @@ from reference import disjoint
 from strategies import Array, Integers, LinearGame, linear_games, linear_logs, quick, seeds
 from understudy import kernels, theory
 from understudy.conformance import example_log
+from understudy.errors import InvalidEvent
 from understudy.experiments.core import Options
 from understudy.experiments.linear import LINEAR, TUNED_NAME, UNIFORM_NAME
 from understudy.kernels import reference
@@ -355,3 +356,31 @@ def test_the_compact_learner_is_near_the_product() -> None:
     for name in (UNIFORM_NAME, TUNED_NAME):
         assert abs(means[f"compact {name}"].mean() / means[name].mean() - 1) < 0.15
     assert (means[f"compact {TUNED_NAME}"] < 1.15 * means[TUNED_NAME]).all()
+
+
+@pytest.mark.parametrize("kappa", [50.0, None])
+def test_features_that_overflow_are_refused(kappa: float | None) -> None:
+    """φᵀV⁻¹φ is ∞ − ∞ then, which is not below κ either."""
+    V = 0.1 * np.array([[1.0, 0.5], [0.5, 1.0]])
+    bound = None if kappa else 2.0
+    learner = us.lin_prod_compact(V, n_actions=2, horizon=10, kappa=kappa, feature_bound=bound)
+    huge = np.full((2, 2), 1e308)
+    with pytest.raises(InvalidEvent, match=r"kappa|feature_bound"):
+        learner.update(learner.init(), us.Feedback(0, 1.0, features=huge))
+    with pytest.raises(InvalidEvent, match=r"kappa|feature_bound"):
+        learner.policy(learner.init(), huge)
+
+
+def test_a_ridge_may_take_kappa_below_the_dimension() -> None:
+    """Only what is shown counts: κ = sup φᵀV⁻¹φ for the V in use."""
+    V = np.eye(4)
+    learner = us.lin_prod_compact(V, n_actions=2, horizon=10, kappa=1.0)
+    learner.update(learner.init(), us.Feedback(0, 1.0, features=np.full((2, 4), 0.5)))
+
+
+def test_propensities_that_nobody_reads_have_a_remedy() -> None:
+    learner = us.lin_prod_compact(np.eye(2), n_actions=2, horizon=10, kappa=2.0)
+    log = us.Log([0], [1.0], [0.5], np.ones((1, 2, 2)))
+    with pytest.raises(InvalidEvent, match="propensities=False, features=True"):
+        learner.replay(learner.init(), log)
+    learner.replay(learner.init(), log.visible(propensities=False, features=True))

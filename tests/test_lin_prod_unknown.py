@@ -73,3 +73,16 @@ def test_the_smallest_beta_is_the_default() -> None:
     with pytest.raises(us.errors.InadmissibleRate, match=r"beta >= 1\.8") as caught:
         us.lin_prod_unknown(n_actions=K, dimension=2, feature_bound=3.0, eta=0.1, beta=1.79)
     assert caught.value.largest == pytest.approx(1.79 / 18)
+
+
+@pytest.mark.parametrize("eta", [1e-6, 1e-8, 1e-10])
+def test_states_of_tiny_rates_are_its_own(eta: float) -> None:
+    """β is tiny then, and the inverse of features that depend on each other only so exact."""
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=(200, 2, 3))
+    features = np.concatenate([own, own[..., :2] + own[..., 1:], 0 * own[..., :1]], axis=-1)
+    features /= np.linalg.norm(features, axis=-1, keepdims=True)
+    learner = us.lin_prod_unknown(n_actions=2, dimension=6, feature_bound=1.0, eta=eta)
+    log = us.Log(rng.integers(2, size=200), rng.random(200), features=features)
+    state, _ = learner.replay(learner.init(), log)
+    learner.validate(state)

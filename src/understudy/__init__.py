@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from understudy import adversaries, behaviors, contexts, errors, estimators, theory
 from understudy.behaviors import Logged
-from understudy.certificates import Certificate, Certified, certify
+from understudy.certificates import (
+    Certificate,
+    Certified,
+    FixedPolicy,
+    certify,
+    load_certificate,
+    save_certificate,
+)
 from understudy.conformance import check_learner
 from understudy.game import Game, play
 from understudy.learners import (
@@ -34,6 +41,7 @@ __all__ = [
     "Certificate",
     "Certified",
     "Feedback",
+    "FixedPolicy",
     "Game",
     "Log",
     "Logged",
@@ -60,8 +68,10 @@ __all__ = [
     "lin_prod_compact",
     "lin_prod_unknown",
     "load",
+    "load_certificate",
     "play",
     "prod",
+    "save_certificate",
     "saved",
     "simulate",
     "theory",

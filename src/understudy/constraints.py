@@ -302,6 +302,7 @@ DELTA = number(
     above=True,
     below=True,
 )
+FEATURE_BOUND = number(1e-100, 1e100, "pass B ≥ ‖φ(x, a)‖, a positive number")
 HORIZON = integer(
     1, "pass the number of rounds that will be played, a whole number of at least 1", LARGEST_COUNT
 )
@@ -309,7 +310,8 @@ COUNT = integer(1, "pass a whole number of at least 1", LARGEST_COUNT)
 SEED = integer(0, "pass a whole number of at least 0")
 N_ACTIONS = integer(2, "pass the number of actions, a whole number of at least 2", LARGEST_COUNT)
 PROBABILITIES = Constraint(
-    "pass one nonnegative probability per action, summing to 1 (w / w.sum() normalises weights)",
+    "pass one nonnegative probability per action, summing to 1 (w / w.sum() normalises weights, "
+    "in float64)",
     _probabilities,
     (
         None,

@@ -164,7 +164,8 @@ class CountedBehavior(ABC):
 
     @property
     def form(self) -> Form:
-        return Form(self.n_actions)
+        unread = "leave it out, in a log with log.visible(propensities=False, features=False)"
+        return Form(self.n_actions, unread=unread)
 
     def init(self) -> Integers:
         return frozen(np.zeros(self.n_actions, dtype=np.int64))

@@ -216,6 +216,7 @@ def draw_certificates(panels: Sequence[Panel], *, title: str) -> Figure:
     import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
     from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
 
+    alone = len(panels) == 1
     judged = [panel for panel in panels if panel.wrong is not None]
     count = len(panels) + bool(judged)
     across = min(count, PANELS_ACROSS)
@@ -224,14 +225,20 @@ def draw_certificates(panels: Sequence[Panel], *, title: str) -> Figure:
         figure = Figure(figsize=(3.2 * across + 0.6, 2.6 * down + 0.6), layout="constrained")
         cells = figure.subplots(down, across, squeeze=False).ravel()
         for i, panel in enumerate(panels):
-            _draw_panel(cells[i], panel, f"{i + 1}. " if len(panels) > 1 else "")
+            _draw_panel(cells[i], panel, "" if alone else f"{i + 1}. ")
+        if alone:
+            cells[0].set_ylim(*_late_range(panels[0]))
         lines = {
             label: line
             for axes in cells
             for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
         }
         figure.legend(
-            list(lines.values()), list(lines), loc="outside upper right", ncols=5, fontsize=8
+            list(lines.values()),
+            list(lines),
+            loc="outside lower center" if alone else "outside upper right",
+            ncols=3 if alone else 5,
+            fontsize=8,
         )
         if judged:
             _draw_shares(cells[len(panels)], judged)
@@ -239,6 +246,16 @@ def draw_certificates(panels: Sequence[Panel], *, title: str) -> Figure:
             axes.set_axis_off()
         figure.suptitle(title, fontsize=10, x=0.01, ha="left")
         return figure
+
+
+def _late_range(panel: Panel) -> tuple[float, float]:
+    """What to show of the rewards: all that matters once a tenth of the rounds have passed."""
+    rounds = np.asarray(panel.rounds)
+    late = rounds >= rounds[-1] / 10
+    curves = [panel.lower, panel.upper, panel.production, panel.gain]
+    values = np.concatenate([[0.0], *(np.asarray(c)[late] for c in curves if c is not None)])
+    margin = 0.05 * (values.max() - values.min())
+    return float(values.min() - margin), float(values.max() + margin)
 
 
 def _draw_panel(axes: Axes, panel: Panel, number: str) -> None:

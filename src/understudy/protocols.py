@@ -23,13 +23,16 @@ class Form:
     """What an event must look like for a learner, and the check that it does.
 
     `support` marks the actions that the behavior can play at all; `features` is the shape of
-    one round's features.
+    one round's features. `unread` and `unseen` say what to do about propensities that nobody
+    reads, and about an action that was played though its probability is 0.
     """
 
     n_actions: int
     propensities: bool = False
     support: NDArray[np.bool_] | None = None
     features: tuple[int, ...] | None = None
+    unread: str = "leave it out, or make the learner with us.Logged(n_actions=K) to use it"
+    unseen: str = "correct pi_b, or use us.Logged or exp3_ix_unknown if it is not known"
 
     def check(self, log: Log) -> None:
         """Raise `InvalidEvent` at the first event that does not fit."""
@@ -43,14 +46,14 @@ class Form:
                 "propensity",
                 None,
                 "the behavior is us.Logged, so every event must carry its own propensity",
-                PROPENSITY_REMEDY,
+                f"{PROPENSITY_REMEDY}: us.Log(propensities=...), us.Feedback(propensity=...)",
             )
         if not self.propensities and log.propensities is not None:
             raise InvalidEvent(
                 "propensity",
                 log.propensities[:3],
-                "this learner does not read it",
-                "leave it out, or make the learner with us.Logged(n_actions=K) to use it",
+                "it is not read here",
+                self.unread,
             )
         self._check_features(log.features)
 
@@ -69,7 +72,7 @@ class Form:
                 f"action of event {t}",
                 int(actions[t]),
                 "the behavior policy plays it with probability 0, yet it was played",
-                "correct pi_b, or use us.Logged or exp3_ix_unknown if it is not known",
+                self.unseen,
             )
 
     def _check_features(self, features: Array | None) -> None:

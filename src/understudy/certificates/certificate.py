@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.behaviors import BEHAVIOR, Behavior, Logged
+from understudy.behaviors import Behavior, Logged
 from understudy.certificates.evidence import (
+    BEHAVIOR_OR_NONE,
     CONFIDENCE,
     EVIDENCE,
     LAMBDAS,
@@ -38,15 +39,15 @@ from understudy.certificates.evidence import (
     Evidence,
 )
 from understudy.certificates.targets import Target, probabilities_under
+from understudy.certificates.words import describe
 from understudy.constraints import N_ACTIONS, Array, enforce
-from understudy.errors import InvalidArgument, NotMergeable
+from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
 from understudy.protocols import Form
 from understudy.types import Feedback, Integers, Log, cut, given, one_event, saved
 
 __all__ = ["Certificate"]
 
 STRETCH = 1 << 13  # events at a time, so that their columns stay in the cache
-FACTORS = 16  # that are multiplied before a logarithm: as in the kernel
 COUNTING = 0.25  # the share of δ that upper confidence bounds on a counted behavior spend
 
 
@@ -62,7 +63,8 @@ class Certificate:
     Args:
         behavior: q, K probabilities; `us.Logged`, to use the propensities of the log, which may
             drift; or None, if it is not known: then it is counted, has to stay the same in all
-            rounds, and no gain is certified (`gain`, `promoted` and `promoted_at` are None).
+            rounds and in all contexts, and no gain is certified (`gain`, `promoted` and
+            `promoted_at` are None).
         confidence: 1 − δ.
         n_actions: K, where `behavior` does not tell it.
         lambdas: the grid of λ; the gain's is 0.9 λ for every λ ≤ 1. Left out: 4, 2, 1, …, 2^-21.
@@ -96,7 +98,7 @@ class Certificate:
         ) -> None: ...
 
     CONSTRAINTS: ClassVar = {
-        "behavior": BEHAVIOR.optional(),
+        "behavior": BEHAVIOR_OR_NONE,
         "confidence": CONFIDENCE,
         "n_actions": N_ACTIONS.optional(),
         "lambdas": LAMBDAS,
@@ -121,7 +123,8 @@ class Certificate:
         """The certificate after more rounds; a bad event raises and nothing of the log is observed.
 
         `target` is the trace of a learner, a fixed policy (K,), or the probability of each logged
-        action under the target (n,), of one event also as a number. Features are not read.
+        action under the target (n,), of one event also as a number. All must be made of earlier
+        rounds only (`us.certify` says more). Features are not read.
         """
         shown = self.check(log)
         probabilities = probabilities_under(target, shown, self.n_actions)
@@ -137,6 +140,13 @@ class Certificate:
         """What is read of a log, or `InvalidEvent` at the first event that does not fit."""
         shown = one_event(log) if isinstance(log, Feedback) else log
         if isinstance(shown, Log):
+            if self.behavior is None and shown.features is not None:
+                raise InvalidEvent(
+                    "features",
+                    shown.features.shape,
+                    "a behavior that depends on them cannot be counted without them",
+                    "pass behavior=us.Logged(n_actions=K), or leave them out if it does not",
+                )
             shown = shown.visible(propensities=True, features=False)
         self.form.check(shown)
         return shown
@@ -144,6 +154,8 @@ class Certificate:
     def merge(self, other: Certificate) -> Certificate:
         """The certificate of two logs of different rounds that were observed apart, up to rounding.
 
+        The logs must have been cut before anybody looked at them, such as by day or by machine:
+        bounds that hold at all times do not hold for parts that were chosen for what they say.
         When the mixture of the gain reached 1/δ in between cannot be known, so `promoted` says
         whether it has now, or did in the rounds observed since, and `promoted_at` is None.
         """
@@ -185,7 +197,7 @@ class Certificate:
         """A lower bound on the total gain over production, Σ_t ⟨π_t − π_B, r_t⟩."""
         if self.behavior is None:
             return None
-        return self.rounds * self._root(2, self._delta, -1.0)
+        return self.rounds * self._root(2, self._delta, -1.0) + 0.0  # -0.0 before round 1
 
     @property
     def production(self) -> float:
@@ -211,42 +223,35 @@ class Certificate:
 
     @property
     def promoted(self) -> bool | None:
-        """Whether the target has, at some time, been shown to earn more than production."""
-        return None if self.behavior is None else self.evidence.crossed > 0
+        """Whether the target has, at some time, been shown to earn more than production.
+
+        Of merged logs: by the whole of them, or since. Withheld where the bounds contradict each
+        other, which shows that the propensities or the target's probabilities are wrong.
+        """
+        if self.behavior is None:
+            return None
+        return self.evidence.crossed > 0 and not self.lower > self.upper
 
     @property
     def promoted_at(self) -> int | None:
         """After which round, from 1, that was so for the first time."""
-        return None if self.evidence.merged else self.evidence.crossed or None
+        known = self.promoted and not self.evidence.merged
+        return self.evidence.crossed if known else None
 
     def __repr__(self) -> str:
-        n, percent = self.rounds, f"{100 * self.confidence:.6g} % confidence"
-        if not n:
-            return f"Certificate({percent}, nothing observed yet)"
-        return (
-            f"With {percent}, after {n:,} rounds: the target would have earned at least "
-            f"{self.lower / n:.4f} a round, production earned {self.production / n:.4f}; "
-            f"{self._describe_gain()}"
-        )
-
-    def _describe_gain(self) -> str:
-        if self.gain is None:
-            return "the behavior was only counted, so no gain over production is certified"
-        when = f" after round {self.promoted_at:,}" if self.promoted_at else ""
-        verdict = f"was justified{when}" if self.promoted else "is not justified yet"
-        return (
-            f"the gain over production is at least {self.gain / self.rounds:.4f} a round, and "
-            f"promotion {verdict}"
-        )
+        return describe(self)
 
     @cached_property
     def form(self) -> Form:
         """What an event must look like."""
-        if self.behavior is None:
-            return Form(self.n_actions)
-        if isinstance(self.behavior, Logged):
-            return Form(self.n_actions, propensities=True)
-        return Form(self.n_actions, support=self.behavior > 0)
+        known = self.behavior is not None and not isinstance(self.behavior, Logged)
+        return Form(
+            self.n_actions,
+            propensities=isinstance(self.behavior, Logged),
+            support=np.asarray(self.behavior) > 0 if known else None,
+            unread="leave it out, or pass behavior=us.Logged(n_actions=K) to use it",
+            unseen="correct the behavior, or pass us.Logged, or None if it is not known",
+        )
 
     @property
     def grids(self) -> tuple[Array, Array, Array]:
@@ -335,7 +340,9 @@ class Certificate:
             (not counted or sum(evidence.counts.tolist()) == evidence.rounds)
             and bool((S[: 2 * size] >= 0).all())
             and bool(evidence.totals[0] <= evidence.rounds)
-            and bool(evidence.rounds % FACTORS or (evidence.products == 1.0).all())
+            and bool(
+                evidence.rounds % kernels.certificates.FACTORS or (evidence.products == 1.0).all()
+            )
             and evidence.crossed <= (0 if counted else evidence.rounds)
             and bool(evidence.crossed or counted or not self._crosses(S))
         )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from understudy.behaviors import BEHAVIOR, Logged
+from understudy.behaviors import Logged
 from understudy.certificates.certificate import Certificate
-from understudy.certificates.evidence import CONFIDENCE, LAMBDAS
+from understudy.certificates.evidence import BEHAVIOR_OR_NONE, CONFIDENCE, LAMBDAS
 from understudy.certificates.targets import Target, actions_of, probabilities_under
 from understudy.constraints import N_ACTIONS, Array, constrained
 from understudy.errors import InvalidArgument, InvalidEvent
@@ -40,8 +40,8 @@ def curve_rounds(rounds: int) -> Integers:
 class Certified:
     """What `certify` found: the last `certificate`, and curves of cumulative totals.
 
-    The curves have a point after each of the `rounds`, at most 2 000 of them; what stands in the
-    certificate stands here too.
+    The curves have a point after each of the `rounds`, at most 2 000 of them; the totals of the
+    certificate stand here too.
     """
 
     certificate: Certificate
@@ -119,7 +119,7 @@ class Certified:
 
 
 @constrained(
-    behavior=BEHAVIOR.optional(),
+    behavior=BEHAVIOR_OR_NONE,
     confidence=CONFIDENCE,
     n_actions=N_ACTIONS.optional(),
     lambdas=LAMBDAS,
@@ -137,12 +137,15 @@ def certify(
 
     The bounds hold for all rounds at once, against any adversary, for any target whose policies
     were made of earlier rounds. They need the true propensities; with `behavior=None` these are
-    counted and bounded from above, which takes a behavior that stays the same.
+    counted and bounded from above, which takes a behavior that stays the same in all rounds and
+    contexts.
 
     Args:
         log: what the behavior policy played and got.
         target: the trace of a learner, a fixed policy (K,), or the probability of each logged
-            action under the target (n,).
+            action under the target (n,); `us.FixedPolicy` where K = n. Each probability must be
+            made of earlier rounds: a policy that was learned from this log is not fixed, pass its
+            trace, or certify it on a later log.
         behavior: q, K probabilities; `us.Logged`, to use the propensities of the log; or None.
         confidence: 1 − δ, of the lower and the upper bound together, and of the gain by itself.
         n_actions: K, where neither behavior nor target tell it.
@@ -159,9 +162,13 @@ def certify(
     >>> certified
     With 95 % confidence, after 1,000 rounds: the target would have earned at least ... a round, ...
     """
-    if isinstance(log, Log) and not len(log):
+    if not isinstance(log, Log):
+        raise InvalidEvent(
+            "log", log, "it is not a us.Log", "pass a log; one event goes to us.Certificate.observe"
+        )
+    if not len(log):
         raise InvalidEvent("log", "0 rounds", "there is nothing to certify", "pass a longer log")
-    if behavior is None and n_actions is None and isinstance(log, Log):
+    if behavior is None and n_actions is None:
         n_actions = actions_of(target, len(log))
         if n_actions is None:
             raise InvalidArgument(

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from understudy import kernels
+from understudy.behaviors import BEHAVIOR
 from understudy.constraints import (
     LARGEST_COUNT,
     LARGEST_RATE,
@@ -22,7 +23,7 @@ from understudy.constraints import (
 )
 from understudy.types import Integers, frozen, given, saved
 
-__all__ = ["CONFIDENCE", "EVIDENCE", "LAMBDAS", "Evidence"]
+__all__ = ["BEHAVIOR_OR_NONE", "CONFIDENCE", "EVIDENCE", "LAMBDAS", "Evidence"]
 
 LARGEST_BET = 0.9  # of the λ on a gain, which may be −1: below 1
 GRID: Array = frozen(2.0 ** -np.arange(-2.0, 22.0))
@@ -149,6 +150,9 @@ def _evidence(value: Any) -> Evidence:
     return value
 
 
+BEHAVIOR_OR_NONE = Constraint(
+    f"{BEHAVIOR.remedy}, or None to count it", BEHAVIOR.optional().parse, BEHAVIOR.optional().wrong
+)
 EVIDENCE = Constraint(
     "pass the evidence of a certificate that was made with the same arguments",
     _evidence,

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from understudy.constraints import PROBABILITIES, Array, array, dimensions_of, number
+from understudy.constraints import PROBABILITIES, Array, array, dimensions_of, enforce, number
 from understudy.errors import InvalidArgument
 from understudy.types import Log, Trace
 
-__all__ = ["Target", "actions_of", "probabilities_under"]
+__all__ = ["FixedPolicy", "Target", "actions_of", "probabilities_under"]
 
-Target = Trace | ArrayLike
+
+@dataclass(frozen=True, eq=False)
+class FixedPolicy:
+    """A target that plays with the same K probabilities in every round, and says so.
+
+    K numbers alone are the same, except for a log of K rounds, in which they might be a column.
+
+    >>> FixedPolicy([0.25, 0.75]).probabilities.tolist()
+    [0.25, 0.75]
+    """
+
+    probabilities: Array
+    CONSTRAINTS: ClassVar = {"probabilities": PROBABILITIES}
+
+    if TYPE_CHECKING:
+
+        def __init__(self, probabilities: ArrayLike) -> None: ...
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+
+Target = Trace | FixedPolicy | ArrayLike
 
 REMEDY = (
-    "pass the trace of a learner, a fixed policy (K,), or the probability of each logged action "
-    "under the target (n,)"
+    "pass the trace of a learner (what its replay gives second), a fixed policy (K,), or the "
+    "probability of each logged action (n,), of policies (n, K) policies[np.arange(n), log.actions]"
 )
 PROBABILITY = number(0.0, 1.0, "pass the probability of the logged action under the target")
 COLUMN = array(REMEDY, low=0.0, high=1.0)
@@ -34,6 +57,10 @@ def probabilities_under(target: Target, log: Log, n_actions: int) -> Array:
     """
     if isinstance(target, Trace):
         return _of_trace(target, len(log), n_actions)
+    if isinstance(target, FixedPolicy):
+        policy, reason = target.probabilities, f"the behavior has {n_actions} actions"
+        _fit(target, len(policy) == n_actions, reason)
+        return np.asarray(policy[log.actions])
     if dimensions_of(target) == 0:
         _fit(target, len(log) == 1, f"a log of {len(log)} rounds needs as many probabilities")
         return np.array([PROBABILITY("target", target)])
@@ -42,15 +69,14 @@ def probabilities_under(target: Target, log: Log, n_actions: int) -> Array:
     if len(column) != n_actions:
         return column
     if len(column) != len(log):
-        policy: Array = PROBABILITIES("target", target)
-        return policy[log.actions]
+        policy = PROBABILITIES("target", target)
+        return np.asarray(policy[log.actions])
     if not np.array_equal(column, column[log.actions]):
         raise InvalidArgument(
             "target",
             target,
             f"with {n_actions} actions and as many rounds it may be a policy or a column",
-            "pass us.Trace(probability, past_horizon=0, n_actions=K) with the probability of each "
-            "logged action, which for a policy is policy[log.actions]",
+            "pass us.FixedPolicy(policy), or us.Trace(column, past_horizon=0, n_actions=K)",
         )
     return column
 
@@ -65,8 +91,10 @@ def actions_of(target: Target, rounds: int) -> int | None:
     """
     if isinstance(target, Trace):
         return target.n_actions
-    is_policy = dimensions_of(target) == 1 and np.size(target) != rounds
-    return len(PROBABILITIES("target", target)) if is_policy else None
+    if isinstance(target, FixedPolicy):
+        return len(target.probabilities)
+    column: Array = COLUMN("target", target)
+    return len(PROBABILITIES("target", target)) if len(column) != rounds else None
 
 
 def _of_trace(trace: Trace, rounds: int, n_actions: int) -> Array:

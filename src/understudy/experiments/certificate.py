@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from understudy.certificates import Certificate, certify
+from understudy.errors import InvalidArgument
 from understudy.experiments.core import Column, Options
 from understudy.experiments.watched_games import KINDS, Kind, watch, wrong
 from understudy.plots import Panel, draw_certificates
@@ -163,6 +164,10 @@ class CertificateExperiment:
         >>> [(row.kind, row.games) for row in rows[:2]]
         [('stationary', 2), ('switching', 2)]
         """
+        if options.keep is not None:
+            raise InvalidArgument(
+                "keep", options.keep, "games of certificates are not kept", "leave it out"
+            )
         import joblib  # noqa: PLC0415 - a tenth of a second that only this needs
 
         tasks = [
@@ -187,11 +192,13 @@ class CertificateExperiment:
 
     def notes(self, options: Options) -> list[str]:
         games = sum(kind.games(options) for kind in self.kinds)
+        lengths = ", ".join(f"{kind.name} {kind.rounds(options):,}" for kind in self.kinds)
         return [
             f"wrong: the share of games (of {games:,} in all) in which the lower bound, the upper "
             "bound and the gain were, after any round, against realised rewards; promised are at "
             "most 5 % for the first two together, and 5 % for the gain",
             "promoted: after this round in half of the games, with 95 % confidence",
+            f"rounds: {lengths}",
         ]
 
 

@@ -128,15 +128,15 @@ class ProbabilityExperiment:
     name: ClassVar = "probability"
     title: ClassVar = "Exp3-IX: the regret that few runs exceed, and its bound"
     sizes: ClassVar = ("runs", "rounds", "actions")
-    words: ClassVar = ("game", "comparator")
+    words: ClassVar = ("game", "against")
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.game,
-        "comparator": lambda row: row.comparator,
+        "against": lambda row: row.comparator,
         "δ": lambda row: "mean" if row.delta is None else f"{row.delta:g}",
         "regret": lambda row: f"{row.regret:.1f}",
         "bound": lambda row: f"{row.bound:.1f}",
         "above": lambda row: f"{row.above:.4f}",
-        "± s.e.": lambda row: f"{row.standard_error:.4f}",
+        "±": lambda row: f"{row.standard_error:.4f}",
         "at most": lambda row: f"{row.at_most:.4f}",
     }
 

@@ -108,8 +108,8 @@ class RatesExperiment:
         "Exp3-IX for, or": lambda row: row.learner,
         "regret in A": lambda row: f"{row.regret_a:.0f}±{row.error_a:.0f}",
         "in B": lambda row: f"{row.regret_b:.0f}±{row.error_b:.0f}",
-        "ratio": lambda row: f"{row.ratio_a:.2f}",
-        "in B ": lambda row: f"{row.ratio_b:.2f}",
+        "× best": lambda row: f"{row.ratio_a:.2f}",
+        "× best in B": lambda row: f"{row.ratio_b:.2f}",
         "worst": lambda row: f"{row.worst_ratio:.2f}",
     }
 

@@ -10,6 +10,7 @@ import numpy as np
 from understudy import kernels
 from understudy.constraints import (
     COUNT,
+    FEATURE_BOUND,
     HORIZON,
     N_ACTIONS,
     POSITIVE,
@@ -23,12 +24,14 @@ from understudy.constraints import (
 from understudy.errors import InadmissibleRate, NotMergeable
 from understudy.learners.features import played, theta_hats
 from understudy.learners.lin_prod_compact import Sums, blocks, learned, no_sums, policy_of
-from understudy.learners.linear import ROUNDING, Linear, refuse_long
+from understudy.learners.linear import ROUNDING, Linear, linear_form, refuse_long
 from understudy.protocols import Form
 from understudy.schedules import cut_where_rates_move, held
 from understudy.types import Log, frozen, given, saved
 
 __all__ = ["LinProdUnknown", "SumsAndInverse"]
+
+EPSILON = float(np.finfo(np.float64).eps)
 
 
 @saved
@@ -68,7 +71,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
         "eta": RATE,
         "n_actions": N_ACTIONS,
         "dimension": COUNT,
-        "feature_bound": POSITIVE,
+        "feature_bound": FEATURE_BOUND,
         "beta": POSITIVE,
         "disjoint": TRUTH,
         "horizon": HORIZON.optional(),
@@ -91,7 +94,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
     @property
     def form(self) -> Form:
         p = self.dimension
-        return Form(self.n_actions, features=(p,) if self.disjoint else (self.n_actions, p))
+        return linear_form(self.n_actions, (p,) if self.disjoint else (self.n_actions, p))
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -118,6 +121,8 @@ class LinProdUnknown(Linear[SumsAndInverse]):
         self._check_own(state)
         n, B = state.sums.rounds, self.feature_bound
         longest = B / self.beta  # of any θ̂ = Mφ R
+        # An inverse is right to the last digits of its condition number, at most B²/β.
+        rounding = max(ROUNDING, 16 * self.dimension * EPSILON * B**2 / self.beta)
         possible = np.linalg.norm(state.sums.theta) <= n * longest * (1 + ROUNDING)
         for matrices, largest in (
             (state.sums.squares, n * self.eta * longest**2),
@@ -125,7 +130,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
             (state.inverse, 1 / self.beta),  # beyond it, |ηr̂| could exceed ½
         ):
             eigenvalues = np.linalg.eigvalsh(matrices)
-            slack = ROUNDING * largest
+            slack = rounding * largest
             possible &= np.allclose(matrices, np.swapaxes(matrices, -1, -2), rtol=0, atol=slack)
             possible &= eigenvalues.min() >= -slack and eigenvalues.max() <= largest + slack
         if not possible:

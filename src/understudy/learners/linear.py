@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from understudy.constraints import HORIZON, POSITIVE, TRUTH, Array, enforce, having
+from understudy.constraints import FEATURE_BOUND, HORIZON, POSITIVE, TRUTH, Array, enforce, having
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
 from understudy.learners.features import Features, rows
 from understudy.protocols import Form, not_a_state
@@ -27,7 +27,7 @@ from understudy.types import (
     spread,
 )
 
-__all__ = ["ROUNDING", "KnownCovariance", "Linear"]
+__all__ = ["ROUNDING", "KnownCovariance", "Linear", "linear_form"]
 
 State = TypeVar("State")
 
@@ -137,7 +137,7 @@ class KnownCovariance(Linear[State]):
         "eta": ETA,
         "features": having("pass SharedFeatures or DisjointFeatures", "V_inverse", "log_weights"),
         "kappa": POSITIVE,
-        "feature_bound": POSITIVE.optional(),
+        "feature_bound": FEATURE_BOUND.optional(),
         "horizon": HORIZON.optional(),
         "capped": TRUTH,
     }
@@ -157,24 +157,36 @@ class KnownCovariance(Linear[State]):
 
     @property
     def form(self) -> Form:
-        return Form(self.features.n_actions, features=self.features.shape)
+        return linear_form(self.features.n_actions, self.features.shape)
 
     def _check_size(self, what: str, features: Array) -> None:
         if self.feature_bound is not None:
             refuse_long(what, features, self.feature_bound)
-        found = leverage(features, self.features.V_inverse)
+        with np.errstate(over="ignore", invalid="ignore"):  # then it is not below κ
+            found = leverage(features, self.features.V_inverse)
         refuse_above(what, "kappa", self.kappa, found, "φᵀV⁻¹φ")
+
+
+def linear_form(n_actions: int, features: tuple[int, ...]) -> Form:
+    """What an event must look like for a learner of features of this shape.
+
+    >>> linear_form(2, (2, 3)).features
+    (2, 3)
+    """
+    unread = "leave it out, in a log with log.visible(propensities=False, features=True)"
+    return Form(n_actions, features=features, unread=unread)
 
 
 def refuse_long(what: str, features: Array, feature_bound: float) -> None:
     """Raise `InvalidEvent` at the first φ(x, a) with ‖φ‖ > B."""
-    norms = np.asarray(np.linalg.norm(rows(features), axis=-1))
+    with np.errstate(over="ignore"):
+        norms = np.asarray(np.linalg.norm(rows(features), axis=-1))
     refuse_above(what, "feature_bound", feature_bound, norms, "‖φ‖")
 
 
 def refuse_above(what: str, bound: str, value: float, found: Any, symbol: str) -> None:
     """Raise `InvalidEvent` at the first features, (n, K), that exceed what was promised."""
-    above = found > value * (1 + ROUNDING)
+    above = ~(found <= value * (1 + ROUNDING))  # so that nan, of what overflowed, is above too
     if above.any():
         t, a = np.argwhere(above)[0]
         raise InvalidEvent(

@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 
 from understudy.constraints import (
     COUNT,
+    FEATURE_BOUND,
     HORIZON,
     N_ACTIONS,
     POSITIVE,
@@ -32,7 +33,7 @@ KNOWN_COVARIANCE = {
     "horizon": HORIZON.optional(),
     "eta": RATE.optional(),
     "kappa": POSITIVE.optional(),
-    "feature_bound": POSITIVE.optional(),
+    "feature_bound": FEATURE_BOUND.optional(),
     "coverage": POSITIVE.optional(),
 }
 
@@ -146,7 +147,7 @@ def lin_prod_compact(
 @constrained(
     n_actions=N_ACTIONS,
     dimension=COUNT,
-    feature_bound=POSITIVE,
+    feature_bound=FEATURE_BOUND,
     horizon=HORIZON.optional(),
     eta=RATE.optional(),
     beta=POSITIVE.optional(),
@@ -234,13 +235,4 @@ def kappa_of(features: Features, kappa: float | None, feature_bound: float | Non
     if kappa is None:
         assert feature_bound is not None
         return kappa_from_feature_bound(features.V, feature_bound)
-    dimension = features.V.size // features.V.shape[-1]  # d, or K p for disjoint features
-    if kappa < dimension * (1 - 1e-9):
-        raise InvalidArgument(
-            "kappa",
-            kappa,
-            f"φᵀV⁻¹φ is {dimension} on average under the behavior policy, so its supremum is at "
-            "least that",
-            "pass us.theory.largest_leverage(features, V), or give feature_bound instead",
-        )
     return kappa

@@ -156,7 +156,8 @@ def exp3_ix_unknown(
         n_actions: K.
         horizon: n, the number of rounds that will be played; None if nobody knows.
         eta: η, instead of the rate that `horizon` gives.
-        gamma: γ_t > 0, instead of the theorem's: a number, an array, or a function of t ≥ 1.
+        gamma: γ_t > 0 (with width="kl" also 0), instead of the theorem's: a number, an array, or a
+            function of t ≥ 1.
         width: "hoeffding", as in Theorem 2, or "kl", which is sharper where q is small.
 
     >>> import understudy as us

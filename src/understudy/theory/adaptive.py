@@ -207,6 +207,13 @@ def coverage_grid_bound(
     >>> round(coverage_grid_bound(10, horizon=1000, inverse_propensities=10_000.0), 1)
     319.5
     """
+    if inverse_propensities < horizon * (1 - 1e-9):
+        raise InvalidArgument(
+            "inverse_propensities",
+            inverse_propensities,
+            f"it is a sum of 1/q_t ≥ 1 over n = {horizon} rounds",
+            "pass Σ_t E[1/q_t(a)], which is n/q(a) where the behavior stays",
+        )
     rates, _ = coverage_grid_tuning(n_actions, horizon=horizon, multiplier=multiplier)
     entropy = math.log(n_actions) + np.arange(len(rates)) * math.log(4) + math.log(4 / 3)
     best = (entropy / rates + rates / 2 * inverse_propensities).min()
@@ -221,8 +228,8 @@ def as_tuning(rates: ArrayLike, prior: ArrayLike) -> Tuning:
         raise InvalidArgument(
             "rates",
             f"{len(eta)} rates",
-            f"the prior has {len(w1)} entries",
-            "pass one rate and one prior weight per action (or level)",
+            f"there are {len(w1)} prior weights, and must be as many of both",
+            "pass both, with one entry per action (or level)",
         )
     if not (eta > 0).all():
         raise InvalidArgument("rates", rates, "a rate of 0 learns nothing", RATES.remedy)

@@ -258,6 +258,7 @@ def leverage(features: Array, V_inverse: Array) -> Array:
     >>> leverage(np.array([[1.0], [2.0]]), np.array([[[2.0]], [[4.0]]])).tolist()
     [[2.0, 4.0], [8.0, 16.0]]
     """
+    features, V_inverse = np.asarray(features), np.asarray(V_inverse)
     if V_inverse.ndim == 2:  # noqa: PLR2004 - one matrix for all actions
         return np.asarray(((features @ V_inverse) * features).sum(axis=-1))
     by_action = np.einsum("xd,kde->xke", features, V_inverse)

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.constraints import (
+    FEATURE_BOUND,
     HORIZON,
+    LARGEST_RATE,
     N_ACTIONS,
     POSITIVE,
     PROBABILITIES,
@@ -102,7 +104,7 @@ def largest_lin_prod_rate(kappa: float) -> float:
     return 1.0 / (2.0 * kappa)
 
 
-@constrained(V=COVARIANCES, feature_bound=POSITIVE)
+@constrained(V=COVARIANCES, feature_bound=FEATURE_BOUND)
 def kappa_from_feature_bound(V: ArrayLike, feature_bound: float) -> float:
     r"""$\kappa \le B^2/\lambda_{\min}(V)$ for features with ‖φ(x,a)‖ ≤ B.
 
@@ -111,7 +113,16 @@ def kappa_from_feature_bound(V: ArrayLike, feature_bound: float) -> float:
     >>> kappa_from_feature_bound([[0.5, 0.0], [0.0, 0.25]], 1.0)
     4.0
     """
-    return feature_bound**2 / float(np.linalg.eigvalsh(np.asarray(V)).min())
+    smallest = float(np.linalg.eigvalsh(np.asarray(V)).min())
+    if feature_bound**2 > LARGEST_RATE * smallest:
+        raise InvalidArgument(
+            "feature_bound",
+            feature_bound,
+            f"λ_min(V) = {smallest:.3g} is so much smaller that no rate is left: 1/(2κ) = "
+            "λ_min(V)/(2B²)",
+            "scale the features so that V is not that small, or give kappa",
+        )
+    return feature_bound**2 / smallest
 
 
 def smallest_probability(pi_b: ArrayLike) -> float:
