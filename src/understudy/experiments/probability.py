@@ -131,10 +131,10 @@ class ProbabilityExperiment:
     words: ClassVar = ("game", "against")
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.game,
-        "against": lambda row: row.comparator,
+        "against": lambda row: row.comparator.removesuffix(" in hindsight"),
         "δ": lambda row: "mean" if row.delta is None else f"{row.delta:g}",
-        "regret": lambda row: f"{row.regret:.1f}",
-        "bound": lambda row: f"{row.bound:.1f}",
+        "regret": lambda row: f"{row.regret:.0f}",
+        "bound": lambda row: f"{row.bound:.0f}",
         "above": lambda row: f"{row.above:.4f}",
         "±": lambda row: f"{row.standard_error:.4f}",
         "at most": lambda row: f"{row.at_most:.4f}",
