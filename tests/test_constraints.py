@@ -535,6 +535,8 @@ WITHOUT_EXAMPLE = {
     "understudy.plots.draw_certificates": "matplotlib is optional",
     "understudy.plots.draw_frames": "matplotlib is optional",
     "understudy.plots.draw_tails": "matplotlib is optional",
+    "understudy.experiments.regret.curves": "the experiments are its examples",
+    "understudy.experiments.regret.play_points": "the experiments are its examples",
     "understudy.plots.draw_regret": "matplotlib is optional",
     "understudy.plots.require_matplotlib": "matplotlib is optional",
     "understudy.plots.to_bytes": "matplotlib is optional",

@@ -16,7 +16,9 @@ import understudy as us
 from enumeration import (
     Adversary,
     Event,
+    Expected,
     History,
+    Node,
     adversaries,
     assert_at_most,
     comparators,
@@ -280,7 +282,8 @@ def test_extreme_propensities_and_scores(smallest: float, name: str) -> None:
         assert policy.sum() == pytest.approx(1.0, abs=1e-12)
         wanted = weighted_entropy(learner.rates, learner.prior, state.scores[0])
         np.testing.assert_allclose(policy, wanted, rtol=1e-7, atol=1e-10)
-    assert state.scores.max() > 1e6 or smallest > 1e-6
+    if smallest <= 1e-6:
+        assert state.scores.max() > 1e6
 
 
 def test_a_group_that_had_vanished_comes_back() -> None:
@@ -300,9 +303,16 @@ def test_a_group_that_had_vanished_comes_back() -> None:
 
 
 def expected_of(
-    learner: CoverageAdaptive, behaviors: Array, rewards_at: Callable[[History, Array], Array]
-) -> Any:
-    """Exact expectations where round t has a behavior of its own, a row of a table (n, K)."""
+    learner: CoverageAdaptive,
+    behaviors: Array,
+    rewards_at: Callable[[History, Array], Array],
+    rates: Array | None = None,
+) -> Expected:
+    """Exact expectations where round t has a behavior of its own, a row of a table (n, K).
+
+    The gains are those of these rates, in round 1 if they fall: the learner's own, or a level's.
+    """
+    own = learner.rates if rates is None else rates
     logged = isinstance(learner.behavior, us.Logged)
 
     def look(history: History, state: LeveledScores) -> tuple[Array, Array, list[Event]]:
@@ -314,7 +324,17 @@ def expected_of(
         ]
         return policy, rewards, events
 
-    return summed(reachable(learner, len(behaviors), look), lambda node: np.zeros(len(node.policy)))
+    def gains_at(node: Node) -> Array:
+        t = len(node.history)
+        eta = own / math.sqrt(held(np.asarray(t + 1))) if learner.decaying else own
+        q = behaviors[t]
+        gains = np.zeros(len(q))
+        shown = q > 0
+        eta = np.broadcast_to(eta, q.shape)[shown]
+        gains[shown] = q[shown] * gain(learner.gain, node.rewards[shown], q[shown], eta)
+        return gains
+
+    return summed(reachable(learner, len(behaviors), look), gains_at)
 
 
 @pytest.mark.parametrize("name", GAINS)
@@ -337,7 +357,11 @@ def test_expected_regret_against_every_comparator(
                 comparator, q, horizon=n, multiplier=multiplier, anytime=horizon is None, **own
             )
             assert (bound == math.inf) == bool((comparator[q == 0] > 0).any())
-            assert_at_most(exact.regret(comparator), bound)
+            prices = theory.coverage_adaptive_price(last_rates(learner, n), learner.prior)
+            played = comparator > 0
+            sharpest = comparator[played] @ prices[played] + exact.bias(comparator)
+            assert_at_most(exact.regret(comparator), sharpest)
+            assert_at_most(sharpest, bound)
 
 
 @pytest.mark.parametrize("size", LARGE_GAMES)
@@ -359,20 +383,41 @@ def test_expected_regret_in_larger_games(size: str) -> None:
 
 @pytest.mark.parametrize("name", GAINS)
 @quick
-@given(seed=seeds, n_actions=st.integers(2, 3), rounds=st.integers(1, 4))
-def test_expected_regret_of_the_grid(name: str, seed: int, n_actions: int, rounds: int) -> None:
-    """A behavior that drifts, known one event at a time: min over levels, plus 1.5/η_0."""
+@given(
+    seed=seeds,
+    n_actions=st.integers(2, 3),
+    rounds=st.integers(1, 4),
+    multiplier=st.sampled_from([1.0, 5.0, 30.0]),
+)
+def test_expected_regret_of_the_grid(
+    name: str, *, seed: int, n_actions: int, rounds: int, multiplier: float
+) -> None:
+    """A behavior that drifts, known one event at a time: D + the bias, for every level.
+
+    That is at most the theorem's min over levels plus 1.5/η_0, which is itself above n here.
+    """
     rng = np.random.default_rng(seed)
     drifting = rng.dirichlet(np.full(n_actions, 0.5), size=rounds) + 0.01
     drifting /= drifting.sum(axis=1, keepdims=True)
     rewards = rng.random((rounds, n_actions))
-    learner = us.coverage_adaptive(us.Logged(n_actions), horizon=rounds, gain=name)
-    exact = expected_of(learner, drifting, lambda history, _: rewards[len(history)])
-    for a in range(n_actions):
+    learner = us.coverage_adaptive(
+        us.Logged(n_actions), horizon=rounds, gain=name, multiplier=multiplier
+    )
+    prices = price(*experts(learner, rounds)).reshape(-1, n_actions)
+    levels = [
+        expected_of(learner, drifting, lambda history, _: rewards[len(history)], eta)
+        for eta in learner.rates
+    ]
+    for a, always in enumerate(np.eye(n_actions)):
+        sharp = [own[a] + exact.bias(always) for own, exact in zip(prices, levels, strict=True)]
+        assert_at_most(levels[0].regret(always), min(sharp))
         bound = theory.coverage_grid_bound(
-            n_actions, horizon=rounds, inverse_propensities=float((1 / drifting[:, a]).sum())
+            n_actions,
+            horizon=rounds,
+            inverse_propensities=float((1 / drifting[:, a]).sum()),
+            multiplier=multiplier,
         )
-        assert_at_most(exact.regret(np.eye(n_actions)[a]), bound)
+        assert_at_most(min(sharp), bound)
 
 
 @quick
@@ -541,3 +586,49 @@ def test_totals_of_rewards_need_a_horizon() -> None:
         theory.coverage_adaptive_bound(
             0, [0.5, 0.5], horizon=10, total_rewards=[5.0, 5.0], anytime=True
         )
+
+
+@pytest.mark.parametrize("arguments", [{"rates": [0.1, 0.3]}, {"prior": [0.2, 0.8]}, {}])
+@pytest.mark.parametrize("multiplier", [1.0, 3.0])
+def test_the_bound_is_of_the_learner_with_the_same_arguments(
+    arguments: dict[str, Any], multiplier: float
+) -> None:
+    q, n = [0.1, 0.9], 100
+    learner = us.coverage_adaptive(q, horizon=n, multiplier=multiplier, **arguments)
+    bound = theory.coverage_adaptive_bound(0, q, horizon=n, multiplier=multiplier, **arguments)
+    eta = learner.rates[0]
+    wanted = price(learner.rates, learner.prior)[0] + eta / 2 * n / (q[0] + eta / 2)
+    assert bound == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (
+            lambda: theory.coverage_adaptive_bound(0, [0.5, 0.5], horizon=9, rates=[1.0] * 3),
+            "rates",
+        ),
+        (
+            lambda: theory.coverage_adaptive_bound(
+                0, [0.5, 0.5], horizon=9, rates=[1.0] * 2, anytime=True
+            ),
+            "rates",
+        ),
+        (lambda: us.coverage_adaptive(us.Logged(2), rates=[0.1, 0.2], prior=[1.0, 0.0]), "prior"),
+        (lambda: us.coverage_adaptive([0.5, 0.5], multiplier=1e300), "multiplier"),
+    ],
+)
+def test_tunings_that_do_not_fit(call: Callable[[], object], argument: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        call()
+    assert caught.value.argument == argument
+
+
+def test_one_level_of_the_grid_is_exp3_ix_on_a_log() -> None:
+    rng = np.random.default_rng(0)
+    log = us.Log(rng.integers(3, size=50), rng.random(50), rng.uniform(0.1, 1.0, 50))
+    learner = us.coverage_adaptive(us.Logged(3), rates=[0.2], prior=[1.0])
+    known = us.exp3_ix(us.Logged(3), eta=0.2)
+    _, found = learner.policies(learner.init(), log)
+    _, wanted = known.policies(known.init(), log)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)

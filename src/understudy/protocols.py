@@ -12,7 +12,7 @@ from understudy.constraints import Array, having
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.types import FEATURES, PROPENSITY_REMEDY, Feedback, Integers, Log, Trace
 
-__all__ = ["LEARNER", "Estimator", "Form", "Learner", "not_a_state"]
+__all__ = ["LEARNER", "Estimator", "Form", "Learner", "not_a_state", "refuse_features"]
 
 State = TypeVar("State")
 LEARNER = having("pass a learner, such as us.exp3_ix(...)", "form", "policies", "update")
@@ -161,6 +161,19 @@ class Estimator(Protocol):
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
         """The gain of every event, when `start` rounds were played before the stretch."""
         ...
+
+
+def refuse_features(features: object) -> None:
+    """Raise `InvalidArgument` if a learner without contexts is asked about one.
+
+    >>> refuse_features([1.0])
+    Traceback (most recent call last):
+    understudy.errors.InvalidArgument: features = [1.0]: this learner ignores contexts; ...
+    """
+    if features is not None:
+        raise InvalidArgument(
+            "features", features, "this learner ignores contexts", "leave them out"
+        )
 
 
 def not_a_state(state: object, of: str) -> InvalidArgument:

@@ -153,8 +153,9 @@ class Log:
                 "only stretches log[a:b] can be cut",
                 "iterate over log.events()",
             )
-        columns = (getattr(self, name) for name in COLUMNS)
-        return self._of(*(None if column is None else column[rounds] for column in columns))
+        columns = [getattr(self, name) for name in COLUMNS]
+        # A list: tuples made of a generator would pile up in the interpreter's list of free ones.
+        return self._of(*[None if column is None else column[rounds] for column in columns])
 
     def visible(self, *, propensities: bool, features: bool) -> Log:
         """The log without the columns that a learner does not read.

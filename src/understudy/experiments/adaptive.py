@@ -17,14 +17,12 @@ from understudy import theory
 from understudy.behaviors import Logged
 from understudy.experiments.core import Column, Options
 from understudy.experiments.figure1 import COMPARATOR, paper_game
-from understudy.experiments.regret import shown
+from understudy.experiments.regret import curves, play_points, shown, standard_error
 from understudy.experiments.worlds import COMMON, RARE, world
 from understudy.game import Game
 from understudy.learners import coverage_adaptive, exp3, exp3_ix, exp3_ix_unknown, prod
-from understudy.plots import Curve, Frame, draw_frames
+from understudy.plots import Frame, draw_frames
 from understudy.protocols import Learner
-from understudy.simulate import simulate
-from understudy.sweeps import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,20 +123,8 @@ class AdaptiveExperiment:
         return row.family, row.x
 
     def run(self, options: Options, *, progress: bool = False) -> list[Row]:
-        by_name = {f"{point.family} {i}": point for i, point in enumerate(points(options))}
-        by_game = {point.game: point for point in by_name.values()}
-        sweep = Sweep(
-            games={name: point.game for name, point in by_name.items()},
-            learners=lambda game: learners(by_game[game]),
-            seeds=[options.seed],
-            runs=options.runs,
-            comparators=lambda game: [by_game[game].comparator],
-        )
-        results = simulate(sweep, jobs=options.jobs, progress=progress, keep=options.keep)
-        rows = [
-            row_of(by_name[cell.game], cell.learner, played.regret[:, 0])
-            for cell, played in results.items()
-        ]
+        played = play_points(list(points(options)), learners, options, progress=progress)
+        rows = [row_of(point, learner, regret) for point, learner, regret in played]
         order = list(X_LABELS)
         return sorted(rows, key=lambda row: (order.index(row.family), row.x))
 
@@ -148,7 +134,7 @@ class AdaptiveExperiment:
             Frame(
                 f"{family}: K = {sizes[family].actions}, n = {sizes[family].rounds:,}",
                 label,
-                curves([row for row in rows if row.family == family]),
+                curves([row for row in rows if row.family == family], "x"),
             )
             for family, label in X_LABELS.items()
         ]
@@ -176,28 +162,11 @@ def row_of(point: Point, learner: str, regret: Any) -> Row:
         coverage=theory.coverage(point.comparator, q),
         learner=learner,
         mean=float(regret.mean()),
-        standard_error=float(regret.std(ddof=1) / np.sqrt(len(regret))) if len(regret) > 1 else 0.0,
+        standard_error=standard_error(regret),
         q25=q25,
         q75=q75,
         bound=full if learner == ADAPTIVE_NAME else None,
     )
-
-
-def curves(rows: Sequence[Row]) -> list[Curve]:
-    """The rows of each learner as a curve over x."""
-    found = []
-    for name in dict.fromkeys(row.learner for row in rows):
-        own = [row for row in rows if row.learner == name]
-        found.append(
-            Curve(
-                name=name,
-                x=[row.x for row in own],
-                mean=[row.mean for row in own],
-                low=[row.q25 for row in own],
-                high=[row.q75 for row in own],
-            )
-        )
-    return found
 
 
 ADAPTIVE = AdaptiveExperiment()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from understudy.experiments.core import Column, Options
+from understudy.experiments.regret import standard_error
 from understudy.experiments.worlds import COMMON, RARE, world
 from understudy.game import Game
 from understudy.learners import coverage_adaptive, exp3_ix
@@ -166,7 +167,7 @@ def rows_of(pair: Pair, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Row]
         means, errors = [], []
         for regret in (a[name], b[name]):
             means.append(float(regret.mean()))
-            errors.append(float(regret.std() / np.sqrt(max(1, len(regret) - 1))))
+            errors.append(standard_error(regret))
         ratios = means[0] / best_a, means[1] / best_b
         rows.append(
             Row(

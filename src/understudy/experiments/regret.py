@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,9 +20,22 @@ from understudy.sweeps import Sweep
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Point", "RegretExperiment", "Row"]
+__all__ = ["Point", "RegretExperiment", "Row", "curves", "play_points", "standard_error"]
 
 LARGE = 1e5  # a bound that is only looked at for its size
+
+
+class Located(Protocol):
+    """A game, and with whom its learners are compared."""
+
+    @property
+    def game(self) -> Game: ...
+
+    @property
+    def comparator(self) -> Comparator: ...
+
+
+Place = TypeVar("Place", bound=Located)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,20 +98,9 @@ class RegretExperiment:
         >>> [row.learner for row in EXPERIMENTS["figure1"].run(options)]
         ['Exp3', 'Exp3-IX', 'Exp3', 'Exp3-IX']
         """
-        points = {str(i): point for i, point in enumerate(self.points(options))}
-        by_game = {point.game: point for point in points.values()}
-        sweep = Sweep(
-            games={name: point.game for name, point in points.items()},
-            learners=lambda game: by_game[game].learners,
-            seeds=[options.seed],
-            runs=options.runs,
-            comparators=lambda game: [by_game[game].comparator],
-        )
-        results = simulate(sweep, jobs=options.jobs, progress=progress, keep=options.keep)
-        return [
-            row_of(points[cell.game], cell.learner, played.regret[:, 0])
-            for cell, played in results.items()
-        ]
+        points = list(self.points(options))
+        played = play_points(points, lambda point: point.learners, options, progress=progress)
+        return [row_of(point, learner, regret) for point, learner, regret in played]
 
     def draw(self, options: Options, rows: Sequence[Row]) -> Figure:
         size = f"K = {options.actions}, n = {options.rounds:,}, {options.runs} runs"
@@ -108,6 +110,36 @@ class RegretExperiment:
             x_label=self.x_label,
             bound_label=self.bound_label,
         )
+
+
+def play_points(
+    points: Sequence[Place],
+    learners: Callable[[Place], Mapping[str, Learner[Any]]],
+    options: Options,
+    *,
+    progress: bool,
+) -> Iterator[tuple[Place, str, Array]]:
+    """The game of every point with all its learners: their regrets against its comparator."""
+    by_game = {point.game: point for point in points}
+    sweep = Sweep(
+        games={str(i): point.game for i, point in enumerate(points)},
+        learners=lambda game: learners(by_game[game]),
+        seeds=[options.seed],
+        runs=options.runs,
+        comparators=lambda game: [by_game[game].comparator],
+    )
+    results = simulate(sweep, jobs=options.jobs, progress=progress, keep=options.keep)
+    for cell, played in results.items():
+        yield points[int(cell.game)], cell.learner, played.regret[:, 0]
+
+
+def standard_error(values: Array) -> float:
+    """Of their mean; 0 for a single one, of which nobody knows.
+
+    >>> standard_error(np.array([1.0, 3.0]))
+    1.0
+    """
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def row_of(point: Point, learner: str, regret: Array) -> Row:
@@ -132,7 +164,7 @@ def shown(bound: float) -> str:
     return f"{bound:.1f}" if bound < LARGE else f"{bound:.3g}"
 
 
-def curves(rows: Sequence[Row], x: str) -> list[Curve]:
+def curves(rows: Sequence[Any], x: str) -> list[Curve]:
     """The rows of each learner as a curve over one of their columns."""
     found = []
     for name in dict.fromkeys(row.learner for row in rows):
@@ -147,7 +179,7 @@ def curves(rows: Sequence[Row], x: str) -> list[Curve]:
                 mean=[row.mean for row in own],
                 low=[row.q25 for row in own],
                 high=[row.q75 for row in own],
-                bound=None if None in bounds else bounds,  # type: ignore[arg-type] # no None then
+                bound=None if None in bounds else bounds,
             )
         )
     return found

@@ -13,7 +13,7 @@ from understudy import adversaries
 from understudy.constraints import Array
 from understudy.game import Game
 
-__all__ = ["COMMON", "RARE", "behavior_with_rare", "world"]
+__all__ = ["COMMON", "RARE", "world"]
 
 RARE, COMMON = 0, 1
 

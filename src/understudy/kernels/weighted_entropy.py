@@ -305,7 +305,8 @@ def earn(
 ) -> tuple[float, float]:
     """`replay` for a referee, who knows all rewards: Σ_t ⟨π_t, r_t⟩ in place of a trace.
 
-    Row i of `rewards` holds from event starts[i] on. A round costs O(groups), a new row O(K).
+    Row i of `rewards` holds from event starts[i] on. A round costs O(groups), a new row that for
+    every action.
     """
     rates, _, groups = tuning
     references, totals = sums

@@ -16,21 +16,19 @@ from understudy.behaviors import BEHAVIOR, Behavior, Logged
 from understudy.constraints import (
     HORIZON,
     LARGEST_COUNT,
-    PROBABILITIES,
     TRUTH,
     Array,
-    Constraint,
-    Refused,
     array,
     enforce,
     integer,
     number,
+    one_of,
 )
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.estimators import implicit_gain, logarithmic_gain
-from understudy.protocols import Form, not_a_state
+from understudy.protocols import Form, not_a_state, refuse_features
 from understudy.schedules import cut_where_rates_move, held
-from understudy.theory.adaptive import RATES, as_tuning
+from understudy.theory.adaptive import PRIOR, RATES, as_tuning, refuse_other_length
 from understudy.types import (
     Feedback,
     Integers,
@@ -55,17 +53,7 @@ GAINS: dict[str, Callable[[Array, Array, Array], Array]] = {
 }
 
 
-def _gain(value: Any) -> str:
-    if not isinstance(value, str) or value not in GAINS:
-        raise Refused(f"it must be one of {', '.join(map(repr, GAINS))}")
-    return value
-
-
-GAIN = Constraint(
-    "pass 'implicit' for R/(q + η/2), or 'logarithmic' for log(1 + ηR/q)/η",
-    _gain,
-    ("ix", None, 1, ["implicit"]),
-)
+GAIN = one_of("pass 'implicit' for R/(q + η/2), or 'logarithmic' for log(1 + ηR/q)/η", *GAINS)
 
 
 @saved
@@ -117,7 +105,7 @@ class CoverageAdaptive:
     CONSTRAINTS: ClassVar = {
         "behavior": BEHAVIOR,
         "rates": RATES,
-        "prior": PROBABILITIES,
+        "prior": PRIOR,
         "gain": GAIN,
         "horizon": HORIZON.optional(),
         "decaying": TRUTH,
@@ -126,12 +114,11 @@ class CoverageAdaptive:
     def __post_init__(self) -> None:
         enforce(self)
         as_tuning(self.rates, self.prior)
-        if not isinstance(self.behavior, Logged) and len(self.rates) != len(self.behavior):
+        if not isinstance(self.behavior, Logged):
+            refuse_other_length(self.rates, len(self.behavior))
+        elif not (self.prior > 0).all():
             raise InvalidArgument(
-                "rates",
-                f"{len(self.rates)} rates",
-                f"there are {len(self.behavior)} actions",
-                "pass one rate and one prior weight per action",
+                "prior", self.prior, "a level of weight 0 is never used", "leave that level out"
             )
 
     @cached_property
@@ -165,20 +152,22 @@ class CoverageAdaptive:
         """η of round t (a column of rounds for a table)."""
         return rates / np.sqrt(held(t)) if self.decaying else rates
 
+    @cached_property
+    def _shape(self) -> tuple[int, int]:
+        """Of the scores: one row, or one for each level."""
+        rates, _, groups = self._groups
+        return (1 if groups.size else len(rates)), self.form.n_actions
+
     def init(self) -> LeveledScores:
         rates, _, groups = self._groups
-        K = self.form.n_actions
-        nothing = frozen(np.zeros((1 if groups.size else len(rates), K)))
+        K, nothing = self.form.n_actions, frozen(np.zeros(self._shape))
         members = np.bincount(groups, minlength=len(rates) + 1)[:-1] if groups.size else K
         totals = np.full(len(rates), members, dtype=np.float64)
         return LeveledScores(nothing, nothing, 0, frozen(np.zeros(len(rates))), frozen(totals), 0.0)
 
     def policy(self, state: LeveledScores, features: ArrayLike | None = None) -> Array:
         self._check_own(state)
-        if features is not None:
-            raise InvalidArgument(
-                "features", features, "this learner ignores contexts", "leave them out"
-            )
+        refuse_features(features)
         tuning, sums = self.tuning(state.rounds), (given(state.references), given(state.totals))
         shares, policy = np.empty(len(state.totals)), np.empty(self.form.n_actions)
         kernel = kernels.weighted_entropy
@@ -257,10 +246,10 @@ class CoverageAdaptive:
             raise not_a_state(state, f"{self.form.n_actions} actions")
 
     def _check_own(self, state: LeveledScores) -> None:
-        n_groups, wanted = len(self._groups[0]), self.init().scores.shape
+        n_groups = len(self._groups[0])
         if (
             not isinstance(state, LeveledScores)
-            or not state.scores.shape == state.residues.shape == wanted
+            or not state.scores.shape == state.residues.shape == self._shape
             or not state.references.shape == state.totals.shape == (n_groups,)
         ):
             raise not_a_state(state, f"{self.form.n_actions} actions")

@@ -22,7 +22,7 @@ from understudy.constraints import (
     number,
 )
 from understudy.errors import InvalidArgument, NotMergeable
-from understudy.protocols import Estimator, Form, not_a_state
+from understudy.protocols import Estimator, Form, not_a_state, refuse_features
 from understudy.schedules import ETA, Decaying, Rate, cut_where_rates_move, rate_at
 from understudy.types import (
     Feedback,
@@ -114,10 +114,7 @@ class ExponentialWeights:
 
     def policy(self, state: Scores, features: ArrayLike | None = None) -> Array:
         self._check_own(state)
-        if features is not None:
-            raise InvalidArgument(
-                "features", features, "this learner ignores contexts", "leave them out"
-            )
+        refuse_features(features)
         policy = np.empty(len(state.scores))
         scores, residues = given(state.scores), given(state.residues)
         eta = self.rate(state.rounds)

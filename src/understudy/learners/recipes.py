@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.behaviors import BEHAVIOR, Logged
 from understudy.constraints import (
     HORIZON,
     N_ACTIONS,
-    POSITIVE,
-    PROBABILITIES,
     RATE,
     constrained,
     one_of,
@@ -44,7 +41,7 @@ from understudy.theory import (
     coverage_grid_tuning,
     exp3_ix_rate,
 )
-from understudy.theory.adaptive import RATES, as_tuning
+from understudy.theory.adaptive import MULTIPLIER, PRIOR, RATES, resolved
 from understudy.theory.rates import COVERAGE_RATIO
 
 __all__ = ["coverage_adaptive", "exp3", "exp3_ix", "exp3_ix_unknown", "prod"]
@@ -62,7 +59,8 @@ def exp3(
     \eta = \sqrt{\log K / n}$$
 
     Unbiased and not pessimistic: its bound (`us.theory.exp3_bound`) needs η ≤ min q and is the
-    same for every comparator, well covered or not.
+    same for every comparator, well covered or not. Without a horizon η_t = √(log K / (2t)), which
+    no theorem covers.
 
     Args:
         pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
@@ -101,7 +99,8 @@ def exp3_ix(
 
     Two tunings: η = √(log K / n) for all comparators, regret √(n log K)(1 + C/2); and, for
     comparators of a known coverage C, η = √(2 log K / (C n)), regret √(2 C n log K). Without a
-    horizon, η_t = √(log K / (2t)) or √(log K / (C t)) and γ_t = η_t/2: √2 times these bounds.
+    horizon, η_t = √(log K / (2t)) or √(log K / (C t)) and γ_t = η_t/2: √2 times these bounds, and
+    another 2.5 % of the second term, because a rate is held until t has grown by 5 %.
 
     Departs from the paper: the rate printed for the second tuning, √(log K / (C n)), gives only
     1.5 √(C n log K); the rate above is the one that gives the bound the paper states.
@@ -150,7 +149,8 @@ def exp3_ix_unknown(
 
     Beyond the paper: with width="kl", Chernoff's upper bound u_t(b) on q(b) takes the place of q̂_t
     (`us.estimators.ChernoffPlugIn`), and γ_t = η/2. Its regret (`us.theory.chernoff_bound`) grows
-    with √C where Theorem 2's grows with C.
+    with √C where Theorem 2's grows with C. Without a horizon η_t = √(log K / (2t)), for which no
+    bound is given here.
 
     Args:
         n_actions: K.
@@ -192,7 +192,8 @@ def prod(
     $$\pi_t(a) \propto \prod_{k<t} \Big(1 + \eta \frac{R_k 1\{b_k = a\}}{q(a)}\Big)$$
 
     that is, exponential weights with the gain (1/η) log(1 + η R/q). It is never below Exp3-IX's
-    gain at γ = η/2, so Theorem 1 holds for it too (`us.theory.prod_bound` is never worse).
+    gain at γ = η/2, so Theorem 1 holds for it too (`us.theory.prod_bound` is never worse), also
+    without a horizon, where η_t is that of Exp3-IX.
 
     Departs from the paper: its analysis says "η = γ gives Prod"; it is η = 2γ.
 
@@ -215,9 +216,9 @@ def prod(
 @constrained(
     pi_b=BEHAVIOR,
     horizon=HORIZON.optional(),
-    multiplier=POSITIVE,
+    multiplier=MULTIPLIER,
     rates=RATES.optional(),
-    prior=PROBABILITIES.optional(),
+    prior=PRIOR.optional(),
     gain=GAIN,
 )
 def coverage_adaptive(
@@ -237,10 +238,10 @@ def coverage_adaptive(
 
     with Λ_t such that the probabilities sum to 1. Rates and prior are those of
     `us.theory.coverage_adaptive_tuning`: constant in dyadic groups of q, so that a round costs
-    O(groups). Exp3-IX has to be tuned to the coverage of the comparator, which nobody knows
-    before; here every action has the rate that suits its own coverage. Equal rates and a uniform
-    prior give Exp3-IX back. Not in the paper, which leaves this problem open: the proof is in
-    docs/theory.md, the bound is `us.theory.coverage_adaptive_bound`.
+    O(groups); without a horizon η_{a,t} = c √(L_a q_j / t). Exp3-IX has to be tuned to the coverage
+    of the comparator, which nobody knows before; here every action has the rate that suits its own
+    coverage. Equal rates and a uniform prior give Exp3-IX back. Not in the paper, which leaves this
+    problem open: the proof is in docs/theory.md, the bound is `us.theory.coverage_adaptive_bound`.
 
     With `us.Logged` the rates cannot depend on q, which changes from event to event: the grid form
     runs all rates η_0 2^{−i} beside each other (`us.theory.coverage_grid_tuning`).
@@ -265,10 +266,7 @@ def coverage_adaptive(
         own = coverage_grid_tuning(pi_b.n_actions, horizon=horizon, multiplier=multiplier)
     else:
         own = coverage_adaptive_tuning(pi_b, horizon=horizon, multiplier=multiplier)
-    eta, w1 = as_tuning(
-        own.rates if rates is None else multiplier * np.asarray(rates),
-        own.prior if prior is None else prior,
-    )
+    eta, w1 = resolved(own, rates, prior, multiplier)
     decaying = horizon is None and rates is None
     return CoverageAdaptive(pi_b, eta, w1, gain, horizon, decaying)  # type: ignore[arg-type] # checked above
 

@@ -8,7 +8,7 @@ all of them low.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,10 +18,14 @@ from understudy.constraints import (
     N_ACTIONS,
     POSITIVE,
     PROBABILITIES,
+    SUM_TOLERANCE,
     TRUTH,
     Array,
+    Constraint,
+    Refused,
     array,
     constrained,
+    number,
 )
 from understudy.errors import InvalidArgument
 from understudy.theory.anytime import rounds_at_each_rate
@@ -39,7 +43,19 @@ __all__ = [
 ]
 
 FINEST = 25  # levels of the grid without a horizon: rates fall by 2²⁵, enough for 2⁵⁰ rounds
-RATES = array("pass one positive rate per action (or level)", low=0.0, high=1e9)
+MULTIPLIER = number(0.0, 1e6, "pass a positive number, such as 2.0", above=True)
+RATES = array("pass one positive rate per action (or level), at most 1e9", low=0.0, high=1e9)
+
+
+def _prior(value: Any) -> Array:
+    checked: Array = WEIGHTS.parse(value)
+    if abs(float(checked.sum()) - 1.0) > SUM_TOLERANCE:
+        raise Refused(f"the weights sum to {float(checked.sum()):.12g}, not to 1")
+    return checked
+
+
+WEIGHTS = array("pass one weight per action (or level), summing to 1", low=0.0, high=1.0)
+PRIOR = Constraint(WEIGHTS.remedy, _prior, (*WEIGHTS.wrong, [], [0.5, 0.4]))
 
 
 class Tuning(NamedTuple):
@@ -52,7 +68,7 @@ class Tuning(NamedTuple):
     prior: Array
 
 
-@constrained(pi_b=PROBABILITIES, horizon=HORIZON.optional(), multiplier=POSITIVE)
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON.optional(), multiplier=MULTIPLIER)
 def coverage_adaptive_tuning(
     pi_b: ArrayLike, *, horizon: int | None = None, multiplier: float = 1.0
 ) -> Tuning:
@@ -85,11 +101,11 @@ def coverage_adaptive_tuning(
     return Tuning(rates, prior)
 
 
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON.optional(), multiplier=POSITIVE)
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON.optional(), multiplier=MULTIPLIER)
 def coverage_grid_tuning(
     n_actions: int, *, horizon: int | None = None, multiplier: float = 1.0
 ) -> Tuning:
-    r"""Levels i = 0, 1, … for a behavior that is known one event at a time:
+    r"""Levels i = 0, 1, … (at least two) for a behavior that is known one event at a time:
 
     $$\eta_i = c\,2^{-i} \sqrt{2 \log(eK)/n}, \quad i \le \lceil\tfrac12\log_2 n\rceil, \qquad
     w_1(a, i) \propto 4^{-i}/K$$
@@ -103,12 +119,12 @@ def coverage_grid_tuning(
     """
     finest = FINEST if horizon is None else max(1, math.ceil(math.log2(horizon) / 2))
     i = np.arange(finest + 1, dtype=np.float64)
-    eK = math.log(math.e * n_actions)
-    largest = math.sqrt(eK) if horizon is None else math.sqrt(2 * eK / horizon)
+    entropy = 1.0 + math.log(n_actions)  # log(eK)
+    largest = math.sqrt(entropy if horizon is None else 2 * entropy / horizon)
     return Tuning(multiplier * largest * 2.0**-i, 4.0**-i / (4.0**-i).sum())
 
 
-@constrained(rates=RATES, prior=PROBABILITIES)
+@constrained(rates=RATES, prior=PRIOR)
 def coverage_adaptive_price(rates: ArrayLike, prior: ArrayLike) -> Array:
     r"""What it costs to compete with each action, whatever the rates and the prior:
 
@@ -120,7 +136,7 @@ def coverage_adaptive_price(rates: ArrayLike, prior: ArrayLike) -> Array:
     [1.3863, 1.3863]
     """
     eta, w1 = as_tuning(rates, prior)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore"):  # of a prior of 0
         own = (np.log(1.0 / w1) - 1.0 + w1) / eta
     shares = w1 / eta
     return np.asarray(own + (shares.sum() - shares))
@@ -129,7 +145,7 @@ def coverage_adaptive_price(rates: ArrayLike, prior: ArrayLike) -> Array:
 @constrained(
     pi_b=PROBABILITIES,
     horizon=HORIZON,
-    multiplier=POSITIVE,
+    multiplier=MULTIPLIER,
     total_rewards=TOTALS.optional(),
     anytime=TRUTH,
 )
@@ -148,39 +164,42 @@ def coverage_adaptive_bound(
 
     $$\sum_a \pi^*(a) \Big(D_a + \frac{\eta_a}{2} \sum_t \frac{E[r_t(a)]}{q(a) + \eta_a/2}\Big)$$
 
-    `total_rewards` is Σ_t E[r_t(a)]; without it, its largest value n. With `anytime` the rates are
-    those of a learner without a horizon (divided by √t, D_a taken at the last ones, rewards 1).
+    with the arguments that the recipe takes. `total_rewards` is Σ_t E[r_t(a)]; without it, its
+    largest value n. With `anytime` the learner has no horizon: its rates are divided by √t, D_a is
+    taken at the last ones, and rewards count as 1.
 
     >>> round(coverage_adaptive_bound(0, [0.1, 0.45, 0.45], horizon=1000), 1)
     202.8
     """
     q = np.asarray(pi_b)
-    tuned = coverage_adaptive_tuning(q, horizon=None if anytime else horizon, multiplier=multiplier)
-    eta, w1 = as_tuning(
-        tuned.rates if rates is None else rates, tuned.prior if prior is None else prior
-    )
+    own = coverage_adaptive_tuning(q, horizon=None if anytime else horizon, multiplier=multiplier)
+    eta, w1 = resolved(own, rates, prior, multiplier)
+    refuse_other_length(eta, len(q))
     policy = as_policy(comparator, len(q))
-    moves, lasting = rounds_at_each_rate(horizon)
     if anytime:
-        if total_rewards is not None:
-            raise InvalidArgument(
-                "total_rewards",
-                total_rewards,
-                "without a horizon the price depends on when the rewards came",
-                "leave it out: rewards then count as 1",
-            )
+        for name, value in (("total_rewards", total_rewards), ("rates", rates)):
+            if value is not None:
+                raise InvalidArgument(
+                    name,
+                    value,
+                    "without a horizon rates fall, and it matters when the rewards came",
+                    "leave it out: rewards then count as 1, and rates are the tuning's",
+                )
+        moves, lasting = rounds_at_each_rate(horizon)
         half = eta / 2 / np.sqrt(moves)[:, np.newaxis]
         pessimism = (lasting[:, np.newaxis] * half / (q + half)).sum(axis=0)
         price = coverage_adaptive_price(2 * half[-1], w1)
-        return float(expected_under(policy, price + pessimism))
+        return expected_under(policy, price + pessimism)
     earned = comparator_rewards(comparator, len(q), horizon, total_rewards)
     price = coverage_adaptive_price(eta, w1)
-    return float(expected_under(policy, price) + (eta / 2 * earned / (q + eta / 2)).sum())
+    return expected_under(policy, price) + float((eta / 2 * earned / (q + eta / 2)).sum())
 
 
 @constrained(pi_b=PROBABILITIES, horizon=HORIZON, coverage=RATIO)
 def coverage_adaptive_uniform_bound(pi_b: ArrayLike, *, horizon: int, coverage: float) -> float:
     r"""For all comparators at once: $(\sqrt{2 \max_a L_a} + 2) \sqrt{C(\pi^*) n}$.
+
+    Proved for L ≤ 250, which no probabilities of at least 10⁻¹⁰⁰ exceed.
 
     >>> round(coverage_adaptive_uniform_bound([0.1, 0.45, 0.45], horizon=1000, coverage=10.0), 1)
     467.0
@@ -194,7 +213,7 @@ def coverage_adaptive_uniform_bound(pi_b: ArrayLike, *, horizon: int, coverage: 
     n_actions=N_ACTIONS,
     horizon=HORIZON,
     inverse_propensities=POSITIVE,
-    multiplier=POSITIVE,
+    multiplier=MULTIPLIER,
 )
 def coverage_grid_bound(
     n_actions: int, *, horizon: int, inverse_propensities: float, multiplier: float = 1.0
@@ -220,10 +239,36 @@ def coverage_grid_bound(
     return float(best) + 1.5 / float(rates[0])
 
 
+def resolved(
+    own: Tuning, rates: ArrayLike | None, prior: ArrayLike | None, multiplier: float
+) -> Tuning:
+    """What was given instead of the tuning's own; the multiplier is of both.
+
+    >>> own = Tuning(np.array([0.1, 0.1]), np.array([0.5, 0.5]))
+    >>> resolved(own, [0.2, 0.3], None, multiplier=2.0).rates.tolist()
+    [0.4, 0.6]
+    """
+    return as_tuning(
+        own.rates if rates is None else multiplier * np.asarray(rates),
+        own.prior if prior is None else prior,
+    )
+
+
+def refuse_other_length(rates: Array, n_actions: int) -> None:
+    """Raise `InvalidArgument` unless there is a rate for every action."""
+    if len(rates) != n_actions:
+        raise InvalidArgument(
+            "rates",
+            f"{len(rates)} rates",
+            f"there are {n_actions} actions",
+            "pass one rate and one prior weight per action",
+        )
+
+
 def as_tuning(rates: ArrayLike, prior: ArrayLike) -> Tuning:
     """Rates above 0, as many as prior weights."""
     eta: Array = RATES("rates", rates)
-    w1: Array = PROBABILITIES("prior", prior)
+    w1: Array = PRIOR("prior", prior)
     if eta.shape != w1.shape:
         raise InvalidArgument(
             "rates",
