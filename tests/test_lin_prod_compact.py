@@ -375,7 +375,10 @@ def test_a_ridge_may_take_kappa_below_the_dimension() -> None:
     """Only what is shown counts: κ = sup φᵀV⁻¹φ for the V in use."""
     V = np.eye(4)
     learner = us.lin_prod_compact(V, n_actions=2, horizon=10, kappa=1.0)
-    learner.update(learner.init(), us.Feedback(0, 1.0, features=np.full((2, 4), 0.5)))
+    state = learner.update(learner.init(), us.Feedback(0, 1.0, features=np.full((2, 4), 0.5)))
+    assert learner.rounds(state) == 1
+    with pytest.raises(InvalidEvent, match="kappa"):
+        learner.update(state, us.Feedback(0, 1.0, features=np.full((2, 4), 0.51)))
 
 
 def test_propensities_that_nobody_reads_have_a_remedy() -> None:

@@ -38,6 +38,7 @@ def targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
 
 
+@pytest.mark.large
 def test_the_example_in_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,6 +74,7 @@ def test_every_command_in_the_readme_exists_and_runs(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.large
 def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of docs/guide.md, one after the other, as a reader would type them."""
     monkeypatch.chdir(tmp_path)
@@ -206,6 +208,7 @@ def test_playing_past_the_horizon_goes_on_flagged() -> None:
         assert (u.past_horizon, u.replay(log).past_horizon) == (3, 9)
 
 
+@pytest.mark.large
 def test_the_compiled_adversary_of_the_guide_is_its_python_twin() -> None:
     names: dict[str, Any] = {}
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")

@@ -161,25 +161,28 @@ def refresh(tuning: Tuning, scores: Array, residues: Array, sums: Sums) -> None:
 
 
 @compiled
-def policy(
-    tuning: Tuning,
-    scores: Array,
-    residues: Array,
-    sums: Sums,
-    shares: Array,
-    out: Array,
-) -> None:
-    """π(a) of every action: the sum over its experts."""
+def probability(
+    tuning: Tuning, scores: Array, residues: Array, sums: Sums, shares: Array, action: int
+) -> float:
+    """π(a): the sum over its experts."""
     rates, _, groups = tuning
     references, totals = sums
+    total = 0.0
+    first, last = groups_of(groups, rates.size, action)
+    for j in range(first, last):
+        row = min(j, scores.shape[0] - 1)
+        x = exponent(rates[j], scores[row, action], residues[row, action], references[j])
+        total += shares[j] * probability_of(math.exp(x), totals[j])
+    return min(1.0, total)
+
+
+@compiled
+def policy(
+    tuning: Tuning, scores: Array, residues: Array, sums: Sums, shares: Array, out: Array
+) -> None:
+    """π(a) of every action."""
     for a in range(out.size):
-        out[a] = 0.0
-        first, last = groups_of(groups, rates.size, a)
-        for j in range(first, last):
-            row = min(j, scores.shape[0] - 1)
-            x = exponent(rates[j], scores[row, a], residues[row, a], references[j])
-            out[a] += shares[j] * probability_of(math.exp(x), totals[j])
-        out[a] = min(1.0, out[a])
+        out[a] = probability(tuning, scores, residues, sums, shares, a)
 
 
 @compiled
@@ -222,22 +225,14 @@ def replay(
     rounds: int,
     actions: Array,
     gains: Array,
-    probability: Array,
+    played: Array,
 ) -> tuple[float, float]:
     """Learn from every event in place, with π_t(b_t) before each; the last Λ, and nothing more."""
-    rates, _, groups = tuning
-    references, totals = sums
-    shares = np.empty(rates.size)
+    shares = np.empty(tuning[0].size)
     share_out(tuning, sums, level, shares)
     for t in range(actions.size):
         b = actions[t]
-        played = 0.0
-        first, last = groups_of(groups, rates.size, b)
-        for j in range(first, last):
-            row = min(j, scores.shape[0] - 1)
-            x = exponent(rates[j], scores[row, b], residues[row, b], references[j])
-            played += shares[j] * probability_of(math.exp(x), totals[j])
-        probability[t] = min(1.0, played)
+        played[t] = probability(tuning, scores, residues, sums, shares, b)
         due = is_due(scores.shape[1], rounds + t + 1)
         if gains[t, 0] == 0.0 and not due:  # then those of all levels are: the reward was 0
             continue
