@@ -29,13 +29,6 @@ LARGEST_BET = 0.9  # of the λ on a gain, which may be −1: below 1
 GRID: Array = frozen(2.0 ** -np.arange(-2.0, 22.0))
 
 
-def _confidence(value: Any) -> float:
-    confidence: float = BETWEEN_0_AND_1.parse(value)
-    if confidence == 1.0:
-        raise Refused("it must be below 1: nothing finite is certain")
-    return confidence
-
-
 def _lambdas(value: Any) -> Array:
     checked: Array = GRID if value is None else POSITIVE_ROW.parse(value)
     if not len(checked):
@@ -47,8 +40,7 @@ def _lambdas(value: Any) -> Array:
     return frozen(np.sort(checked)[::-1].copy())
 
 
-BETWEEN_0_AND_1 = number(0.0, 1.0, "pass a number between 0 and 1, such as 0.95", above=True)
-CONFIDENCE = Constraint(BETWEEN_0_AND_1.remedy, _confidence, (1.0, *BETWEEN_0_AND_1.wrong))
+CONFIDENCE = number(0.0, 1.0, "pass a number between 0 and 1, such as 0.95", above=True, below=True)
 POSITIVE_ROW = array("", low=0.0, high=LARGEST_RATE)
 LAMBDAS = Constraint(
     "leave it out for 4, 2, 1, …, 2^-21, or pass positive numbers, one of them at most 1",
