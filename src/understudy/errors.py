@@ -5,6 +5,7 @@
     │   ├── InvalidEvent               feedback or a log that does not fit the learner
     │   ├── InadmissibleRate           a learning rate that voids the guarantee
     │   ├── InvalidSnapshot            a file or text that is not a snapshot of ours
+    │   ├── InvalidLog                 a file that cannot be read as a log
     │   └── UnknownCell (KeyError)     a cell that a sweep does not have
     ├── NotMergeable (TypeError)       states whose learner reads the past
     ├── NotSaveable (TypeError)        a learner that JSON cannot hold
@@ -28,6 +29,7 @@ __all__ = [
     "InfiniteCoverage",
     "InvalidArgument",
     "InvalidEvent",
+    "InvalidLog",
     "InvalidSnapshot",
     "MissingExtra",
     "NotMergeable",
@@ -122,6 +124,10 @@ def _inadmissible_rate(
 
 class InvalidSnapshot(InvalidArgument):
     """Text that is not a snapshot of ours, or one that was damaged."""
+
+
+class InvalidLog(InvalidArgument):
+    """A file, or a frame, that cannot be read as a log; `argument` is its name."""
 
 
 class UnknownCell(InvalidArgument, KeyError):

@@ -1,0 +1,3 @@
+"""Production logs: read, checked, covered, learned from, certified."""
+
+from __future__ import annotations

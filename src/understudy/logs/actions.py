@@ -1,0 +1,106 @@
+"""Actions by their labels: what a log calls them, and the index that a learner knows them by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from understudy.errors import InvalidArgument
+from understudy.types import Integers
+
+__all__ = ["Actions", "Label", "as_text"]
+
+Label = int | str
+WIDEST = 1 << 20  # of a table from whole numbers to indices
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Actions:
+    """K labels, in the order of the learner's indices. Labels are compared as text.
+
+    So `3` of a Parquet file and `"3"` of a CSV file are the same action. Where all labels are
+    whole numbers, people see them as such.
+
+    >>> Actions.of(["10", "9", "9"])
+    Actions(texts=('9', '10'))
+    >>> Actions.of(["10", "9"]).labels
+    (9, 10)
+    >>> Actions(("a", "b")).indices(pl.Series(["b", "c", None])).tolist()
+    [1, -1, -1]
+    """
+
+    texts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        repeated = len(set(self.texts)) < len(self.texts)
+        if repeated or len(self.texts) < 2:  # noqa: PLR2004 - a choice
+            raise InvalidArgument(
+                "actions",
+                self.texts,
+                "a label is repeated" if repeated else "there must be at least two to choose from",
+                "declare each action once; --actions FILE can name more than the log shows",
+            )
+
+    @staticmethod
+    def of(labels: Iterable[Label]) -> Actions:
+        """Each label once: in the order of numbers if all are whole, else of the alphabet."""
+        texts = {str(label) for label in labels}
+        whole = all(_is_whole(text) for text in texts)
+        return Actions(tuple(sorted(texts, key=int if whole else None)))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @cached_property
+    def labels(self) -> tuple[Label, ...]:
+        """What people see: numbers where all are whole numbers."""
+        whole = all(_is_whole(text) for text in self.texts)
+        return tuple(int(text) for text in self.texts) if whole else self.texts
+
+    def indices(self, column: pl.Series) -> Integers:
+        """The index of every label of a column; −1 where it is missing or unknown."""
+        if column.dtype.is_integer() and self._table is not None:
+            low, table = self._table
+            whole = column.cast(pl.Int64, strict=False).fill_null(low - 1).to_numpy()
+            inside = (whole >= low) & (whole < low + len(table))
+            return np.where(inside, table[np.where(inside, whole - low, 0)], UNKNOWN)
+        texts = column.to_frame("a").select(as_text(pl.col("a"), column.dtype))["a"]
+        found = texts.cast(pl.Enum(self.texts), strict=False).to_physical()
+        return found.cast(pl.Int64).fill_null(UNKNOWN).to_numpy()
+
+    @cached_property
+    def _table(self) -> tuple[int, Integers] | None:
+        """The smallest whole number that is a label, and the index of each from there on."""
+        known = {int(text): i for i, text in enumerate(self.texts) if _is_whole(text)}
+        low, high = min(known, default=0), max(known, default=0)
+        if not known or high - low >= WIDEST or max(abs(low), abs(high)) >= 1 << 62:
+            return None
+        table = np.full(high - low + 1, UNKNOWN, dtype=np.int64)
+        table[np.array(list(known)) - low] = list(known.values())
+        return low, table
+
+
+def as_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """The labels of a column as text: whole numbers without a point, whatever their type.
+
+    >>> frame = pl.DataFrame({"a": [1.0, 2.5, None]})
+    >>> frame.select(as_text(pl.col("a"), frame["a"].dtype))["a"].to_list()
+    ['1', '2.5', None]
+    """
+    if dtype.is_float():
+        whole = column.cast(pl.Int64, strict=False)
+        same = whole.cast(dtype) == column
+        text = pl.when(same).then(whole.cast(pl.String)).otherwise(column.cast(pl.String))
+        return pl.when(column.is_finite()).then(text)
+    return column.cast(pl.String)
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a label reads as a whole number, written in the one usual way."""
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(digits)) == digits and text != "-0"

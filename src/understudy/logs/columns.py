@@ -1,0 +1,80 @@
+"""Which columns of a log mean what, and the names that they have in here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from understudy.errors import InvalidArgument, InvalidLog
+
+__all__ = ["ACTION", "CONTEXT", "ELIGIBLE", "PRESETS", "PROPENSITY", "REWARD", "ROW", "TIME"]
+
+# A frame of rows has columns of these names, whatever they were called in the file.
+ROW = "row"  # counted from 1 in each file, a header not counted
+ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
+TIME, ELIGIBLE = "time", "eligible"
+CONTEXT = "context."  # and the name of the context column
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names that a log has for what is read of it.
+
+    `propensity`, `time` and `eligible` are None where there is no such column to read.
+
+    >>> Columns(reward="click", context=("age",)).renamed()
+    {'action': 'action', 'click': 'reward', 'propensity': 'propensity', 'age': 'context.age'}
+    """
+
+    action: str = ACTION
+    reward: str = REWARD
+    propensity: str | None = PROPENSITY
+    time: str | None = None
+    eligible: str | None = None
+    context: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        repeated = [name for name in self.names() if self.names().count(name) > 1]
+        if repeated:
+            raise InvalidArgument(
+                "columns", repeated[0], "two roles are given to this column", "name two columns"
+            )
+
+    def names(self) -> list[str]:
+        """The columns that are read, as the log names them."""
+        roles = (self.action, self.reward, self.propensity, self.time, self.eligible)
+        return [name for name in (*roles, *self.context) if name is not None]
+
+    def renamed(self) -> dict[str, str]:
+        """What each column is called in here."""
+        roles = {
+            ACTION: self.action,
+            REWARD: self.reward,
+            PROPENSITY: self.propensity,
+            TIME: self.time,
+            ELIGIBLE: self.eligible,
+        }
+        own = {name: role for role, name in roles.items() if name is not None}
+        return own | {name: CONTEXT + name for name in self.context}
+
+    def require(self, found: Sequence[str], where: str) -> None:
+        """Raise `InvalidLog` if a column that is read is not among those found in a file."""
+        options = {
+            self.action: "--action",
+            self.reward: "--reward",
+            self.propensity: "--propensity",
+        }
+        for name in self.names():
+            if name not in found:
+                option = options.get(name)
+                remedy = f"name the right one with {option}" if option else "name one that it has"
+                if name == self.propensity:
+                    remedy += ", or pass --behavior estimated if there is none"
+                raise InvalidLog(
+                    where, list(found), f"it has no column {name!r}, only these", remedy
+                )
+
+
+PRESETS = {
+    "obd": Columns(action="item_id", reward="click", propensity="propensity_score"),
+}
