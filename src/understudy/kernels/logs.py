@@ -9,7 +9,7 @@ from numpy.random import Generator
 
 from understudy.kernels.compiler import compiled
 
-__all__ = ["count_before", "guide_for", "observe"]
+__all__ = ["count_before", "guide_for", "observe", "tally"]
 
 Array = Any
 
@@ -59,3 +59,28 @@ def count_before(counts: Array, actions: Array, before: Array) -> None:
     for t in range(actions.size):
         before[t] = counts[actions[t]]
         counts[actions[t]] += 1
+
+
+@compiled
+def tally(
+    actions: Array,
+    rewards: Array,
+    propensities: Array,
+    counts: Array,
+    totals: Array,
+    ranges: Array,
+) -> None:
+    """Add events to the sums of their actions, in place, one after the other.
+
+    `totals` are Σ R, Σ R/q, Σ 1/q and Σ 1/q², (4, K); `ranges` the smallest and largest q, (2, K).
+    """
+    for t in range(actions.size):
+        a, R, q = actions[t], rewards[t], propensities[t]
+        weight = 1.0 / q
+        counts[a] += 1
+        totals[0, a] += R
+        totals[1, a] += R * weight
+        totals[2, a] += weight
+        totals[3, a] += weight * weight
+        ranges[0, a] = min(ranges[0, a], q)
+        ranges[1, a] = max(ranges[1, a], q)

@@ -13,6 +13,7 @@ __all__ = [
     "lin_prod",
     "lin_prod_compact",
     "observe",
+    "tally",
     "weighted_entropy",
 ]
 
@@ -125,3 +126,17 @@ def weighted_entropy(rates: Array, prior: Array, scores: Array) -> Array:
     weights = np.zeros(len(scores))
     weights[seen] = np.exp(x - rates[seen] * high)
     return weights / weights.sum()
+
+
+def tally(actions: Array, rewards: Array, propensities: Array, n_actions: int) -> Array:
+    """Rows, Σ R, Σ R/q, Σ 1/q, Σ 1/q², min q and max q of each action: (7, K).
+
+    >>> tally(np.array([0, 0]), np.array([1.0, 0.5]), np.array([0.5, 0.25]), 1).ravel().tolist()
+    [2.0, 1.5, 4.0, 6.0, 20.0, 0.25, 0.5]
+    """
+    columns = []
+    for a in range(n_actions):
+        R, q = rewards[actions == a], propensities[actions == a]
+        sums = [len(q), R.sum(), (R / q).sum(), (1 / q).sum(), (1 / q**2).sum()]
+        columns.append([*sums, q.min(initial=np.inf), q.max(initial=-np.inf)])
+    return np.array(columns).T

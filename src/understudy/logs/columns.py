@@ -7,13 +7,24 @@ from dataclasses import dataclass
 
 from understudy.errors import InvalidArgument, InvalidLog
 
-__all__ = ["ACTION", "CONTEXT", "ELIGIBLE", "PRESETS", "PROPENSITY", "REWARD", "ROW", "TIME"]
+__all__ = [
+    "ACTION",
+    "CONTEXT",
+    "ELIGIBLE",
+    "PRESETS",
+    "PROPENSITY",
+    "REWARD",
+    "ROW",
+    "TIME",
+    "Columns",
+]
 
 # A frame of rows has columns of these names, whatever they were called in the file.
 ROW = "row"  # counted from 1 in each file, a header not counted
 ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
 TIME, ELIGIBLE = "time", "eligible"
 CONTEXT = "context."  # and the name of the context column
+MANY = 20  # columns that an error lists
 
 
 @dataclass(frozen=True)
@@ -70,8 +81,10 @@ class Columns:
                 remedy = f"name the right one with {option}" if option else "name one that it has"
                 if name == self.propensity:
                     remedy += ", or pass --behavior estimated if there is none"
+                shown = ", ".join(repr(column) for column in found[:MANY])
+                more = f" and {len(found) - MANY} more" if len(found) > MANY else ""
                 raise InvalidLog(
-                    where, list(found), f"it has no column {name!r}, only these", remedy
+                    "log", where, f"it has no column {name!r}, only {shown}{more}", remedy
                 )
 
 

@@ -1,0 +1,237 @@
+"""Which rows of a log can be learned from, and why not the others. Nothing is lost in silence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from understudy.constraints import SMALLEST_PROBABILITY, Array
+from understudy.errors import InvalidArgument, InvalidLog
+from understudy.logs.actions import Actions, as_text
+from understudy.logs.columns import ACTION, CONTEXT, ELIGIBLE, PROPENSITY, REWARD, ROW, TIME
+from understudy.types import Integers, Log
+
+__all__ = ["QUARANTINE", "Checked", "Rules", "check"]
+
+QUARANTINE = {
+    "file": pl.String,
+    "row": pl.Int64,
+    "reason": pl.String,
+    ACTION: pl.String,
+    REWARD: pl.String,
+    PROPENSITY: pl.String,
+}
+LONGEST = 200  # characters of a value that is quarantined
+LABELS = r"""[^\s,|;\[\]"']+"""  # of a list of eligible actions that is text
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """What a row must be.
+
+    `actions` is None while they are still being collected. `propensities` says whether the log's
+    own are read. `support` marks the actions that a given behavior can play at all.
+    """
+
+    actions: Actions | None = None
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    propensities: bool = True
+    support: Mask | None = None
+
+    def __post_init__(self) -> None:
+        low, high = self.reward_range
+        if not (np.isfinite([low, high]).all() and low < high and np.isfinite(high - low)):
+            raise InvalidArgument(
+                "reward_range",
+                self.reward_range,
+                "it must be a lower and a higher number",
+                "pass the smallest and the largest reward that are possible",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """The rows of a batch that can be learned from, and those that cannot.
+
+    `frame` holds the good rows as they came; `actions` their indices, if labels are known already.
+    """
+
+    frame: pl.DataFrame
+    actions: Integers
+    rewards: Array
+    propensities: Array | None
+    quarantined: pl.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def log(self, features: Array | None = None) -> Log:
+        return Log(self.actions, self.rewards, self.propensities, features)
+
+    def contexts(self) -> pl.DataFrame:
+        return self.frame.select(name for name in self.frame.columns if name.startswith(CONTEXT))
+
+
+def check(file: str, frame: pl.DataFrame, rules: Rules) -> Checked:
+    """Split a batch of rows into those that obey the rules and those that do not, with reasons.
+
+    >>> frame = pl.DataFrame({"row": [1, 2], "action": ["a", "b"], "reward": ["0.5", "1e9"]})
+    >>> checked = check("log.csv", frame, Rules(Actions(("a", "b")), propensities=False))
+    >>> checked.rewards.tolist(), checked.quarantined["reason"].to_list()
+    ([0.5], ['reward is out of range'])
+    """
+    rewards = numbers(file, frame[REWARD])
+    q = numbers(file, frame[PROPENSITY]) if rules.propensities else None
+    low, high = rules.reward_range
+    good = (rewards >= low) & (rewards <= high)  # nan is neither
+    if q is not None:
+        good &= (q >= SMALLEST_PROBABILITY) & (q <= 1.0)
+    actions = _indices(file, frame[ACTION], rules.actions)
+    good &= actions >= 0
+    if rules.support is not None:
+        good &= rules.support[np.maximum(actions, 0)]
+    eligible = _eligible(frame)
+    if eligible is not None:
+        good &= eligible
+    if TIME in frame.columns:
+        good &= frame[TIME].is_not_null().to_numpy()
+    if good.all():
+        return Checked(
+            frame, actions, _rescaled(rewards, rules), q, pl.DataFrame(schema=QUARANTINE)
+        )
+    why = _reasons(frame, ~good, (actions, rewards, q, eligible), rules)
+    return Checked(
+        frame.filter(good),
+        actions[good],
+        _rescaled(rewards[good], rules),
+        None if q is None else q[good],
+        _quarantined(file, frame.filter(~good), why),
+    )
+
+
+def numbers(file: str, column: pl.Series) -> Array:
+    """A column as doubles: nan where it is missing, or text that is no number.
+
+    >>> numbers("log.csv", pl.Series("reward", ["1", " 0.5", "one", None])).tolist()
+    [1.0, 0.5, nan, nan]
+    """
+    if isinstance(column.dtype, pl.String):
+        column = column.str.strip_chars()
+    elif not (column.dtype.is_numeric() or isinstance(column.dtype, pl.Boolean | pl.Null)):
+        raise InvalidLog(
+            "log",
+            file,
+            f"its column for the {column.name} holds {column.dtype}, not numbers",
+            f"name another column for the {column.name}",
+        )
+    values = column.cast(pl.Float64, strict=False)
+    return np.asarray(values.fill_null(np.nan).to_numpy(), dtype=np.float64)
+
+
+def _indices(file: str, column: pl.Series, actions: Actions | None) -> Integers:
+    """The index of each action; before they are known, 0 where there is a label at all."""
+    if column.dtype.is_nested() or isinstance(column.dtype, pl.Binary | pl.Object):
+        raise InvalidLog(
+            "log",
+            file,
+            f"its column for the action holds {column.dtype}, not labels",
+            "name another column with --action",
+        )
+    if actions is not None:
+        return actions.indices(column)
+    missing = column.is_null()
+    if column.dtype.is_float():
+        missing |= ~column.is_finite().fill_null(value=False)
+    return -missing.cast(pl.Int64).to_numpy()
+
+
+def _eligible(frame: pl.DataFrame) -> Mask | None:
+    """Whether each action is among those that were eligible; a missing list allows all."""
+    if ELIGIBLE not in frame.columns:
+        return None
+    kind, among = frame[ELIGIBLE].dtype, pl.col(ELIGIBLE)
+    if isinstance(kind, pl.List | pl.Array):
+        inner: Any = kind.inner
+        listed = (among.arr.to_list() if isinstance(kind, pl.Array) else among).list.eval(
+            as_text(pl.element(), inner)
+        )
+    else:
+        listed = among.cast(pl.String).str.extract_all(LABELS)
+    label = as_text(pl.col(ACTION), frame[ACTION].dtype)
+    inside = frame.select(listed.list.contains(label).fill_null(value=True))
+    return inside.to_series().to_numpy()
+
+
+def _rescaled(rewards: Array, rules: Rules) -> Array:
+    low, high = rules.reward_range
+    return rewards if (low, high) == (0.0, 1.0) else (rewards - low) / (high - low)
+
+
+def _reasons(
+    frame: pl.DataFrame,
+    bad: Mask,
+    found: tuple[Integers, Array, Array | None, Mask | None],
+    rules: Rules,
+) -> list[str]:
+    """The first reason of each bad row."""
+    actions, rewards, q, eligible = found
+    low, high = rules.reward_range
+    cases: list[tuple[Mask, str]] = [
+        (frame[ACTION].is_null().to_numpy(), "action is missing"),
+        (actions < 0, "action is missing" if rules.actions is None else "action is unknown"),
+        *_faults(frame[REWARD], rewards, low, high),
+    ]
+    if q is not None:
+        cases += _faults(frame[PROPENSITY], q, SMALLEST_PROBABILITY, 1.0)
+    if rules.support is not None:
+        never = ~rules.support[np.maximum(actions, 0)]
+        cases.append((never, "action has probability 0 in the behavior"))
+    if eligible is not None:
+        cases.append((~eligible, "action is not eligible"))
+    if TIME in frame.columns:
+        cases.append((frame[TIME].is_null().to_numpy(), "time is missing or not a time"))
+    masks, words = zip(*cases, strict=True)
+    which = np.select([mask[bad] for mask in masks], list(range(len(masks))), default=-1)
+    return [words[i] for i in which.tolist()]
+
+
+def _faults(column: pl.Series, values: Array, low: float, high: float) -> list[tuple[Mask, str]]:
+    """What can be wrong with a number, in the order in which it is looked for."""
+    name, text = column.name, isinstance(column.dtype, pl.String)
+    missing = column.is_null().to_numpy()
+    if text:
+        missing |= (column.str.strip_chars() == "").fill_null(value=False).to_numpy()
+        words = ["nan", "+nan", "-nan"]
+        spelled = column.str.strip_chars().str.to_lowercase().is_in(words)
+        not_a_number = np.isnan(values) & ~missing & ~spelled.fill_null(value=False).to_numpy()
+    else:
+        not_a_number = np.zeros(len(values), dtype=bool)
+    return [
+        (missing, f"{name} is missing"),
+        (not_a_number, f"{name} is not a number"),
+        (~np.isfinite(values), f"{name} is not finite"),
+        (~((values >= low) & (values <= high)), f"{name} is out of range"),
+    ]
+
+
+def _quarantined(file: str, frame: pl.DataFrame, why: list[str]) -> pl.DataFrame:
+    kept = {
+        name: _shown(frame[name]) if name in frame.columns else pl.lit(None, dtype=pl.String)
+        for name in (ACTION, REWARD, PROPENSITY)
+    }
+    return frame.select(
+        pl.lit(file).alias("file"),
+        pl.col(ROW).cast(pl.Int64).alias("row"),
+        pl.Series("reason", why, dtype=pl.String),
+        **kept,
+    )
+
+
+def _shown(column: pl.Series) -> pl.Series:
+    return column.cast(pl.String, strict=False).str.slice(0, LONGEST)
