@@ -1,0 +1,79 @@
+"""`understudy bench`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from understudy.cli.common import FOLDER, check_writable, wide_console
+from understudy.simulate import progress_bar
+
+__all__ = ["bench"]
+
+NAMES = ("figure1", "rounds", "adaptive", "replay", "lin_prod", "compact", "latency")
+
+
+@click.command()
+@click.argument("names", metavar="[NAME]...", type=click.Choice(NAMES), nargs=-1)
+@click.option("--quick", is_flag=True, help="Tiny sizes: to see that it runs, not how fast.")
+@click.option(
+    "--out",
+    type=FOLDER,
+    help="Folder for the results, one JSON file per benchmark.",
+)
+@click.option(
+    "--docs",
+    type=click.Path(dir_okay=False, exists=True, writable=True, path_type=Path),
+    help="Markdown file whose measured part is written anew from the results.",
+)
+@click.option("--json", "json_output", is_flag=True, help="Print the results as JSON, not tables.")
+def bench(
+    names: tuple[str, ...], quick: bool, out: Path | None, docs: Path | None, json_output: bool
+) -> None:
+    """Measure Understudy beside its peers: ratios, medians, and the machine.
+
+    \b
+    figure1    the whole of Figure 1, against NumPy vectorized over runs
+    rounds     one game, the cost of a round as the actions become many
+    adaptive   the same for the coverage-adaptive learner
+    replay     ten million logged events, against river, Vowpal Wabbit, bincount
+    lin_prod   LinProd's exact product, cost against the number of rounds
+    compact    LinProd in constant memory, against the product (minutes, of the product)
+    latency    imports, first calls, the whole of `understudy paper`
+
+    Without a name, all of them: a few minutes. Peers that are not installed are
+    named and left out (pip install 'understudy[bench]').
+    """
+    from understudy.benchmarks import BENCHMARKS, as_dict, check_page, measure, show, write_docs  # noqa: PLC0415
+    from understudy.benchmarks import write as keep  # noqa: PLC0415 - only here
+
+    if out is not None:
+        check_writable(out)
+    if docs is not None:
+        if quick or names:
+            raise click.UsageError(
+                "--docs shows all benchmarks at full size: leave --quick and names"
+            )
+        check_page(docs)
+    results = []
+    for name in names or NAMES:
+        with progress_bar() as bar:
+            task = bar.add_task(name)
+
+            def report(who: str, done: int, turns: int, bar: Any = bar, task: Any = task) -> None:
+                bar.update(task, description=who, completed=done, total=turns)
+
+            found = measure(BENCHMARKS[name], quick=quick, report=report)
+            bar.update(task, description=name, completed=1, total=1)
+        results.append(found)
+        if not json_output:
+            show(found, wide_console())
+        if out is not None:
+            keep(found, out)
+    if docs is not None:
+        write_docs(results, docs)
+    if json_output:
+        click.echo(json.dumps([as_dict(result) for result in results], allow_nan=False))

@@ -1,0 +1,90 @@
+"""What a run leaves behind: all of it, or nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from understudy.logs.checking import QUARANTINE
+
+__all__ = ["Quarantine", "put_in_place", "workplace"]
+
+SCHEMA = pa.schema([(name, pa.int64() if name == "row" else pa.string()) for name in QUARANTINE])
+EXAMPLES = 100  # quarantined rows that are shown
+
+
+@contextmanager
+def workplace(near: Path) -> Iterator[Path]:
+    """A hidden folder on the same disk as `near`, which is gone in the end whatever happens.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with workplace(Path(folder, "a", "b")) as hidden:
+    ...         hidden.parent == Path(folder)
+    True
+    """
+    nearest = next(folder for folder in (near, *near.absolute().parents) if folder.is_dir())
+    hidden = Path(tempfile.mkdtemp(prefix=".understudy-", dir=nearest))
+    try:
+        yield hidden
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def put_in_place(hidden: Path, out: Path, names: list[str]) -> None:
+    """Move finished files to where they are wanted, the last one last: its presence means all."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        with (hidden / name).open("rb") as file:
+            os.fsync(file.fileno())
+        (hidden / name).replace(out / name)
+
+
+class Quarantine:
+    """The rows that were refused, written as they come: memory does not grow with their number."""
+
+    def __init__(self, path: Path) -> None:
+        self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.examples = pl.DataFrame(schema=QUARANTINE)
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Keep some more rows."""
+        if not len(rows):
+            return
+        self._writer.write_table(rows.to_arrow().cast(SCHEMA))
+        for file, reason, count in rows.group_by("file", "reason").len().rows():
+            self.counts[file, reason] += count
+        room = EXAMPLES - len(self.examples)
+        if room > 0:
+            self.examples = pl.concat([self.examples, rows.head(room)])
+
+    def copy(self, path: Path) -> None:
+        """Keep the rows of an earlier run too, uncounted: they were counted then."""
+        with pq.ParquetFile(path) as earlier:
+            for batch in earlier.iter_batches(columns=SCHEMA.names):
+                self._writer.write_table(pa.Table.from_batches([batch]).cast(SCHEMA))
+
+    def by_reason(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for (_, reason), count in self.counts.items():
+            found[reason] += count
+        return found
+
+    def by_file(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for (file, _), count in self.counts.items():
+            found[file] += count
+        return found
+
+    def close(self) -> None:
+        self._writer.close()
