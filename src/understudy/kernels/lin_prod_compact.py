@@ -16,7 +16,7 @@ import numpy as np
 
 from understudy.kernels.compiler import compiled
 
-__all__ = ["add_squares", "invert", "log_weights", "replay"]
+__all__ = ["add_squares", "invert", "leverages", "log_weights", "replay"]
 
 Array = Any
 
@@ -40,9 +40,30 @@ def weigh(eta: float, Theta: Array, S: Array, phi: Array, rest: Array, out: Arra
 
 
 @compiled
-def log_weights(eta: float, Theta: Array, S: Array, phi: Array, out: Array) -> None:
-    """log w(x, a) of one context, features (A, d), for every action, (K,)."""
-    weigh(eta, Theta, S, phi, np.empty(Theta.shape[1]), out)
+def log_weights(eta: float, Theta: Array, S: Array, features: Array, out: Array) -> None:
+    """log w(x, a) of every context and action at one state, (n, K)."""
+    rest = np.empty(Theta.shape[1])
+    for row in range(features.shape[0]):
+        weigh(eta, Theta, S, features[row], rest, out[row])
+
+
+@compiled
+def leverages(contexts: Array, inverses: Array, out: Array) -> None:
+    """xᵀ V_a⁻¹ x for contexts (n, p) and blocks (K, p, p), (n, K); of one-hot x little is not 0."""
+    size = contexts.shape[1]
+    image = np.empty(size)
+    for t in range(contexts.shape[0]):
+        for a in range(inverses.shape[0]):
+            image[:] = 0.0
+            for j in range(size):
+                c = contexts[t, j]
+                if c != 0.0:
+                    for i in range(size):
+                        image[i] += c * inverses[a, j, i]
+            total = 0.0
+            for i in range(size):
+                total += image[i] * contexts[t, i]
+            out[t, a] = total
 
 
 @compiled

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from understudy import kernels
 from understudy.constraints import LARGEST_COUNT, Array, array, integer
-from understudy.errors import NotMergeable
+from understudy.errors import InvalidArgument, NotMergeable
 from understudy.learners.features import rows, theta_hats
 from understudy.learners.linear import ROUNDING, KnownCovariance
 from understudy.schedules import Decaying, rate_at
@@ -17,6 +18,8 @@ from understudy.theory import largest_lin_prod_rate
 from understudy.types import Integers, Log, frozen, given, saved
 
 __all__ = ["LinProdCompact", "Sums"]
+
+CONTEXTS = array("pass φ(x, ·) as (n, K, d), or contexts as (n, p)", dimensions=(2, 3))
 
 
 @saved
@@ -96,9 +99,26 @@ class LinProdCompact(KnownCovariance[Sums]):
             and state.theta.shape == shape[:-1]
         )
 
-    def _policy(self, state: Sums, features: Array) -> Array:
+    def policies_at(self, state: Sums, features: ArrayLike) -> Array:
+        """π(·|x) of many contexts at one state, (n, K): `policy` of each, bit for bit."""
+        self._check_own(state)
+        checked: Array = CONTEXTS("features", features)
+        if checked.shape[1:] != self.form.features:
+            raise InvalidArgument(
+                "features",
+                checked.shape,
+                f"each context must be given as features of shape {self.form.features}",
+                CONTEXTS.remedy,
+            )
+        self._check_size("features of event", checked)
+        return self._policies_at(state, checked)
+
+    def _policies_at(self, state: Sums, features: Array) -> Array:
         (eta,) = self.rates(np.array([state.rounds + 1]))
-        return policy_of(state, float(eta), features, self.features.n_actions)
+        return policies_of(state, float(eta), features, self.features.n_actions)
+
+    def _policy(self, state: Sums, features: Array) -> Array:
+        return np.asarray(self._policies_at(state, features[np.newaxis])[0])
 
     def _learn(self, state: Sums, log: Log) -> Sums:
         return self._policies(state, log)[0]
@@ -131,15 +151,13 @@ def learned(sums: Sums, etas: Array, thetas: Array, log: Log, n_actions: int) ->
     return Sums(frozen(theta), frozen(squares), sums.rounds + len(log)), policies
 
 
-def policy_of(sums: Sums, eta: float, features: Array, n_actions: int) -> Array:
-    """π(·|x) of one context, (K,)."""
-    policies = np.empty((1, n_actions))
+def policies_of(sums: Sums, eta: float, features: Array, n_actions: int) -> Array:
+    """π(·|x) of every context, (n, K), with the bits that it has alone."""
+    policies = np.empty((len(features), n_actions))
     theta, squares = given(np.atleast_2d(sums.theta)), given(blocks(sums.squares))
-    kernels.lin_prod_compact.log_weights(
-        eta, theta, squares, given(np.atleast_2d(features)), policies[0]
-    )
+    kernels.lin_prod_compact.log_weights(eta, theta, squares, given(rows(features)), policies)
     kernels.lin_prod.softmax(policies)
-    return np.asarray(policies[0])
+    return policies
 
 
 def blocks(matrices: Array) -> Array:

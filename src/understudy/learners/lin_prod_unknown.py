@@ -23,7 +23,7 @@ from understudy.constraints import (
 )
 from understudy.errors import InadmissibleRate, NotMergeable
 from understudy.learners.features import played, theta_hats
-from understudy.learners.lin_prod_compact import Sums, blocks, learned, no_sums, policy_of
+from understudy.learners.lin_prod_compact import Sums, blocks, learned, no_sums, policies_of
 from understudy.learners.linear import ROUNDING, Linear, linear_form, refuse_long
 from understudy.protocols import Form
 from understudy.schedules import cut_where_rates_move, held
@@ -148,7 +148,8 @@ class LinProdUnknown(Linear[SumsAndInverse]):
         refuse_long(what, features, self.feature_bound)
 
     def _policy(self, state: SumsAndInverse, features: Array) -> Array:
-        return policy_of(state.sums, self.eta, features, self.n_actions)
+        one = features[np.newaxis]
+        return np.asarray(policies_of(state.sums, self.eta, one, self.n_actions)[0])
 
     def _learn(self, state: SumsAndInverse, log: Log) -> SumsAndInverse:
         return self._policies(state, log)[0]

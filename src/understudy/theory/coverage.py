@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from understudy import kernels
 from understudy.constraints import (
     PROBABILITIES,
     SUM_TOLERANCE,
@@ -20,6 +21,7 @@ from understudy.constraints import (
     integer,
 )
 from understudy.errors import InfiniteCoverage, InvalidArgument
+from understudy.types import given
 
 __all__ = [
     "COVARIANCE",
@@ -261,5 +263,6 @@ def leverage(features: Array, V_inverse: Array) -> Array:
     features, V_inverse = np.asarray(features), np.asarray(V_inverse)
     if V_inverse.ndim == 2:  # noqa: PLR2004 - one matrix for all actions
         return np.asarray(((features @ V_inverse) * features).sum(axis=-1))
-    by_action = np.einsum("xd,kde->xke", features, V_inverse)
-    return np.asarray((by_action * features[:, np.newaxis]).sum(axis=-1))
+    found = np.empty((len(features), len(V_inverse)))
+    kernels.lin_prod_compact.leverages(given(features), given(V_inverse), found)
+    return found

@@ -1,0 +1,180 @@
+"""A learner of contexts, made from the warm-up of a log, which it does not learn from.
+
+The features of a context are those of the encoder, scaled down where φᵀV⁻¹φ is above κ. That is a
+function of the context alone, frozen by the warm-up: so every policy is predictable, the promise
+κ holds for every context that can ever come, and no row is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from understudy import kernels
+from understudy.constraints import HORIZON, N_ACTIONS, NONNEGATIVE, Array, constrained, integer
+from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
+from understudy.learners import DisjointFeatures, LinProdCompact, Sums, lin_prod_compact
+from understudy.logs.encoder import REMEDY, Encoder
+from understudy.theory import leverage
+from understudy.types import Integers, given, rounds_per_stretch
+
+__all__ = ["Contextual", "make_contextual", "policies", "probabilities"]
+
+# Of the mean eigenvalue of V: 1 in a short warm-up, 0.16 in one of 10⁴ rows. A ridge costs a bias
+# that stays, and a small one a large κ, so a slow start: long logs have time for that.
+RIDGE = 16.0
+LARGEST = 1 << 23  # numbers in V, and in the state: K p² of them
+COUNT = integer(0, "pass a number of rows")
+
+
+@dataclass(frozen=True, eq=False)
+class Contextual:
+    """An encoder, a learner whose V and κ come from the same warm-up, and what that was like.
+
+    `rows` is how many rows it had, `shrunk` how many of them lie above κ, `unseen` how many actions
+    it never showed, and `ridge` what was added to V.
+    """
+
+    encoder: Encoder
+    learner: LinProdCompact
+    rows: int
+    shrunk: int
+    unseen: int
+    ridge: float
+
+    def features(self, frame: pl.DataFrame) -> Array:
+        """What the learner is shown of every row, (n, p): the same bits in any batching."""
+        return shrink(self.encoder.encode(frame), self.learner)
+
+    def features_of_one(self, context: Mapping[str, object]) -> Array:
+        """What the learner is shown of one context, (p,)."""
+        return shrink(self.encoder.encode_one(context)[np.newaxis], self.learner)[0]  # type: ignore[no-any-return] # a row
+
+    def assumptions(self) -> list[str]:
+        """What Theorem 3 assumes and nobody has checked, or is known not to hold here."""
+        share = self.shrunk / self.rows
+        found = [
+            "mean rewards are linear in the features: no log can show that",
+            "contexts are drawn alike, and production plays alike, in the warm-up and after it",
+            f"V is known: here it is an average of {self.rows:,} rows and a ridge of "
+            f"{self.ridge:.3g}, which makes estimates cautious and biased",
+            f"features are bounded: here {share:.0%} of the warm-up are scaled down to "
+            f"κ = {self.learner.kappa:.4g}, and rewards would have to be linear in what is left",
+        ]
+        if self.unseen:
+            found.append(
+                f"production plays every action: {self.unseen} of {self.learner.form.n_actions} "
+                "are not in the warm-up, and V of these is a guess"
+            )
+        return found
+
+    def as_data(self) -> dict[str, Any]:
+        """As what JSON can hold, exactly: all but the learner, which snapshots hold."""
+        return {
+            "encoder": self.encoder.as_data(),
+            "rows": self.rows,
+            "shrunk": self.shrunk,
+            "unseen": self.unseen,
+            "ridge": self.ridge,
+        }
+
+    @staticmethod
+    def from_data(data: object, learner: object) -> Contextual:
+        """What `as_data` made data of, with the learner that goes with it, or `InvalidSnapshot`."""
+        names = {"encoder", "rows", "shrunk", "unseen", "ridge"}
+        if not isinstance(data, dict) or set(data) != names:
+            raise InvalidSnapshot("contexts", data, "it is nothing made of contexts", REMEDY)
+        encoder = Encoder.from_data(data["encoder"])
+        p = len(encoder.features)
+        if not isinstance(learner, LinProdCompact) or learner.form.features != (p,):
+            reason = f"it is no lin_prod_compact of contexts with {p} features"
+            raise InvalidSnapshot("learner", learner, reason, REMEDY)
+        try:
+            rows, shrunk, unseen = (
+                COUNT(name, data[name]) for name in ("rows", "shrunk", "unseen")
+            )
+            ridge = NONNEGATIVE("ridge", data["ridge"])
+        except InvalidArgument as error:
+            raise InvalidSnapshot(error.argument, error.value, error.reason, REMEDY) from error
+        return Contextual(encoder, learner, rows, shrunk, unseen, ridge)
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON.optional())
+def make_contextual(
+    encoder: Encoder,
+    frame: pl.DataFrame,
+    actions: Integers,
+    n_actions: int,
+    *,
+    horizon: int | None = None,
+) -> Contextual:
+    r"""`lin_prod_compact` with a block of parameters for each action, from the rows of a warm-up.
+
+    $$V_a = \frac1m \sum_{b=a} x x^\top + \rho\lambda I, \qquad
+    \kappa = \mathrm{median} \max_a x^\top V_a^{-1} x$$
+
+    over its m rows, λ the mean eigenvalue of all blocks, ρ = min(1, 16/√m). An action that it never
+    shows has λI in place of the average: its estimates are then small, and cautious.
+
+    >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0, 60.0, 80.0]})
+    >>> encoder = Encoder.fit(warmup, ["age"])
+    >>> made = make_contextual(encoder, warmup, np.array([0, 1, 1, 0]), 2)
+    >>> made.learner.features.V.shape, made.features(warmup).shape
+    ((2, 2, 2), (4, 2))
+    """
+    p, m = len(encoder.features), len(frame)
+    if n_actions * p**2 > LARGEST:
+        raise InvalidLog(
+            "contexts",
+            f"{p} features, {n_actions} actions",
+            f"the state of the learner would hold {n_actions * p**2:,} numbers",
+            f"name fewer columns of contexts: at most {math.isqrt(LARGEST // n_actions)} features",
+        )
+    squares = np.zeros((n_actions, p, p))
+    for start, x in encoded(encoder, frame):
+        played = given(actions[start : start + len(x)])
+        kernels.lin_prod_compact.add_squares(given(x), played, squares)
+    V = squares / m
+    typical = float(np.trace(V, axis1=1, axis2=2).mean()) / p
+    ridge = min(1.0, RIDGE / math.sqrt(m)) * typical
+    unseen = np.bincount(actions, minlength=n_actions) == 0
+    V[unseen] = typical * np.eye(p)
+    V += ridge * np.eye(p)
+    inverse = DisjointFeatures(V).V_inverse
+    found = np.concatenate([largest_leverages(x, inverse) for _, x in encoded(encoder, frame)])
+    kappa = float(np.median(found))
+    learner = lin_prod_compact(V, n_actions=n_actions, kappa=kappa, horizon=horizon)
+    return Contextual(encoder, learner, m, int((found > kappa).sum()), int(unseen.sum()), ridge)
+
+
+def encoded(encoder: Encoder, frame: pl.DataFrame) -> Iterator[tuple[int, Array]]:
+    """The features of the rows from each start on, a stretch at a time."""
+    size = rounds_per_stretch(len(encoder.features))
+    for start in range(0, len(frame), size):
+        yield start, encoder.encode(frame[start : start + size])
+
+
+def largest_leverages(x: Array, inverse: Array) -> Array:
+    """max_a xᵀ V_a⁻¹ x of every context, (n,)."""
+    return np.asarray(leverage(x, inverse).max(axis=1))
+
+
+def shrink(x: Array, learner: LinProdCompact) -> Array:
+    """x · min(1, √(κ / max_a xᵀ V_a⁻¹ x)): as it is, or as large as κ allows."""
+    found = largest_leverages(x, learner.features.V_inverse)
+    return np.asarray(x * np.sqrt(np.minimum(1.0, learner.kappa / found))[:, np.newaxis])
+
+
+def policies(contextual: Contextual, state: Sums, x: Array) -> Array:
+    """π(·|x) of every context at one state, (n, K), for what `features` made of them."""
+    return contextual.learner.policies_at(state, x)
+
+
+def probabilities(contextual: Contextual, state: Sums, x: Array, actions: Integers) -> Array:
+    """π(b|x) of every context and the action played in it, (n,): the policy fixed at one state."""
+    return np.asarray(policies(contextual, state, x)[np.arange(len(actions)), actions])
