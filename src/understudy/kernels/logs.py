@@ -72,7 +72,8 @@ def tally(
 ) -> None:
     """Add events to the sums of their actions, in place, one after the other.
 
-    `totals` are Σ R, Σ R/q, Σ 1/q and Σ 1/q², (4, K); `ranges` the smallest and largest q, (2, K).
+    `totals` are Σ R, Σ R/q, Σ 1/q and Σ 1/q², (4, K); `ranges` the smallest and largest q, (2, K),
+    nan before the first.
     """
     for t in range(actions.size):
         a, R, q = actions[t], rewards[t], propensities[t]
@@ -82,5 +83,7 @@ def tally(
         totals[1, a] += R * weight
         totals[2, a] += weight
         totals[3, a] += weight * weight
-        ranges[0, a] = min(ranges[0, a], q)
-        ranges[1, a] = max(ranges[1, a], q)
+        if not ranges[0, a] <= q:  # also where it is nan
+            ranges[0, a] = q
+        if not ranges[1, a] >= q:
+            ranges[1, a] = q

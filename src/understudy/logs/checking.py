@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +13,14 @@ from numpy.typing import NDArray
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.actions import Actions, as_text
-from understudy.logs.columns import ACTION, CONTEXT, ELIGIBLE, PROPENSITY, REWARD, ROW, TIME
+from understudy.logs.columns import ACTION, CONTEXT, ELIGIBLE, FILE, PROPENSITY, REWARD, ROW, TIME
 from understudy.types import Integers, Log
 
 __all__ = ["QUARANTINE", "Checked", "Rules", "check"]
 
 QUARANTINE = {
-    "file": pl.String,
-    "row": pl.Int64,
+    FILE: pl.String,
+    ROW: pl.Int64,
     "reason": pl.String,
     ACTION: pl.String,
     REWARD: pl.String,
@@ -59,9 +60,11 @@ class Rules:
 class Checked:
     """The rows of a batch that can be learned from, and those that cannot.
 
-    `frame` holds the good rows as they came; `actions` their indices, if labels are known already.
+    `files` says how many rows came from where. `frame` holds the good rows as they came; `actions`
+    their indices, if labels are known already.
     """
 
+    files: Mapping[str, int]
     frame: pl.DataFrame
     actions: Integers
     rewards: Array
@@ -70,6 +73,12 @@ class Checked:
 
     def __len__(self) -> int:
         return len(self.rewards)
+
+    def after(self, rows: int) -> Checked:
+        """Without the first good rows."""
+        q = None if self.propensities is None else self.propensities[rows:]
+        frame, actions, rewards = self.frame[rows:], self.actions[rows:], self.rewards[rows:]
+        return Checked(self.files, frame, actions, rewards, q, self.quarantined)
 
     def log(self, features: Array | None = None) -> Log:
         return Log(self.actions, self.rewards, self.propensities, features)
@@ -102,17 +111,24 @@ def check(file: str, frame: pl.DataFrame, rules: Rules) -> Checked:
     if TIME in frame.columns:
         good &= frame[TIME].is_not_null().to_numpy()
     if good.all():
-        return Checked(
-            frame, actions, _rescaled(rewards, rules), q, pl.DataFrame(schema=QUARANTINE)
-        )
+        nothing = pl.DataFrame(schema=QUARANTINE)
+        return Checked(_files(file, frame), frame, actions, _rescaled(rewards, rules), q, nothing)
     why = _reasons(frame, ~good, (actions, rewards, q, eligible), rules)
     return Checked(
+        _files(file, frame),
         frame.filter(good),
         actions[good],
         _rescaled(rewards[good], rules),
         None if q is None else q[good],
         _quarantined(file, frame.filter(~good), why),
     )
+
+
+def _files(file: str, frame: pl.DataFrame) -> dict[str, int]:
+    """How many rows are of which file: all of one, or as their column says."""
+    if FILE not in frame.columns:
+        return {file: len(frame)}
+    return dict(frame.group_by(FILE).len().rows())
 
 
 def numbers(file: str, column: pl.Series) -> Array:
@@ -226,8 +242,8 @@ def _quarantined(file: str, frame: pl.DataFrame, why: list[str]) -> pl.DataFrame
         for name in (ACTION, REWARD, PROPENSITY)
     }
     return frame.select(
-        pl.lit(file).alias("file"),
-        pl.col(ROW).cast(pl.Int64).alias("row"),
+        pl.col(FILE) if FILE in frame.columns else pl.lit(file).alias(FILE),
+        pl.col(ROW).cast(pl.Int64),
         pl.Series("reason", why, dtype=pl.String),
         **kept,
     )

@@ -21,6 +21,7 @@ __all__ = [
 
 # A frame of rows has columns of these names, whatever they were called in the file.
 ROW = "row"  # counted from 1 in each file, a header not counted
+FILE = "file"  # where the rows of several files are mixed
 ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
 TIME, ELIGIBLE = "time", "eligible"
 CONTEXT = "context."  # and the name of the context column

@@ -13,12 +13,11 @@ import pyarrow.parquet as pq
 
 from understudy.errors import InvalidLog
 from understudy.logs.actions import as_text
-from understudy.logs.columns import ACTION, TIME
+from understudy.logs.columns import ACTION, FILE, TIME
 from understudy.logs.times import TimeColumn
 
-__all__ = ["FILE", "sorted_by_time"]
+__all__ = ["sorted_by_time"]
 
-FILE = "file"
 INSTANT, ARRIVAL = "instant of the event", "number of the row"
 ROWS = 1 << 16
 

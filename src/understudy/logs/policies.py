@@ -126,7 +126,7 @@ class Policy:
             "behavior": as_data(study.behavior, "behavior"),
             "certificate": as_data(study.certificate, "certificate"),
             "curve": [list(point) for point in study.curve.points],
-            "tally": as_data(study.tally, "tally"),
+            "tally": study.tally.as_data(),
         }
         return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1)
 
@@ -177,14 +177,14 @@ def from_text(text: str) -> Policy:
 
 
 def _study(content: dict[str, Any]) -> Study:
-    parts = ("learner", "state", "behavior", "certificate", "tally")
-    learner, state, behavior, certificate, tally = (from_data(content[p], p) for p in parts)
+    parts = ("learner", "state", "behavior", "certificate")
+    learner, state, behavior, certificate = (from_data(content[part], part) for part in parts)
     learner.validate(state)
-    K, n = learner.form.n_actions, learner.rounds(state)
+    tally, n = Tally.from_data(content["tally"], learner.form.n_actions), learner.rounds(state)
     known = behavior is None or isinstance(behavior, Logged | np.ndarray)
-    if not (known and isinstance(tally, Tally) and isinstance(certificate, Certificate | None)):
+    if not known or not isinstance(certificate, Certificate | None):
         raise InvalidSnapshot("behavior", behavior, "a part is not what it should be", REMEDY)
-    if tally.counts.shape != (K,) or tally.rows != n or (certificate and certificate.rounds != n):
+    if tally.rows != n or (certificate is not None and certificate.rounds != n):
         raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
     curve = Curve(tuple(_point(point) for point in content["curve"]))
     return Study(learner, state, _behavior(behavior), certificate, tally, curve)

@@ -100,22 +100,22 @@ class Study:
 
 def observe(certificate: Certificate, log: Log, trace: Trace) -> tuple[Certificate, list[Point]]:
     """The certificate after more rounds, and its points after the rounds of the grid."""
-    start = certificate.rounds
-    stops = _grid(start, start + len(log))
+    start, end = certificate.rounds, certificate.rounds + len(log)
+    grid = _grid(start, end)
     points = []
-    for low, high in pairwise([start, *stops, start + len(log)]):
+    for low, high in pairwise(sorted({start, *grid, end})):
         part = slice(low - start, high - start)
         piece = Trace(trace.probability[part], 0, trace.n_actions)
         certificate = certificate.observe(log[part], piece)
-        if high in stops:
+        if high in grid:
             points.append(point_of(certificate))
     return certificate, points
 
 
-def _grid(start: int, stop: int) -> list[int]:
-    """The rounds of the grid after `start`, up to `stop`."""
-    low, high = np.searchsorted(POINTS, [start, stop], side="right")
-    return [int(t) for t in POINTS[low:high]]
+def _grid(start: int, end: int) -> set[int]:
+    """The rounds of the grid after `start`, up to `end`."""
+    low, high = np.searchsorted(POINTS, [start, end], side="right")
+    return set(POINTS[low:high].tolist())
 
 
 def point_of(certificate: Certificate) -> Point:

@@ -20,7 +20,7 @@ from understudy.errors import InvalidLog
 from understudy.logs.columns import ROW, Columns
 from understudy.logs.sources import Source
 
-__all__ = ["BATCH", "lazy", "read"]
+__all__ = ["BATCH", "lazy", "names", "read"]
 
 BATCH = 1 << 16  # rows at a time
 PEEK = 1_000  # lines of NDJSON whose keys are looked at
@@ -55,6 +55,12 @@ def lazy(source: Source, columns: Columns) -> pl.LazyFrame:
         return frame.select(
             pl.col(theirs).alias(ours) for theirs, ours in columns.renamed().items()
         )
+
+
+def names(source: Source, columns: Columns) -> list[str]:
+    """The columns that a file has, as it calls them."""
+    with readable(source.name):
+        return _OPEN[source.format](source, columns)[1]
 
 
 def _parquet(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:  # noqa: ARG001 - one signature

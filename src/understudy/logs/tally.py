@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 
 from understudy import kernels
-from understudy.constraints import LARGEST_COUNT, Array, array
-from understudy.types import Integers, Log, frozen, given, saved
+from understudy.constraints import Array
+from understudy.errors import InvalidSnapshot
+from understudy.types import Integers, Log, frozen, given
 
 __all__ = ["Tally"]
 
-UNKNOWN = 1.0  # in place of a propensity that nobody knows
 
-
-@saved
 @dataclass(frozen=True, eq=False)
 class Tally:
     """Sums over the rows of each action, (K,): everything that coverage is made of.
 
     With R and q the reward and the propensity of a row: `counts` its rows, `rewards` Σ R,
-    `weighted` Σ R/q, `weights` Σ 1/q, `squares` Σ 1/q², and `lowest` and `highest` the range of q.
-    An action that was never seen has lowest 1 and highest 0. Where nobody knows the propensities,
-    q stands at 1 in all of them.
+    `weighted` Σ R/q, `weights` Σ 1/q, `squares` Σ 1/q², and `lowest` and `highest` the range of q,
+    nan where the action was never seen. Without propensities the last five are nan.
     """
 
     counts: Integers
@@ -34,15 +33,6 @@ class Tally:
     squares: Array
     lowest: Array
     highest: Array
-    CONSTRAINTS: ClassVar = {  # enforced by snapshots
-        "counts": array("pass counts", dtype=np.int64, low=0, high=LARGEST_COUNT),
-        "rewards": array("pass a sum per action", low=0.0),
-        "weighted": array("pass a sum per action", low=0.0),
-        "weights": array("pass a sum per action", low=0.0),
-        "squares": array("pass a sum per action", low=0.0),
-        "lowest": array("pass a propensity per action", low=0.0, high=1.0),
-        "highest": array("pass a propensity per action", low=0.0, high=1.0),
-    }
 
     @staticmethod
     def empty(n_actions: int) -> Tally:
@@ -51,9 +41,9 @@ class Tally:
         >>> Tally.empty(2).counts.tolist()
         [0, 0]
         """
-        none, one = frozen(np.zeros(n_actions)), frozen(np.ones(n_actions))
+        none, unseen = frozen(np.zeros(n_actions)), frozen(np.full(n_actions, np.nan))
         counts = frozen(np.zeros(n_actions, dtype=np.int64))
-        return Tally(counts, none, none, none, none, one, none)
+        return Tally(counts, none, none, none, none, unseen, unseen)
 
     @property
     def rows(self) -> int:
@@ -61,16 +51,19 @@ class Tally:
         return int(self.counts.sum())
 
     def after(self, log: Log) -> Tally:
-        """With more rows, whose log carries propensities or none: the bits do not depend on cuts.
+        """With more rows, which all carry propensities or none: the bits do not depend on cuts.
 
         >>> Tally.empty(2).after(Log([1, 1], [1.0, 0.0], [0.5, 0.25])).weights.tolist()
         [0.0, 6.0]
         """
-        q = np.full(len(log), UNKNOWN) if log.propensities is None else log.propensities
+        known = log.propensities is not None
+        q = log.propensities if known else np.ones(len(log))
         counts = self.counts.copy()
         totals = np.stack([self.rewards, self.weighted, self.weights, self.squares])
         ranges = np.stack([self.lowest, self.highest])
-        kernels.logs.tally(given(log.actions), given(log.rewards), given(q), counts, totals, ranges)
+        kernels.logs.tally(given(log.actions), given(log.rewards), given(q), counts, totals, ranges)  # type: ignore[arg-type] # not None
+        if not known:
+            totals[1:], ranges[:] = np.nan, np.nan
         return Tally(frozen(counts), *(frozen(row.copy()) for row in (*totals, *ranges)))
 
     def merge(self, other: Tally) -> Tally:
@@ -81,6 +74,37 @@ class Tally:
             frozen(self.weighted + other.weighted),
             frozen(self.weights + other.weights),
             frozen(self.squares + other.squares),
-            frozen(np.minimum(self.lowest, other.lowest)),
-            frozen(np.maximum(self.highest, other.highest)),
+            frozen(np.fmin(self.lowest, other.lowest)),
+            frozen(np.fmax(self.highest, other.highest)),
         )
+
+    def as_data(self) -> dict[str, list[float | None]]:
+        """As what JSON can hold, exactly: null for nan.
+
+        >>> Tally.empty(1).as_data()["lowest"]
+        [None]
+        """
+        return {
+            field.name: [
+                None if math.isnan(value) else value for value in getattr(self, field.name).tolist()
+            ]
+            for field in dataclasses.fields(self)
+        }
+
+    @staticmethod
+    def from_data(data: dict[str, Any], n_actions: int) -> Tally:
+        """What `as_data` made data of.
+
+        >>> Tally.from_data(Tally.empty(2).after(Log([1], [0.5])).as_data(), 2).rewards.tolist()
+        [0.0, 0.5]
+        """
+        names = [field.name for field in dataclasses.fields(Tally)]
+        columns = {name: np.array(data[name], dtype=np.float64) for name in names}
+        counts = columns["counts"]
+        whole = (counts >= 0).all() and (counts == np.floor(counts)).all()
+        if not whole or any(column.shape != (n_actions,) for column in columns.values()):
+            raise InvalidSnapshot(
+                "tally", data, "it needs seven numbers per action", "load an unchanged file"
+            )
+        columns["counts"] = counts.astype(np.int64)
+        return Tally(**{name: frozen(column) for name, column in columns.items()})

@@ -1,0 +1,150 @@
+"""What a caller asks for, and what follows from it: given now, kept from before, or the default."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.certificates.evidence import CONFIDENCE
+from understudy.constraints import HORIZON, number
+from understudy.errors import InvalidArgument
+from understudy.logs.actions import Actions, Label
+from understudy.logs.choosing import LEARNERS
+from understudy.logs.columns import PRESETS, Columns
+from understudy.logs.policies import Settings
+from understudy.logs.tables import checked, read_actions, read_probabilities
+
+__all__ = ["BEHAVIORS", "CONFIDENT", "ESTIMATED", "GIVEN", "LOGGED", "Options"]
+
+LOGGED, ESTIMATED, GIVEN = "logged", "estimated", "given"
+BEHAVIORS = (LOGGED, ESTIMATED)
+CONFIDENT = 0.95
+WARMUP = 0.1
+SHARE = number(0.0, 0.9, "pass the share of the rows to prepare with, such as 0.1", above=True)
+Probabilities = Mapping[Label, float]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; None stands for what was asked before, or else for the default."""
+
+    columns: Mapping[str, Any]
+    reward_range: tuple[float, float] | None = None
+    actions: Actions | None = None
+    behavior: str | None = None
+    probabilities: Probabilities | None = None
+    learner: str | None = None
+    horizon: int | None = None
+    confidence: float | None = None
+    warmup: float = WARMUP
+
+    @staticmethod
+    def of(
+        *,
+        preset: str | None = None,
+        context: Sequence[str] | None = None,
+        reward_range: Sequence[float] | None = None,
+        actions: Iterable[Label] | str | os.PathLike[str] | None = None,
+        behavior: str | os.PathLike[str] | Probabilities | None = None,
+        learner: str | None = None,
+        horizon: int | None = None,
+        confidence: float | None = None,
+        warmup: float | None = None,
+        **columns: str | None,
+    ) -> Options:
+        """The options as people pass them, checked one by one.
+
+        >>> Options.of(preset="obd", learner="exp3-ix").columns["reward"]
+        'click'
+        """
+        kind, probabilities = _behavior(behavior)
+        _one_of("learner", learner, LEARNERS)
+        given: dict[str, Any] = {role: name for role, name in columns.items() if name is not None}
+        if context:
+            given["context"] = tuple(context)
+        return Options(
+            _preset(preset) | given,
+            None if reward_range is None else _range(reward_range),
+            _actions(actions),
+            kind,
+            probabilities,
+            learner,
+            HORIZON.optional()("horizon", horizon),
+            CONFIDENCE.optional()("confidence", confidence),
+            SHARE("warmup", WARMUP if warmup is None else warmup),
+        )
+
+    def columns_of(self, kept: Settings | None) -> Columns:
+        """Which columns are read."""
+        if kept is None:
+            return Columns(**self.columns)
+        return dataclasses.replace(kept.columns, **self._same(kept.columns))
+
+    def _same(self, kept: Columns) -> dict[str, Any]:
+        """Another file may have other names for its columns; its contexts must be the same."""
+        context = self.columns.get("context", kept.context)
+        agree("context", context, kept.context)
+        return dict(self.columns)
+
+
+def agree(option: str, asked: object, kept: object) -> None:
+    """Refuse an option that contradicts what the first run fixed.
+
+    >>> agree("learner", "prod", "exp3")
+    Traceback (most recent call last):
+    understudy.errors.InvalidArgument: learner = 'prod': the policy was learned with 'exp3'; ...
+    """
+    if asked is not None and asked != kept:
+        raise InvalidArgument(
+            option,
+            asked,
+            f"the policy was learned with {kept!r}",
+            "leave it out to go on as before, or start anew without --resume",
+        )
+
+
+def _preset(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    _one_of("preset", name, tuple(PRESETS))
+    columns = PRESETS[name]
+    return {role: getattr(columns, role) for role in ("action", "reward", "propensity")}
+
+
+def _range(found: Sequence[float]) -> tuple[float, float]:
+    try:
+        low, high = (float(value) for value in found)
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            "reward_range", found, "it must be two numbers", "pass LOW HIGH, such as 0 5"
+        ) from None
+    return low, high
+
+
+def _actions(found: Iterable[Label] | str | os.PathLike[str] | None) -> Actions | None:
+    if found is None:
+        return None
+    if isinstance(found, str | os.PathLike):
+        return read_actions(Path(found))
+    return Actions.of(found)
+
+
+def _behavior(
+    found: str | os.PathLike[str] | Probabilities | None,
+) -> tuple[str | None, Probabilities | None]:
+    if found is None or (isinstance(found, str) and found in BEHAVIORS):
+        return found, None
+    if isinstance(found, Mapping):
+        return GIVEN, checked("behavior", dict(found), "behavior")
+    return GIVEN, read_probabilities("behavior", Path(found))
+
+
+def _one_of(argument: str, value: str | None, names: tuple[str, ...]) -> None:
+    if value is not None and value not in names:
+        raise InvalidArgument(
+            argument, value, "there is no such", f"pass one of {', '.join(names)}"
+        )

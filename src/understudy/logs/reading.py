@@ -1,0 +1,106 @@
+"""All rows of all files, in their order: every format through one door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from understudy.logs import dsjson, tabular, vowpal
+from understudy.logs.columns import ROW, TIME, Columns
+from understudy.logs.order import sorted_by_time
+from understudy.logs.sources import Source
+from understudy.logs.times import NUMBER, TimeColumn, in_order
+
+__all__ = ["Origin", "Reading", "Table"]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A frame that is in memory already, in place of a file."""
+
+    frame: pl.DataFrame
+    name: str = "frame"
+
+    def fingerprint(self) -> str:
+        """Its rows as one number: two frames of the same rows are the same log."""
+        return f"{int(self.frame.hash_rows().sum() or 0):016x}"
+
+
+Origin = Source | Table
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which files are read, which of their columns, and how times are written if they matter.
+
+    `sorting` is a folder for what does not fit into memory, where rows must be sorted by time.
+    """
+
+    origins: Sequence[Origin]
+    columns: Columns
+    times: TimeColumn | None = None
+    sorting: Path | None = None
+
+    def batches(self) -> Iterator[tuple[str, pl.DataFrame]]:
+        """Rows in the order in which they are learned from, with the name of their file."""
+        if self.sorting is None:
+            for origin in self.origins:
+                for frame in rows_of(origin, self.columns):
+                    yield origin.name, self._timed(frame)
+        else:
+            unsorted = Reading(self.origins, self.columns).batches()
+            for frame in sorted_by_time(unsorted, self.sorting):
+                yield "", self._timed(frame)
+
+    def _timed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """With times as numbers, null where they cannot be read."""
+        if self.times is None:
+            return frame
+        return frame.with_columns(self.times.parse(frame[TIME]).alias(TIME))
+
+    def in_time(self, folder: Path) -> Reading:
+        """The same rows by time: as they are if they are in order, else sorted in a folder."""
+        if self.columns.time is None:
+            return self
+        times: TimeColumn | None = None
+        previous: Any = None
+        for _, frame in self.batches():
+            times = times or TimeColumn.of(frame[TIME])
+            if times is None:
+                continue
+            parsed = times.parse(frame[TIME])
+            if not in_order(previous, parsed):
+                return Reading(self.origins, self.columns, times, folder)
+            previous = parsed.max() if parsed.null_count() < len(parsed) else previous
+        return Reading(self.origins, self.columns, times or TimeColumn(NUMBER))
+
+
+def rows_of(origin: Origin, columns: Columns) -> Iterator[pl.DataFrame]:
+    """The rows of one file, a batch at a time."""
+    if isinstance(origin, Table):
+        return _rows_of_table(origin, columns)
+    if origin.format == "vw":
+        return vowpal.read(origin.path, columns)
+    if origin.format == "dsjson":
+        return dsjson.read(origin.path, columns)
+    return tabular.read(origin, columns)
+
+
+def has_propensities(origin: Origin, columns: Columns) -> bool:
+    """Whether there is a column for them; formats of their own have them always."""
+    if isinstance(origin, Table):
+        return columns.propensity in origin.frame.columns
+    return origin.format in {"vw", "dsjson"} or columns.propensity in tabular.names(origin, columns)
+
+
+def _rows_of_table(table: Table, columns: Columns) -> Iterator[pl.DataFrame]:
+    columns.require(table.frame.columns, table.name)
+    chosen = table.frame.select(
+        pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW),
+        *(pl.col(theirs).alias(ours) for theirs, ours in columns.renamed().items()),
+    )
+    return chosen.iter_slices(tabular.BATCH)
