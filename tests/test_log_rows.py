@@ -22,6 +22,7 @@ from understudy.logs.ahead import ahead
 from understudy.logs.checking import QUARANTINE, Rules, check
 from understudy.logs.columns import Columns
 from understudy.logs.sources import find, format_of
+from understudy.logs.stretches import Stretches
 from understudy.logs.study import Study
 from understudy.logs.tabular import BATCH, read
 from understudy.logs.tally import Tally
@@ -268,8 +269,9 @@ def test_a_tally_is_the_sum_over_each_action_however_the_log_is_cut(n: int, seed
         cut = cut.after(part)
     apart = Tally.empty(4).after(log[: n // 2]).merge(Tally.empty(4).after(log[n // 2 :]))
     for name in ("counts", "rewards", "weighted", "weights", "squares", "lowest", "highest"):
-        assert np.array_equal(getattr(cut, name), getattr(whole, name))
-        assert np.allclose(getattr(apart, name), getattr(whole, name), rtol=1e-12)
+        assert np.array_equal(getattr(cut, name), getattr(whole, name), equal_nan=True)
+        close = np.allclose(getattr(apart, name), getattr(whole, name), rtol=1e-12, equal_nan=True)
+        assert close, name
 
 
 def test_a_study_is_a_fold_and_its_curve_is_that_of_certify() -> None:
@@ -303,3 +305,20 @@ def test_reading_ahead_keeps_order_and_errors() -> None:
         next(items)
     first = next(ahead(iter(range(10**9))))
     assert first == 0
+
+
+@given(st.lists(st.integers(0, 2), max_size=400), st.integers(1, 90))
+@quick
+def test_stretches_are_counts_of_equal_parts_however_the_rows_come(
+    actions: list[int], size: int
+) -> None:
+    rows = np.array(actions, dtype=np.int64)
+    found = Stretches.empty(3)
+    for start in range(0, len(rows), size):
+        found = found.after(rows[start : start + size])
+    assert len(found.counts) <= 20
+    parts = [rows[i : i + found.width] for i in range(0, len(rows), found.width)]
+    wanted = [np.bincount(part, minlength=3).tolist() for part in parts]
+    assert found.counts.tolist() == wanted
+    once = Stretches.empty(3).after(rows)
+    assert (once.width, once.counts.tolist()) == (found.width, found.counts.tolist())
