@@ -37,6 +37,7 @@ from understudy.certificates.evidence import (
     LAMBDAS,
     LARGEST_BET,
     Evidence,
+    count_actions,
 )
 from understudy.certificates.targets import Target, probabilities_under
 from understudy.certificates.words import describe
@@ -107,11 +108,11 @@ class Certificate:
 
     def __post_init__(self) -> None:
         enforce(self)
-        object.__setattr__(self, "n_actions", self._count_actions())
+        object.__setattr__(self, "n_actions", count_actions(self.behavior, self.n_actions))
         if self.evidence is None:
             counted = self.n_actions if self.behavior is None else 0
             object.__setattr__(self, "evidence", Evidence.none(len(self._grids), counted))
-        elif not self._fits(self.evidence):
+        elif not self._can_have_observed(self.evidence):
             raise InvalidArgument(
                 "evidence",
                 self.evidence,
@@ -159,11 +160,7 @@ class Certificate:
         When the mixture of the gain reached 1/δ in between cannot be known, so `promoted` says
         whether it has now, or did in the rounds observed since, and `promoted_at` is None.
         """
-        if self.behavior is None:
-            raise NotMergeable(
-                "q̂_t, the behavior counted so far, depends on the order of events; observe the "
-                "logs one after the other instead"
-            )
+        self._refuse_counted()
         if not isinstance(other, Certificate) or self._made_with() != other._made_with():
             raise InvalidArgument(
                 "other",
@@ -173,9 +170,25 @@ class Certificate:
             )
         if not other.rounds or not self.rounds:
             return other if not self.rounds else self
-        merged = self.evidence.merge(other.evidence)
-        crossed = merged.rounds if self._crosses(merged.sums) else 0
-        return self._with(dataclasses.replace(merged, crossed=crossed))
+        return self._with(self._tested(self.evidence.merge(other.evidence)))
+
+    def of_sums(self, rounds: int, S: ArrayLike, totals: ArrayLike) -> Certificate:
+        """The same certificate of rounds whose sums were made elsewhere, such as by a database.
+
+        `S` are S_i = Σ_t log(1 + λ_i x_t) of the three `grids`, one after the other, and `totals`
+        Σ R, Σ w R, Σ w and Σ w². As of merged logs, `promoted_at` is not known.
+
+        >>> import understudy as us
+        >>> empty = us.Certificate(behavior=[0.5, 0.5], lambdas=[1.0])
+        >>> log = us.Log(actions=[0, 1] * 500, rewards=[0.0, 1.0] * 500)
+        >>> known = empty.observe(log, [0.1, 0.9])
+        >>> again = empty.of_sums(1000, known.evidence.log_wealths(), known.evidence.totals)
+        >>> again.lower == known.lower, again.promoted, again.promoted_at
+        (True, True, None)
+        """
+        self._refuse_counted()
+        given = Evidence.of_sums(rounds, S, totals)
+        return dataclasses.replace(self, evidence=self._tested(given))
 
     @property
     def rounds(self) -> int:
@@ -274,24 +287,6 @@ class Certificate:
         """What of δ the lower and the upper bound spend each."""
         return self._delta * ((1.0 - COUNTING) if self.behavior is None else 1.0) / 2.0
 
-    def _count_actions(self) -> int:
-        behavior = self.behavior
-        if behavior is None:
-            if self.n_actions is None:
-                raise InvalidArgument(
-                    "n_actions",
-                    None,
-                    "the number of actions is not known without a behavior",
-                    "pass n_actions=K, or the behavior",
-                )
-            return self.n_actions
-        known = behavior.n_actions if isinstance(behavior, Logged) else len(behavior)
-        if self.n_actions not in {None, known}:
-            raise InvalidArgument(
-                "n_actions", self.n_actions, f"the behavior has {known} actions", "leave it out"
-            )
-        return known
-
     def _with(self, evidence: Evidence) -> Certificate:
         """The same certificate of other evidence; what it was made with was checked before."""
         other = copy.copy(self)
@@ -315,34 +310,29 @@ class Certificate:
             kernels.certificates.root(S, self._grids[own], self.rounds, -math.log(delta), low)
         )
 
-    def _crosses(self, S: Array) -> bool:
-        """Whether these S_i are enough for a promotion: Σ_i ρ_i e^{S_i} ≥ 1/δ."""
-        S = S[2 * len(self.lambdas) :]
-        log_mixture = np.logaddexp.reduce(S) - math.log(max(len(S), 1))
-        return bool(log_mixture >= -math.log(self._delta))
+    def _refuse_counted(self) -> None:
+        if self.behavior is None:
+            raise NotMergeable(
+                "q̂_t, the behavior counted so far, depends on the order of events; observe the "
+                "logs one after the other instead"
+            )
+
+    def _can_have_observed(self, evidence: Evidence) -> bool:
+        """Whether the evidence can be this certificate's: for snapshots that were damaged."""
+        counted = self.n_actions if self.behavior is None else 0
+        return evidence.fits(len(self.lambdas), len(self._grids), counted) and bool(
+            evidence.crossed or counted or not self._crosses(evidence)
+        )
+
+    def _tested(self, evidence: Evidence) -> Evidence:
+        """Of sums: whether they are enough for a promotion can only be said of all of them."""
+        crossed = evidence.rounds if self._crosses(evidence) else 0
+        return dataclasses.replace(evidence, crossed=crossed)
+
+    def _crosses(self, evidence: Evidence) -> bool:
+        return evidence.crosses(2 * len(self.lambdas), self._delta)
 
     def _made_with(self) -> tuple[object, ...]:
         """What two certificates that are merged must have in common."""
         q = self.behavior.tolist() if isinstance(self.behavior, np.ndarray) else self.behavior
         return q, self.confidence, self.lambdas.tolist()
-
-    def _fits(self, evidence: Evidence) -> bool:
-        """Whether this certificate can have observed it: for snapshots that were damaged."""
-        size, counted = len(self.lambdas), self.n_actions if self.behavior is None else 0
-        if (
-            not evidence.sums.shape == evidence.products.shape == self._grids.shape
-            or evidence.totals.shape != (4,)
-            or evidence.counts.shape != (counted,)
-        ):
-            return False
-        S = evidence.log_wealths()
-        return (
-            (not counted or sum(evidence.counts.tolist()) == evidence.rounds)
-            and bool((S[: 2 * size] >= 0).all())
-            and bool(evidence.totals[0] <= evidence.rounds)
-            and bool(
-                evidence.rounds % kernels.certificates.FACTORS or (evidence.products == 1.0).all()
-            )
-            and evidence.crossed <= (0 if counted else evidence.rounds)
-            and bool(evidence.crossed or counted or not self._crosses(S))
-        )

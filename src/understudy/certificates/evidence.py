@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.behaviors import BEHAVIOR
+from understudy.behaviors import BEHAVIOR, Behavior, Logged
 from understudy.constraints import (
     LARGEST_COUNT,
     LARGEST_RATE,
@@ -18,12 +19,14 @@ from understudy.constraints import (
     Constraint,
     Refused,
     array,
+    enforce,
     integer,
     number,
 )
+from understudy.errors import InvalidArgument
 from understudy.types import Integers, frozen, given, saved
 
-__all__ = ["BEHAVIOR_OR_NONE", "CONFIDENCE", "EVIDENCE", "LAMBDAS", "Evidence"]
+__all__ = ["BEHAVIOR_OR_NONE", "CONFIDENCE", "EVIDENCE", "LAMBDAS", "Evidence", "count_actions"]
 
 LARGEST_BET = 0.9  # of the λ on a gain, which may be −1: below 1
 GRID: Array = frozen(2.0 ** -np.arange(-2.0, 22.0))
@@ -84,6 +87,14 @@ class Evidence:
         counts = frozen(np.zeros(counted, dtype=np.int64))
         return Evidence(0, nothing, one, frozen(np.zeros(4)), counts, crossed=0, merged=False)
 
+    @staticmethod
+    def of_sums(rounds: int, S: ArrayLike, totals: ArrayLike) -> Evidence:
+        """Of rounds that were summed elsewhere; whether they cross 1/δ is for the caller to say."""
+        nobody, one = np.zeros(0, dtype=np.int64), frozen(np.ones(np.size(S)))
+        evidence = Evidence(rounds, S, one, totals, nobody, crossed=0, merged=True)  # type: ignore[arg-type] # made arrays next
+        enforce(evidence)
+        return evidence
+
     def log_wealths(self) -> Array:
         """S_i of all grids."""
         S = np.empty(len(self.sums))
@@ -134,6 +145,51 @@ class Evidence:
         totals = frozen(self.totals + other.totals)
         one, rounds = frozen(np.ones(len(sums))), self.rounds + other.rounds
         return Evidence(rounds, sums, one, totals, self.counts, crossed=0, merged=True)
+
+    def crosses(self, start: int, delta: float) -> bool:
+        """Whether the S_i of the gain, from `start` on, have Σ_i ρ_i e^{S_i} ≥ 1/δ: a promotion."""
+        S = self.log_wealths()[start:]
+        log_mixture = np.logaddexp.reduce(S) - math.log(max(len(S), 1))
+        return bool(log_mixture >= -math.log(delta))
+
+    def fits(self, size: int, n_lambdas: int, counted: int) -> bool:
+        """Whether it can be of the first two grids of this size, of so many λ in all."""
+        if (
+            not self.sums.shape == self.products.shape == (n_lambdas,)
+            or self.totals.shape != (4,)
+            or self.counts.shape != (counted,)
+        ):
+            return False
+        return (
+            (not counted or sum(self.counts.tolist()) == self.rounds)
+            and bool((self.log_wealths()[: 2 * size] >= 0).all())
+            and bool(self.totals[0] <= self.rounds)
+            and bool(self.rounds % kernels.certificates.FACTORS or (self.products == 1.0).all())
+            and self.crossed <= (0 if counted else self.rounds)
+        )
+
+
+def count_actions(behavior: Behavior | None, n_actions: int | None) -> int:
+    """K, as the behavior or the caller tells it.
+
+    >>> count_actions(None, 3), count_actions(np.array([0.5, 0.5]), None)
+    (3, 2)
+    """
+    if behavior is None:
+        if n_actions is None:
+            raise InvalidArgument(
+                "n_actions",
+                None,
+                "the number of actions is not known without a behavior",
+                "pass n_actions=K, or the behavior",
+            )
+        return n_actions
+    known = behavior.n_actions if isinstance(behavior, Logged) else len(behavior)
+    if n_actions not in {None, known}:
+        raise InvalidArgument(
+            "n_actions", n_actions, f"the behavior has {known} actions", "leave it out"
+        )
+    return known
 
 
 def _evidence(value: Any) -> Evidence:

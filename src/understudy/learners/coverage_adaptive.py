@@ -47,6 +47,8 @@ __all__ = ["GAIN", "CoverageAdaptive", "LeveledScores"]
 
 STRETCH = 1 << 12  # events at a time, so that their columns stay in the cache
 CARRIED = 1e-9  # relative: how far the carried sums of weights may be from their sums
+SUMS = array("pass one sum of gains per expert", dimensions=(2,))
+ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
 GAINS: dict[str, Callable[[Array, Array, Array], Array]] = {
     "implicit": implicit_gain,
     "logarithmic": logarithmic_gain,
@@ -74,7 +76,7 @@ class LeveledScores:
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a learner makes no wrong state itself
         "scores": array("pass rows of scores", dimensions=(2,)),
         "residues": array("pass rows of residues", dimensions=(2,)),
-        "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
+        "rounds": ROUNDS,
         "references": array("pass the score of each group whose weight counts as 1"),
         "totals": array("pass the sum of each group's weights", low=0.0),
         "level": number(-math.inf, math.inf, "pass the level at which all weights sum to 1"),
@@ -215,12 +217,24 @@ class CoverageAdaptive:
             earned += more
         return state, earned
 
+    def of_sums(self, sums: ArrayLike, rounds: int) -> LeveledScores:
+        """The state of rounds whose gains were summed elsewhere, such as by a database.
+
+        `sums` are the G of every expert: (1, K), or (levels, K) on a grid.
+
+        >>> import understudy as us
+        >>> learner = us.coverage_adaptive([0.5, 0.5], horizon=100)
+        >>> learner.policy(learner.of_sums([[9.0, 0.0]], rounds=5)).round(4).tolist()
+        [0.7281, 0.2719]
+        """
+        self._refuse_order()
+        scores = SUMS("sums", sums).copy()
+        if scores.shape != self._shape:
+            raise InvalidArgument("sums", sums, f"its shape must be {self._shape}", SUMS.remedy)
+        return self._settled(scores, np.zeros(self._shape), ROUNDS("rounds", rounds))
+
     def merge(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
-        if self.decaying:
-            raise NotMergeable(
-                "η_t depends on the round in which an event happened; replay the logs one after "
-                "the other instead"
-            )
+        self._refuse_order()
         self.validate(first)
         self.validate(second)
         scores, residues = first.scores.copy(), first.residues + second.residues
@@ -244,6 +258,13 @@ class CoverageAdaptive:
         size = 1.0 + np.abs(rates * fresh.level).max()  # the level is a number that grows
         if not (carried <= CARRIED * size).all() or not level <= CARRIED * size:
             raise not_a_state(state, f"{self.form.n_actions} actions")
+
+    def _refuse_order(self) -> None:
+        if self.decaying:
+            raise NotMergeable(
+                "η_t depends on the round in which an event happened; replay the logs one after "
+                "the other instead"
+            )
 
     def _check_own(self, state: LeveledScores) -> None:
         n_groups = len(self._groups[0])

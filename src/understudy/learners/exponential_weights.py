@@ -43,6 +43,8 @@ __all__ = ["ExponentialWeights", "Scores"]
 STRETCH = 1 << 13  # events at a time, so that their columns stay in the cache
 LARGEST_RESIDUE = 300.0  # of an exponent: as in the kernel
 CARRIED = 1e-9  # relative: how far the carried sum of weights may be from their sum
+SUMS = array("pass one sum of gains per action")
+ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
 ESTIMATOR = having("pass one of us.estimators", "form", "gains", "reads_past")
 
 
@@ -64,7 +66,7 @@ class Scores:
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a learner makes no wrong state itself
         "scores": array("pass one score per action"),
         "residues": array("pass one residue per action"),
-        "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
+        "rounds": ROUNDS,
         "memory": array("pass counts", dtype=np.int64, low=0),
         "reference": number(-math.inf, math.inf, "pass the score whose weight counts as 1"),
         "total": number(0.0, math.inf, "pass the sum of all weights", above=True),
@@ -196,9 +198,29 @@ class ExponentialWeights:
             found += more
         return state, found.tolist()
 
+    def of_sums(self, sums: ArrayLike, rounds: int) -> Scores:
+        """The state of rounds whose gains were summed elsewhere, such as by a database.
+
+        `sums` are the K sums G(a) of what the estimator would have said of each event.
+
+        >>> from understudy.estimators import ImportanceWeighting
+        >>> learner = ExponentialWeights(0.5, ImportanceWeighting([0.5, 0.5]))
+        >>> learner.policy(learner.of_sums([2.0, 0.0], rounds=1)).round(4).tolist()
+        [0.7311, 0.2689]
+        """
+        self._refuse_order()
+        K, scores = self.form.n_actions, SUMS("sums", sums).copy()
+        if scores.shape != (K,):
+            raise InvalidArgument("sums", sums, f"there are {K} actions", SUMS.remedy)
+        residues, counted = np.zeros(K), ROUNDS("rounds", rounds)
+        reference, total = kernels.exponential_weights.refresh(
+            self.rate(counted), scores, residues, np.empty(K)
+        )
+        memory = self.estimator.init()
+        return Scores(frozen(scores), frozen(residues), counted, memory, reference, total)
+
     def merge(self, first: Scores, second: Scores) -> Scores:
-        if self.reads_past is not None:
-            raise NotMergeable(f"{self.reads_past}; replay the logs one after the other instead")
+        self._refuse_order()
         self.validate(first)
         self.validate(second)
         scores, residues = first.scores.copy(), first.residues + second.residues
@@ -223,6 +245,10 @@ class ExponentialWeights:
             carried = abs(weights.sum() - state.total) <= CARRIED * state.total
         if not carried or not self.estimator.remembers(state.memory, state.rounds):
             raise not_a_state(state, f"{self.form.n_actions} actions")
+
+    def _refuse_order(self) -> None:
+        if self.reads_past is not None:
+            raise NotMergeable(f"{self.reads_past}; replay the logs one after the other instead")
 
     def _check_own(self, state: Scores) -> None:
         shape = (self.form.n_actions,)

@@ -1,0 +1,256 @@
+"""Sums per action from a frame of any engine: one pass, and another only if rows are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from understudy.constraints import PROBABILITIES, SMALLEST_PROBABILITY, Array
+from understudy.errors import InvalidArgument, InvalidLog
+from understudy.logs.actions import UNKNOWN, Actions, Label, as_text
+from understudy.logs.columns import ACTION, PROPENSITY, REWARD, Columns
+from understudy.logs.rows import REASON, Rows, lazy, rows_of
+from understudy.logs.tally import Tally
+from understudy.types import Integers, frozen
+
+__all__ = ["Groups", "Tallied", "behavior_of", "collect", "group", "seen_actions", "tally"]
+
+MOST_LABELS = 100_000
+ROWS, GOOD = "rows", "good"
+MISSING_ACTION, UNKNOWN_ACTION = "action is missing", "action is unknown"
+IMPOSSIBLE = "propensity is out of range"  # an action that a fixed behavior never plays
+
+
+@dataclass(frozen=True, eq=False)
+class Tallied:
+    """What `tally` found: actions, their sums, and how many rows were refused for which reason."""
+
+    actions: Actions
+    tally: Tally
+    refused: dict[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """A table with a row for each label of a log, which action each is, and what was refused.
+
+    `table` has the label as it came, `rows`, `good` rows, and sums; `indices` is −1 where the label
+    is no action.
+    """
+
+    actions: Actions
+    table: pl.DataFrame
+    indices: Integers
+    refused: dict[str, int]
+
+    @property
+    def counts(self) -> Integers:
+        """The good rows of every action."""
+        return frozen(self.sums(GOOD).astype(np.int64))
+
+    @property
+    def rounds(self) -> int:
+        """The good rows of all actions."""
+        return int(self.counts.sum())
+
+    def sums(self, name: str) -> Array:
+        """A column of sums, by action."""
+        known, values = self.indices >= 0, self.table[name].fill_null(0.0).to_numpy()
+        found = np.bincount(self.indices[known], values[known], len(self.actions))
+        return frozen(found.astype(np.float64))
+
+    def extremes(self, name: str, pick: np.ufunc) -> Array:
+        """A column of smallest or largest numbers, by action; nan where there is none."""
+        known, values = self.indices >= 0, self.table[name].fill_null(np.nan).to_numpy()
+        found = np.full(len(self.actions), np.nan)
+        pick.at(found, self.indices[known], values[known])
+        return frozen(found)
+
+
+def tally(
+    frame: Any,
+    columns: Columns,
+    *,
+    actions: Actions | None = None,
+    behavior: Mapping[Any, float] | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+) -> Tallied:
+    """What a log says about each action, from a native frame of Polars, DuckDB, Dask, PySpark, ….
+
+    Args:
+        frame: the log; lazy frames are read once, and once more if rows have to be refused.
+        columns: what its columns mean. Without `columns.propensity`, and without a behavior, all
+            sums that need propensities are nan.
+        actions: the actions; left out: those of the behavior, or those of the good rows.
+        behavior: the probability of every label, if production always played with these: then
+            propensities are not read.
+        reward_range: the lowest and the highest reward; they become 0 and 1.
+
+    >>> log = pl.DataFrame(
+    ...     {"action": [7, 8, 7, None], "reward": [1, 0, 2, 1], "propensity": [0.5, 0.25, 0.5, 0.5]}
+    ... )
+    >>> found = tally(log, Columns())
+    >>> found.actions.labels, found.tally.counts.tolist(), found.tally.weights.tolist()
+    ((7, 8), [1, 1], [2.0, 4.0])
+    >>> found.refused
+    {'action is missing': 1, 'reward is out of range': 1}
+    """
+    rows = rows_of(frame, columns, reward_range=reward_range, propensities=behavior is None)
+    fixed = None
+    if behavior is not None:
+        actions = Actions.of(behavior) if actions is None else actions
+        fixed = behavior_of(behavior, actions)
+    R, q = nw.col(REWARD), nw.col(PROPENSITY)
+    terms = {"rewards": R}
+    if logged := fixed is None and columns.propensity is not None:
+        terms |= {"weighted": R / q, "weights": 1.0 / q, "squares": 1.0 / (q * q), PROPENSITY: q}
+    groups = group(rows, columns, terms, actions, fixed)
+    found = _of_sums(groups) if logged else _of_counts(groups, fixed)
+    return Tallied(groups.actions, found, groups.refused)
+
+
+def seen_actions(frame: Any, columns: Columns) -> Actions:
+    """All labels of the column of actions, good rows or not: the quickest look at a log.
+
+    >>> seen_actions(pl.DataFrame({"item": [3.0, 1.0, None, 3.0]}), Columns(action="item")).labels
+    (1, 3)
+    """
+    found = lazy(frame).select(nw.col(columns.action).alias(ACTION))
+    table = collect(found.unique().head(MOST_LABELS + 1))
+    _refuse_too_many(table, columns)
+    return Actions.of(_texts(table).drop_nulls().to_list())
+
+
+def behavior_of(behavior: Mapping[Any, float], actions: Actions) -> Array:
+    """The probabilities of the actions, in their order, from a mapping of labels.
+
+    >>> behavior_of({"b": 0.25, "a": 0.75}, Actions(("a", "b"))).tolist()
+    [0.75, 0.25]
+    """
+    known = {str(label): probability for label, probability in behavior.items()}
+    for label in sorted(known.keys() ^ set(actions.texts)):
+        whose = "the actions have not" if label in known else "the behavior has not"
+        raise InvalidArgument(
+            "behavior", label, f"{whose} this label", "give every action its probability, 0 if none"
+        )
+    q: Array = PROBABILITIES("behavior", [known[text] for text in actions.texts])
+    return q
+
+
+def group(
+    rows: Rows,
+    columns: Columns,
+    terms: Mapping[str, nw.Expr],
+    actions: Actions | None,
+    behavior: Array | None = None,
+) -> Groups:
+    """One pass: for every label its rows, its good rows, and a sum for each term.
+
+    Of the propensity, which is no sum, the smallest and the largest. What a fixed behavior never
+    plays is refused.
+    """
+    summed = [name for name in terms if name != PROPENSITY]
+    clean = rows.clean().select(nw.col(ACTION), *(term.alias(name) for name, term in terms.items()))
+    aggregates = [nw.len().alias(ROWS), nw.col(summed[0]).count().alias(GOOD)]
+    aggregates += [nw.col(name).sum().alias(f"sum of {name}") for name in summed]
+    if PROPENSITY in terms:
+        q = nw.col(PROPENSITY)
+        aggregates += [q.min().alias("lowest"), q.max().alias("highest")]
+    found = collect(clean.group_by(ACTION).agg(*aggregates).head(MOST_LABELS + 1))
+    _refuse_too_many(found, columns)
+    table = found.rename({f"sum of {name}": name for name in summed})
+    texts = _texts(table)
+    known = _those_of_good_rows(texts, table) if actions is None else actions
+    indices, refused = known.indices(texts), _refusals(rows, actions, texts, table)
+    if behavior is not None:
+        never = (indices >= 0) & (behavior[indices] < SMALLEST_PROBABILITY)
+        if impossible := int(table[GOOD].to_numpy()[never].sum()):
+            refused[IMPOSSIBLE] = impossible
+        indices = np.where(never, UNKNOWN, indices)
+    return Groups(known, table, indices, refused)
+
+
+def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
+    """A small result as a Polars frame, whatever the engine."""
+    streaming = {"engine": "streaming"} if frame.implementation.is_polars() else {}
+    found: pl.DataFrame = frame.collect(backend="polars", **streaming).to_native()
+    return found
+
+
+def _of_sums(groups: Groups) -> Tally:
+    """With the propensities of the rows."""
+    return Tally(
+        groups.counts,
+        groups.sums("rewards"),
+        groups.sums("weighted"),
+        groups.sums("weights"),
+        groups.sums("squares"),
+        groups.extremes("lowest", np.fmin),
+        groups.extremes("highest", np.fmax),
+    )
+
+
+def _of_counts(groups: Groups, behavior: Array | None) -> Tally:
+    """With those of a fixed behavior, from which all follows; nan if there are none."""
+    counts, rewards = groups.counts, groups.sums("rewards")
+    q = np.full(len(counts), np.nan) if behavior is None else behavior
+    inverse = np.where(q == 0.0, 0.0, 1.0 / np.where(q == 0.0, 1.0, q))
+    played = frozen(np.where(counts > 0, q, np.nan))
+    weights, squares = frozen(counts * inverse), frozen(counts * inverse**2)
+    return Tally(counts, rewards, frozen(rewards * inverse), weights, squares, played, played)
+
+
+def _texts(table: pl.DataFrame) -> pl.Series:
+    """The labels as text: null where a label is missing, or no number at all."""
+    return table.select(as_text(pl.col(ACTION), table[ACTION].dtype))[ACTION]
+
+
+def _those_of_good_rows(texts: pl.Series, table: pl.DataFrame) -> Actions:
+    labels: list[Label] = texts.filter(table[GOOD] > 0).drop_nulls().to_list()
+    if not labels:
+        raise InvalidLog(
+            "log",
+            f"{int(table[ROWS].sum() or 0)} rows",
+            "no row has an action, and a reward and a propensity in their range",
+            "name the right columns with --action, --reward and --propensity, and --reward-range",
+        )
+    return Actions.of(labels)
+
+
+def _refusals(
+    rows: Rows, actions: Actions | None, texts: pl.Series, table: pl.DataFrame
+) -> dict[str, int]:
+    """How many rows were refused, by reason: a second pass says which, if numbers were wrong."""
+    missing, known = texts.is_null(), _are_known(texts, actions)
+    refused = {
+        MISSING_ACTION: table[ROWS].filter(missing).sum(),
+        UNKNOWN_ACTION: table[ROWS].filter(~missing & ~known).sum(),
+    }
+    if (table[ROWS] - table[GOOD]).filter(known).sum():
+        wrong = collect(rows.refused().group_by(ACTION, REASON).agg(nw.len().alias(ROWS)))
+        ours = wrong.filter(_are_known(_texts(wrong), actions))
+        found = dict(ours.group_by(REASON).agg(pl.col(ROWS).sum()).iter_rows())
+        refused |= {words: found.get(words, 0) for words, _ in rows.reasons()}
+    return {reason: int(count) for reason, count in refused.items() if count}
+
+
+def _are_known(texts: pl.Series, actions: Actions | None) -> pl.Series:
+    """Which labels are actions; if none were declared, all that are there."""
+    if actions is None:
+        return texts.is_not_null()
+    return pl.Series(actions.indices(texts) >= 0, dtype=pl.Boolean)
+
+
+def _refuse_too_many(table: pl.DataFrame, columns: Columns) -> None:
+    if len(table) > MOST_LABELS:
+        raise InvalidArgument(
+            "columns.action",
+            columns.action,
+            f"it has more than {MOST_LABELS:,} different labels, too many for actions",
+            "name the column of actions with --action",
+        )
