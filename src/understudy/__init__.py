@@ -7,6 +7,10 @@ Off-Policy Feedback" (Gabbianelli, Papini, Neu).
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from understudy import adversaries, behaviors, contexts, errors, estimators, theory
 from understudy.behaviors import Logged
 from understudy.certificates import (
@@ -34,6 +38,9 @@ from understudy.snapshots import Understudy, load
 from understudy.sweeps import Results, Sweep
 from understudy.theory import coverage, feature_coverage
 from understudy.types import Feedback, Log, Round, Trace, saved
+
+if TYPE_CHECKING:
+    from understudy import logs
 
 __version__ = "0.3.0"
 
@@ -69,6 +76,7 @@ __all__ = [
     "lin_prod_unknown",
     "load",
     "load_certificate",
+    "logs",
     "play",
     "prod",
     "save_certificate",
@@ -76,3 +84,17 @@ __all__ = [
     "simulate",
     "theory",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import what reads logs, and the libraries that it needs, when it is first asked for."""
+    if name != "logs":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return importlib.import_module("understudy.logs")
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("understudy"):
+            raise
+        raise errors.MissingExtra(
+            f"reading logs needs {error.name}; install it with: pip install 'understudy[logs]'"
+        ) from None

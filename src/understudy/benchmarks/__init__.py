@@ -7,6 +7,7 @@ from understudy.benchmarks.compact import COMPACT
 from understudy.benchmarks.core import Benchmark, Result, machine, measure
 from understudy.benchmarks.figure1 import FIGURE_1
 from understudy.benchmarks.latency import LATENCY
+from understudy.benchmarks.learn import LEARN
 from understudy.benchmarks.lin_prod import LIN_PROD
 from understudy.benchmarks.replay import REPLAY
 from understudy.benchmarks.reports import (
@@ -35,4 +36,6 @@ __all__ = [
     "write_docs",
 ]
 
-BENCHMARKS = {b.name: b for b in (FIGURE_1, ROUNDS, ADAPTIVE, REPLAY, LIN_PROD, COMPACT, LATENCY)}
+BENCHMARKS = {
+    b.name: b for b in (FIGURE_1, ROUNDS, ADAPTIVE, REPLAY, LEARN, LIN_PROD, COMPACT, LATENCY)
+}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 __all__ = ["Benchmark", "Contender", "Ratio", "Result", "Timing", "machine", "measure"]
 
-PACKAGES = ("understudy", "numpy", "numba", "joblib", "river", "vowpalwabbit")
+PACKAGES = ("understudy", "numpy", "numba", "joblib", "polars", "river", "vowpalwabbit")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class Result:
 class Benchmark:
     """`contenders(quick)` are timed in turns; `ratios` compares their timings by name.
 
-    `skipped()` says in words which peers are missing, and what to type.
+    `skipped()` says in words which peers are missing, and what to type. `beside(quick)` finds what
+    is no matter of time, such as memory.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Benchmark:
     contenders: Callable[[bool], Iterator[Contender]]
     ratios: Callable[[Mapping[str, Timing]], list[Ratio]]
     skipped: Callable[[], list[str]] = list
+    beside: Callable[[bool], list[Ratio]] = lambda _: []
 
 
 # What a timing's unit says about its value: work per second, or time per piece of work.
@@ -134,7 +136,7 @@ def measure(
         timings=list(timings.values()),
         ratios=[
             replace(ratio, at_least=None, at_most=None) if quick else ratio
-            for ratio in benchmark.ratios(timings)
+            for ratio in (*benchmark.ratios(timings), *benchmark.beside(quick))
         ],
         skipped=benchmark.skipped(),
     )

@@ -20,7 +20,7 @@ from understudy.benchmarks.core import Benchmark, Contender, Ratio, Timing
 from understudy.constraints import Array
 from understudy.types import Integers
 
-__all__ = ["REPLAY"]
+__all__ = ["REPLAY", "installed", "replay_in_vowpal", "skipped", "write_for_vowpal"]
 
 K = 100
 OURS = "Understudy, Exp3-IX with trace, one core"
@@ -48,16 +48,16 @@ def contenders(quick: bool) -> Iterator[Contender]:
         BINCOUNT, lambda: np.bincount(log.actions, weights=log.rewards, minlength=K), events, UNIT
     )
     part = slice(min(events, 1_000 if quick else 20_000))
-    if _installed("river"):
+    if installed("river"):
         some = len(actions[part])
         yield Contender(RIVER, lambda: replay_in_river(actions[part], rewards[part]), some, UNIT)
-    if _installed("vowpalwabbit"):
+    if installed("vowpalwabbit"):
         some = len(actions[part])
-        file = write_for_vowpal(actions[part], rewards[part], pi_b)
+        file = write_for_vowpal(actions[part], rewards[part], pi_b[actions[part]])
         yield Contender(VOWPAL, lambda: replay_in_vowpal(file.name), some, UNIT, repeats=3)
 
 
-def _installed(package: str) -> bool:
+def installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
@@ -73,12 +73,13 @@ def replay_in_river(actions: Integers, rewards: Array) -> None:
 
 
 def write_for_vowpal(
-    actions: Integers, rewards: Array, pi_b: Array
+    actions: Integers, rewards: Array, propensities: Array
 ) -> tempfile._TemporaryFileWrapper[str]:
     """The log as `action:cost:probability |`, in a file that goes when it is no longer needed."""
     file = tempfile.NamedTemporaryFile("w", suffix=".vw")  # noqa: SIM115 - it must outlive this call
-    for action, reward in zip(actions.tolist(), rewards.tolist(), strict=True):
-        file.write(f"{action + 1}:{-reward:g}:{pi_b[action]:.9g} |\n")
+    events = zip(actions.tolist(), rewards.tolist(), propensities.tolist(), strict=True)
+    for action, reward, propensity in events:
+        file.write(f"{action + 1}:{-reward:g}:{propensity:.9g} |\n")
     file.flush()
     return file
 
@@ -104,7 +105,7 @@ def skipped() -> list[str]:
     return [
         f"{package} is not installed (pip install 'understudy[bench]')"
         for package in ("river", "vowpalwabbit")
-        if not _installed(package)
+        if not installed(package)
     ]
 
 

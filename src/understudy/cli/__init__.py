@@ -8,6 +8,7 @@ import click
 
 from understudy import __version__
 from understudy.cli.bench import bench
+from understudy.cli.logs import certify, coverage, learn
 from understudy.cli.paper import paper
 from understudy.errors import UnderstudyError
 
@@ -23,7 +24,7 @@ def app() -> None:
     """Online learning from off-policy feedback, with guarantees."""
 
 
-for command in (paper, bench):
+for command in (learn, coverage, certify, paper, bench):
     app.add_command(command)
 
 

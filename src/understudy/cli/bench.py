@@ -13,7 +13,7 @@ from understudy.simulate import progress_bar
 
 __all__ = ["bench"]
 
-NAMES = ("figure1", "rounds", "adaptive", "replay", "lin_prod", "compact", "latency")
+NAMES = ("figure1", "rounds", "adaptive", "replay", "learn", "lin_prod", "compact", "latency")
 
 
 @click.command()
@@ -40,6 +40,7 @@ def bench(
     rounds     one game, the cost of a round as the actions become many
     adaptive   the same for the coverage-adaptive learner
     replay     ten million logged events, against river, Vowpal Wabbit, bincount
+    learn      ten million rows of Parquet to a policy, against Vowpal Wabbit, GROUP BY
     lin_prod   LinProd's exact product, cost against the number of rounds
     compact    LinProd in constant memory, against the product (minutes, of the product)
     latency    imports, first calls, the whole of `understudy paper`

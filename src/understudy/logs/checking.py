@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.actions import Actions, as_text
-from understudy.logs.columns import ACTION, CONTEXT, ELIGIBLE, FILE, PROPENSITY, REWARD, ROW, TIME
+from understudy.logs.columns import (
+    ACTION,
+    CONTEXT,
+    ELIGIBLE,
+    FILE,
+    PROPENSITY,
+    REWARD,
+    ROW,
+    TARGET,
+    TIME,
+)
 from understudy.types import Integers, Log
 
 __all__ = ["QUARANTINE", "Checked", "Rules", "check"]
@@ -83,6 +93,10 @@ class Checked:
     def log(self, features: Array | None = None) -> Log:
         return Log(self.actions, self.rewards, self.propensities, features)
 
+    def targets(self) -> Array:
+        """The probability of every action under a policy of the user's own."""
+        return numbers("", self.frame[TARGET])
+
     def contexts(self) -> pl.DataFrame:
         return self.frame.select(name for name in self.frame.columns if name.startswith(CONTEXT))
 
@@ -110,6 +124,9 @@ def check(file: str, frame: pl.DataFrame, rules: Rules) -> Checked:
         good &= eligible
     if TIME in frame.columns:
         good &= frame[TIME].is_not_null().to_numpy()
+    if TARGET in frame.columns:
+        pi = numbers(file, frame[TARGET])
+        good &= (pi >= 0.0) & (pi <= 1.0)
     if good.all():
         nothing = pl.DataFrame(schema=QUARANTINE)
         return Checked(_files(file, frame), frame, actions, _rescaled(rewards, rules), q, nothing)
@@ -212,6 +229,8 @@ def _reasons(
         cases.append((~eligible, "action is not eligible"))
     if TIME in frame.columns:
         cases.append((frame[TIME].is_null().to_numpy(), "time is missing or not a time"))
+    if TARGET in frame.columns:
+        cases += _faults(frame[TARGET], numbers("", frame[TARGET]), 0.0, 1.0)
     masks, words = zip(*cases, strict=True)
     which = np.select([mask[bad] for mask in masks], list(range(len(masks))), default=-1)
     return [words[i] for i in which.tolist()]

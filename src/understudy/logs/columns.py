@@ -24,6 +24,7 @@ ROW = "row"  # counted from 1 in each file, a header not counted
 FILE = "file"  # where the rows of several files are mixed
 ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
 TIME, ELIGIBLE = "time", "eligible"
+TARGET = "target"  # the probability of the logged action under somebody's own policy
 CONTEXT = "context."  # and the name of the context column
 MANY = 20  # columns that an error lists
 
@@ -32,7 +33,7 @@ MANY = 20  # columns that an error lists
 class Columns:
     """The names that a log has for what is read of it.
 
-    `propensity`, `time` and `eligible` are None where there is no such column to read.
+    `propensity`, `time`, `eligible` and `target` are None where there is no such column to read.
 
     >>> Columns(reward="click", context=("age",)).renamed()
     {'action': 'action', 'click': 'reward', 'propensity': 'propensity', 'age': 'context.age'}
@@ -43,10 +44,13 @@ class Columns:
     propensity: str | None = PROPENSITY
     time: str | None = None
     eligible: str | None = None
+    target: str | None = None
     context: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        repeated = [name for name in self.names() if self.names().count(name) > 1]
+        roles = (self.action, self.reward, self.propensity, self.time, self.eligible, self.target)
+        named = [name for name in (*roles, *self.context) if name is not None]
+        repeated = [name for name in named if named.count(name) > 1]
         if repeated:
             raise InvalidArgument(
                 "columns", repeated[0], "two roles are given to this column", "name two columns"
@@ -54,8 +58,7 @@ class Columns:
 
     def names(self) -> list[str]:
         """The columns that are read, as the log names them."""
-        roles = (self.action, self.reward, self.propensity, self.time, self.eligible)
-        return [name for name in (*roles, *self.context) if name is not None]
+        return list(self.renamed())
 
     def renamed(self) -> dict[str, str]:
         """What each column is called in here."""
@@ -65,6 +68,7 @@ class Columns:
             PROPENSITY: self.propensity,
             TIME: self.time,
             ELIGIBLE: self.eligible,
+            TARGET: self.target,
         }
         own = {name: role for role, name in roles.items() if name is not None}
         return own | {name: CONTEXT + name for name in self.context}

@@ -11,26 +11,25 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from understudy.behaviors import Behavior, Logged
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.actions import Actions
 from understudy.logs.ahead import ahead
-from understudy.logs.checking import Checked, Rules, check
+from understudy.logs.checking import Checked, Rules
 from understudy.logs.choosing import CONTEXTUAL, Choice, choose, name_of_default
-from understudy.logs.columns import Columns
 from understudy.logs.contextual import Contextual, make_contextual, policies
 from understudy.logs.encoder import Encoder
-from understudy.logs.options import CONFIDENT, ESTIMATED, GIVEN, LOGGED, Options, agree
+from understudy.logs.options import CONFIDENT, LOGGED, Options, agree
 from understudy.logs.outputs import Quarantine
 from understudy.logs.policies import Policy, Settings
-from understudy.logs.reading import Origin, Reading, has_propensities
+from understudy.logs.prepare import Prepared, prepare
+from understudy.logs.reading import Origin, Reading
+from understudy.logs.stretches import Stretches
 from understudy.logs.study import Study
-from understudy.logs.survey import Survey, Watch, nothing_left, survey
+from understudy.logs.survey import Watch
 from understudy.logs.tables import arranged
 from understudy.types import Integers
 
-__all__ = ["Plan", "fold", "plan"]
+__all__ = ["Done", "Plan", "fold", "plan"]
 
 MOST_WARMUP = 200_000  # rows: more would not make the features better, and memory stays constant
 LAST = 4_096  # rows whose contexts a policy is averaged over
@@ -44,61 +43,61 @@ FROM_LOG = (
 class Plan:
     """Everything that is fixed before the first row is learned from."""
 
-    reading: Reading
+    log: Prepared
     settings: Settings
-    actions: Actions
-    rules: Rules
     study: Study
     warmup: int
     contextual: Contextual | None
-    expected: int | None
 
 
 def plan(
     origins: Sequence[Origin], options: Options, kept: Policy | None, folder: Path, watch: Watch
 ) -> Plan:
-    """Look at the log as far as needed, and fix who learns from it and how.
-
-    What has to be sorted by time is sorted in a folder.
-    """
+    """Look at the log as far as needed, and fix who learns from it and how."""
     if kept is not None:
         return _continued(origins, options, kept, folder)
-    columns, kind = _columns(origins, options)
-    reading = Reading(origins, columns).in_time(folder)
-    first = Rules(None, options.reward_range or (0.0, 1.0), propensities=kind == LOGGED)
-    found = None
-    if options.actions is None or columns.context:
-        found = survey(_checked(reading, first), watch)
-        if not found.rows:
-            raise nothing_left(origins[0].name, found.refused)
-    actions = options.actions or _actions(options, found)
-    behavior = _behavior(kind, options, actions)
-    support = behavior > 0 if isinstance(behavior, np.ndarray) else None
-    rules = Rules(actions, first.reward_range, first.propensities, support)
-    choice, contextual, warmup = _choice(reading, rules, behavior, options, found)
-    unmet = choice.unmet if options.actions else (*choice.unmet, FROM_LOG)
+    contexts = bool(options.columns.get("context"))
+    log = prepare(origins, options, folder, watch, count=contexts)
+    choice, contextual, warmup = _choice(log, options)
+    unmet = choice.unmet if options.declared() else (*choice.unmet, FROM_LOG)
     settings = Settings(
-        columns, rules.reward_range, kind, choice.name, options.horizon, choice.theorem, unmet
+        log.reading.columns,
+        log.rules.reward_range,
+        log.kind,
+        choice.name,
+        options.horizon,
+        choice.theorem,
+        unmet,
     )
-    uncertified = behavior is None and contextual is not None
+    uncertified = log.behavior is None and contextual is not None
     confidence = None if uncertified else (options.confidence or CONFIDENT)
-    study = Study.begin(choice.learner, behavior, confidence)
-    expected = None if found is None else found.rows
-    return Plan(reading, settings, actions, rules, study, warmup, contextual, expected)
+    study = Study.begin(choice.learner, log.behavior, confidence)
+    return Plan(log, settings, study, warmup, contextual)
 
 
-def fold(
-    chosen: Plan, quarantine: Quarantine, watch: Watch, *, strict: bool
-) -> tuple[Study, Array, Counter[str]]:
-    """Learn from every good row after the warm-up, in order; the average policy, rows per file."""
+@dataclass(frozen=True, eq=False)
+class Done:
+    """What a run has learned: the policy now, or on average over the last contexts; what it read.
+
+    `rows` counts those of each file, `stretches` the actions of this run, early and late.
+    """
+
+    study: Study
+    average: Array
+    rows: Counter[str]
+    stretches: Stretches
+
+
+def fold(chosen: Plan, quarantine: Quarantine, watch: Watch, *, strict: bool) -> Done:
+    """Learn from every good row after the warm-up, in order."""
     study, skip, rows = chosen.study, chosen.warmup, Counter[str]()
-    last = None
-    for checked in ahead(_checked(chosen.reading, chosen.rules)):
+    stretches, last = Stretches.empty(len(chosen.log.actions)), None
+    for checked in ahead(chosen.log.checked()):
         if strict and len(checked.quarantined):
             raise _fatal(checked.quarantined)
         quarantine.add(checked.quarantined)
         rows.update(checked.files)
-        watch("learning", len(checked), chosen.expected)
+        watch("learning", len(checked), chosen.log.rows)
         skipped = min(skip, len(checked))
         skip -= skipped
         rest = checked.after(skipped) if skipped else checked
@@ -106,58 +105,23 @@ def fold(
             continue
         last = None if chosen.contextual is None else chosen.contextual.features(rest.contexts())
         study = study.after(rest.log(last))
-    return study, _average(chosen, study, last), rows
+        stretches = stretches.after(rest.actions)
+    return Done(study, _average(chosen, study, last), rows, stretches)
 
 
-def _checked(reading: Reading, rules: Rules) -> Iterator[Checked]:
-    return (check(file, frame, rules) for file, frame in reading.batches())
-
-
-def _columns(origins: Sequence[Origin], options: Options) -> tuple[Columns, str]:
-    """Which columns are read, and where the propensities come from."""
-    columns = Columns(**options.columns)
-    assert columns.propensity is not None
-    kind = options.behavior
-    if kind is None:
-        named = "propensity" in options.columns  # if it is not there, the reader will say so
-        kind = LOGGED if named or has_propensities(origins[0], columns) else ESTIMATED
-    return (columns if kind == LOGGED else dataclasses.replace(columns, propensity=None)), kind
-
-
-def _actions(options: Options, found: Survey | None) -> Actions:
-    """The actions that the log shows, and those that a given behavior names."""
-    assert found is not None
-    named = {str(label) for label in options.probabilities or ()}
-    return Actions.of(named or found.labels)
-
-
-def _behavior(kind: str, options: Options, actions: Actions) -> Behavior | None:
-    if kind == GIVEN:
-        assert options.probabilities is not None
-        return arranged("behavior", dict(options.probabilities), actions)
-    return Logged(n_actions=len(actions)) if kind == LOGGED else None
-
-
-def _choice(
-    reading: Reading,
-    rules: Rules,
-    behavior: Behavior | None,
-    options: Options,
-    found: Survey | None,
-) -> tuple[Choice, Contextual | None, int]:
+def _choice(log: Prepared, options: Options) -> tuple[Choice, Contextual | None, int]:
     """The learner; with contexts also their features, and how many rows they were made of."""
-    assert rules.actions is not None
-    K, context = len(rules.actions), reading.columns.context
-    name = options.learner or name_of_default(behavior, contexts=bool(context))
+    K, context = len(log.actions), log.reading.columns.context
+    name = options.learner or name_of_default(log.behavior, contexts=bool(context))
     if not context:
-        return choose(name, behavior, K, options.horizon), None, 0
+        return choose(name, log.behavior, K, options.horizon), None, 0
     if name != CONTEXTUAL:
         raise InvalidArgument(
             "learner", name, "it ignores contexts", f"pass {CONTEXTUAL}, or leave out --context"
         )
-    assert found is not None
-    warmup = min(max(1, int(options.warmup * found.rows)), MOST_WARMUP)
-    frame, played = _first_rows(_checked(reading, rules), warmup)
+    assert log.rows is not None
+    warmup = min(max(1, int(options.warmup * log.rows)), MOST_WARMUP)
+    frame, played = _first_rows(log.checked(), warmup)
     encoder = Encoder.fit(frame, context)
     contextual = make_contextual(encoder, frame, played, K, horizon=options.horizon)
     unmet = tuple(contextual.assumptions())
@@ -182,7 +146,7 @@ def _average(chosen: Plan, study: Study, last: Array | None) -> Array:
     if chosen.contextual is None:
         return study.learner.policy(study.state)
     if last is None:
-        return np.full(len(chosen.actions), 1.0 / len(chosen.actions))
+        return np.full(len(chosen.log.actions), 1.0 / len(chosen.log.actions))
     return np.asarray(policies(chosen.contextual, study.state, last[-LAST:]).mean(axis=0))
 
 
@@ -203,9 +167,10 @@ def _continued(origins: Sequence[Origin], options: Options, kept: Policy, folder
     columns = options.columns_of(settings)
     support = behavior > 0 if isinstance(behavior, np.ndarray) else None
     rules = Rules(kept.actions, settings.reward_range, settings.behavior == LOGGED, support)
-    settings = dataclasses.replace(settings, columns=columns)
     reading = Reading(origins, columns).in_time(folder)
-    return Plan(reading, settings, kept.actions, rules, kept.study, 0, kept.contextual, None)
+    log = Prepared(reading, rules, kept.actions, settings.behavior, behavior, None)
+    settings = dataclasses.replace(settings, columns=columns)
+    return Plan(log, settings, kept.study, 0, kept.contextual)
 
 
 def _fatal(quarantined: pl.DataFrame) -> InvalidLog:

@@ -78,6 +78,12 @@ class Options:
             SHARE("warmup", WARMUP if warmup is None else warmup),
         )
 
+    def declared(self) -> frozenset[str]:
+        """The actions that are known without looking at the log: a list, or a given behavior."""
+        if self.actions is not None:
+            return frozenset(self.actions.texts)
+        return frozenset(str(label) for label in self.probabilities or ())
+
     def columns_of(self, kept: Settings | None) -> Columns:
         """Which columns are read."""
         if kept is None:

@@ -21,8 +21,8 @@ from understudy.errors import InvalidArgument, NotMergeable
 from understudy.estimators import ImplicitExploration, ImportanceWeighting, Logarithmic
 from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledScores, Scores
 from understudy.logs.actions import Actions
-from understudy.logs.columns import ACTION, PROPENSITY, REWARD, Columns
-from understudy.logs.rows import TARGET, Rows, rows_of
+from understudy.logs.columns import ACTION, PROPENSITY, REWARD, TARGET, Columns
+from understudy.logs.rows import Rows, rows_of
 from understudy.logs.tallies import Groups, behavior_of, collect, group
 
 __all__ = ["Judged", "Learned", "certify_sums", "learn_sums"]

@@ -20,11 +20,10 @@ import polars as pl
 
 from understudy.constraints import SMALLEST_PROBABILITY, Constraint, Refused, number
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.columns import ACTION, PROPENSITY, REWARD, Columns
+from understudy.logs.columns import ACTION, PROPENSITY, REWARD, TARGET, Columns
 
-__all__ = ["REWARD_RANGE", "TARGET", "Rows", "lazy", "rows_of"]
+__all__ = ["REWARD_RANGE", "Rows", "lazy", "rows_of"]
 
-TARGET = "target"  # the probability of the logged action under somebody's own policy
 REASON = "reason"
 DECIMAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 NOT_FINITE = r"(?i)^[+-]?(?:nan|inf|infinity)$"

@@ -23,7 +23,7 @@ __all__ = ["Groups", "Tallied", "behavior_of", "collect", "group", "seen_actions
 MOST_LABELS = 100_000
 ROWS, GOOD = "rows", "good"
 MISSING_ACTION, UNKNOWN_ACTION = "action is missing", "action is unknown"
-IMPOSSIBLE = "propensity is out of range"  # an action that a fixed behavior never plays
+IMPOSSIBLE = "action has probability 0 in the behavior"
 
 
 @dataclass(frozen=True, eq=False)

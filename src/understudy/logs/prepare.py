@@ -1,0 +1,112 @@
+"""What is fixed before a log is gone through: its columns, its actions, who was on stage."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from understudy.behaviors import Behavior, Logged
+from understudy.logs.actions import Actions
+from understudy.logs.checking import Checked, Rules, check
+from understudy.logs.columns import Columns
+from understudy.logs.options import ESTIMATED, GIVEN, LOGGED, Options
+from understudy.logs.reading import Origin, Reading, has_propensities
+from understudy.logs.survey import Survey, Watch, nothing_left, survey
+from understudy.logs.tables import arranged
+
+__all__ = ["Prepared", "prepare"]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A log that can be gone through: how it is read, by which rules, and with which actions.
+
+    `kind` says where propensities come from, `behavior` what is known of them; `rows` counts the
+    good ones, where somebody has looked.
+    """
+
+    reading: Reading
+    rules: Rules
+    actions: Actions
+    kind: str
+    behavior: Behavior | None
+    rows: int | None
+
+    def checked(self) -> Iterator[Checked]:
+        """Its rows in their order, each batch divided into good and bad."""
+        return checked(self.reading, self.rules)
+
+
+def prepare(
+    origins: Sequence[Origin],
+    options: Options,
+    folder: Path,
+    watch: Watch,
+    *,
+    known: frozenset[str] = frozenset(),
+    grow: bool = False,
+    count: bool = False,
+) -> Prepared:
+    """Look at a log as far as needed.
+
+    Actions are those declared, by a list or a given behavior; where there are none, or where the
+    list may `grow`, those of the log and those `known` otherwise. `count` asks for the number of
+    rows. What has to be sorted by time is sorted in the folder.
+    """
+    columns, kind = _columns(origins, options)
+    reading = Reading(origins, columns).in_time(folder)
+    rules = Rules(None, options.reward_range or (0.0, 1.0), propensities=kind == LOGGED)
+    declared = options.declared()
+    found = None
+    if not declared or grow or count:
+        found = survey(checked(reading, rules), watch)
+        if not found.rows:
+            raise nothing_left(origins[0].name, found.refused)
+    actions = _actions(options.actions, declared, known, found, grow=grow)
+    behavior = _behavior(kind, options, actions)
+    support = behavior > 0 if isinstance(behavior, np.ndarray) else None
+    rules = Rules(actions, rules.reward_range, rules.propensities, support)
+    rows = None if found is None else found.rows
+    return Prepared(reading, rules, actions, kind, behavior, rows)
+
+
+def checked(reading: Reading, rules: Rules) -> Iterator[Checked]:
+    """Every batch of a log, divided into good and bad rows."""
+    return (check(file, frame, rules) for file, frame in reading.batches())
+
+
+def _columns(origins: Sequence[Origin], options: Options) -> tuple[Columns, str]:
+    """Which columns are read, and where the propensities come from."""
+    columns = Columns(**options.columns)
+    kind = options.behavior
+    if kind is None:
+        named = "propensity" in options.columns  # if it is not there, the reader will say so
+        kind = LOGGED if named or has_propensities(origins[0], columns) else ESTIMATED
+    return (columns if kind == LOGGED else dataclasses.replace(columns, propensity=None)), kind
+
+
+def _actions(
+    listed: Actions | None,
+    declared: frozenset[str],
+    known: frozenset[str],
+    found: Survey | None,
+    *,
+    grow: bool,
+) -> Actions:
+    if listed is not None and not grow:
+        return listed
+    if declared and not grow:
+        return Actions.of(declared)
+    assert found is not None
+    return Actions.of(declared | known | found.labels)
+
+
+def _behavior(kind: str, options: Options, actions: Actions) -> Behavior | None:
+    if kind == GIVEN:
+        assert options.probabilities is not None
+        return arranged("behavior", dict(options.probabilities), actions)
+    return Logged(n_actions=len(actions)) if kind == LOGGED else None

@@ -1,0 +1,184 @@
+"""What can be certified on a log: a policy that stays as it is, whatever it was made from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from understudy.constraints import Array
+from understudy.errors import InvalidArgument, InvalidSnapshot
+from understudy.logs.actions import Actions, Label
+from understudy.logs.checking import Checked
+from understudy.logs.contextual import policies
+from understudy.logs.policies import Policy
+from understudy.logs.tables import arranged, checked, read_probabilities
+
+__all__ = ["Column", "Contextual", "Fixed", "Target", "Uniform", "target_of"]
+
+UNIFORM = "uniform"
+
+
+class Target(Protocol):
+    """A policy that does not change: the probability that it gives to logged actions."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """The actions that it knows of, as text."""
+        ...
+
+    def fixed(self, actions: Actions) -> Array | None:
+        """The probability of every action, if it is the same in all rows."""
+        ...
+
+    def probabilities(self, rows: Checked, actions: Actions) -> Array:
+        """The probability of the logged action in every row."""
+        ...
+
+
+class _Constant:
+    """What targets share that play the same in all rows."""
+
+    def fixed(self, actions: Actions) -> Array:
+        raise NotImplementedError
+
+    def probabilities(self, rows: Checked, actions: Actions) -> Array:
+        return np.asarray(self.fixed(actions)[rows.actions])
+
+
+@dataclass(frozen=True)
+class Uniform(_Constant):
+    """Every action with the same probability."""
+
+    name: str = UNIFORM
+    labels: frozenset[str] = frozenset()
+
+    def fixed(self, actions: Actions) -> Array:
+        return np.full(len(actions), 1.0 / len(actions))
+
+
+@dataclass(frozen=True)
+class Fixed(_Constant):
+    """The same probabilities in every row; an action that is not named is never played."""
+
+    name: str
+    by_label: Mapping[Label, float]
+
+    @property
+    def labels(self) -> frozenset[str]:
+        return frozenset(str(label) for label in self.by_label)
+
+    def fixed(self, actions: Actions) -> Array:
+        return arranged("policy", dict(self.by_label), actions)
+
+
+@dataclass(frozen=True, eq=False)
+class Contextual:
+    """A learned policy that looks at the context, as it was when it was written."""
+
+    name: str
+    policy: Policy
+    best_action: bool
+
+    @property
+    def labels(self) -> frozenset[str]:
+        return frozenset(self.policy.actions.texts)
+
+    def fixed(self, actions: Actions) -> None:  # noqa: ARG002 - it depends on the context
+        return None
+
+    def probabilities(self, rows: Checked, actions: Actions) -> Array:
+        """Of the policy's own actions; one that it does not know is never played."""
+        contextual = self.policy.contextual
+        assert contextual is not None
+        x = contextual.features(rows.contexts())
+        found = policies(contextual, self.policy.study.state, x)
+        if self.best_action:
+            found = np.eye(found.shape[1])[found.argmax(axis=1)]
+        place = {text: i for i, text in enumerate(self.policy.actions.texts)}
+        own = np.array([place.get(text, -1) for text in actions.texts])[rows.actions]
+        return np.where(own < 0, 0.0, found[np.arange(len(own)), np.maximum(own, 0)])
+
+
+@dataclass(frozen=True)
+class Column:
+    """A model of the user's own: the probability of the logged action stands in each row."""
+
+    name: str
+    labels: frozenset[str] = frozenset()
+
+    def fixed(self, actions: Actions) -> None:  # noqa: ARG002 - nobody knows the others
+        return None
+
+    def probabilities(self, rows: Checked, actions: Actions) -> Array:  # noqa: ARG002 - as above
+        return rows.targets()
+
+
+def target_of(
+    policy: Policy | str | os.PathLike[str] | Mapping[Label, float] | None,
+    column: str | None,
+    *,
+    best_action: bool,
+) -> tuple[Target, Policy | None]:
+    """What is to be certified, and the learned policy that it comes from, if it does.
+
+    >>> target_of({"a": 0.25, "b": 0.75}, None, best_action=True)[0].fixed(Actions(("a", "b")))
+    array([0., 1.])
+    """
+    if (policy is None) == (column is None):
+        raise InvalidArgument(
+            "policy",
+            policy,
+            "there must be one thing to certify",
+            "pass --policy FILE, --policy uniform, or --target-probability COLUMN",
+        )
+    if column is not None:
+        if best_action:
+            raise InvalidArgument(
+                "best_action", True, "a column does not say the best", "leave it out"
+            )
+        return Column(f"column {column}"), None
+    if policy == UNIFORM and not best_action:
+        return Uniform(), None
+    learned = policy if isinstance(policy, Policy) else _learned(policy)
+    name = str(policy) if isinstance(policy, str | os.PathLike) else "the given policy"
+    if best_action:
+        name = f"the best action of {name}"
+    if learned is not None and learned.contextual is not None:
+        return Contextual(name, learned, best_action), learned
+    return Fixed(name, _best(_by_label(policy, learned), best_action=best_action)), learned
+
+
+def _by_label(policy: object, learned: Policy | None) -> dict[Label, float]:
+    if learned is not None:
+        return learned.probabilities()
+    if isinstance(policy, Mapping):
+        return checked("policy", dict(policy), "policy")
+    return read_probabilities("policy", Path(policy))  # type: ignore[arg-type] # a path, by now
+
+
+def _best(by_label: dict[Label, float], *, best_action: bool) -> dict[Label, float]:
+    if not best_action:
+        return by_label
+    best = max(by_label, key=by_label.__getitem__)
+    return {label: float(label == best) for label in by_label}
+
+
+def _learned(policy: object) -> Policy | None:
+    """The policy.json that a path names; None if it is another kind of file, or none."""
+    if not isinstance(policy, str | os.PathLike):
+        return None
+    try:
+        start = Path(policy).read_bytes()[:200]
+    except OSError as error:
+        raise InvalidSnapshot(
+            "policy", str(policy), f"it cannot be read ({error.strerror})", "name a file"
+        ) from None
+    return Policy.load(policy) if b'"format"' in start else None
