@@ -90,7 +90,7 @@ def _dates(column: pl.Series) -> pl.Series:
     """As nanoseconds since 1970 began."""
     if _is_text(column):
         return _text(column).to_frame("text").select(_nanoseconds(pl.col("text"))).to_series()
-    if column.dtype not in {pl.Date, pl.Datetime}:
+    if column.dtype not in (pl.Date, pl.Datetime):
         return _nothing(column, pl.Int64())
     counted = column.dt.year().is_between(FIRST_YEAR, LAST_YEAR)
     return column.set(~counted, None).dt.epoch("ns")
@@ -113,7 +113,7 @@ def _nanoseconds(text: pl.Expr) -> pl.Expr:
 
 
 def _is_text(column: pl.Series) -> bool:
-    return column.dtype in {pl.String, pl.Categorical, pl.Enum}
+    return column.dtype in (pl.String, pl.Categorical, pl.Enum)
 
 
 def _text(column: pl.Series) -> pl.Series:

@@ -78,8 +78,8 @@ def _labels(lines: pl.DataFrame) -> pl.DataFrame:
         pl.lit(None, pl.List(pl.String)).alias(LISTED),
         pl.lit(1, pl.UInt32).alias(WORDS),
         pl.lit(1, pl.UInt32).alias(COSTS),
-        pl.lit(False).alias(SHARED),
-        pl.lit(False).alias(WRONG),
+        (pl.col(ACTION) == SHARED).alias(SHARED),
+        (pl.col(ACTION) == SHARED).alias(WRONG),
     )
     if len(plain) == len(lines):
         return plain
