@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import understudy as us
@@ -27,6 +28,8 @@ from understudy.certificates import Evidence
 from understudy.constraints import Constraint, Refused, constrained, enforce
 from understudy.errors import InvalidArgument, shorten
 from understudy.learners import Estimates, LeveledScores, Scores, Sums, SumsAndInverse
+from understudy.logs.encoded_columns import Number
+from understudy.logs.encoder import Encoder
 from understudy.schedules import Decaying
 
 Arguments = dict[str, Any]
@@ -155,6 +158,19 @@ EXAMPLES: dict[str, Arguments] = {
     "learners.recipes.exp3_ix": {"pi_b": PI, "horizon": 10, "gamma": 0.1},
     "learners.recipes.exp3_ix_unknown": {**SIZES, "gamma": [0.2] * 10},
     "learners.recipes.prod": {"pi_b": PI, "horizon": 10, "coverage": 2.0},
+    "logs.contextual.make_contextual": {
+        "encoder": Encoder((Number("age", 40.0, 10.0, missing=False),)),
+        "frame": pl.DataFrame({"context.age": [30.0, 50.0, 45.0]}),
+        "actions": np.array([0, 1, 2]),
+        **SIZES,
+    },
+    "logs.encoded_columns.Category": {
+        "name": "city",
+        "categories": ["Rome", "Oslo"],
+        "other": False,
+        "missing": True,
+    },
+    "logs.encoded_columns.Number": {"name": "age", "mean": 40, "scale": 10.0, "missing": False},
     "schedules.Constant": {"gamma": 0.1},
     "schedules.Decaying": {"scale": 0.5},
     "schedules.HalfOf": {"eta": Decaying(0.5)},

@@ -24,7 +24,7 @@ from reference import disjoint
 from strategies import Array, Integers, LinearGame, linear_games, linear_logs, quick, seeds
 from understudy import kernels, theory
 from understudy.conformance import example_log
-from understudy.errors import InvalidEvent
+from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.experiments.core import Options
 from understudy.experiments.linear import LINEAR, TUNED_NAME, UNIFORM_NAME
 from understudy.kernels import reference
@@ -209,6 +209,18 @@ def test_inverses(seed: int, d: int, blocks: int) -> None:
     np.testing.assert_allclose(M, np.linalg.inv(A), rtol=1e-8, atol=1e-8 * np.abs(M).max())
 
 
+@quick
+@forall(seed=seeds, d=st.integers(1, 9), n=st.integers(0, 5))
+def test_leverages(seed: int, d: int, n: int) -> None:
+    """xᵀ V_a⁻¹ x, also where x is 0 in places; of each context the bits that it has alone."""
+    rng = np.random.default_rng(seed)
+    x, M = rng.normal(size=(n, d)) * rng.integers(2, size=(n, d)), rng.normal(size=(K, d, d))
+    found = theory.leverage(x, M)
+    np.testing.assert_allclose(found, np.einsum("xi,kij,xj->xk", x, M, x), rtol=1e-9, atol=1e-12)
+    alone = [theory.leverage(x[t : t + 1], M)[0].tobytes() for t in range(n)]
+    assert alone == [row.tobytes() for row in found]
+
+
 # Any batching, any shape
 
 
@@ -253,6 +265,27 @@ def test_any_batching_gives_the_same_bits(name: str, cuts: set[int]) -> None:
         state, part = learner.policies(state, log[start:stop])
         assert part.tobytes() == table[start:stop].tobytes()
     assert bits(state) == bits(whole)
+
+
+@pytest.mark.parametrize("name", ["shared", "disjoint", "falling"])
+def test_many_contexts_at_one_state(name: str) -> None:
+    """The policy of each, bit for bit."""
+    learner, log = LEARNERS[name], LOGS[name]
+    state, _ = learner.replay(learner.init(), log)
+    found = learner.policies_at(state, log.features)
+    assert log.features is not None
+    for x, policy in zip(log.features, found, strict=True):
+        assert learner.policy(state, x).tobytes() == policy.tobytes()
+    assert learner.policies_at(state, log.features[:0]).shape == (0, K)
+    for wrong in (log.features[0, ..., :1], log.features[..., :-1], [[math.nan] * 3]):
+        with pytest.raises(InvalidArgument, match="features"):
+            learner.policies_at(state, wrong)
+    with pytest.raises(InvalidEvent, match="features of event 1 = "):
+        learner.policies_at(
+            state,
+            log.features
+            * np.array([1.0] + [1e3] * (ROUNDS - 1)).reshape(-1, *[1] * (log.features.ndim - 1)),
+        )
 
 
 @quick

@@ -19,7 +19,7 @@ from understudy import kernels
 from understudy.constraints import HORIZON, N_ACTIONS, NONNEGATIVE, Array, constrained, integer
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.learners import DisjointFeatures, LinProdCompact, Sums, lin_prod_compact
-from understudy.logs.encoder import REMEDY, Encoder
+from understudy.logs.encoder import REMEDY, Encoder, refuse_empty
 from understudy.theory import leverage
 from understudy.types import Integers, given, rounds_per_stretch
 
@@ -115,11 +115,13 @@ def make_contextual(
 ) -> Contextual:
     r"""`lin_prod_compact` with a block of parameters for each action, from the rows of a warm-up.
 
-    $$V_a = \frac1m \sum_{b=a} x x^\top + \rho\lambda I, \qquad
+    $$V_a = \frac{n_a}{n_a + p} \hat V_a + \Big(\frac{p}{n_a + p} + \rho\Big) \lambda I, \qquad
+    \hat V_a = \frac1m \sum_{b=a} x x^\top, \qquad
     \kappa = \mathrm{median} \max_a x^\top V_a^{-1} x$$
 
-    over its m rows, λ the mean eigenvalue of all blocks, ρ = min(1, 16/√m). An action that it never
-    shows has λI in place of the average: its estimates are then small, and cautious.
+    over its m rows, n_a of action a, with λ the mean eigenvalue of all V̂_a and ρ = min(1, 16/√m).
+    So an action that is hardly in it counts as played like any other, which makes its estimates
+    small, and κ too: with the ridge alone, one such action would slow the learning of all.
 
     >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0, 60.0, 80.0]})
     >>> encoder = Encoder.fit(warmup, ["age"])
@@ -128,6 +130,8 @@ def make_contextual(
     ((2, 2, 2), (4, 2))
     """
     p, m = len(encoder.features), len(frame)
+    refuse_empty(frame)
+    refuse_actions(actions, m, n_actions)
     if n_actions * p**2 > LARGEST:
         raise InvalidLog(
             "contexts",
@@ -139,17 +143,18 @@ def make_contextual(
     for start, x in encoded(encoder, frame):
         played = given(actions[start : start + len(x)])
         kernels.lin_prod_compact.add_squares(given(x), played, squares)
-    V = squares / m
-    typical = float(np.trace(V, axis1=1, axis2=2).mean()) / p
+    counts = np.bincount(actions, minlength=n_actions)
+    doubt = (p / (counts + p))[:, np.newaxis, np.newaxis]
+    typical = float(np.trace(squares, axis1=1, axis2=2).mean()) / (m * p)
     ridge = min(1.0, RIDGE / math.sqrt(m)) * typical
-    unseen = np.bincount(actions, minlength=n_actions) == 0
-    V[unseen] = typical * np.eye(p)
-    V += ridge * np.eye(p)
+    V = (1.0 - doubt) * squares / m + (doubt * typical + ridge) * np.eye(p)
     inverse = DisjointFeatures(V).V_inverse
     found = np.concatenate([largest_leverages(x, inverse) for _, x in encoded(encoder, frame)])
     kappa = float(np.median(found))
     learner = lin_prod_compact(V, n_actions=n_actions, kappa=kappa, horizon=horizon)
-    return Contextual(encoder, learner, m, int((found > kappa).sum()), int(unseen.sum()), ridge)
+    return Contextual(
+        encoder, learner, m, int((found > kappa).sum()), int((counts == 0).sum()), ridge
+    )
 
 
 def encoded(encoder: Encoder, frame: pl.DataFrame) -> Iterator[tuple[int, Array]]:
@@ -170,11 +175,37 @@ def shrink(x: Array, learner: LinProdCompact) -> Array:
     return np.asarray(x * np.sqrt(np.minimum(1.0, learner.kappa / found))[:, np.newaxis])
 
 
+def refuse_actions(actions: Integers, rows: int, n_actions: int) -> None:
+    """Raise `InvalidArgument` unless there is the index of an action for every row."""
+    if len(actions) != rows or not ((actions >= 0) & (actions < n_actions)).all():
+        raise InvalidArgument(
+            "actions",
+            actions,
+            f"there are {rows} rows and {n_actions} actions, counted from 0",
+            "pass the index of the action that was played in each row",
+        )
+
+
 def policies(contextual: Contextual, state: Sums, x: Array) -> Array:
-    """π(·|x) of every context at one state, (n, K), for what `features` made of them."""
+    """π(·|x) of every context at one state, (n, K), for what `features` made of them.
+
+    >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0, 60.0, 80.0]})
+    >>> encoder = Encoder.fit(warmup, ["age"])
+    >>> made = make_contextual(encoder, warmup, np.array([0, 1, 1, 0]), 2)
+    >>> policies(made, made.learner.init(), made.features(warmup[:1]))
+    array([[0.5, 0.5]])
+    """
     return contextual.learner.policies_at(state, x)
 
 
 def probabilities(contextual: Contextual, state: Sums, x: Array, actions: Integers) -> Array:
-    """π(b|x) of every context and the action played in it, (n,): the policy fixed at one state."""
+    """π(b|x) of every context and the action played in it, (n,): the policy fixed at one state.
+
+    >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0, 60.0, 80.0]})
+    >>> encoder = Encoder.fit(warmup, ["age"])
+    >>> made = make_contextual(encoder, warmup, np.array([0, 1, 1, 0]), 2)
+    >>> probabilities(made, made.learner.init(), made.features(warmup[:1]), np.array([1]))
+    array([0.5])
+    """
+    refuse_actions(actions, len(x), contextual.learner.form.n_actions)
     return np.asarray(policies(contextual, state, x)[np.arange(len(actions)), actions])

@@ -103,7 +103,10 @@ class Number:
 
     def oddities(self, column: pl.Series) -> dict[str, int]:
         """How many values are no number, and how many are missing where none was before."""
-        absent, blank = np.isnan(_finite(column)), _blank(column)
+        absent = np.isnan(_finite(column))
+        if not absent.any():
+            return {}
+        blank = _blank(column)
         return {
             f"{self.name} is not a number": int((absent & ~blank).sum()),
             f"{self.name} is missing": 0 if self.missing else int(blank.sum()),
@@ -156,31 +159,31 @@ class Category:
     def read(self, column: pl.Series) -> Array:
         """The features of every row."""
         texts = _labels(column)
-        found, new, absent = self._places(texts), self._new(texts), texts.is_null().to_numpy()
+        found = self._places(texts)
         own = len(self.categories)
         one_hot = np.zeros((len(column), own + self.other + self.missing))
         known = np.flatnonzero(found >= 0)
         one_hot[known, found[known]] = 1.0
         if self.other:
-            one_hot[new, own] = 1.0
+            one_hot[(found < 0) & texts.is_not_null().to_numpy(), own] = 1.0
         if self.missing:
-            one_hot[absent, -1] = 1.0
+            one_hot[texts.is_null().to_numpy(), -1] = 1.0
         return one_hot
 
     def oddities(self, column: pl.Series) -> dict[str, int]:
         """How many labels are new, and how many are missing where none was before."""
         texts = _labels(column)
-        new = 0 if self.other else int(self._new(texts).sum())
-        absent = 0 if self.missing else texts.null_count()
-        return {f"{self.name} is new": new, f"{self.name} is missing": absent}
+        absent = texts.null_count()
+        new = int((self._places(texts) < 0).sum()) - absent
+        return {
+            f"{self.name} is new": 0 if self.other else new,
+            f"{self.name} is missing": 0 if self.missing else absent,
+        }
 
     def _places(self, texts: pl.Series) -> NDArray[np.int64]:
         """The index of every label, −1 where it is missing or has none."""
         places = texts.cast(pl.Enum(self.categories), strict=False).to_physical()
         return places.cast(pl.Int64).fill_null(-1).to_numpy()
-
-    def _new(self, texts: pl.Series) -> Truths:
-        return np.asarray((self._places(texts) < 0) & texts.is_not_null().to_numpy())
 
     def __str__(self) -> str:
         labels = shorten(list(self.categories))

@@ -56,10 +56,7 @@ class Encoder:
     @staticmethod
     def fit(frame: pl.DataFrame, names: Sequence[str]) -> Encoder:
         """What the rows of a warm-up say about these columns, `context.<name>` in the frame."""
-        if not len(frame):
-            raise InvalidLog(
-                "warm-up", "no rows", "features are scaled by its rows", "pass a longer --warmup"
-            )
+        refuse_empty(frame)
         columns = {name: fit_column(name, _context(frame, name)) for name in names}
         kept = tuple(column for column in columns.values() if column is not None)
         return Encoder(kept, tuple(name for name in columns if columns[name] is None))
@@ -134,6 +131,14 @@ class Encoder:
             raise
         except InvalidArgument as error:
             raise InvalidSnapshot(error.argument, error.value, error.reason, REMEDY) from error
+
+
+def refuse_empty(frame: pl.DataFrame) -> None:
+    """Raise `InvalidLog` if a warm-up has no rows."""
+    if not len(frame):
+        raise InvalidLog(
+            "warm-up", "no rows", "features are scaled by its rows", "pass a longer --warmup"
+        )
 
 
 def _column_from_data(data: Any) -> Column:
