@@ -78,12 +78,12 @@ def holds(curve: CertificateCurve) -> str:
     ...     promoted_at=None, confidence=0.95, estimate=0.25, self_normalised=0.2,
     ...     effective_sample_size=7.0)
     >>> print(holds(curve))
-    Rewards are means a round. "At least" and "at most" hold together, after all rounds at once,
+    Rewards are means a round. “At least” and “at most” hold together, after all rounds at once,
     with 95 % confidence; so does the gain, by itself.
     """
     gain = "" if curve.gain is None else "; so does the gain, by itself"
     return (
-        'Rewards are means a round. "At least" and "at most" hold together, after all rounds at '
+        "Rewards are means a round. “At least” and “at most” hold together, after all rounds at "
         f"once, with {percent(curve.confidence)} confidence{gain}."
     )
 
