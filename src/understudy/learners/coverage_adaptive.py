@@ -171,11 +171,9 @@ class CoverageAdaptive:
         self._check_own(state)
         refuse_features(features)
         tuning, sums = self.tuning(state.rounds), (given(state.references), given(state.totals))
-        shares, policy = np.empty(len(state.totals)), np.empty(self.form.n_actions)
-        kernel = kernels.weighted_entropy
-        kernel.share_out(tuning, sums, state.level, shares)
-        scores, residues = given(state.scores), given(state.residues)
-        kernel.policy(tuning, scores, residues, sums, shares, policy)
+        scores, residues = given(state.scores.T), given(state.residues.T)
+        policy = np.empty(self.form.n_actions)
+        kernels.weighted_entropy.policy(tuning, scores, residues, sums, state.level, policy)
         return policy
 
     def update(self, state: LeveledScores, feedback: Feedback) -> LeveledScores:
@@ -237,8 +235,8 @@ class CoverageAdaptive:
         self._refuse_order()
         self.validate(first)
         self.validate(second)
-        scores, residues = first.scores.copy(), first.residues + second.residues
-        kernels.weighted_entropy.add(scores, residues, given(second.scores))
+        scores, residues = by_action(first.scores), by_action(first.residues + second.residues)
+        kernels.weighted_entropy.add(scores, residues, given(second.scores.T))
         return self._settled(scores, residues, first.rounds + second.rounds)
 
     def rounds(self, state: LeveledScores) -> int:
@@ -249,7 +247,7 @@ class CoverageAdaptive:
 
     def validate(self, state: LeveledScores) -> None:
         self._check_own(state)
-        fresh = self._settled(state.scores.copy(), state.residues.copy(), state.rounds)
+        fresh = self._settled(by_action(state.scores), by_action(state.residues), state.rounds)
         rates, _, _ = self.tuning(state.rounds)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of no state
             moved = rates * (state.references - fresh.references)
@@ -290,7 +288,7 @@ class CoverageAdaptive:
         references, totals = np.empty(len(tuning[0])), np.empty(len(tuning[0]))
         level = kernel.begin(tuning, scores, residues, (references, totals))
         return LeveledScores(
-            frozen(scores), frozen(residues), rounds, frozen(references), frozen(totals), level
+            frozen(scores.T), frozen(residues.T), rounds, frozen(references), frozen(totals), level
         )
 
     def _learn(
@@ -298,7 +296,7 @@ class CoverageAdaptive:
     ) -> tuple[LeveledScores, float]:
         """The state after a stretch of log in which the rates stay, and what the kernel found."""
         tuning, rounds = self.tuning(state.rounds), state.rounds + len(log)
-        scores, residues = state.scores.copy(), state.residues.copy()
+        scores, residues = by_action(state.scores), by_action(state.residues)
         sums = state.references.copy(), state.totals.copy()
         gains = given(self.gains(state.rounds, log))
         level, found = kernel(
@@ -315,7 +313,9 @@ class CoverageAdaptive:
         if self.decaying and not np.array_equal(self.tuning(rounds)[0], tuning[0]):
             return self._settled(scores, residues, rounds), found
         references, totals = (frozen(part) for part in sums)
-        after = LeveledScores(frozen(scores), frozen(residues), rounds, references, totals, level)
+        after = LeveledScores(
+            frozen(scores.T), frozen(residues.T), rounds, references, totals, level
+        )
         return after, found
 
     def gains(self, start: int, log: Log) -> Array:
@@ -329,3 +329,8 @@ class CoverageAdaptive:
             q = self.behavior[log.actions][:, np.newaxis]
             eta = self._at(self.rates[log.actions][:, np.newaxis], t)
         return GAINS[self.gain](R, q, eta)
+
+
+def by_action(rows: Array) -> Array:
+    """A copy for the kernels, in which the experts of an action lie side by side: (K, rows)."""
+    return rows.T.copy()
