@@ -20,8 +20,16 @@ from understudy.logs.coverage import Coverage, covered
 from understudy.logs.learning import LAST, fold, plan
 from understudy.logs.options import Options
 from understudy.logs.origins import inside, origins_of, refuse_learned
-from understudy.logs.outputs import Quarantine, put_in_place, workplace
-from understudy.logs.policies import FileRead, Policy
+from understudy.logs.outputs import (
+    POLICY_FILE,
+    QUARANTINE_FILE,
+    REPORT_FILE,
+    Quarantine,
+    put_in_place,
+    workplace,
+)
+from understudy.logs.passes import files_read, good_rows
+from understudy.logs.policies import Policy
 from understudy.logs.reading import Origin
 from understudy.logs.reporting import BEHAVIOR_WORDS, Scale, assemble, sentence, verdict
 from understudy.logs.survey import Watch, nothing_left
@@ -34,7 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Learned", "learn"]
 
 UNCERTIFIED = "contexts whose propensities are not known cannot be certified"
-POLICY, REPORT, QUARANTINE = "policy.json", "report.html", "quarantine.parquet"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -178,7 +185,7 @@ def learn(
         format: of the files, if their names do not say.
         reward_range: the smallest and the largest reward possible; they become 0 and 1.
         actions: all labels, or a file of them; left out: those that the log shows.
-        behavior: 'logged', 'estimated', or the fixed probabilities of production, or a file of them.
+        behavior: 'logged', 'estimated', or production's fixed probabilities, or a file of them.
         learner: by name; left out: one that suits what is known.
         horizon: fixes the rate for so many rows; left out: it falls as the log grows.
         confidence: of the certificate; left out: 0.95.
@@ -211,16 +218,16 @@ def learn(
     )
     origins = origins_of(log, format)
     kept = resume if isinstance(resume, Policy | None) else Policy.load(resume)
-    earlier = None if isinstance(resume, Policy | None) else Path(resume).parent / QUARANTINE
+    earlier = None if isinstance(resume, Policy | None) else Path(resume).parent / QUARANTINE_FILE
     folder = None if out is None else Path(out)
     if folder is not None:
         _check_folder(folder, origins, may_replace=overwrite or kept is not None)
     with workplace(folder or Path(gettempdir())) as hidden:
         learned = _run(origins, options, kept, hidden, earlier, watch, strict=strict)
         if folder is not None:
-            learned.policy.save(hidden / POLICY)
-            (hidden / REPORT).write_text(render(learned.report), encoding="utf-8")
-            put_in_place(hidden, folder, [QUARANTINE, REPORT, POLICY])
+            learned.policy.save(hidden / POLICY_FILE)
+            (hidden / REPORT_FILE).write_text(render(learned.report), encoding="utf-8")
+            put_in_place(hidden, folder, [QUARANTINE_FILE, REPORT_FILE, POLICY_FILE])
     return learned
 
 
@@ -230,7 +237,7 @@ def _check_folder(out: Path, origins: Sequence[Origin], *, may_replace: bool) ->
         raise InvalidArgument(
             "out", str(out), "the log is in this folder", "choose another folder for the results"
         )
-    if (out / POLICY).exists() and not may_replace:
+    if (out / POLICY_FILE).exists() and not may_replace:
         raise InvalidArgument(
             "out",
             str(out),
@@ -261,21 +268,16 @@ def _run(
         if kept is not None:
             refuse_learned(origins, hashing.result(), kept)
         chosen = plan(origins, options, kept, hidden, watch)
-        quarantine = Quarantine(hidden / QUARANTINE)
-        try:
+        with Quarantine(hidden / QUARANTINE_FILE) as quarantine:
             if earlier is not None and earlier.exists():
                 quarantine.copy(earlier)
-            done = fold(chosen, quarantine, watch, strict=strict)
-        finally:
-            quarantine.close()
+            rows = good_rows(chosen.log, quarantine, "learning", watch, strict=strict)
+            done = fold(chosen, rows)
         fingerprints = hashing.result()
     if not done.study.rounds:
         raise nothing_left(origins[0].name, quarantine.by_reason())
     refused = quarantine.by_reason()
-    files = tuple(
-        FileRead(origin.name, print_, done.rows[origin.name], quarantine.by_file()[origin.name])
-        for origin, print_ in zip(origins, fingerprints, strict=True)
-    )
+    files = files_read(origins, fingerprints, quarantine)
     if kept is not None:
         refused.update(kept.refused)
         files = (*kept.files, *files)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +11,12 @@ import numpy as np
 import polars as pl
 
 from understudy.constraints import Array
-from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.ahead import ahead
+from understudy.errors import InvalidArgument
 from understudy.logs.checking import Checked, Rules
 from understudy.logs.choosing import CONTEXTUAL, Choice, choose, name_of_default
 from understudy.logs.contextual import Contextual, make_contextual, policies
 from understudy.logs.encoder import Encoder
 from understudy.logs.options import CONFIDENT, LOGGED, Options, agree
-from understudy.logs.outputs import Quarantine
 from understudy.logs.policies import Policy, Settings
 from understudy.logs.prepare import Prepared, prepare
 from understudy.logs.reading import Origin, Reading
@@ -77,36 +74,30 @@ def plan(
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """What a run has learned: the policy now, or on average over the last contexts; what it read.
+    """What a run has learned: the policy now, or on average over the last contexts.
 
-    `rows` counts those of each file, `stretches` the actions of this run, early and late.
+    `stretches` counts the actions of this run, early and late.
     """
 
     study: Study
     average: Array
-    rows: Counter[str]
     stretches: Stretches
 
 
-def fold(chosen: Plan, quarantine: Quarantine, watch: Watch, *, strict: bool) -> Done:
+def fold(chosen: Plan, rows: Iterator[Checked]) -> Done:
     """Learn from every good row after the warm-up, in order."""
-    study, skip, rows = chosen.study, chosen.warmup, Counter[str]()
+    study, skip = chosen.study, chosen.warmup
     stretches, last = Stretches.empty(len(chosen.log.actions)), None
-    for checked in ahead(chosen.log.checked()):
-        if strict and len(checked.quarantined):
-            raise _fatal(checked.quarantined)
-        quarantine.add(checked.quarantined)
-        rows.update(checked.files)
-        watch("learning", len(checked), chosen.log.rows)
+    for checked in rows:
         skipped = min(skip, len(checked))
         skip -= skipped
-        rest = checked.after(skipped) if skipped else checked
+        rest = checked.after(skipped)
         if not len(rest):
             continue
         last = None if chosen.contextual is None else chosen.contextual.features(rest.contexts())
         study = study.after(rest.log(last))
         stretches = stretches.after(rest.actions)
-    return Done(study, _average(chosen, study, last), rows, stretches)
+    return Done(study, _average(chosen, study, last), stretches)
 
 
 def _choice(log: Prepared, options: Options) -> tuple[Choice, Contextual | None, int]:
@@ -171,13 +162,3 @@ def _continued(origins: Sequence[Origin], options: Options, kept: Policy, folder
     log = Prepared(reading, rules, kept.actions, settings.behavior, behavior, None)
     settings = dataclasses.replace(settings, columns=columns)
     return Plan(log, settings, kept.study, 0, kept.contextual)
-
-
-def _fatal(quarantined: pl.DataFrame) -> InvalidLog:
-    file, row, reason = quarantined.select("file", "row", "reason").row(0)
-    return InvalidLog(
-        "log",
-        file,
-        f"row {row}: {reason}",
-        "correct it, or leave out --strict to put such rows into quarantine.parquet",
-    )

@@ -84,6 +84,19 @@ class Options:
             return frozenset(self.actions.texts)
         return frozenset(str(label) for label in self.probabilities or ())
 
+    def after(self, kept: Settings | None) -> Options:
+        """With what is not asked for taken from an earlier run: how its rows were read."""
+        if kept is None:
+            return self
+        roles = ("action", "reward", "propensity", "context")
+        columns = {role: getattr(kept.columns, role) for role in roles}
+        known = {role: name for role, name in columns.items() if name is not None}
+        return dataclasses.replace(
+            self,
+            columns=known | dict(self.columns),
+            reward_range=self.reward_range or kept.reward_range,
+        )
+
     def columns_of(self, kept: Settings | None) -> Columns:
         """Which columns are read."""
         if kept is None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import polars as pl
 import pyarrow as pa
@@ -16,10 +17,18 @@ import pyarrow.parquet as pq
 
 from understudy.logs.checking import QUARANTINE
 
-__all__ = ["Quarantine", "put_in_place", "workplace"]
+__all__ = [
+    "POLICY_FILE",
+    "QUARANTINE_FILE",
+    "REPORT_FILE",
+    "Quarantine",
+    "put_in_place",
+    "workplace",
+]
 
 SCHEMA = pa.schema([(name, pa.int64() if name == "row" else pa.string()) for name in QUARANTINE])
 EXAMPLES = 100  # quarantined rows that are shown
+POLICY_FILE, REPORT_FILE, QUARANTINE_FILE = "policy.json", "report.html", "quarantine.parquet"
 
 
 @contextmanager
@@ -55,6 +64,7 @@ class Quarantine:
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
         self.counts: Counter[tuple[str, str]] = Counter()
+        self.rows: Counter[str] = Counter()  # of each file, good ones too
         self.examples = pl.DataFrame(schema=QUARANTINE)
 
     def add(self, rows: pl.DataFrame) -> None:
@@ -86,5 +96,8 @@ class Quarantine:
             found[file] += count
         return found
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._writer.close()

@@ -15,7 +15,7 @@ from understudy.logs.tally import Tally
 from understudy.protocols import Learner
 from understudy.types import Log, Trace, frozen
 
-__all__ = ["Curve", "Study"]
+__all__ = ["Curve", "Study", "observe", "with_propensities"]
 
 Point = tuple[float, float, float, float | None]
 
@@ -85,17 +85,23 @@ class Study:
         shown = log.visible(propensities=form.propensities, features=form.features is not None)
         state, trace = self.learner.replay(self.state, shown)
         plain = log.visible(propensities=isinstance(self.behavior, Logged), features=False)
-        learned = replace(self, state=state, tally=self.tally.after(self._with_propensities(plain)))
+        tally = self.tally.after(with_propensities(plain, self.behavior))
+        learned = replace(self, state=state, tally=tally)
         if self.certificate is None:
             return learned
         certificate, points = observe(self.certificate, plain, trace)
         return replace(learned, certificate=certificate, curve=self.curve.after(points))
 
-    def _with_propensities(self, log: Log) -> Log:
-        """The log with the propensities that a given behavior has for its actions."""
-        if self.behavior is None or isinstance(self.behavior, Logged):
-            return log
-        return Log._of(log.actions, log.rewards, self.behavior[log.actions], None)
+
+def with_propensities(log: Log, behavior: Behavior | None) -> Log:
+    """The log with the propensities that a given behavior has for its actions.
+
+    >>> with_propensities(Log([1, 0], [1.0, 0.0]), np.array([0.25, 0.75])).propensities.tolist()
+    [0.75, 0.25]
+    """
+    if behavior is None or isinstance(behavior, Logged):
+        return log
+    return Log._of(log.actions, log.rewards, behavior[log.actions], None)
 
 
 def observe(certificate: Certificate, log: Log, trace: Trace) -> tuple[Certificate, list[Point]]:
