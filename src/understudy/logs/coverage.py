@@ -1,7 +1,9 @@
 """stub"""
 
 from __future__ import annotations
+
 from dataclasses import dataclass, field
+
 import numpy as np
 import polars as pl
 

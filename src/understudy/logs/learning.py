@@ -16,8 +16,8 @@ from understudy.logs.checking import Checked, Rules
 from understudy.logs.choosing import CONTEXTUAL, Choice, choose, name_of_default
 from understudy.logs.contextual import Contextual, make_contextual, policies
 from understudy.logs.encoder import Encoder
-from understudy.logs.options import CONFIDENT, LOGGED, Options, agree
-from understudy.logs.policies import Policy, Settings
+from understudy.logs.options import CONFIDENT, Options, agree
+from understudy.logs.policies import LOGGED, Policy, Settings
 from understudy.logs.prepare import Prepared, prepare
 from understudy.logs.reading import Origin, Reading
 from understudy.logs.stretches import Stretches

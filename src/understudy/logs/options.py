@@ -15,12 +15,11 @@ from understudy.errors import InvalidArgument
 from understudy.logs.actions import Actions, Label
 from understudy.logs.choosing import LEARNERS
 from understudy.logs.columns import PRESETS, Columns
-from understudy.logs.policies import Settings
+from understudy.logs.policies import ESTIMATED, GIVEN, LOGGED, Settings
 from understudy.logs.tables import checked, read_actions, read_probabilities
 
-__all__ = ["BEHAVIORS", "CONFIDENT", "ESTIMATED", "GIVEN", "LOGGED", "Options"]
+__all__ = ["BEHAVIORS", "CONFIDENT", "Options", "agree"]
 
-LOGGED, ESTIMATED, GIVEN = "logged", "estimated", "given"
 BEHAVIORS = (LOGGED, ESTIMATED)
 CONFIDENT = 0.95
 WARMUP = 0.1

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from understudy.behaviors import Behavior, Logged
+from understudy.behaviors import Logged
 from understudy.certificates import Certificate
+from understudy.certificates.curves import POINTS
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.actions import Actions, Label
@@ -23,9 +24,11 @@ from understudy.logs.study import Curve, Study
 from understudy.logs.tally import Tally
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 
-__all__ = ["FileRead", "Policy", "Settings"]
+__all__ = ["ESTIMATED", "GIVEN", "LOGGED", "FileRead", "Policy", "Settings"]
 
 KIND = "policy"
+LOGGED, ESTIMATED, GIVEN = "logged", "estimated", "given"  # where propensities come from
+KINDS = {LOGGED: Logged, ESTIMATED: type(None), GIVEN: np.ndarray}
 REMEDY = "pass a policy.json that `understudy learn` wrote, unchanged"
 
 
@@ -181,17 +184,19 @@ def _study(content: dict[str, Any]) -> Study:
     learner, state, behavior, certificate = (from_data(content[part], part) for part in parts)
     learner.validate(state)
     tally, n = Tally.from_data(content["tally"], learner.form.n_actions), learner.rounds(state)
-    known = behavior is None or isinstance(behavior, Logged | np.ndarray)
-    if not known or not isinstance(certificate, Certificate | None):
-        raise InvalidSnapshot("behavior", behavior, "a part is not what it should be", REMEDY)
-    if tally.rows != n or (certificate is not None and certificate.rounds != n):
-        raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
+    if not isinstance(certificate, Certificate | None):
+        raise InvalidSnapshot("certificate", certificate, "it is not a certificate", REMEDY)
     curve = Curve(tuple(_point(point) for point in content["curve"]))
-    return Study(learner, state, _behavior(behavior), certificate, tally, curve)
-
-
-def _behavior(value: Any) -> Behavior | None:
-    return value  # type: ignore[no-any-return] # of one of these types, as was seen above
+    watched = 0 if certificate is None else n
+    agree = (
+        content["rows"] == tally.rows == n
+        and (certificate is None or certificate.rounds == n)
+        and len(curve.points) == np.searchsorted(POINTS, watched, side="right")
+        and KINDS[content["settings"]["behavior"]] is type(behavior)
+    )
+    if not agree:
+        raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
+    return Study(learner, state, behavior, certificate, tally, curve)
 
 
 def _point(point: list[Any]) -> tuple[float, float, float, float | None]:

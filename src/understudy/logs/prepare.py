@@ -13,7 +13,8 @@ from understudy.behaviors import Behavior, Logged
 from understudy.logs.actions import Actions
 from understudy.logs.checking import Checked, Rules, check
 from understudy.logs.columns import Columns
-from understudy.logs.options import ESTIMATED, GIVEN, LOGGED, Options
+from understudy.logs.options import Options
+from understudy.logs.policies import ESTIMATED, GIVEN, LOGGED
 from understudy.logs.reading import Origin, Reading, has_propensities
 from understudy.logs.survey import Survey, Watch, nothing_left, survey
 from understudy.logs.tables import arranged

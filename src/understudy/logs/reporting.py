@@ -13,8 +13,7 @@ import polars as pl
 from understudy.certificates import Certified
 from understudy.constraints import Array
 from understudy.logs.coverage import Coverage
-from understudy.logs.options import ESTIMATED, GIVEN, LOGGED
-from understudy.logs.policies import FileRead
+from understudy.logs.policies import ESTIMATED, GIVEN, LOGGED, FileRead
 from understudy.report import (
     ActionRow,
     Candidate,
