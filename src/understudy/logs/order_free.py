@@ -101,6 +101,7 @@ def certify_sums(
     behavior: Mapping[Any, float] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
     confidence: float = 0.95,
+    lambdas: ArrayLike | None = None,
 ) -> Judged:
     """The certificate of a policy that stays the same, from all good rows of a log in any order.
 
@@ -118,6 +119,7 @@ def certify_sums(
             the logged propensities.
         reward_range: the lowest and the highest reward; they become 0 and 1.
         confidence: 1 − δ.
+        lambdas: the grid of λ; see `us.Certificate`.
 
     >>> log = pl.DataFrame({"action": ["a", "b"] * 500, "reward": [0, 1] * 500, "propensity": 0.5})
     >>> found = certify_sums(log, Columns(), actions=Actions(("a", "b")), policy=[0.1, 0.9])
@@ -131,7 +133,8 @@ def certify_sums(
     fixed = None if behavior is None else behavior_of(behavior, actions)
     if fixed is None:
         _require_propensities(columns)
-    empty = Certificate(Logged(len(actions)) if fixed is None else fixed, confidence)
+    known = Logged(len(actions)) if fixed is None else fixed
+    empty = Certificate(known, confidence, lambdas=lambdas)
     rows = rows_of(
         frame,
         columns,

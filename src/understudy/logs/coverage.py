@@ -1,0 +1,252 @@
+"""Coverage first: what a log can say about each action, and about policies, before learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from understudy.certificates import Certificate
+from understudy.certificates.evidence import CONFIDENCE
+from understudy.constraints import PROBABILITIES, Array, number
+from understudy.errors import InvalidArgument
+from understudy.logs.actions import Label
+from understudy.logs.calibration import Calibration, calibrate
+from understudy.logs.columns import Columns
+from understudy.logs.drift import Drift, Kind, drift_of
+from understudy.logs.order_free import certify_sums
+from understudy.logs.tallies import Tallied
+from understudy.logs.tally import Tally
+from understudy.logs.verdicts import Verdict, judge
+from understudy.types import Integers, frozen
+
+__all__ = ["Candidate", "Coverage", "candidates_of", "certify_candidates", "covered"]
+
+GAIN = number(0.0, 1.0, "pass a gain a row in (0, 1], with rewards in [0, 1]", above=True)
+CERTAIN = 1.0 - 1e-9  # a propensity of 1, rounded
+NAMED = 10  # labels in one line
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy to be judged, K probabilities.
+
+    `chosen_from` is out of how many policies the log itself picked it: as many chances to be lucky,
+    for which its certificate must pay.
+    """
+
+    name: str
+    policy: Array
+    chosen_from: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """What `covered` found.
+
+    `table` has a row for each action. Rewards are in [0, 1]. With R and q the reward and propensity
+    of the rows of an action, and n all rows: `coverage_ratio` Σ 1/q² / n, unbiased for the mean of
+    1/q over all rows, inf if it was never played; `effective_sample_size` (Σ 1/q)² / Σ 1/q², the
+    plays that would say as much about always playing it; `estimate` Σ R/q / n; `self_normalised`
+    Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in `Calibration`.
+    """
+
+    table: pl.DataFrame
+    rows: int
+    refused: dict[str, int]
+    unseen: tuple[Label, ...]
+    deterministic: str | None
+    calibration: Calibration
+    drift: Drift
+    verdicts: tuple[Verdict, ...]
+
+    def describe(self) -> list[str]:
+        """The findings in lines, without the table."""
+        lost = sum(self.refused.values())
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.refused.items())
+        lines = [f"{self.rows:,} rows" + (f"; {lost:,} refused ({reasons})" if lost else "")]
+        if self.unseen:
+            more = f" and {len(self.unseen) - NAMED:,} more" if len(self.unseen) > NAMED else ""
+            lines.append(f"never played: {', '.join(map(str, self.unseen[:NAMED]))}{more}")
+        if self.deterministic is not None:
+            lines.append(self.deterministic)
+        lines += [f"calibration: {self.calibration.words}", f"drift: {self.drift.words}"]
+        return lines + [f"{verdict.name}: {verdict.words}" for verdict in self.verdicts]
+
+
+def covered(
+    tallied: Tallied,
+    *,
+    behavior: Kind = "logged",
+    candidates: Sequence[Candidate] | None = None,
+    certificates: Mapping[str, Certificate] | None = None,
+    stretches: Integers | None = None,
+    gain: float | None = None,
+    confidence: float = 0.95,
+) -> Coverage:
+    """What a log can say, from its sums.
+
+    Args:
+        tallied: the sums of the log (`tally`).
+        behavior: where the propensities come from: 'logged', 'fixed', or 'estimated', for which the
+            frequencies of the log are taken.
+        candidates: policies to judge; left out: those of `candidates_of`.
+        certificates: of candidates, by name; without one, no decision (`certify_candidates`).
+        stretches: how often each action was played in a few stretches of time, (B, K).
+        gain: how much a row the log should be able to show, in rewards of [0, 1]; left out: 0.05,
+            or production's mean reward if that is less.
+        confidence: 1 − δ, of what would suffice.
+
+    >>> from understudy.logs.tallies import tally
+    >>> log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0, 1] * 50, "propensity": 0.5})
+    >>> found = covered(tally(log, Columns()))
+    >>> found.table.select("action", "count", "mean_reward", "coverage_ratio").rows()
+    [('a', 50, 0.0, 2.0), ('b', 50, 1.0, 2.0)]
+    >>> found.describe()[-1]
+    'always b: it is covered: 100 rows are worth 50 plays of its own; certify it for a verdict'
+    """
+    delta, wanted = CONFIDENCE("confidence", confidence), GAIN.optional()("gain", gain)
+    unknown = bool(np.isnan(tallied.tally.weights).all())
+    kind: Kind = "estimated" if unknown else behavior
+    sums = _with_frequencies(tallied.tally) if kind == "estimated" else tallied.tally
+    calibration = calibrate(tallied.tally, tallied.actions)
+    shown = np.where(sums.counts > 0, 1.0, 0.0) if kind == "estimated" else calibration.shown
+    chosen = candidates_of(tallied) if candidates is None else candidates
+    given = certificates or {}
+    verdicts = [
+        judge(
+            candidate.name,
+            _policy(candidate, len(tallied.actions)),
+            sums,
+            shown,
+            certificate=given.get(candidate.name),
+            gain=wanted,
+            confidence=delta,
+        )
+        for candidate in chosen
+    ]
+    labels = tallied.actions.labels
+    return Coverage(
+        _table(labels, sums, calibration),
+        sums.rows,
+        tallied.refused,
+        tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
+        _deterministic(tallied),
+        calibration,
+        drift_of(tallied.tally, tallied.actions, kind, stretches),
+        tuple(verdicts),
+    )
+
+
+def candidates_of(tallied: Tallied) -> list[Candidate]:
+    """The policies that everybody asks about: uniform, and always the action that looks best.
+
+    >>> from understudy.logs.actions import Actions
+    >>> counts = np.array([2, 2])
+    >>> sums = Tally(counts, *([counts * 1.0] * 6))
+    >>> [candidate.name for candidate in candidates_of(Tallied(Actions(("a", "b")), sums, {}))]
+    ['uniform', 'always a']
+    """
+    K, sums = len(tallied.actions), _known(tallied.tally)
+    means = np.divide(sums.weighted, sums.weights, out=np.full(K, -1.0), where=sums.counts > 0)
+    best = int(np.argmax(means))
+    always = Candidate(f"always {tallied.actions.labels[best]}", frozen(np.eye(K)[best]), K)
+    return [Candidate("uniform", frozen(np.full(K, 1.0 / K))), always]
+
+
+def certify_candidates(
+    frame: Any,
+    columns: Columns,
+    tallied: Tallied,
+    candidates: Sequence[Candidate],
+    *,
+    behavior: Mapping[Any, float] | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    confidence: float = 0.95,
+) -> dict[str, Certificate]:
+    """The certificate of each candidate, each as sure as `confidence` says.
+
+    Of a policy that was chosen by this log out of k, at confidence 1 − δ/k: all k hold together.
+
+    >>> from understudy.logs.tallies import tally
+    >>> log = pl.DataFrame({"action": ["a", "b"] * 99, "reward": [0, 1] * 99, "propensity": 0.5})
+    >>> sums = tally(log, Columns())
+    >>> found = certify_candidates(log, Columns(), sums, candidates_of(sums))
+    >>> {name: certificate.promoted for name, certificate in found.items()}
+    {'uniform': False, 'always b': True}
+    """
+    sure = CONFIDENCE("confidence", confidence)
+    return {
+        candidate.name: certify_sums(
+            frame,
+            columns,
+            actions=tallied.actions,
+            policy=candidate.policy,
+            behavior=behavior,
+            reward_range=reward_range,
+            confidence=1.0 - (1.0 - sure) / candidate.chosen_from,
+        ).certificate
+        for candidate in candidates
+    }
+
+
+def _policy(candidate: Candidate, n_actions: int) -> Array:
+    policy: Array = PROBABILITIES(candidate.name, candidate.policy)
+    if len(policy) != n_actions:
+        raise InvalidArgument(
+            candidate.name,
+            candidate.policy,
+            f"there are {n_actions} actions, not {len(policy)}",
+            "give one probability for each action",
+        )
+    return policy
+
+
+def _known(tally: Tally) -> Tally:
+    """With frequencies where no propensities are known."""
+    return _with_frequencies(tally) if np.isnan(tally.weights).all() else tally
+
+
+def _with_frequencies(tally: Tally) -> Tally:
+    """The same rows, each with the frequency of its action in place of a propensity."""
+    counts = tally.counts
+    q = np.where(counts > 0, counts / max(tally.rows, 1), np.nan)
+    inverse = np.nan_to_num(1.0 / q)
+    weights, squares = frozen(counts * inverse), frozen(counts * inverse**2)
+    played = frozen(q)
+    weighted = frozen(tally.rewards * inverse)
+    return Tally(counts, tally.rewards, weighted, weights, squares, played, played)
+
+
+def _table(labels: tuple[Label, ...], sums: Tally, calibration: Calibration) -> pl.DataFrame:
+    n, seen = max(sums.rows, 1), sums.counts > 0
+    with np.errstate(invalid="ignore", divide="ignore"):  # unseen actions have no means
+        columns = {
+            "share": sums.counts / n,
+            "mean_reward": sums.rewards / sums.counts,
+            "lowest_propensity": sums.lowest,
+            "highest_propensity": sums.highest,
+            "coverage_ratio": np.where(seen, sums.squares / n, np.inf),
+            "effective_sample_size": np.where(seen, sums.weights**2 / sums.squares, 0.0),
+            "estimate": np.where(seen, sums.weighted / n, np.nan),
+            "self_normalised": sums.weighted / sums.weights,
+            "calibration": calibration.ratios,
+            "calibration_score": calibration.scores,
+        }
+    table = pl.DataFrame({"action": labels, "count": sums.counts, **columns})
+    return table.with_columns(pl.col(*columns).fill_nan(None))
+
+
+def _deterministic(tallied: Tallied) -> str | None:
+    """Whether production left nothing to chance, in words."""
+    sums, labels = tallied.tally, tallied.actions.labels
+    played = np.flatnonzero(sums.counts > 0)
+    cannot = "so this log shows nothing of what else it might have done"
+    if len(played) == 1:
+        return f"production was deterministic: it always played {labels[played[0]]}, {cannot}"
+    if len(played) and (sums.lowest[played] >= CERTAIN).all():
+        return f"production was deterministic: every propensity is 1, {cannot}"
+    return None

@@ -1,0 +1,146 @@
+"""Whether production stayed the same: in its propensities, and over time in what it played."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+
+from understudy.constraints import Array
+from understudy.errors import InvalidArgument
+from understudy.logs.actions import Actions
+from understudy.logs.tally import Tally
+from understudy.types import Integers
+
+__all__ = ["Drift", "Kind", "drift_of", "homogeneity"]
+
+Kind = Literal["logged", "fixed", "estimated"]
+SAME = 1.01  # propensities that differ by less are one propensity, rounded
+LEVEL = 0.001  # the probability of an alarm about a production that stayed the same
+SMALLEST_CELL = 5.0  # rows that a cell must lead to expect, for its square to be like χ²
+PERCENT = 100.0
+
+
+@dataclass(frozen=True)
+class Drift:
+    """`factor`, by which the propensity of one action varies at most (nan if none is known), and
+
+    `p_value` of the hypothesis that actions have the same shares at all times (None if no time was
+    looked at, or there are too few rows). `fixed` says whether production was one fixed behavior,
+    as far as can be told.
+    """
+
+    factor: float
+    p_value: float | None
+    fixed: bool | None
+    words: str
+
+
+def drift_of(
+    tally: Tally, actions: Actions, kind: Kind = "logged", stretches: Integers | None = None
+) -> Drift:
+    """What is known about a production that may change.
+
+    Args:
+        tally: the sums of the log.
+        actions: the actions.
+        kind: where the propensities come from; only logged ones may vary.
+        stretches: how often each action was played in each of a few stretches of time, (B, K).
+
+    >>> counts = np.array([[90, 10], [10, 90]])
+    >>> empty = Tally.empty(2)
+    >>> drift_of(empty, Actions(("a", "b")), "estimated", counts).words
+    'the shares of actions change over time (action a: from 10 % to 90 %), which estimated ...'
+    """
+    factor = _largest_factor(tally) if kind == "logged" else math.nan
+    p_value = None if stretches is None else homogeneity(_checked(stretches, actions))[1]
+    words = []
+    if kind == "logged" and math.isfinite(factor):
+        words.append(_about_propensities(factor))
+    if stretches is not None:
+        words.append(_about_time(p_value, np.asarray(stretches), actions, kind))
+    varies = factor > SAME or (p_value is not None and p_value < LEVEL)
+    known = math.isfinite(factor) or p_value is not None
+    nothing = "nothing is known about changes of production: name a column with --time"
+    return Drift(factor, p_value, not varies if known else None, "; ".join(words) or nothing)
+
+
+def homogeneity(counts: Integers) -> tuple[float, float | None]:
+    """χ² for one distribution behind all rows of a table, and its p-value (Wilson and Hilferty's).
+
+    Actions too rare for that are put together; if then less than two are left there is no p-value.
+
+    >>> statistic, p_value = homogeneity(np.array([[30, 20], [20, 30]]))
+    >>> statistic, round(p_value, 3)
+    (4.0, 0.043)
+    """
+    table = _pooled(np.asarray(counts, dtype=np.float64))
+    if min(table.shape) < 2:  # noqa: PLR2004 - nothing to compare
+        return 0.0, None
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    statistic = float(((table - expected) ** 2 / expected).sum())
+    degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
+    small = 2.0 / (9.0 * degrees)  # (χ²/k)^⅓ is nearly normal, with this variance
+    score = ((statistic / degrees) ** (1.0 / 3.0) - (1.0 - small)) / math.sqrt(small)
+    return statistic, NormalDist().cdf(-score)
+
+
+def _pooled(table: Array) -> Array:
+    """Without empty stretches, and with rare actions as one: no cell is too small for χ²."""
+    table = table[table.sum(axis=1) > 0]
+    if not len(table):
+        return table
+    least = table.sum(axis=0) * table.sum(axis=1).min() / table.sum()
+    order = np.argsort(least)
+    rare = int((least < SMALLEST_CELL).sum())
+    while 0 < rare < len(order) and least[order[:rare]].sum() < SMALLEST_CELL:
+        rare += 1  # the rare ones together are too rare still
+    rest = table[:, order[:rare]].sum(axis=1, keepdims=True)
+    return np.hstack([table[:, order[rare:]], rest]) if rare else table
+
+
+def _largest_factor(tally: Tally) -> float:
+    seen = np.isfinite(tally.lowest)
+    return float((tally.highest[seen] / tally.lowest[seen]).max()) if seen.any() else math.nan
+
+
+def _about_propensities(factor: float) -> str:
+    if factor > SAME:
+        return (
+            f"the propensity of one action varies by a factor of up to {factor:.3g}: production is "
+            "no fixed behavior, so use the logged propensities, and do not estimate them"
+        )
+    return "each action has one propensity in all rows: production is a fixed behavior"
+
+
+def _about_time(p_value: float | None, counts: Integers, actions: Actions, kind: Kind) -> str:
+    if p_value is None:
+        return "too few rows to tell whether production changed over time"
+    if p_value >= LEVEL:
+        return f"actions have the same shares at all times ({len(counts)} stretches of time)"
+    counts = counts[counts.sum(axis=1) > 0]
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    most = int(np.argmax(np.ptp(shares, axis=0)))
+    low, high = (PERCENT * float(pick(shares[:, most])) for pick in (np.min, np.max))
+    change = (
+        f"the shares of actions change over time (action {actions.texts[most]}: "
+        f"from {low:.3g} % to {high:.3g} %)"
+    )
+    if kind == "logged":
+        return f"{change}, which logged propensities take care of"
+    return f"{change}, which {kind} propensities do not know of: log the propensity of each row"
+
+
+def _checked(stretches: Integers, actions: Actions) -> Integers:
+    counts = np.asarray(stretches)
+    if counts.ndim != 2 or counts.shape[1] != len(actions) or (counts < 0).any():  # noqa: PLR2004 - a table
+        raise InvalidArgument(
+            "stretches",
+            counts.shape,
+            f"it must be counts in rows of {len(actions)} actions",
+            "count the actions of each stretch of time in a row",
+        )
+    return counts

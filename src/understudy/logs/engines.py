@@ -1,0 +1,282 @@
+"""The same log on another engine: what `--engine` names opens files as a native, lazy frame.
+
+Text files are read as text, so that no engine guesses what a column holds; which rows are good is
+said by the same expressions on all of them (`rows`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.feather
+import pyarrow.json
+
+from understudy.constraints import one_of
+from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
+from understudy.logs.columns import Columns
+from understudy.logs.rows import lazy
+
+__all__ = ["ENGINES", "open_frame"]
+
+CSV, PARQUET, NDJSON, ARROW = "csv", "parquet", "ndjson", "arrow"
+EXTRAS = {
+    "duckdb": ("duckdb", "logs"),
+    "dask": ("dask.dataframe", "dask"),
+    "pyspark": ("pyspark", "spark"),
+}
+LONGEST = 200  # of what an engine says
+HOLLOW = "An error occurred while calling"  # says nothing yet: the next line does
+LEAVE_OUT = "leave out --engine, which reads it with Polars"
+SPARK = {
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@contextlib.contextmanager
+def open_frame(
+    engine: str,
+    sources: Sequence[tuple[str | Path, str]],
+    columns: Columns,
+    *,
+    also: Sequence[str] = (),
+) -> Iterator[Any]:
+    """The columns of files as one native frame, for as long as the context lasts.
+
+    Whatever the engine says against the files inside of the context becomes an `InvalidLog` in one
+    line. Spark is started for it if no session is active, and ended with it.
+
+    Args:
+        engine: one of `ENGINES`.
+        sources: pairs of a file and its format: 'csv', 'parquet', 'ndjson' or 'arrow', all alike.
+        columns: what the columns of the files mean.
+        also: further columns that are wanted.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "log.csv")
+    ...     _ = path.write_text("action,reward,note\\na,1,x\\nb,,y\\n")
+    ...     with open_frame("duckdb", [(path, "csv")], Columns(propensity=None)) as frame:
+    ...         frame.fetchall()
+    [('a', '1'), ('b', None)]
+    """
+    opener = OPENERS[ENGINE("engine", engine)]
+    paths, form = _one_format(engine, sources)
+    if engine in EXTRAS:
+        _require(engine, *EXTRAS[engine])
+    names = [*columns.names(), *(name for name in also if name not in columns.names())]
+    where = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    with _in_our_words(engine, where), _quietly(engine), contextlib.ExitStack() as stack:
+        if form == CSV:
+            _refuse_repeated(paths, names)
+        frame = opener(stack, paths, form)
+        found = lazy(frame).collect_schema()
+        columns.require(list(found), where)
+        yield lazy(frame).select(*(nw.col(name) for name in names)).to_native()
+
+
+def _one_format(engine: str, sources: Sequence[tuple[str | Path, str]]) -> tuple[list[str], str]:
+    forms = sorted({form for _, form in sources})
+    readable = (CSV, PARQUET, NDJSON) if engine == "pyspark" else (CSV, PARQUET, NDJSON, ARROW)
+    for path, form in sources:
+        if form not in readable:
+            formats = ", ".join(readable)
+            raise InvalidLog(str(path), form, f"{engine} reads {formats} here", LEAVE_OUT)
+    if len(forms) != 1:
+        raise InvalidArgument(
+            "sources", forms, "an engine reads files of one format at a time", "pass these alone"
+        )
+    return [os.fspath(path) for path, _ in sources], forms[0]
+
+
+def _require(engine: str, module: str, extra: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"the engine {engine} is not installed; type pip install 'understudy[{extra}]'"
+        ) from error
+    java = os.environ.get("JAVA_HOME")
+    if (
+        engine == "pyspark"
+        and not (java and Path(java, "bin").is_dir())
+        and not shutil.which("java")
+    ):
+        raise MissingExtra(
+            "the engine pyspark needs Java 17 or newer, and there is none; install one, such as "
+            "openjdk-17-jre-headless, set JAVA_HOME if it is elsewhere, or leave out --engine"
+        )
+
+
+@contextlib.contextmanager
+def _in_our_words(engine: str, where: str) -> Iterator[None]:
+    """What an engine says against a file, in one line."""
+    try:
+        yield
+    except UnderstudyError:
+        raise
+    except FileNotFoundError as error:
+        raise InvalidLog(where, engine, "there is no such file", "name one that exists") from error
+    except _errors_of(engine) as error:
+        said = [line.strip(" :") for line in str(error).splitlines()]
+        causes = [line for line in said if line.startswith("Caused by")]
+        words = next(
+            (line for line in (*causes[-1:], *said) if line and not line.startswith(HOLLOW)),
+            repr(error),
+        )
+        remedy = "mend the file" if engine == "polars" else f"mend the file, or {LEAVE_OUT}"
+        raise InvalidLog(where, engine, f"it cannot be read: {words[:LONGEST]}", remedy) from error
+
+
+def _refuse_repeated(paths: list[str], names: list[str]) -> None:
+    """Engines give the second of two columns of one name another, each in its own way."""
+    for path in paths:
+        header = pl.read_csv(path, has_header=False, n_rows=1, infer_schema=False).row(0)
+        for name in names:
+            if header.count(name) > 1:
+                raise InvalidLog(
+                    path, list(header), f"it has two columns {name!r}", "leave out one of them"
+                )
+
+
+def _errors_of(engine: str) -> tuple[type[Exception], ...]:
+    """What an engine raises for files that it cannot read."""
+    common = (
+        OSError,
+        UnicodeDecodeError,
+        nw.exceptions.NarwhalsError,
+        pa.ArrowException,
+        pl.exceptions.PolarsError,
+    )
+    if engine == "duckdb":
+        return (*common, importlib.import_module("duckdb").Error)
+    if engine == "pyspark":
+        java = importlib.import_module("py4j.protocol").Py4JError
+        return (*common, java, importlib.import_module("pyspark.errors").PySparkException)
+    return common
+
+
+@contextlib.contextmanager
+def _quietly(engine: str) -> Iterator[None]:
+    """Without the engines' warnings about each other's versions."""
+    modules = {"dask": "dask", "pyspark": "pyspark"}
+    with warnings.catch_warnings():
+        if engine in modules:
+            for category in (DeprecationWarning, FutureWarning):
+                warnings.filterwarnings("ignore", category=category, module=modules[engine])
+        yield
+
+
+def _open_polars(stack: contextlib.ExitStack, paths: list[str], form: str) -> Any:  # noqa: ARG001 - nothing to close
+    if form == CSV:
+        return pl.scan_csv(paths, infer_schema=False)
+    if form == NDJSON:
+        return pl.scan_ndjson(paths, infer_schema_length=None)
+    return pl.scan_parquet(paths) if form == PARQUET else pl.scan_ipc(paths)
+
+
+def _open_duckdb(stack: contextlib.ExitStack, paths: list[str], form: str) -> Any:
+    duckdb: Any = importlib.import_module("duckdb")
+    connection = stack.enter_context(duckdb.connect())
+    if form == CSV:
+        return connection.read_csv(
+            paths, header=True, sep=",", quotechar='"', escapechar='"', all_varchar=True
+        )
+    if form == NDJSON:
+        return connection.read_json(paths, format="newline_delimited", sample_size=-1)
+    if form == PARQUET:
+        return connection.read_parquet(paths)
+    return connection.from_arrow(pyarrow.dataset.dataset(paths, format="ipc"))
+
+
+def _open_dask(stack: contextlib.ExitStack, paths: list[str], form: str) -> Any:  # noqa: ARG001 - nothing to close
+    dataframe: Any = importlib.import_module("dask.dataframe")
+    if form == PARQUET:
+        return dataframe.read_parquet(paths, dtype_backend="pyarrow")
+    return dataframe.from_map(_as_pandas, paths, form=form)
+
+
+def _as_pandas(path: str, form: str) -> Any:
+    """One file as one part of a Dask frame: so that a line break in a field does no harm."""
+    if form == CSV:
+        with pyarrow.csv.open_csv(path) as reader:
+            names = reader.schema.names
+        table = pyarrow.csv.read_csv(
+            path,
+            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    elif form == NDJSON:
+        table = pyarrow.json.read_json(path)
+    else:
+        table = pyarrow.feather.read_table(path)
+    return table.to_pandas(types_mapper=importlib.import_module("pandas").ArrowDtype)
+
+
+def _open_spark(stack: contextlib.ExitStack, paths: list[str], form: str) -> Any:
+    session = stack.enter_context(_spark_session())
+    if form == CSV:
+        reader = session.read.option("columnPruning", False)  # or lines would be read in part
+        return reader.csv(paths, header=True, escape='"', multiLine=True, mode="FAILFAST")
+    if form == NDJSON:
+        return session.read.json(paths, mode="FAILFAST")
+    return session.read.parquet(*paths)
+
+
+@contextlib.contextmanager
+def _spark_session() -> Iterator[Any]:
+    """The active session, or a small one of this machine that ends here."""
+    sql: Any = importlib.import_module("pyspark.sql")
+    if (active := sql.SparkSession.getActiveSession()) is not None:
+        yield active
+        return
+    builder = sql.SparkSession.builder.master("local[*]").appName("understudy")
+    with _without_stderr():  # which a new JVM would write to for as long as it runs
+        session = builder.config(map=SPARK).getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextlib.contextmanager
+def _without_stderr() -> Iterator[None]:
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+OPENERS: dict[str, Callable[[contextlib.ExitStack, list[str], str], Any]] = {
+    "polars": _open_polars,
+    "duckdb": _open_duckdb,
+    "dask": _open_dask,
+    "pyspark": _open_spark,
+}
+ENGINES = tuple(OPENERS)
+ENGINE = one_of("pass one of these, or leave it out for Polars", *ENGINES)
