@@ -496,6 +496,14 @@ def test_numbers_are_never_cut_in_the_terminal(report: Report) -> None:
         assert any(line[-2:] == [count(file.rows), count(file.quarantined)] for line in lines)
 
 
+def test_numbers_that_are_too_many_for_a_line_are_folded_not_cut() -> None:
+    report = sample("waiting")
+    huge = [replace(r, count=r.count * 10**15, coverage=1e14 + r.share) for r in report.actions]
+    lines = printed(replace(report, actions=huge))
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if "…" in line] == [lines[2]]  # the sign of the verdict
+
+
 def test_the_terminal_says_how_many_are_left_out() -> None:
     assert "… and 85 more actions" in printed(sample("promoted"))
     assert "… and 2 more lines" in printed(sample("dirty"))

@@ -101,6 +101,29 @@ def test_the_gain_is_drawn_over_the_line_that_it_has_to_cross() -> None:
     assert abs(crossed - float(mark.get("x1") or 0)) < 3
 
 
+def test_a_loss_is_drawn_with_the_line_above_it() -> None:
+    root = parsed(draw_gain(certificate(50_000, mean=0.2, production=0.8, spread=0.3)))
+    zero = next(e for e in root.iter("line") if e.get("class") == "zero")
+    level = float(zero.get("y1") or 0)
+    assert TOP < level < 200 - BOTTOM
+    assert all(y > level for _, y in points(root, "bound least"))
+
+
+def test_rounds_without_a_number_are_left_out_and_far_values_stay_short() -> None:
+    curve = certificate(3_000, mean=0.4, production=0.3, spread=0.3)
+    assert curve.gain is not None
+    gain, lower, upper = (np.array(c) for c in (curve.gain, curve.lower, curve.upper))
+    gain[[100, -5]], lower[200], upper[3] = np.nan, -np.inf, 1e300
+    broken = replace(curve, gain=gain, lower=lower, upper=upper)
+    for svg in (draw_certificate(broken), draw_gain(broken)):
+        root = parsed(svg)
+        assert (
+            max(abs(y) for class_ in ("band", "bound least") for _, y in points(root, class_))
+            <= 1e4
+        )
+        assert points(root, "bound least")[-1][0] == 720 - RIGHT
+
+
 def test_no_mark_without_a_promotion() -> None:
     curve = certificate(8_000, mean=0.05, production=0.05, spread=0.9)
     assert curve.promoted_at is None

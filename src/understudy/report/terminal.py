@@ -93,7 +93,8 @@ def _draw(console: Console, table: tables.Table) -> None:
         drawn.add_column(
             column.heading if column.words else column.heading.replace(" ", "\n"),
             justify="left" if column.words else "right",
-            no_wrap=i == 0 or not column.words,
+            overflow="fold" if i else "ellipsis",
+            no_wrap=i == 0,
             max_width=None if i else room,
         )
     for first, *others in table.rows:
@@ -120,4 +121,4 @@ def _text(words: str, style: str = "") -> Text:
     """Text as it stands: nothing in it is taken for markup or for a command to the terminal."""
     from rich.text import Text  # noqa: PLC0415 - imported when there is something to draw
 
-    return Text(plain(words), style=style, overflow="ellipsis")
+    return Text(plain(words), style=style)
