@@ -22,6 +22,7 @@ __all__ = [
     "Frame",
     "Panel",
     "Tail",
+    "draw_bars",
     "draw_certificates",
     "draw_frames",
     "draw_regret",
@@ -33,6 +34,7 @@ __all__ = [
 # Okabe and Ito: safe for all eyes.
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#8C8C8C")
 PANELS_ACROSS = 4
+MOST_BARS, LONGEST_LABEL = 40, 20
 ORDERS = 50  # bounds that differ by more are shown on a logarithmic scale
 MARKERS = ("s", "o", "^", "D", "*", "v", "P", "X")
 STYLE: dict[Any, Any] = {
@@ -80,6 +82,31 @@ class Frame:
     x_label: str
     curves: Sequence[Curve]
     levels: Mapping[str, float] | None = None
+
+
+def draw_bars(labels: Sequence[object], columns: Mapping[str, Sequence[float]]) -> Figure:
+    """A row of bars per column, for the labels with the largest values of the first one.
+
+    >>> draw_bars(["a", "b"], {"share": [0.25, 0.75]}).axes[0].get_ylabel()
+    'share'
+    """
+    require_matplotlib()
+    from matplotlib import rc_context  # noqa: PLC0415 - imported when something is drawn
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    first = np.asarray(next(iter(columns.values())))
+    shown = np.argsort(-first, kind="stable")[:MOST_BARS]
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.0, 2.2 * len(columns)), layout="constrained")
+        panels = figure.subplots(len(columns), sharex=True, squeeze=False)[:, 0]
+        for axes, (name, values), color in zip(panels, columns.items(), COLORS, strict=False):
+            axes.bar(range(len(shown)), np.asarray(values)[shown], color=color)
+            axes.set_ylabel(name)
+        names = [str(labels[i])[:LONGEST_LABEL] for i in shown]
+        panels[-1].set_xticks(range(len(shown)), names, rotation=90)
+        if len(shown) < len(first):
+            panels[0].set_title(f"{len(shown)} of {len(first)}", fontsize="medium")
+    return figure
 
 
 def require_matplotlib() -> None:

@@ -18,7 +18,7 @@ from understudy.certificates import Certificate, Certified
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Label
 from understudy.logs.checking import Checked
-from understudy.logs.coverage import Coverage, covered
+from understudy.logs.covering import Coverage, covered
 from understudy.logs.options import CONFIDENT, Options
 from understudy.logs.origins import origins_of, refuse_learned
 from understudy.logs.outputs import (
@@ -31,7 +31,8 @@ from understudy.logs.outputs import (
 from understudy.logs.passes import files_read, good_rows
 from understudy.logs.policies import FileRead, Policy
 from understudy.logs.prepare import Prepared, prepare
-from understudy.logs.reporting import BEHAVIOR_WORDS, Scale, assemble, sentence, verdict
+from understudy.logs.reporting import BEHAVIOR_WORDS, KINDS, assemble, curve_of, sentence, verdict
+from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
 from understudy.logs.study import Curve, observe, with_propensities
 from understudy.logs.survey import Watch
@@ -74,8 +75,8 @@ class Judged:
     @cached_property
     def report(self) -> Report:
         """All of it as plain data, for the page, the notebook and the terminal."""
-        scale = Scale(self.reward_range)
-        kind, words = verdict(self.certified, self.name, "")
+        scale = Scale(*self.reward_range)
+        kind, words = verdict(self.certified, self.coverage.verdicts[0], self.name)
         probabilities = None if self.policy is None else np.array(list(self.policy.values()))
         return assemble(
             title=f"What this log says about {self.name}",
@@ -88,8 +89,9 @@ class Judged:
                 ("Certificate", f"On this log, {sentence(self.certified, scale, self.name)}."),
             ],
             assumptions=["the policy was not chosen by what this log says"],
-            certificate=scale.curve(self.certified, self.name),
+            certificate=curve_of(self.certified, scale, self.name),
             coverage=self.coverage,
+            scale=scale,
             policy=probabilities,
             averaged_over=None,
             files=self.files,
@@ -207,7 +209,9 @@ def _observed(
         curve = curve.after(points)
         tally = tally.after(with_propensities(log, chosen.behavior))
         stretches = stretches.after(checked.actions)
-    return curve.certified(certificate), covered(Tallied(chosen.actions, tally, {}))
+    tallied = Tallied(chosen.actions, tally, {})
+    coverage = _coverage(tallied, target, certificate, chosen, stretches.counts)
+    return curve.certified(certificate), coverage
 
 
 def _by_label(target: Target, chosen: Prepared) -> dict[Label, float] | None:

@@ -16,7 +16,7 @@ import polars as pl
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Label
-from understudy.logs.coverage import Coverage, covered
+from understudy.logs.covering import Coverage, covered
 from understudy.logs.learning import LAST, fold, plan
 from understudy.logs.options import Options
 from understudy.logs.origins import inside, origins_of, refuse_learned

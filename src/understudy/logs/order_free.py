@@ -24,6 +24,7 @@ from understudy.logs.actions import Actions
 from understudy.logs.columns import ACTION, PROPENSITY, REWARD, TARGET, Columns
 from understudy.logs.rows import Rows, rows_of
 from understudy.logs.tallies import Groups, behavior_of, collect, group
+from understudy.types import Integers
 
 __all__ = ["Judged", "Learned", "certify_sums", "learn_sums"]
 
@@ -33,9 +34,11 @@ OWN_PROPENSITY, OWN_RATE, OWN_TARGET = "own q", "own rate", "own target"  # of a
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """The state of a learner, and how many rows were refused for which reason."""
+    """The state of a learner, how often each action was played, what it earned, what was refused."""
 
     state: Scores | LeveledScores
+    counts: Integers
+    rewards: Array
     refused: dict[str, int]
 
 
@@ -80,15 +83,18 @@ def learn_sums(
     if fixed is None:
         _require_propensities(columns)
         R, q = nw.col(REWARD), nw.col(PROPENSITY)
-        terms = {f"gain {i}": gain.of(R, q, rate) for i, rate in enumerate(gain.rates.tolist())}
-        groups = group(rows, columns, terms, actions)
-        sums = np.stack([groups.sums(name) for name in terms])
+        gains = {f"gain {i}": gain.of(R, q, rate) for i, rate in enumerate(gain.rates.tolist())}
+        groups = group(rows, columns, REWARDS | gains, actions)
+        sums = np.stack([groups.sums(name) for name in gains])
     else:
         groups = group(rows, columns, REWARDS, actions, fixed)
         sums = _sums_of_fixed(gain, fixed, rows, columns, groups)[np.newaxis]
-    if isinstance(learner, CoverageAdaptive):
-        return Learned(learner.of_sums(sums, groups.rounds), groups.refused)
-    return Learned(learner.of_sums(sums[0], groups.rounds), groups.refused)
+    state = (
+        learner.of_sums(sums, groups.rounds)
+        if isinstance(learner, CoverageAdaptive)
+        else learner.of_sums(sums[0], groups.rounds)
+    )
+    return Learned(state, groups.counts, groups.sums("rewards"), groups.refused)
 
 
 def certify_sums(

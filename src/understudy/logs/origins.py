@@ -44,7 +44,8 @@ def as_polars(frame: Any) -> pl.DataFrame:
         raise InvalidLog("log", frame, "it is not a log", REMEDY) from None
     if isinstance(native, nw.LazyFrame):
         native = native.collect("polars")
-    return native.to_polars()
+    found: pl.DataFrame = native.to_polars()
+    return found
 
 
 def refuse_learned(origins: Iterable[Origin], fingerprints: Sequence[str], policy: Policy) -> None:

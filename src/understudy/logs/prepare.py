@@ -19,7 +19,7 @@ from understudy.logs.reading import Origin, Reading, has_propensities
 from understudy.logs.survey import Survey, Watch, nothing_left, survey
 from understudy.logs.tables import arranged
 
-__all__ = ["Prepared", "prepare"]
+__all__ = ["Prepared", "columns_of", "prepare"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def prepare(
     list may `grow`, those of the log and those `known` otherwise. `count` asks for the number of
     rows. What has to be sorted by time is sorted in the folder.
     """
-    columns, kind = _columns(origins, options)
+    columns, kind = columns_of(origins, options)
     reading = Reading(origins, columns).in_time(folder)
     rules = Rules(None, options.reward_range or (0.0, 1.0), propensities=kind == LOGGED)
     declared = options.declared()
@@ -80,7 +80,7 @@ def checked(reading: Reading, rules: Rules) -> Iterator[Checked]:
     return (check(file, frame, rules) for file, frame in reading.batches())
 
 
-def _columns(origins: Sequence[Origin], options: Options) -> tuple[Columns, str]:
+def columns_of(origins: Sequence[Origin], options: Options) -> tuple[Columns, str]:
     """Which columns are read, and where the propensities come from."""
     columns = Columns(**options.columns)
     kind = options.behavior

@@ -15,7 +15,7 @@ from understudy.logs.order import sorted_by_time
 from understudy.logs.sources import Source
 from understudy.logs.times import NUMBER, TimeColumn, in_order
 
-__all__ = ["Origin", "Reading", "Table"]
+__all__ = ["Origin", "Reading", "Table", "has_propensities"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
-import numpy as np
 import polars as pl
 
 from understudy.certificates import Certified
 from understudy.constraints import Array
-from understudy.logs.coverage import Coverage
+from understudy.logs.covering import Coverage
+from understudy.logs.drift import Kind
 from understudy.logs.policies import ESTIMATED, GIVEN, LOGGED, FileRead
+from understudy.logs.scale import Scale
+from understudy.logs.verdicts import Verdict
 from understudy.report import (
     ActionRow,
     Candidate,
@@ -25,8 +27,9 @@ from understudy.report import (
     VerdictKind,
 )
 
-__all__ = ["BEHAVIOR_WORDS", "Scale", "assemble", "sentence", "verdict"]
+__all__ = ["BEHAVIOR_WORDS", "KINDS", "assemble", "curve_of", "sentence", "verdict"]
 
+NEAR = 10  # times the rows: what so many would show is not shown yet, beyond nobody can tell
 BEHAVIOR_WORDS = {
     LOGGED: "propensities as logged, row by row",
     GIVEN: "fixed probabilities, as given",
@@ -34,44 +37,26 @@ BEHAVIOR_WORDS = {
 }
 
 
-class Scale:
-    """Rewards between 0 and 1 in the units of the log.
+KINDS: dict[str, Kind] = {LOGGED: "logged", GIVEN: "fixed", ESTIMATED: "estimated"}
 
-    >>> Scale((-1.0, 3.0)).reward(0.5), Scale((-1.0, 3.0)).gain(0.5)
-    (1.0, 2.0)
-    """
 
-    def __init__(self, reward_range: tuple[float, float]) -> None:
-        self._low, high = reward_range
-        self._width = high - self._low
-
-    def reward(self, mean: float) -> float:
-        return self._low + self._width * mean
-
-    def gain(self, mean: float) -> float:
-        return self._width * mean
-
-    def curve(self, certified: Certified, target: str) -> CertificateCurve:
-        """A certificate over time, as means a round."""
-        t = certified.rounds
-        n = int(t[-1])
-        gain = certified.gain_curve
-        return CertificateCurve(
-            rounds=t,
-            lower=self._rewards(certified.lower_curve / t),
-            upper=self._rewards(certified.upper_curve / t),
-            production=self._rewards(certified.production_curve / t),
-            gain=None if gain is None else self._width * (gain / t),
-            promoted_at=certified.promoted_at,
-            confidence=certified.certificate.confidence,
-            estimate=self.reward(certified.estimate / n),
-            self_normalised=self.reward(certified.self_normalised / n),
-            effective_sample_size=certified.effective_sample_size,
-            target=target,
-        )
-
-    def _rewards(self, means: Array) -> Array:
-        return np.asarray(self._low + self._width * means)
+def curve_of(certified: Certified, scale: Scale, target: str) -> CertificateCurve:
+    """A certificate over time, as means a round."""
+    t, n = certified.rounds, certified.certificate.rounds
+    gain = certified.gain_curve
+    return CertificateCurve(
+        rounds=t,
+        lower=scale.reward(certified.lower_curve / t),
+        upper=scale.reward(certified.upper_curve / t),
+        production=scale.reward(certified.production_curve / t),
+        gain=None if gain is None else scale.gain(gain / t),
+        promoted_at=certified.promoted_at,
+        confidence=certified.certificate.confidence,
+        estimate=scale.reward(certified.estimate / n),
+        self_normalised=scale.reward(certified.self_normalised / n),
+        effective_sample_size=certified.effective_sample_size,
+        target=target,
+    )
 
 
 def sentence(certified: Certified, scale: Scale, who: str) -> str:
@@ -89,25 +74,23 @@ def sentence(certified: Certified, scale: Scale, who: str) -> str:
     )
 
 
-def verdict(certified: Certified | None, who: str, cannot: str) -> tuple[VerdictKind, str]:
-    """One clear sentence: promote, not yet, worse, or that this log cannot tell."""
-    if certified is None:
-        return "cannot tell", f"This log cannot tell: {cannot}."
-    if certified.lower > certified.upper:
-        return "cannot tell", (
-            "This log cannot tell: its bounds contradict each other, so the propensities are not "
-            "what they are said to be."
-        )
-    if certified.promoted:
+def verdict(certified: Certified, found: Verdict, who: str) -> tuple[VerdictKind, str]:
+    """One clear sentence: promote, not yet, worse, or that this log cannot tell, and why."""
+    percent = f"{100 * certified.certificate.confidence:.6g} % confidence"
+    if certified.promoted and certified.lower <= certified.upper:
         when = f" since round {certified.promoted_at:,}" if certified.promoted_at else ""
-        percent = f"{100 * certified.certificate.confidence:.6g}"
-        return (
-            "promote",
-            f"Promote: {who} is better than production,{when} with {percent} % confidence.",
+        lost = (
+            ""
+            if (certified.gain or 0.0) > 0.0
+            else ", but over all rounds there is no certain gain any more"
         )
+        return "promote", f"{who} was better than production{when}, with {percent}{lost}."
     if certified.upper < certified.production:
-        return "worse", f"Keep production: {who} earns less."
-    return "cannot tell", f"Not yet: {cannot}."
+        return "worse", f"{who} earns less than production, with {percent}."
+    likely = certified.estimate > certified.production
+    close = found.enough is not None and found.enough.rows < NEAR * certified.certificate.rounds
+    kind: VerdictKind = "not yet" if likely and close and found.reach.hidden == 0 else "cannot tell"
+    return kind, f"{found.words[0].upper()}{found.words[1:]}."
 
 
 def assemble(
@@ -119,6 +102,7 @@ def assemble(
     assumptions: Sequence[str],
     certificate: CertificateCurve | None,
     coverage: Coverage,
+    scale: Scale,
     policy: Array | None,
     averaged_over: int | None,
     files: Iterable[FileRead],
@@ -140,8 +124,14 @@ def assemble(
         averaged_over=averaged_over,
         coverage=coverage.describe(),
         candidates=[
-            Candidate(v.name, v.words, v.coverage, v.effective_sample_size, v.estimate)
-            for v in coverage.verdicts
+            Candidate(
+                verdict.name,
+                verdict.words,
+                verdict.reach.coverage_ratio,
+                verdict.reach.effective_sample_size,
+                scale.reward(verdict.reach.estimate),
+            )
+            for verdict in coverage.verdicts
         ],
         quarantine=[QuarantineCount(f, reason, n) for (f, reason), n in quarantined.items()],
         examples=[
@@ -154,14 +144,20 @@ def assemble(
 
 
 def _action_rows(table: pl.DataFrame, policy: Array | None) -> list[ActionRow]:
-    names = ("mean_reward", "lowest", "highest", "coverage", "effective_sample_size")
+    names = {
+        "mean_reward": "mean_reward",
+        "lowest": "lowest_propensity",
+        "highest": "highest_propensity",
+        "coverage": "coverage_ratio",
+        "effective_sample_size": "effective_sample_size",
+    }
     return [
         ActionRow(
             label=row["action"],
             count=row["count"],
             share=row["share"],
             policy=None if policy is None else float(policy[i]),
-            **{name: _known(row[name]) for name in names},
+            **{name: _known(row[column]) for name, column in names.items()},
         )
         for i, row in enumerate(table.iter_rows(named=True))
     ]

@@ -24,6 +24,7 @@ from typing import Literal
 
 from understudy.certificates import Certificate
 from understudy.constraints import Array
+from understudy.logs.scale import Scale
 from understudy.logs.tally import Tally
 
 __all__ = [
@@ -48,6 +49,7 @@ CONTRADICTION = (
     "what they are said to be"
 )
 PERCENT = 100.0
+UNIT = Scale()
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,13 @@ def judge(
     certificate: Certificate | None = None,
     gain: float | None = None,
     confidence: float = 0.95,
+    scale: Scale = UNIT,
 ) -> Verdict:
     """The verdict about a policy, from the sums of the log and, for a decision, its certificate.
 
     `shown` is the share of the rows in which the log can show each action; `gain` the gain a row
-    that it should be able to show: 0.05, or production's mean reward if that is less.
+    that it should be able to show: 0.05, or production's mean reward if that is less, of rewards in
+    [0, 1]. Words are in the units of the `scale`.
 
     >>> import numpy as np
     >>> counts, q = np.array([500, 500]), np.full(2, 0.5)
@@ -155,7 +159,7 @@ def judge(
         enough = exploration_for(min(1.0, production + wanted), wanted, tally.rows, confidence)
     else:
         enough = Enough(wanted, rows_for(second_moment(tally, policy), wanted, confidence), None)
-    words = _describe(decision, certificate, reach, enough, tally.rows)
+    words = _describe(decision, certificate, reach, enough, tally.rows, scale)
     return Verdict(name, decision, words, reach, enough if decision == "unknown" else None)
 
 
@@ -198,52 +202,57 @@ def _decide(certificate: Certificate | None) -> Decision:
     return "worse" if certificate.upper < certificate.production else "unknown"
 
 
-def _describe(
-    decision: Decision, certificate: Certificate | None, reach: Reach, enough: Enough, rows: int
+def _describe(  # noqa: PLR0917 - all that is known, once
+    decision: Decision,
+    certificate: Certificate | None,
+    reach: Reach,
+    enough: Enough,
+    rows: int,
+    scale: Scale,
 ) -> str:
     if certificate is not None and decision != "unknown":
-        return _decided(decision, certificate)
+        return _decided(decision, certificate, scale)
     if certificate is not None and certificate.lower > certificate.upper:
         return f"{CANNOT}: {CONTRADICTION}"
     if reach.hidden > HIDDEN:
         hidden = f"{PERCENT * reach.hidden:.3g} % of its plays are actions that the log never shows"
-        return f"{CANNOT}: {hidden}; {_explored(enough, rows)}"
+        return f"{CANNOT}: {hidden}; {_explored(enough, rows, scale)}"
     worth = f"{rows:,} rows are worth {reach.effective_sample_size:,.0f} plays of its own"
     if certificate is None:
         return f"it is covered: {worth}; certify it for a verdict"
-    return f"{CANNOT}: {_undecided(worth, enough, rows)}"
+    return f"{CANNOT}: {_undecided(worth, enough, rows, scale)}"
 
 
-def _undecided(worth: str, enough: Enough, rows: int) -> str:
+def _undecided(worth: str, enough: Enough, rows: int, scale: Scale) -> str:
     if not enough.rows:
         return "it plays as production does, so there is no gain to show"
-    needed, gain = f"about {enough.rows:,.0f} rows", f"a gain of {enough.gain:.3g} a row"
+    needed, gain = f"about {enough.rows:,.0f} rows", f"a gain of {scale.gain(enough.gain):.3g} a row"
     if enough.rows <= rows:
         return f"{worth}; {needed} would have shown {gain}, a smaller one takes more"
     return f"{worth}; {needed} like these would show {gain}"
 
 
-def _decided(decision: Decision, certificate: Certificate) -> str:
+def _decided(decision: Decision, certificate: Certificate, scale: Scale) -> str:
     n, percent = certificate.rounds, f"{PERCENT * certificate.confidence:.6g} % confidence"
-    earned = f"production earned {certificate.production / n:.4f}"
+    earned = f"production earned {scale.reward(certificate.production / n):.4g}"
     if decision == "worse":
-        most = certificate.upper / n
-        return f"worse than production: with {percent} it earns at most {most:.4f} a row, {earned}"
-    least, gain = certificate.lower / n, (certificate.gain or 0.0) / n
+        most = scale.reward(certificate.upper / n)
+        return f"worse than production: with {percent} it earns at most {most:.4g} a row, {earned}"
+    least, gain = scale.reward(certificate.lower / n), scale.gain((certificate.gain or 0.0) / n)
     return (
-        f"better than production: with {percent} it earns at least {least:.4f} a row, {earned}, "
-        f"and the gain is at least {gain:.4f}"
+        f"better than production: with {percent} it earns at least {least:.4g} a row, {earned}, "
+        f"and the gain is at least {gain:.4g}"
     )
 
 
-def _explored(enough: Enough, rows: int) -> str:
-    share = PERCENT * (enough.exploration or 0.0)
+def _explored(enough: Enough, rows: int, scale: Scale) -> str:
+    share, gain = PERCENT * (enough.exploration or 0.0), scale.gain(enough.gain)
     if enough.rows > rows:
         return (
             f"about {enough.rows:,.0f} rows, half of them played by it, would show a gain of "
-            f"{enough.gain:.3g} a row"
+            f"{gain:.3g} a row"
         )
     return (
         f"if production played it in about {share:.2g} % of as many rows, a gain of "
-        f"{enough.gain:.3g} a row would show"
+        f"{gain:.3g} a row would show"
     )

@@ -18,9 +18,10 @@ from understudy.logs.calibration import Calibration, calibrate
 from understudy.logs.columns import Columns
 from understudy.logs.drift import Drift, Kind, drift_of
 from understudy.logs.order_free import certify_sums
+from understudy.logs.scale import Scale
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
-from understudy.logs.verdicts import Verdict, judge
+from understudy.logs.verdicts import UNIT, Verdict, judge
 from understudy.types import Integers, frozen
 
 __all__ = ["Candidate", "Coverage", "candidates_of", "certify_candidates", "covered"]
@@ -47,7 +48,7 @@ class Candidate:
 class Coverage:
     """What `covered` found.
 
-    `table` has a row for each action. Rewards are in [0, 1]. With R and q the reward and propensity
+    `table` has a row for each action, rewards in the units of the log. With R and q the reward and propensity
     of the rows of an action, and n all rows: `coverage_ratio` Σ 1/q² / n, unbiased for the mean of
     1/q over all rows, inf if it was never played; `effective_sample_size` (Σ 1/q)² / Σ 1/q², the
     plays that would say as much about always playing it; `estimate` Σ R/q / n; `self_normalised`
@@ -86,6 +87,7 @@ def covered(
     stretches: Integers | None = None,
     gain: float | None = None,
     confidence: float = 0.95,
+    scale: Scale = UNIT,
 ) -> Coverage:
     """What a log can say, from its sums.
 
@@ -99,6 +101,7 @@ def covered(
         gain: how much a row the log should be able to show, in rewards of [0, 1]; left out: 0.05,
             or production's mean reward if that is less.
         confidence: 1 − δ, of what would suffice.
+        scale: the units of rewards in words and table.
 
     >>> from understudy.logs.tallies import tally
     >>> log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0, 1] * 50, "propensity": 0.5})
@@ -125,12 +128,13 @@ def covered(
             certificate=given.get(candidate.name),
             gain=wanted,
             confidence=delta,
+            scale=scale,
         )
         for candidate in chosen
     ]
     labels = tallied.actions.labels
     return Coverage(
-        _table(labels, sums, calibration),
+        _table(labels, sums, calibration, scale),
         sums.rows,
         tallied.refused,
         tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
@@ -221,18 +225,20 @@ def _with_frequencies(tally: Tally) -> Tally:
     return Tally(counts, tally.rewards, weighted, weights, squares, played, played)
 
 
-def _table(labels: tuple[Label, ...], sums: Tally, calibration: Calibration) -> pl.DataFrame:
+def _table(
+    labels: tuple[Label, ...], sums: Tally, calibration: Calibration, scale: Scale
+) -> pl.DataFrame:
     n, seen = max(sums.rows, 1), sums.counts > 0
     with np.errstate(invalid="ignore", divide="ignore"):  # unseen actions have no means
         columns = {
             "share": sums.counts / n,
-            "mean_reward": sums.rewards / sums.counts,
+            "mean_reward": scale.reward(sums.rewards / sums.counts),
             "lowest_propensity": sums.lowest,
             "highest_propensity": sums.highest,
             "coverage_ratio": np.where(seen, sums.squares / n, np.inf),
             "effective_sample_size": np.where(seen, sums.weights**2 / sums.squares, 0.0),
-            "estimate": np.where(seen, sums.weighted / n, np.nan),
-            "self_normalised": sums.weighted / sums.weights,
+            "estimate": scale.reward(np.where(seen, sums.weighted / n, np.nan)),
+            "self_normalised": scale.reward(sums.weighted / sums.weights),
             "calibration": calibration.ratios,
             "calibration_score": calibration.scores,
         }
