@@ -96,6 +96,16 @@ def test_v_and_kappa_are_those_of_a_plain_loop(seed: int, n: int) -> None:
     assert contextual.unseen == counts.count(0)
 
 
+def test_a_long_warm_up_is_gone_through_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cuts do not change a bit."""
+    whole = made(1, 50).learner
+    monkeypatch.setattr("understudy.types.BLOCK", 64)
+    made.cache_clear()
+    cut = made(1, 50).learner
+    assert cut.features.V.tobytes() == whole.features.V.tobytes()
+    assert cut.kappa == whole.kappa
+
+
 def test_the_ridge_falls_with_the_length_of_the_warm_up() -> None:
     """ρ = 16/√m: relative to the mean eigenvalue, which is that of one row here."""
     shares = []

@@ -168,6 +168,7 @@ def test_the_most_frequent_labels_have_a_feature_and_the_rest_share_one() -> Non
     assert places == [MOST_CATEGORIES, MOST_CATEGORIES, 30, 0]
     assert found[:, 1:].sum(axis=1).tolist() == [1.0] * 4
     assert not fit(city=rows).oddities(contexts(city=["new"]))
+    assert not fit(city=rows).encode(contexts(city=[None]))[:, 1:].any()  # missing is no label
 
 
 def test_new_labels_have_no_feature_if_the_warm_up_had_few() -> None:
