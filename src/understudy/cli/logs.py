@@ -173,12 +173,13 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _print(found: Any, *, json_output: bool) -> None:
-    if json_output:
-        click.echo(json.dumps(found.as_dict(), allow_nan=False, ensure_ascii=False))
-        return
-    from understudy.report import show  # noqa: PLC0415 - only here
+    from understudy.logs.reporting import as_dict  # noqa: PLC0415 - only here
+    from understudy.report import show  # noqa: PLC0415
 
     report: Report = found.report
+    if json_output:
+        click.echo(json.dumps(as_dict(report), allow_nan=False, ensure_ascii=False))
+        return
     show(report, wide_console())
 
 

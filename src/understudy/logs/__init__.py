@@ -5,14 +5,17 @@ from __future__ import annotations
 from understudy.logs.bandit_feedback import from_bandit_feedback, to_bandit_feedback
 from understudy.logs.covered import Covered, coverage
 from understudy.logs.judged import Judged, certify
-from understudy.logs.learned import Learned, learn
+from understudy.logs.learned import Learned
 from understudy.logs.policies import Policy
+from understudy.logs.runs import learn
 
 __all__ = [
+    "Covered",
     "Judged",
     "Learned",
     "Policy",
     "certify",
+    "coverage",
     "from_bandit_feedback",
     "learn",
     "to_bandit_feedback",

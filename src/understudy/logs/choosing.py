@@ -11,7 +11,7 @@ from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument
 from understudy.protocols import Learner
 
-__all__ = ["LEARNERS", "Choice", "choose", "name_of_default"]
+__all__ = ["FROM_LOG", "LEARNERS", "Choice", "choose", "name_of_default"]
 
 Recipe = Callable[[Behavior, int | None], Learner[Any]]
 
@@ -79,6 +79,10 @@ def choose(name: str, behavior: Behavior | None, n_actions: int, horizon: int | 
 
 FIXED = "the behavior policy must be the same in all rows; the report's drift test can deny it"
 NO_THEOREM = "none"
+FROM_LOG = (
+    "the list of actions was read from the log itself; declare it with --actions FILE if it was "
+    "known before"
+)
 
 
 def guarantee(

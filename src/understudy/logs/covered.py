@@ -68,7 +68,7 @@ class Covered:
         return assemble(
             title="What this log can say",
             verdict_kind="coverage",
-            words=self.coverage.describe()[0],
+            words=f"{self.coverage.rows:,} rows of {len(self.table):,} actions.",
             facts=[("Behavior", BEHAVIOR_WORDS[self.kind])],
             assumptions=(),
             certificate=None,
@@ -116,14 +116,16 @@ def coverage(
 
     Beside the `policies` that are given (as `us.logs.certify` takes them), two are judged: the
     uniform one, and always playing the action that looks best, whose certificate pays for having
-    been chosen. `engine` computes the sums with Polars, DuckDB, Dask or PySpark, in no order. The
+    been chosen. A policy that was learned from this very log is judged by its coverage alone.
+    `engine` computes the sums with Polars, DuckDB, Dask or PySpark, in no order. The
     other arguments are those of `us.logs.learn`.
 
     >>> rows = pl.DataFrame({"action": ["a", "b"] * 200, "reward": [0, 1] * 200, "propensity": 0.5})
     >>> print(coverage(rows))
     400 rows...
     """
-    targets = [_fixed_target(policy) for policy in policies]
+    asked = [_fixed_target(policy) for policy in policies]
+    targets = [target for target, _ in asked]
     options = Options.of(
         preset=preset,
         action=action,
@@ -140,6 +142,8 @@ def coverage(
     origins = [] if native else origins_of(log, format)
     if native or engine is not None:
         return _unordered(native or Unordered(engine or "", origins), options, targets)
+    fingerprints = [origin.fingerprint() for origin in origins]
+    own = {target.name for target, policy in asked if policy and policy.knows(fingerprints)}
     known = frozenset(label for target in targets for label in target.labels)
     with workplace(Path(gettempdir())) as hidden:
         chosen = prepare(origins, options, hidden, watch, known=known)
@@ -150,7 +154,12 @@ def coverage(
             tallied,
             behavior=KINDS[chosen.kind],
             candidates=candidates,
-            certificates=_certificates(chosen, candidates, options.confidence or CONFIDENT, watch),
+            certificates=_certificates(
+                chosen,
+                [candidate for candidate in candidates if candidate.name not in own],
+                options.confidence or CONFIDENT,
+                watch,
+            ),
             stretches=stretches.counts,
             confidence=options.confidence or CONFIDENT,
             scale=Scale(*chosen.rules.reward_range),
@@ -159,7 +168,7 @@ def coverage(
         found,
         chosen.rules.reward_range,
         chosen.kind,
-        files_read(origins, [origin.fingerprint() for origin in origins], quarantine),
+        files_read(origins, fingerprints, quarantine),
         quarantine.counts,
         quarantine.examples,
     )
@@ -172,8 +181,10 @@ def _unordered(log: Unordered, options: Options, targets: Sequence[Target]) -> C
     return Covered(found, reward_range, kind, (), refused, pl.DataFrame(schema=QUARANTINE))
 
 
-def _fixed_target(policy: Policy | str | os.PathLike[str] | Mapping[Label, float]) -> Target:
-    target, _ = target_of(policy, None, best_action=False)
+def _fixed_target(
+    policy: Policy | str | os.PathLike[str] | Mapping[Label, float],
+) -> tuple[Target, Policy | None]:
+    target, learned = target_of(policy, None, best_action=False)
     if isinstance(target, Contextual):
         raise InvalidArgument(
             "policy",
@@ -181,7 +192,7 @@ def _fixed_target(policy: Policy | str | os.PathLike[str] | Mapping[Label, float
             "it depends on contexts, of which coverage per action says nothing",
             "ask understudy certify about it",
         )
-    return target
+    return target, learned
 
 
 def _candidates(targets: Sequence[Target], chosen: Prepared) -> list[Candidate]:

@@ -48,11 +48,12 @@ class Candidate:
 class Coverage:
     """What `covered` found.
 
-    `table` has a row for each action, rewards in the units of the log. With R and q the reward and propensity
-    of the rows of an action, and n all rows: `coverage_ratio` Σ 1/q² / n, unbiased for the mean of
-    1/q over all rows, inf if it was never played; `effective_sample_size` (Σ 1/q)² / Σ 1/q², the
-    plays that would say as much about always playing it; `estimate` Σ R/q / n; `self_normalised`
-    Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in `Calibration`.
+    `table` has a row for each action, rewards in the units of the log. With R and q the reward and
+    propensity of the rows of an action, and n all rows: `coverage_ratio` Σ 1/q² / n, unbiased for
+    the mean of 1/q over all rows, inf if it was never played; `effective_sample_size`
+    (Σ 1/q)² / Σ 1/q², the plays that would say as much about always playing it; `estimate`
+    Σ R/q / n; `self_normalised` Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in
+    `Calibration`.
     """
 
     table: pl.DataFrame
@@ -65,7 +66,11 @@ class Coverage:
     verdicts: tuple[Verdict, ...]
 
     def describe(self) -> list[str]:
-        """The findings in lines, without the table."""
+        """The findings and the verdicts in lines, without the table."""
+        return [*self.findings(), *(f"{one.name}: {one.words}" for one in self.verdicts)]
+
+    def findings(self) -> list[str]:
+        """What is to be said of the log itself, in lines."""
         lost = sum(self.refused.values())
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.refused.items())
         lines = [f"{self.rows:,} rows" + (f"; {lost:,} refused ({reasons})" if lost else "")]
@@ -74,8 +79,7 @@ class Coverage:
             lines.append(f"never played: {', '.join(map(str, self.unseen[:NAMED]))}{more}")
         if self.deterministic is not None:
             lines.append(self.deterministic)
-        lines += [f"calibration: {self.calibration.words}", f"drift: {self.drift.words}"]
-        return lines + [f"{verdict.name}: {verdict.words}" for verdict in self.verdicts]
+        return [*lines, f"calibration: {self.calibration.words}", f"drift: {self.drift.words}"]
 
 
 def covered(

@@ -10,29 +10,28 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from understudy.behaviors import Logged
 from understudy.certificates import Certificate
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Actions
-from understudy.logs.choosing import Choice, choose, name_of_default
+from understudy.logs.choosing import FROM_LOG, choose, name_of_default
 from understudy.logs.columns import Columns
 from understudy.logs.covering import Candidate, Coverage, candidates_of, certify_candidates, covered
 from understudy.logs.engines import open_frame
 from understudy.logs.options import CONFIDENT, Options
 from understudy.logs.order_free import certify_sums, learn_sums
-from understudy.logs.policies import ESTIMATED, GIVEN, LOGGED
-from understudy.logs.reading import Origin, Table, has_propensities
+from understudy.logs.policies import ESTIMATED, LOGGED, Settings
+from understudy.logs.prepare import Prepared, behavior_of, rules_of
+from understudy.logs.reading import Origin, Reading, Table, has_propensities
 from understudy.logs.reporting import KINDS
 from understudy.logs.scale import Scale
 from understudy.logs.study import Study
 from understudy.logs.survey import nothing_left
-from understudy.logs.tables import arranged
 from understudy.logs.tallies import Tallied, seen_actions, tally
 from understudy.logs.tally import Tally
 from understudy.logs.targets import Column, Target
 from understudy.types import frozen
 
-__all__ = ["Unordered", "coverage_of", "judge", "learn_from"]
+__all__ = ["Summed", "Unordered", "coverage_of", "judge", "learn_from"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +68,14 @@ class Unordered:
 
     def columns(self, options: Options) -> tuple[Columns, str]:
         """Which columns are read, and where the propensities come from."""
-        refused = {"time", "eligible", "context"} & set(options.columns)
-        if refused:
-            raise InvalidArgument(
-                refused.pop(), self.engine, "sums in no order do not read it", "leave out --engine"
-            )
+        for role in ("time", "eligible", "context"):
+            if options.columns.get(role):
+                raise InvalidArgument(
+                    role,
+                    options.columns[role],
+                    "sums in no order do not read it",
+                    "leave it out, or --engine",
+                )
         columns, kind = Columns(**options.columns), options.behavior
         if kind is None:
             names = nw.from_native(self.frame).collect_schema() if self.frame is not None else ()
@@ -87,7 +89,17 @@ class Unordered:
         return has_propensities(self.origins[0], columns)
 
 
-def learn_from(log: Unordered, options: Options) -> tuple[Choice, Study, Tallied, Columns, str]:
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """What was learned from sums, and how the same rows would be read in order."""
+
+    study: Study
+    settings: Settings
+    refused: dict[str, int]
+    log: Prepared
+
+
+def learn_from(log: Unordered, options: Options) -> Summed:
     """The policy of a fixed rate: a sum per action. There is no certificate without an order."""
     columns, kind = log.columns(options)
     if options.horizon is None or kind == ESTIMATED:
@@ -97,32 +109,32 @@ def learn_from(log: Unordered, options: Options) -> tuple[Choice, Study, Tallied
             f"{log.engine} gives rows in no order, which takes a fixed rate and known propensities",
             "pass --horizon N and propensities, or leave out --engine",
         )
-    reward_range = options.reward_range or (0.0, 1.0)
+    reward_range, declared = options.reward_range or (0.0, 1.0), options.declared()
     with log.opened(columns) as frame:
-        declared = options.declared()
         actions = options.actions or (
             Actions.of(declared) if declared else seen_actions(frame, columns)
         )
-        behavior = (
-            arranged("behavior", dict(options.probabilities or {}), actions)
-            if kind == GIVEN
-            else Logged(n_actions=len(actions))
-        )
+        behavior = behavior_of(kind, options, actions)
+        assert behavior is not None
         name = options.learner or name_of_default(behavior, contexts=False)
         choice = choose(name, behavior, len(actions), options.horizon)
         found = learn_sums(
             frame,
             columns,
-            choice.learner,
+            choice.learner,  # type: ignore[arg-type] # refused if it is of another kind
             actions=actions,
-            reward_range=reward_range,  # type: ignore[arg-type] # refused if it is another
+            reward_range=reward_range,
         )
     if not found.counts.sum():
         raise nothing_left("log", found.refused)
     unknown = frozen(np.full(len(actions), np.nan))
     sums = Tally(found.counts, found.rewards, unknown, unknown, unknown, unknown, unknown)
     study = Study(choice.learner, found.state, behavior, None, sums)
-    return choice, study, Tallied(actions, sums, found.refused), columns, kind
+    unmet = choice.unmet if declared else (*choice.unmet, FROM_LOG)
+    settings = Settings(columns, reward_range, kind, name, options.horizon, choice.theorem, unmet)
+    rules = rules_of(options, kind, actions, behavior)
+    prepared = Prepared(Reading(log.origins, columns), rules, actions, kind, behavior, None)
+    return Summed(study, settings, found.refused, prepared)
 
 
 def coverage_of(
@@ -156,9 +168,7 @@ def coverage_of(
     return found, kind
 
 
-def judge(
-    log: Unordered, options: Options, target: Target
-) -> tuple[Certificate, Tallied, Columns, str]:
+def judge(log: Unordered, options: Options, target: Target) -> tuple[Certificate, Tallied, str]:
     """The certificate of a fixed policy, from sums in no order."""
     columns, kind = log.columns(options)
     if kind == ESTIMATED:
@@ -187,4 +197,4 @@ def judge(
             **asked,
         )
         tallied = tally(frame, columns, actions=actions, **asked)
-    return found.certificate, tallied, columns, kind
+    return found.certificate, tallied, kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ import polars as pl
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate, Certified
 from understudy.errors import InvalidArgument
-from understudy.logs.actions import Label
-from understudy.logs.checking import Checked
-from understudy.logs.covering import Coverage, covered
+from understudy.logs.actions import Actions, Label
+from understudy.logs.checking import QUARANTINE, Checked
+from understudy.logs.covering import Candidate, Coverage, covered
+from understudy.logs.engine_runs import Unordered, judge
 from understudy.logs.options import CONFIDENT, Options
 from understudy.logs.origins import origins_of, refuse_learned
 from understudy.logs.outputs import (
@@ -39,8 +41,9 @@ from understudy.logs.survey import Watch
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
 from understudy.logs.targets import Contextual, Target, target_of
+from understudy.logs.verdicts import judge_rows
 from understudy.report import Report, fragment, render
-from understudy.types import Trace
+from understudy.types import Integers, Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -167,6 +170,10 @@ def certify(
         behavior=behavior,
         confidence=confidence,
     ).after(kept)
+    native = Unordered.of(log)
+    if native or engine is not None:
+        unordered = native or Unordered(engine or "", origins_of(log, format))
+        return _judged_unordered(unordered, options, target)
     origins = origins_of(log, format)
     fingerprints = [origin.fingerprint() for origin in origins]
     if learned is not None:
@@ -180,7 +187,7 @@ def certify(
             certified, coverage = _observed(chosen, target, rows, options.confidence)
         judged = Judged(
             target.name,
-            _by_label(target, chosen),
+            _by_label(target, chosen.actions),
             certified,
             coverage,
             chosen.rules.reward_range,
@@ -193,6 +200,25 @@ def certify(
             (hidden / REPORT_FILE).write_text(render(judged.report), encoding="utf-8")
             put_in_place(hidden, folder, [QUARANTINE_FILE, REPORT_FILE])
     return judged
+
+
+def _judged_unordered(log: Unordered, options: Options, target: Target) -> Judged:
+    """From sums in no order: at the end, without a curve."""
+    certificate, tallied, kind = judge(log, options, target)
+    reward_range = options.reward_range or (0.0, 1.0)
+    coverage = _coverage(tallied, target, certificate, kind, reward_range, None)
+    refused = {(log.engine, reason): count for reason, count in tallied.refused.items()}
+    return Judged(
+        target.name,
+        _by_label(target, tallied.actions),
+        Curve().certified(certificate),
+        coverage,
+        reward_range,
+        kind,
+        (),
+        refused,
+        pl.DataFrame(schema=QUARANTINE),
+    )
 
 
 def _observed(
@@ -210,13 +236,40 @@ def _observed(
         tally = tally.after(with_propensities(log, chosen.behavior))
         stretches = stretches.after(checked.actions)
     tallied = Tallied(chosen.actions, tally, {})
-    coverage = _coverage(tallied, target, certificate, chosen, stretches.counts)
+    coverage = _coverage(
+        tallied, target, certificate, chosen.kind, chosen.rules.reward_range, stretches.counts
+    )
     return curve.certified(certificate), coverage
 
 
-def _by_label(target: Target, chosen: Prepared) -> dict[Label, float] | None:
-    fixed = target.fixed(chosen.actions)
-    return None if fixed is None else dict(zip(chosen.actions.labels, fixed.tolist(), strict=True))
+def _coverage(  # noqa: PLR0917 - all that is known, once
+    tallied: Tallied,
+    target: Target,
+    certificate: Certificate,
+    kind: str,
+    reward_range: tuple[float, float],
+    stretches: Integers | None,
+) -> Coverage:
+    """What the log says about actions, and about the one policy that was asked about."""
+    fixed, scale = target.fixed(tallied.actions), Scale(*reward_range)
+    found = covered(
+        tallied,
+        behavior=KINDS[kind],
+        candidates=[] if fixed is None else [Candidate(target.name, fixed)],
+        certificates={target.name: certificate},
+        stretches=stretches,
+        confidence=certificate.confidence,
+        scale=scale,
+    )
+    if fixed is not None:
+        return found
+    verdict = judge_rows(target.name, certificate, confidence=certificate.confidence, scale=scale)
+    return dataclasses.replace(found, verdicts=(verdict,))
+
+
+def _by_label(target: Target, actions: Actions) -> dict[Label, float] | None:
+    fixed = target.fixed(actions)
+    return None if fixed is None else dict(zip(actions.labels, fixed.tolist(), strict=True))
 
 
 def _refuse_uncertifiable(target: Target, chosen: Prepared) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import polars as pl
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.checking import Checked, Rules
-from understudy.logs.choosing import CONTEXTUAL, Choice, choose, name_of_default
+from understudy.logs.choosing import CONTEXTUAL, FROM_LOG, Choice, choose, name_of_default
 from understudy.logs.contextual import Contextual, make_contextual, policies
 from understudy.logs.encoder import Encoder
 from understudy.logs.options import CONFIDENT, Options, agree
@@ -28,12 +29,8 @@ from understudy.types import Integers
 
 __all__ = ["Done", "Plan", "fold", "plan"]
 
-MOST_WARMUP = 200_000  # rows: more would not make the features better, and memory stays constant
+MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
 LAST = 4_096  # rows whose contexts a policy is averaged over
-FROM_LOG = (
-    "the list of actions was read from the log itself; declare it with --actions FILE if it was "
-    "known before"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,28 +73,32 @@ def plan(
 class Done:
     """What a run has learned: the policy now, or on average over the last contexts.
 
-    `stretches` counts the actions of this run, early and late.
+    `stretches` counts the actions of this run, early and late; `oddities` the values of contexts
+    that are unlike those that the features were made of.
     """
 
     study: Study
     average: Array
     stretches: Stretches
+    oddities: Counter[str]
 
 
 def fold(chosen: Plan, rows: Iterator[Checked]) -> Done:
     """Learn from every good row after the warm-up, in order."""
     study, skip = chosen.study, chosen.warmup
-    stretches, last = Stretches.empty(len(chosen.log.actions)), None
+    stretches, last, oddities = Stretches.empty(len(chosen.log.actions)), None, Counter[str]()
     for checked in rows:
         skipped = min(skip, len(checked))
         skip -= skipped
         rest = checked.after(skipped)
         if not len(rest):
             continue
-        last = None if chosen.contextual is None else chosen.contextual.features(rest.contexts())
+        if chosen.contextual is not None:
+            last = chosen.contextual.features(rest.contexts())
+            oddities += chosen.contextual.encoder.oddities(rest.contexts())
         study = study.after(rest.log(last))
         stretches = stretches.after(rest.actions)
-    return Done(study, _average(chosen, study, last), stretches)
+    return Done(study, _average(chosen, study, last), stretches, oddities)
 
 
 def _choice(log: Prepared, options: Options) -> tuple[Choice, Contextual | None, int]:

@@ -34,7 +34,7 @@ OWN_PROPENSITY, OWN_RATE, OWN_TARGET = "own q", "own rate", "own target"  # of a
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """The state of a learner, how often each action was played, what it earned, what was refused."""
+    """The state of a learner, the rows and rewards of each action, and what was refused."""
 
     state: Scores | LeveledScores
     counts: Integers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,10 @@ class Policy:
     @property
     def quarantined(self) -> int:
         return sum(self.refused.values())
+
+    def knows(self, fingerprints: Iterable[str]) -> bool:
+        """Whether it was learned from one of these files."""
+        return not {file.sha256 for file in self.files}.isdisjoint(fingerprints)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write policy.json, whole or not at all."""

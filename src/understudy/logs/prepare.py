@@ -19,7 +19,7 @@ from understudy.logs.reading import Origin, Reading, has_propensities
 from understudy.logs.survey import Survey, Watch, nothing_left, survey
 from understudy.logs.tables import arranged
 
-__all__ = ["Prepared", "columns_of", "prepare"]
+__all__ = ["Prepared", "behavior_of", "columns_of", "prepare", "rules_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def prepare(
     """
     columns, kind = columns_of(origins, options)
     reading = Reading(origins, columns).in_time(folder)
-    rules = Rules(None, options.reward_range or (0.0, 1.0), propensities=kind == LOGGED)
+    rules = rules_of(options, kind, None, None)
     declared = options.declared()
     found = None
     if not declared or grow or count:
@@ -68,9 +68,8 @@ def prepare(
         if not found.rows:
             raise nothing_left(origins[0].name, found.refused)
     actions = _actions(options.actions, declared, known, found, grow=grow)
-    behavior = _behavior(kind, options, actions)
-    support = behavior > 0 if isinstance(behavior, np.ndarray) else None
-    rules = Rules(actions, rules.reward_range, rules.propensities, support)
+    behavior = behavior_of(kind, options, actions)
+    rules = rules_of(options, kind, actions, behavior)
     rows = None if found is None else found.rows
     return Prepared(reading, rules, actions, kind, behavior, rows)
 
@@ -106,8 +105,17 @@ def _actions(
     return Actions.of(declared | known | found.labels)
 
 
-def _behavior(kind: str, options: Options, actions: Actions) -> Behavior | None:
+def behavior_of(kind: str, options: Options, actions: Actions) -> Behavior | None:
+    """What is known of who was on stage."""
     if kind == GIVEN:
         assert options.probabilities is not None
         return arranged("behavior", dict(options.probabilities), actions)
     return Logged(n_actions=len(actions)) if kind == LOGGED else None
+
+
+def rules_of(
+    options: Options, kind: str, actions: Actions | None, behavior: Behavior | None
+) -> Rules:
+    """What a row must be; before the actions are known, any label is one."""
+    support = behavior > 0 if isinstance(behavior, np.ndarray) else None
+    return Rules(actions, options.reward_range or (0.0, 1.0), kind == LOGGED, support)

@@ -15,7 +15,7 @@ from understudy.logs.order import sorted_by_time
 from understudy.logs.sources import Source
 from understudy.logs.times import NUMBER, TimeColumn, in_order
 
-__all__ = ["Origin", "Reading", "Table", "has_propensities"]
+__all__ = ["Origin", "Reading", "Table", "has_propensities", "rows_by_file"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +95,16 @@ def has_propensities(origin: Origin, columns: Columns) -> bool:
     if isinstance(origin, Table):
         return columns.propensity in origin.frame.columns
     return origin.format in {"vw", "dsjson"} or columns.propensity in tabular.names(origin, columns)
+
+
+def rows_by_file(origins: Sequence[Origin], columns: Columns) -> dict[str, int]:
+    """How many rows each file has: of most formats it need not be read for that."""
+    return {
+        origin.name: sum(len(frame) for frame in rows_of(origin, columns))
+        if isinstance(origin, Table)
+        else int(tabular.lazy(origin, columns).select(pl.len()).collect().item())
+        for origin in origins
+    }
 
 
 def _rows_of_table(table: Table, columns: Columns) -> Iterator[pl.DataFrame]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 
 import polars as pl
 
@@ -27,7 +29,7 @@ from understudy.report import (
     VerdictKind,
 )
 
-__all__ = ["BEHAVIOR_WORDS", "KINDS", "assemble", "curve_of", "sentence", "verdict"]
+__all__ = ["BEHAVIOR_WORDS", "KINDS", "as_dict", "assemble", "curve_of", "sentence", "verdict"]
 
 NEAR = 10  # times the rows: what so many would show is not shown yet, beyond nobody can tell
 BEHAVIOR_WORDS = {
@@ -84,13 +86,17 @@ def verdict(certified: Certified, found: Verdict, who: str) -> tuple[VerdictKind
             if (certified.gain or 0.0) > 0.0
             else ", but over all rounds there is no certain gain any more"
         )
-        return "promote", f"{who} was better than production{when}, with {percent}{lost}."
+        return "promote", _sentence(f"{who} was better than production{when}, with {percent}{lost}")
     if certified.upper < certified.production:
-        return "worse", f"{who} earns less than production, with {percent}."
+        return "worse", _sentence(f"{who} earns less than production, with {percent}")
     likely = certified.estimate > certified.production
     close = found.enough is not None and found.enough.rows < NEAR * certified.certificate.rounds
     kind: VerdictKind = "not yet" if likely and close and found.reach.hidden == 0 else "cannot tell"
-    return kind, f"{found.words[0].upper()}{found.words[1:]}."
+    return kind, _sentence(found.words)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def assemble(
@@ -122,7 +128,7 @@ def assemble(
         certificate=certificate,
         actions=_action_rows(coverage.table, policy),
         averaged_over=averaged_over,
-        coverage=coverage.describe(),
+        coverage=coverage.findings(),
         candidates=[
             Candidate(
                 verdict.name,
@@ -165,3 +171,44 @@ def _action_rows(table: pl.DataFrame, policy: Array | None) -> list[ActionRow]:
 
 def _known(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
+
+
+def as_dict(report: Report) -> dict[str, Any]:
+    """A report for machines: what JSON can hold, null for what is not known."""
+    curve = report.certificate
+    found: dict[str, Any] = {
+        "verdict": report.verdict_kind,
+        "words": report.verdict,
+        "facts": dict(report.facts),
+        "assumptions": list(report.assumptions),
+        "warnings": list(report.warnings),
+        "coverage": list(report.coverage),
+        "certificate": None,
+        "candidates": [dataclasses.asdict(candidate) for candidate in report.candidates],
+        "actions": [dataclasses.asdict(row) for row in report.actions],
+        "quarantined": [dataclasses.asdict(count) for count in report.quarantine],
+        "files": [dataclasses.asdict(file) for file in report.files],
+    }
+    if curve is not None:
+        rounds, lower, upper, production, gain = curve.table[-1].tolist()
+        found["certificate"] = {
+            "confidence": curve.confidence,
+            "rounds": int(rounds),
+            "lower": lower,
+            "upper": upper,
+            "production": production,
+            "gain": gain,
+            "promoted_at": curve.promoted_at,
+            "ips": curve.estimate,
+            "self_normalised_ips": curve.self_normalised,
+            "effective_sample_size": curve.effective_sample_size,
+        }
+    return {key: _finite(value) for key, value in found.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -33,6 +33,7 @@ __all__ = [
     "Verdict",
     "exploration_for",
     "judge",
+    "judge_rows",
     "reach_of",
     "rows_for",
     "second_moment",
@@ -49,6 +50,7 @@ CONTRADICTION = (
     "what they are said to be"
 )
 PERCENT = 100.0
+THREE = 3.0  # standard errors
 UNIT = Scale()
 
 
@@ -69,7 +71,7 @@ class Reach:
     """How far a log reaches a policy.
 
     `coverage_ratio` is C(π) = Σ π(a) C(a); `effective_sample_size` how many plays of its own would
-    say as much; `estimate` its self-normalised mean reward, nan if it plays nothing that was logged;
+    say as much; `estimate` its self-normalised mean reward, nan if it plays nothing that is there;
     `hidden` the share of its plays that the log never shows.
     """
 
@@ -163,6 +165,32 @@ def judge(
     return Verdict(name, decision, words, reach, enough if decision == "unknown" else None)
 
 
+def judge_rows(
+    name: str, certificate: Certificate, *, confidence: float = 0.95, scale: Scale = UNIT
+) -> Verdict:
+    """The verdict about a policy that depends on the row, from the weights w that it gave rise to.
+
+    Its coverage ratio is then the mean of w², at most C(π); what it plays that the log never shows
+    is what is missing from a mean weight of 1, beyond three standard errors.
+    """
+    rewards, weighted, weights, squares = certificate.evidence.totals.tolist()
+    n = max(certificate.rounds, 1)
+    error = math.sqrt(max(0.0, squares / n - (weights / n) ** 2) / n)
+    hidden = max(0.0, 1.0 - weights / n - THREE * error)
+    estimate = weighted / weights if weights else math.nan
+    reach = Reach(squares / n, certificate.effective_sample_size, estimate, hidden)
+    production = rewards / n
+    wanted, decision = _wanted(None, production), _decide(certificate)
+    spread = production * max(0.0, squares - 2.0 * weights + n) / n
+    enough = (
+        exploration_for(min(1.0, production + wanted), wanted, certificate.rounds, confidence)
+        if hidden > HIDDEN
+        else Enough(wanted, rows_for(spread, wanted, confidence), None)
+    )
+    words = _describe(decision, certificate, reach, enough, certificate.rounds, scale)
+    return Verdict(name, decision, words, reach, enough if decision == "unknown" else None)
+
+
 def reach_of(policy: Array, tally: Tally, shown: Array) -> Reach:
     """What the sums of a log tell about a policy before any certificate.
 
@@ -226,7 +254,10 @@ def _describe(  # noqa: PLR0917 - all that is known, once
 def _undecided(worth: str, enough: Enough, rows: int, scale: Scale) -> str:
     if not enough.rows:
         return "it plays as production does, so there is no gain to show"
-    needed, gain = f"about {enough.rows:,.0f} rows", f"a gain of {scale.gain(enough.gain):.3g} a row"
+    needed, gain = (
+        f"about {enough.rows:,.0f} rows",
+        f"a gain of {scale.gain(enough.gain):.3g} a row",
+    )
     if enough.rows <= rows:
         return f"{worth}; {needed} would have shown {gain}, a smaller one takes more"
     return f"{worth}; {needed} like these would show {gain}"
