@@ -30,6 +30,7 @@ UNREADABLE_GZIP = {
     "cut off": PACKED[:-4],
     "cut off early": PACKED[:15],
     "damaged": PACKED[:20] + b"\x00\x00\x00\x00" + PACKED[24:],
+    "damaged in another way": PACKED[:10] + b"\xff" * 20,
     "a wrong sum": PACKED[:-8] + b"\x00" * 8,
 }
 BROKEN = {

@@ -76,17 +76,18 @@ def _values(
     places = {key: _pointer(key) for key in KEYS} | contexts
     if columns.time is not None:
         places[TIME] = _pointer(columns.time)
-    wanted = ["row", "json_extract_string(json, $places) AS found"]
+    wanted = {"found": f"json_extract_string({LINE}, $places)"}
     given: dict[str, object] = {"places": list(places.values())}
     if contexts:
-        wanted.append("json_type(json, $contexts) AS types")
+        wanted["types"] = f"json_type({LINE}, $contexts)"
         given["contexts"] = list(contexts.values())
     if columns.eligible is not None:
-        wanted.append(f"TRY_CAST(json_extract(json, $eligible) AS VARCHAR[]) AS {ELIGIBLE}")
+        wanted[ELIGIBLE] = f"CAST(json_extract({LINE}, $eligible) AS VARCHAR[])"
         given["eligible"] = _pointer(columns.eligible)
-    connection.register("lines", lines.to_arrow())
-    whole = "SELECT row, CASE WHEN json_valid(line) THEN line END AS json FROM lines"
-    query = f"SELECT {', '.join(wanted)} FROM ({whole}) ORDER BY row"
+    # TRY gives null for a line that is no JSON, and DuckDB keeps the order of the lines.
+    tried = ", ".join(f"TRY({value}) AS {name}" for name, value in wanted.items())
+    connection.register("lines", lines)
+    query = f"SELECT {ROW}, {tried} FROM lines"
     frame = pl.DataFrame(connection.sql(query, params=given).to_arrow_table())
     found = [_item("found", place).alias(name) for place, name in enumerate(places)]
     single = [
