@@ -229,7 +229,7 @@ class CoverageAdaptive:
         scores = SUMS("sums", sums).copy()
         if scores.shape != self._shape:
             raise InvalidArgument("sums", sums, f"its shape must be {self._shape}", SUMS.remedy)
-        return self._settled(scores, np.zeros(self._shape), ROUNDS("rounds", rounds))
+        return self._settled(by_action(scores), np.zeros(self._shape[::-1]), ROUNDS("rounds", rounds))
 
     def merge(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
         self._refuse_order()

@@ -118,18 +118,16 @@ def covered(
     delta, wanted = CONFIDENCE("confidence", confidence), GAIN.optional()("gain", gain)
     unknown = bool(np.isnan(tallied.tally.weights).all())
     kind: Kind = "estimated" if unknown else behavior
-    sums = _with_frequencies(tallied.tally) if kind == "estimated" else tallied.tally
-    calibration = calibrate(tallied.tally, tallied.actions)
-    shown = np.where(sums.counts > 0, 1.0, 0.0) if kind == "estimated" else calibration.shown
+    given = _without_propensities(tallied.tally) if kind == "estimated" else tallied.tally
+    sums, calibration = _known(given), calibrate(given, tallied.actions)
     chosen = candidates_of(tallied) if candidates is None else candidates
-    given = certificates or {}
     verdicts = [
         judge(
             candidate.name,
             _policy(candidate, len(tallied.actions)),
             sums,
-            shown,
-            certificate=given.get(candidate.name),
+            calibration,
+            certificate=(certificates or {}).get(candidate.name),
             gain=wanted,
             confidence=delta,
             scale=scale,
@@ -142,9 +140,9 @@ def covered(
         sums.rows,
         tallied.refused,
         tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
-        _deterministic(tallied),
+        _deterministic(given, labels),
         calibration,
-        drift_of(tallied.tally, tallied.actions, kind, stretches),
+        drift_of(given, tallied.actions, kind, stretches),
         tuple(verdicts),
     )
 
@@ -213,13 +211,15 @@ def _policy(candidate: Candidate, n_actions: int) -> Array:
     return policy
 
 
+def _without_propensities(tally: Tally) -> Tally:
+    unknown = frozen(np.full(len(tally.counts), np.nan))
+    return Tally(tally.counts, tally.rewards, unknown, unknown, unknown, unknown, unknown)
+
+
 def _known(tally: Tally) -> Tally:
-    """With frequencies where no propensities are known."""
-    return _with_frequencies(tally) if np.isnan(tally.weights).all() else tally
-
-
-def _with_frequencies(tally: Tally) -> Tally:
-    """The same rows, each with the frequency of its action in place of a propensity."""
+    """The same rows; if no propensities are known, each with the frequency of its action."""
+    if not np.isnan(tally.weights).all():
+        return tally
     counts = tally.counts
     q = np.where(counts > 0, counts / max(tally.rows, 1), np.nan)
     inverse = np.nan_to_num(1.0 / q)
@@ -250,9 +250,8 @@ def _table(
     return table.with_columns(pl.col(*columns).fill_nan(None))
 
 
-def _deterministic(tallied: Tallied) -> str | None:
+def _deterministic(sums: Tally, labels: tuple[Label, ...]) -> str | None:
     """Whether production left nothing to chance, in words."""
-    sums, labels = tallied.tally, tallied.actions.labels
     played = np.flatnonzero(sums.counts > 0)
     cannot = "so this log shows nothing of what else it might have done"
     if len(played) == 1:

@@ -153,6 +153,13 @@ def group(
 
     Of the propensity, which is no sum, the smallest and the largest. What a fixed behavior never
     plays is refused.
+
+    >>> frame = pl.DataFrame({"action": ["b", "b", "a"], "reward": [1.0, 0.5, 7.0]})
+    >>> columns = Columns(propensity=None)
+    >>> both = Actions(("a", "b"))
+    >>> found = group(rows_of(frame, columns), columns, {"R": nw.col("reward")}, both)
+    >>> found.counts.tolist(), found.sums("R").tolist(), found.refused
+    ([0, 2], [0.0, 1.5], {'reward is out of range': 1})
     """
     summed = [name for name in terms if name != PROPENSITY]
     clean = rows.clean().select(nw.col(ACTION), *(term.alias(name) for name, term in terms.items()))
@@ -176,7 +183,11 @@ def group(
 
 
 def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
-    """A small result as a Polars frame, whatever the engine."""
+    """A small result as a Polars frame, whatever the engine.
+
+    >>> collect(lazy(pl.DataFrame({"n": [1, 2]})).select(nw.col("n").sum())).rows()
+    [(3,)]
+    """
     streaming = {"engine": "streaming"} if frame.implementation.is_polars() else {}
     found: pl.DataFrame = frame.collect(backend="polars", **streaming).to_native()
     return found
