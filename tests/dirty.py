@@ -79,6 +79,7 @@ def by_hand(
             ("action is missing", text is None),
             ("action is unknown", known is not None and text not in known),
             *wrongs("reward", reward, low, high),
+            ("action has probability 0 in the behavior", behavior is not None and not q),
             *wrongs("propensity", q, 1e-100, 1.0),
         ]
         reason = next((words for words, wrong in reasons if wrong), None)

@@ -94,7 +94,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(InvalidLog) as caught:
         rows_of(reader, content, name=name)
-    assert name in caught.value.argument
+    assert name in str(caught.value.value)
     assert "\n" not in str(caught.value)
 
 

@@ -539,18 +539,19 @@ def test_refusals_never_leak_from_records() -> None:
 
 
 STEPS = {  # of `us.logs.learn`, `coverage` and `certify`, whose examples are theirs
-    "engine_runs": ("coverage_of", "judge", "learn_from"),
+    "engine_runs": ("certify_from", "cover_from", "learn_from"),
+    "findings": ("candidates_beside",),
     "learned": ("coverage_of_policy",),
-    "learning": ("fold", "plan"),
+    "planning": ("fold", "plan"),
     "origins": ("refuse_learned",),
     "outputs": ("put_in_place",),
-    "passes": ("files_read", "good_rows"),
+    "passes": ("good_rows", "intake_of"),
     "prepare": ("behavior_of", "columns_of", "prepare", "rules_of"),
     "reading": ("has_propensities", "rows_by_file"),
     "reporting": ("as_dict", "assemble", "curve_of", "sentence", "verdict"),
     "study": ("observe",),
     "survey": ("survey",),
-    "tabular": ("lazy", "names"),
+    "tabular": ("names", "scan"),
     "tallies": ("collect", "group"),
     "verdicts": ("judge_rows",),
 }

@@ -25,6 +25,7 @@ from understudy.logs import engines
 from understudy.logs.columns import Columns
 from understudy.logs.engines import ENGINES, open_frame
 from understudy.logs.rows import lazy
+from understudy.logs.sources import Source
 from understudy.logs.tallies import Tallied, tally
 
 HERE = [engine for engine in ENGINES if engine != "pyspark"]
@@ -50,7 +51,7 @@ def finite(table: pa.Table) -> pa.Table:
     return frame.with_columns(pl.when(numbers.is_finite()).then(numbers)).to_arrow()
 
 
-def read(engine: str, *sources: tuple[Path, str], columns: Columns | None = None) -> Tallied:
+def read(engine: str, *sources: Source, columns: Columns | None = None) -> Tallied:
     with open_frame(engine, sources, columns or Columns()) as frame:
         return tally(frame, columns or Columns())
 
@@ -60,7 +61,7 @@ def read(engine: str, *sources: tuple[Path, str], columns: Columns | None = None
 def test_every_format_says_the_same_on_every_engine(engine: str, form: str, tmp_path: Path) -> None:
     table = finite(dirty_log())
     path = written(table, form, tmp_path / f"log.{form}")
-    found, expected = read(engine, (path, form)), tally(table, Columns())
+    found, expected = read(engine, Source(path, form)), tally(table, Columns())
     assert found.refused == expected.refused
     assert found.actions == expected.actions
     np.testing.assert_allclose(found.tally.squares, expected.tally.squares, rtol=1e-9)
@@ -70,14 +71,16 @@ def test_every_format_says_the_same_on_every_engine(engine: str, form: str, tmp_
 def test_compressed_text_is_read(engine: str, tmp_path: Path) -> None:
     path = tmp_path / "log.csv.gz"
     path.write_bytes(gzip.compress(b"action,reward,propensity\na,1,0.5\nb,1,0.5\n"))
-    assert read(engine, (path, "csv")).tally.counts.tolist() == [1, 1]
+    assert read(engine, Source(path, "csv")).tally.counts.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("engine", HERE)
 def test_only_the_columns_that_are_named_are_read(engine: str, tmp_path: Path) -> None:
     table = dirty_log()
     path = written(table, "parquet", tmp_path / "log.parquet")
-    with open_frame(engine, [(path, "parquet")], Columns(propensity=None), also=["target"]) as log:
+    with open_frame(
+        engine, [Source(path, "parquet")], Columns(propensity=None, target="target")
+    ) as log:
         assert list(lazy(log).collect_schema()) == ["action", "reward", "target"]
 
 
@@ -111,7 +114,7 @@ def test_files_that_cannot_be_read_are_one_clear_line(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(InvalidLog) as caught:
-        read(engine, (path, ending.removesuffix(".gz")))
+        read(engine, Source(path, ending.removesuffix(".gz")))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
     assert str(path) in str(caught.value) or caught.value.argument == "log"
@@ -122,26 +125,29 @@ def test_files_that_cannot_be_read_are_one_clear_line(
 def test_truncated_tables_are_one_clear_line(engine: str, keep: float, tmp_path: Path) -> None:
     path = written(dirty_log(), "parquet", tmp_path / "log.parquet")
     path.write_bytes(path.read_bytes()[: int(keep * path.stat().st_size)])
-    with pytest.raises(InvalidLog, match=r"log\.parquet = '\w+': it cannot be read: "):
-        read(engine, (path, "parquet"))
+    with pytest.raises(InvalidLog, match=r"\w+ cannot read it: "):
+        read(engine, Source(path, "parquet"))
 
 
 def test_errors_of_the_caller_stay_what_they_are(tmp_path: Path) -> None:
     path = written(dirty_log(), "parquet", tmp_path / "log.parquet")
-    with pytest.raises(ZeroDivisionError), open_frame("duckdb", [(path, "parquet")], Columns()):
+    with (
+        pytest.raises(ZeroDivisionError),
+        open_frame("duckdb", [Source(path, "parquet")], Columns()),
+    ):
         _ = 1 / 0
 
 
 def test_engines_and_formats_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     path = written(dirty_log(), "parquet", tmp_path / "log.parquet")
     with pytest.raises(InvalidArgument, match="engine = 'duck': it must be 'polars' or 'duckdb'"):
-        read("duck", (path, "parquet"))
+        read("duck", Source(path, "parquet"))
     with pytest.raises(InvalidLog, match="polars reads csv, parquet, ndjson, arrow here"):
-        read("polars", (path, "vw"))
+        read("polars", Source(path, "vw"))
     with pytest.raises(InvalidLog, match="pyspark reads csv, parquet, ndjson here; leave out"):
-        read("pyspark", (path, "arrow"))
+        read("pyspark", Source(path, "arrow"))
     with pytest.raises(InvalidArgument, match="files of one format at a time"):
-        read("polars", (path, "parquet"), (path, "csv"))
+        read("polars", Source(path, "parquet"), Source(path, "csv"))
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "dask", "pyspark"])
@@ -158,7 +164,7 @@ def test_an_engine_that_is_not_installed_is_named_with_its_command(
     monkeypatch.setattr(importlib, "import_module", refuse)
     extra = {"duckdb": "logs", "dask": "dask", "pyspark": "spark"}[engine]
     with pytest.raises(MissingExtra, match=rf"type pip install 'understudy\[{extra}\]'"):
-        read(engine, (tmp_path / "log.csv", "csv"))
+        read(engine, Source(tmp_path / "log.csv", "csv"))
 
 
 def test_spark_without_java_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,25 +172,27 @@ def test_spark_without_java_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(MissingExtra, match="needs Java 17 or newer, and there is none"):
-        read("pyspark", (tmp_path / "log.csv", "csv"))
+        read("pyspark", Source(tmp_path / "log.csv", "csv"))
 
 
 ON_SPARK = """
 import sys
+from pathlib import Path
 from understudy.errors import InvalidLog
 from understudy.logs.columns import Columns
 from understudy.logs.engines import open_frame
+from understudy.logs.sources import Source
 from understudy.logs.tallies import tally
 
 def read(path, form):
-    with open_frame("pyspark", [(path, form)], Columns()) as frame:
+    with open_frame("pyspark", [Source(Path(path), form)], Columns()) as frame:
         return tally(frame, Columns()).tally.counts.tolist()
 
 print(read(sys.argv[1], "csv"))
 print(read(sys.argv[2], "ndjson"))
 for path, form in zip(sys.argv[3::2], sys.argv[4::2]):
     try:
-        print(read(path, form))
+        print(readSource(path, form))
     except InvalidLog as error:
         print(error)
 """

@@ -20,8 +20,8 @@ from understudy.errors import InvalidArgument
 from understudy.logs.actions import Actions
 from understudy.logs.calibration import calibrate
 from understudy.logs.columns import Columns
-from understudy.logs.covering import Candidate, candidates_of, certify_candidates, covered
 from understudy.logs.drift import drift_of, homogeneity
+from understudy.logs.findings import Candidate, candidates_of, certify_candidates, covered
 from understudy.logs.tallies import Tallied, tally
 from understudy.logs.tally import Tally
 from understudy.logs.verdicts import (
@@ -244,7 +244,7 @@ def test_drift_is_fine_for_logged_propensities_and_fatal_for_others() -> None:
     assert (
         "which logged propensities take care of" in drift_of(sums, actions, "logged", counts).words
     )
-    for kind in ("fixed", "estimated"):
+    for kind in ("given", "estimated"):
         found = drift_of(sums, actions, kind, counts)
         assert found.fixed is False
         assert f"which {kind} propensities do not know of" in found.words
@@ -478,7 +478,7 @@ def test_what_the_log_picked_pays_for_all_it_could_have_picked() -> None:
     uniform, best = candidates_of(sums)
     assert (uniform.chosen_from, best.chosen_from, best.name) == (1, 4, "always 3")
     found = certify_candidates(log, LOGGED, sums, [uniform, best], confidence=0.9)
-    confidences = [certificate.confidence for certificate in found.values()]
+    confidences = [certificate.confidence for certificate in found if certificate]
     assert confidences == pytest.approx([0.9, 0.975])
 
 

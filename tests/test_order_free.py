@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import shutil
 import warnings
@@ -31,7 +32,9 @@ from understudy.logs.columns import Columns
 from understudy.logs.engines import ENGINES, open_frame
 from understudy.logs.order_free import certify_sums, learn_sums
 from understudy.logs.rows import REWARD_RANGE, rows_of
-from understudy.logs.tallies import behavior_of, seen_actions, tally
+from understudy.logs.sources import Source
+from understudy.logs.tables import behavior_by_action
+from understudy.logs.tallies import seen_actions, tally
 
 EXACT = 1e-9  # relative
 K = 5
@@ -71,9 +74,11 @@ def opened(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Open]:
             half, paths = len(table) // 2, [tmp_path / "1.parquet", tmp_path / "2.parquet"]
             for path, part in zip(paths, (table[:half], table[half:]), strict=True):
                 pyarrow.parquet.write_table(part, path)
-            sources = [(path, "parquet") for path in paths]
-            also = ["target"] if "target" in table.column_names else []
-            return stack.enter_context(open_frame(engine, sources, columns or Columns(), also=also))
+            sources = [Source(path, "parquet") for path in paths]
+            named = columns or Columns()
+            if "target" in table.column_names:
+                named = dataclasses.replace(named, target="target")
+            return stack.enter_context(open_frame(engine, sources, named))
 
         yield opened
 
@@ -136,7 +141,7 @@ def test_nan_is_missing_in_a_pandas_column_that_knows_no_other() -> None:
 
 WRITTEN = {
     "0.5": None, "1": None, ".25": None, "1.": None, "1e-3": None, "+0.5": None,
-    "": "missing", "many": "not a number", " 0.5": "not a number", "1_0": "not a number",
+    "": "missing", "many": "not a number", " 0.5": None, "1_0": "not a number",
     "0,5": "not a number", "١": "not a number", "nan": "not finite", "-Inf": "not finite",
     "Infinity": "not finite", "1e400": "not finite", "-0.1": "out of range", "2E0": "out of range",
 }  # fmt: skip
@@ -153,7 +158,7 @@ def test_numbers_that_are_text_are_read_alike(
     lines = [f'a,"{text}",0.5,"x,\ny ""z"""' if text else "a,,0.5," for text in WRITTEN]
     lines += [f'b,1,"{text}",' if text else "b,1,," for text in WRITTEN]
     path.write_text("\n".join(["action,reward,propensity,note", *lines, "c,1,0.5,"]) + "\n")
-    with open_frame(engine, [(path, "csv")], Columns()) as frame:
+    with open_frame(engine, [Source(path, "csv")], Columns()) as frame:
         found = tally(frame, Columns())
     wrong = [reason for reason in WRITTEN.values() if reason]
     assert found.refused == {
@@ -162,7 +167,7 @@ def test_numbers_that_are_text_are_read_alike(
         for reason in dict.fromkeys(["missing", "not a number", "not finite", "out of range"])
     }
     assert found.tally.counts.tolist() == [len(WRITTEN) - len(wrong)] * 2 + [1]
-    assert found.tally.rewards[0] == pytest.approx(0.5 + 1 + 0.25 + 1 + 1e-3 + 0.5, rel=EXACT)
+    assert found.tally.rewards[0] == pytest.approx(0.5 + 1 + 0.25 + 1 + 1e-3 + 0.5 + 0.5, rel=EXACT)
 
 
 @given(seed=seeds, cut=st.integers(0, 120))
@@ -189,13 +194,13 @@ def test_rewards_of_another_range_are_rescaled() -> None:
 
 
 def test_declared_actions_and_a_fixed_behavior_refuse_what_they_do_not_have() -> None:
-    """Unknown actions, and those of probability 0, whose propensity is then out of range."""
+    """Unknown actions, and those of probability 0."""
     table, labels = dirty_log(), ("0", "1", "3", "7")
     behavior = {"0": 0.5, "1": 0.25, "3": 0.0, "7": 0.25}
     found = tally(table, Columns(), behavior=behavior)
     assert_tallied(found, labels, by_hand(table, known=labels, behavior=behavior))
     assert found.refused["action is unknown"] > 0
-    assert found.refused["propensity is out of range"] > 0
+    assert found.refused["action has probability 0 in the behavior"] > 0
     assert found.tally.weights[2] == found.tally.weights[3] == 0.0
     declared = tally(table, Columns(), actions=Actions(labels))
     assert_tallied(declared, labels, by_hand(table, known=labels))
@@ -393,7 +398,7 @@ def test_wrong_probabilities_of_a_target_are_refused(target: float | None) -> No
         target_probability="target",
     )
     reason = "missing" if target is None else "out of range" if abs(target) < 2 else "not finite"
-    assert judged.refused[f"target probability is {reason}"] == 1
+    assert judged.refused[f"target is {reason}"] == 1
 
 
 def test_a_log_without_good_rows_certifies_nothing() -> None:
@@ -438,7 +443,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no frame": (lambda: tally([1, 2], Columns()), "it is no frame of an engine"),
     "no such column": (
         lambda: tally(frame_of(), Columns(action="item")),
-        "it has no column 'item', only these; name the right one with --action",
+        "it has no column 'item', only 'action', 'reward', 'propensity'; name the right one",
     ),
     "no such target": (
         lambda: certify_sums(frame_of(), Columns(), actions=ACTIONS, target_probability="p"),
@@ -460,16 +465,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tally(frame_of(reward=[7.0, 8.0]), Columns()),
         "log = '2 rows': no row has an action, and a reward and a propensity in their range",
     ),
-    "an action without a probability": (
-        lambda: behavior_of({"0": 1.0}, ACTIONS),
-        "behavior = '1': the behavior has not this label",
-    ),
     "a probability without an action": (
-        lambda: behavior_of({**BEHAVIOR, "9": 0.0}, ACTIONS),
-        "behavior = '9': the actions have not this label",
+        lambda: behavior_by_action({**BEHAVIOR, "9": 0.0}, ACTIONS),
+        "behavior = '9': this action is not among those of the log",
     ),
     "probabilities that are none": (
-        lambda: behavior_of(dict.fromkeys(ACTIONS.texts, 0.5), ACTIONS),
+        lambda: behavior_by_action(dict.fromkeys(ACTIONS.texts, 0.5), ACTIONS),
         "sum to 2.5",
     ),
     "a learner of more actions": (
@@ -517,7 +518,7 @@ def test_wrong_ranges_of_rewards_are_refused(wrong: Any) -> None:
 def test_a_column_of_too_many_labels_is_no_column_of_actions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tallies, "MOST_LABELS", 3)
+    monkeypatch.setattr(tallies, "MOST_ACTIONS", 3)
     few, many = frame_of(action=[1, 3]), pl.DataFrame({"action": range(4), "reward": 1.0})
     assert len(tally(few, Columns()).actions) == 2
     for call in (tally, seen_actions):

@@ -299,4 +299,4 @@ def test_what_the_format_does_not_have_is_refused(columns: Columns, words: str) 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
     missing = Path("nowhere", "log.vw")
-    assert_refused(lambda: list(vowpal.read(missing, Columns())), "log.vw", "cannot be read")
+    assert_refused(lambda: list(vowpal.read(missing, Columns())), "log", "cannot be read")

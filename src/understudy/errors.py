@@ -127,7 +127,7 @@ class InvalidSnapshot(InvalidArgument):
 
 
 class InvalidLog(InvalidArgument):
-    """A file, or a frame, that cannot be read as a log; `argument` is its name."""
+    """A file, or a frame, that cannot be read as a log, or a row of it; `value` is its name."""
 
 
 class UnknownCell(InvalidArgument, KeyError):

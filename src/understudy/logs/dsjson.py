@@ -29,6 +29,7 @@ from understudy.logs.columns import (
     TIME,
     Columns,
 )
+from understudy.logs.foreign import first_line
 from understudy.logs.lines import LINE, negated, read_lines, require_own_names
 
 __all__ = ["read"]
@@ -64,7 +65,10 @@ def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
                     yield _rows(values, columns)
     except duckdb.Error as error:
         raise InvalidLog(
-            str(path), str(error), "DuckDB cannot read its JSON", "check that it is dsjson"
+            "log",
+            str(path),
+            f"DuckDB cannot read its JSON ({first_line(error)})",
+            "check that it is dsjson",
         ) from None
 
 
@@ -111,9 +115,10 @@ def _require_all_events(values: pl.DataFrame, path: Path) -> None:
     found = values.filter(pl.col("pdrop").is_not_null() & dropping)
     if len(found):
         raise InvalidLog(
+            "log",
             str(path),
-            f"pdrop {found['pdrop'][0]} in line {found[ROW][0]}",
-            "events were left out before they were logged, and nothing here can make up for them",
+            f"line {found[ROW][0]} has pdrop {found['pdrop'][0]}: events were left out before they "
+            "were logged, and nothing here can make up for them",
             "log all events, or keep only those with pdrop 0",
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -12,12 +12,11 @@ from understudy.errors import InvalidLog
 from understudy.logs.actions import as_text
 from understudy.logs.checking import Checked
 from understudy.logs.columns import ACTION
+from understudy.logs.watching import Watch
 
-__all__ = ["Survey", "nothing_left", "survey"]
+__all__ = ["MOST_ACTIONS", "Survey", "nothing_left", "refuse_bad_rows", "survey"]
 
 MOST_ACTIONS = 100_000  # that a log may bring up by itself
-
-Watch = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -68,3 +67,19 @@ def _labels(frame: pl.DataFrame) -> set[str]:
     found = frame[ACTION].unique()
     texts = found.to_frame().select(as_text(pl.col(ACTION), found.dtype))
     return set(texts.to_series().drop_nulls())
+
+
+def refuse_bad_rows(refused: Mapping[str, int]) -> None:
+    """Raise `InvalidLog` if rows were refused: for those who are strict, where nobody knows which.
+
+    >>> refuse_bad_rows({"reward is missing": 3})
+    Traceback (most recent call last):
+    understudy.errors.InvalidLog: log = '3 rows': reward is missing; correct them, or ...
+    """
+    for reason, count in refused.items():
+        raise InvalidLog(
+            "log",
+            f"{count:,} rows",
+            reason,
+            "correct them, or leave out --strict to set them aside",
+        )

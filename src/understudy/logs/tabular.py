@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -18,13 +17,13 @@ import polars as pl
 
 from understudy.errors import InvalidLog
 from understudy.logs.columns import ROW, Columns
+from understudy.logs.foreign import first_line
 from understudy.logs.sources import Source
 
-__all__ = ["BATCH", "lazy", "names", "read"]
+__all__ = ["BATCH", "names", "read", "refuse_repeated", "scan"]
 
 BATCH = 1 << 16  # rows at a time
 PEEK = 1_000  # lines of NDJSON whose keys are looked at
-WORDS = 160  # characters of a foreign message
 
 
 def read(source: Source, columns: Columns) -> Iterator[pl.DataFrame]:
@@ -40,14 +39,14 @@ def read(source: Source, columns: Columns) -> Iterator[pl.DataFrame]:
     """
     first = 1
     with readable(source.name):
-        frame = lazy(source, columns)
+        frame = scan(source, columns)
         for batch in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
             rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
             yield batch.insert_column(0, rows.alias(ROW))
             first += batch.height
 
 
-def lazy(source: Source, columns: Columns) -> pl.LazyFrame:
+def scan(source: Source, columns: Columns) -> pl.LazyFrame:
     """The columns that are read of a file, with our names, before any row of it is."""
     with readable(source.name):
         frame, found = _OPEN[source.format](source, columns)
@@ -74,15 +73,21 @@ def _arrow(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]: 
 
 
 def _csv(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
+    header = refuse_repeated(source, columns)
+    frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
+    return frame, header
+
+
+def refuse_repeated(source: Source, columns: Columns) -> list[str]:
+    """The header of a text table, if no column that is read is there twice."""
     with text_of(source) as file:
         header = next(csv.reader(file, delimiter=source.separator), [])
-    repeated = [name for name, count in Counter(header).items() if count > 1]
-    if set(repeated) & set(columns.names()):
+    repeated = [name for name in columns.names() if header.count(name) > 1]
+    if repeated:
         raise InvalidLog(
             "log", source.name, f"it has two columns {repeated[0]!r}", "give each its own name"
         )
-    frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
-    return frame, header
+    return header
 
 
 def _ndjson(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
@@ -125,12 +130,6 @@ def readable(name: str) -> Iterator[None]:
         raise InvalidLog(
             "log",
             name,
-            f"it is truncated, corrupt, or not what its name says ({_first_line(error)})",
+            f"it is truncated, corrupt, or not what its name says ({first_line(error)})",
             "write the file again, or leave it out",
         ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    """What a reader says, without its advice for programmers."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:WORDS] if lines else type(error).__name__
