@@ -29,7 +29,7 @@ from understudy.logs.outputs import (
 from understudy.logs.passes import files_read, good_rows
 from understudy.logs.policies import Policy
 from understudy.logs.prepare import Prepared
-from understudy.logs.reading import Origin, rows_by_file
+from understudy.logs.reading import Origin, name_of, rows_by_file
 from understudy.logs.survey import Watch, nothing_left
 from understudy.report import render
 
@@ -172,7 +172,7 @@ class Run:
                 done = fold(chosen, self._good_rows(chosen.log, quarantine, "learning"))
             fingerprints = hashing.result()
         if done.study.rounds == chosen.study.rounds:
-            raise nothing_left(self.origins[0].name, quarantine.by_reason())
+            raise nothing_left(name_of(self.origins), quarantine.by_reason())
         refused = quarantine.by_reason()
         files = files_read(self.origins, fingerprints, quarantine)
         if kept is not None:
