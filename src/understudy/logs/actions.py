@@ -17,6 +17,7 @@ __all__ = ["Actions", "Label", "as_text"]
 Label = int | str
 WIDEST = 1 << 20  # of a table from whole numbers to indices
 UNKNOWN = -1
+DIGITS = 19  # of the largest whole number of 64 bits
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Actions:
     texts: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        for text in self.texts:
+            if not _is_unicode(text):
+                raise InvalidArgument("actions", text, "it is not Unicode text", "rename it")
         repeated = len(set(self.texts)) < len(self.texts)
         if repeated or len(self.texts) < 2:  # noqa: PLR2004 - a choice
             raise InvalidArgument(
@@ -101,6 +105,15 @@ def as_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a label reads as a whole number, written in the one usual way."""
+    """Whether a label reads as a whole number of 64 bits, written in the one usual way."""
     digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and str(int(digits)) == digits and text != "-0"
+    short = len(digits) <= DIGITS and digits.isascii() and digits.isdigit()
+    return short and str(int(digits)) == digits and text != "-0" and int(digits) < 1 << 63
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates, which JSON can write
+        return False
+    return True

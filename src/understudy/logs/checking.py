@@ -38,7 +38,11 @@ QUARANTINE = {
     PROPENSITY: pl.String,
 }
 LONGEST = 200  # characters of a value that is quarantined
-LABELS = r"""[^\s,|;\[\]"']+"""  # of a list of eligible actions that is text
+TRUTH = {"true": 1.0, "false": 0.0}
+TEXTS = (pl.String, pl.Categorical, pl.Enum)
+NO_LABELS = (pl.Binary, pl.Object, pl.Duration)
+# Labels of a list that is text
+QUOTED, BETWEEN, WORDS = r'"[^"]*"', r"[^,|;\[\]]+", r"[^\s\[\]]+"
 
 UNIT = Scale()
 
@@ -111,7 +115,7 @@ def check(file: str, frame: pl.DataFrame, rules: Rules) -> Checked:
     good &= actions >= 0
     if rules.support is not None:
         good &= rules.support[np.maximum(actions, 0)]
-    eligible = _eligible(frame)
+    eligible = _eligible(file, frame)
     if eligible is not None:
         good &= eligible
     if TIME in frame.columns:
@@ -146,22 +150,38 @@ def numbers(file: str, column: pl.Series) -> Array:
     >>> numbers("log.csv", pl.Series("reward", ["1", " 0.5", "one", None])).tolist()
     [1.0, 0.5, nan, nan]
     """
-    if isinstance(column.dtype, pl.String):
-        column = column.str.strip_chars()
-    elif not (column.dtype.is_numeric() or isinstance(column.dtype, pl.Boolean | pl.Null)):
+    if isinstance(column.dtype, TEXTS):
+        return _as_array(_numbers_of_text(_trimmed(column)))
+    if not (column.dtype.is_numeric() or isinstance(column.dtype, pl.Boolean | pl.Null)):
         raise InvalidLog(
             "log",
             file,
             f"its column for the {column.name} holds {column.dtype}, not numbers",
             f"name another column for the {column.name}",
         )
-    values = column.cast(pl.Float64, strict=False)
+    return _as_array(column.cast(pl.Float64, strict=False))
+
+
+def _as_array(values: pl.Series) -> Array:
     return np.asarray(values.fill_null(np.nan).to_numpy(), dtype=np.float64)
+
+
+def _numbers_of_text(text: pl.Series) -> pl.Series:
+    """What reads as a number; true and false are 1 and 0, as they are where they have a type."""
+    found = text.cast(pl.Float64, strict=False)
+    if found.null_count() == text.null_count():
+        return found
+    truths = text.str.to_lowercase().replace_strict(TRUTH, default=None, return_dtype=pl.Float64)
+    return found.zip_with(found.is_not_null(), truths)
+
+
+def _trimmed(column: pl.Series) -> pl.Series:
+    return column.cast(pl.String).str.strip_chars()
 
 
 def _indices(file: str, column: pl.Series, actions: Actions | None) -> Integers:
     """The index of each action; before they are known, 0 where there is a label at all."""
-    if column.dtype.is_nested() or isinstance(column.dtype, pl.Binary | pl.Object):
+    if column.dtype.is_nested() or isinstance(column.dtype, NO_LABELS):
         raise InvalidLog(
             "log",
             file,
@@ -176,21 +196,40 @@ def _indices(file: str, column: pl.Series, actions: Actions | None) -> Integers:
     return -missing.cast(pl.Int64).to_numpy()
 
 
-def _eligible(frame: pl.DataFrame) -> Mask | None:
+def _eligible(file: str, frame: pl.DataFrame) -> Mask | None:
     """Whether each action is among those that were eligible; a missing list allows all."""
     if ELIGIBLE not in frame.columns:
         return None
     kind, among = frame[ELIGIBLE].dtype, pl.col(ELIGIBLE)
-    if isinstance(kind, pl.List | pl.Array):
-        inner: Any = kind.inner
-        listed = (among.arr.to_list() if isinstance(kind, pl.Array) else among).list.eval(
-            as_text(pl.element(), inner)
+    inner: Any = getattr(kind, "inner", kind)
+    if inner.is_nested() or isinstance(inner, NO_LABELS):
+        raise InvalidLog(
+            "log",
+            file,
+            f"its column for the eligible actions holds {kind}, not lists of labels",
+            "name another column with --eligible",
         )
+    if isinstance(kind, pl.List | pl.Array):
+        lists = among.arr.to_list() if isinstance(kind, pl.Array) else among
+        listed = lists.list.eval(as_text(pl.element(), inner))
     else:
-        listed = among.cast(pl.String).str.extract_all(LABELS)
+        listed = _listed(as_text(among, kind))
     label = as_text(pl.col(ACTION), frame[ACTION].dtype)
     inside = frame.select(listed.list.contains(label).fill_null(value=True))
     return inside.to_series().to_numpy()
+
+
+def _listed(text: pl.Expr) -> pl.Expr:
+    """The labels that a text lists: in quotes if it has any, else between signs, else words."""
+    quoted = text.str.extract_all(QUOTED).list.eval(pl.element().str.strip_chars('"'))
+    between = text.str.extract_all(BETWEEN).list.eval(pl.element().str.strip_chars(" '"))
+    return (
+        pl.when(text.str.contains(QUOTED))
+        .then(quoted)
+        .when(text.str.contains("[,|;]"))
+        .then(between)
+        .otherwise(text.str.extract_all(WORDS))
+    )
 
 
 def _reasons(
@@ -225,12 +264,12 @@ def _reasons(
 
 def _faults(column: pl.Series, values: Array, low: float, high: float) -> list[tuple[Mask, str]]:
     """What can be wrong with a number, in the order in which it is looked for."""
-    name, text = column.name, isinstance(column.dtype, pl.String)
+    name = column.name
     missing = column.is_null().to_numpy()
-    if text:
-        missing |= (column.str.strip_chars() == "").fill_null(value=False).to_numpy()
-        words = ["nan", "+nan", "-nan"]
-        spelled = column.str.strip_chars().str.to_lowercase().is_in(words)
+    if isinstance(column.dtype, TEXTS):
+        text = _trimmed(column)
+        missing |= (text == "").fill_null(value=False).to_numpy()
+        spelled = text.str.to_lowercase().is_in(["nan", "+nan", "-nan"])
         not_a_number = np.isnan(values) & ~missing & ~spelled.fill_null(value=False).to_numpy()
     else:
         not_a_number = np.zeros(len(values), dtype=bool)

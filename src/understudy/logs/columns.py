@@ -39,6 +39,7 @@ TIME, ELIGIBLE = "time", "eligible"
 TARGET = "target"  # the probability of the logged action under somebody's own policy
 CONTEXT = "context."  # and the name of the context column
 MANY = 20  # columns that an error lists
+LONGEST = 40  # characters that it shows of each
 
 
 @dataclass(frozen=True)
@@ -87,22 +88,39 @@ class Columns:
 
     def require(self, found: Sequence[str], where: str) -> None:
         """Raise `InvalidLog` if a column that is read is not among those found in a file."""
+        if not found:
+            raise InvalidLog("log", where, "it has no columns", "leave it out: there are no rows")
+        for name in self.names():
+            if name not in found:
+                shown = ", ".join(_cut(column) for column in found[:MANY])
+                more = f" and {len(found) - MANY} more" if len(found) > MANY else ""
+                raise InvalidLog(
+                    "log",
+                    where,
+                    f"it has no column {name!r}, only {shown}{more}",
+                    self._remedy(name, found),
+                )
+
+    def _remedy(self, name: str, found: Sequence[str]) -> str:
+        """What to type in place of a name that a log does not have."""
         options = {
             self.action: "--action",
             self.reward: "--reward",
             self.propensity: "--propensity",
+            self.time: "--time",
+            self.eligible: "--eligible",
+            self.target: "--target-probability",
         }
-        for name in self.names():
-            if name not in found:
-                option = options.get(name)
-                remedy = f"name the right one with {option}" if option else "name one that it has"
-                if name == self.propensity:
-                    remedy += ", or pass --behavior estimated if there is none"
-                shown = ", ".join(repr(column) for column in found[:MANY])
-                more = f" and {len(found) - MANY} more" if len(found) > MANY else ""
-                raise InvalidLog(
-                    "log", where, f"it has no column {name!r}, only {shown}{more}", remedy
-                )
+        option = options.get(name, "--context")
+        alike = [column for column in found if column.strip().lower() == name.strip().lower()]
+        remedy = f"pass {option} {alike[0]!r}" if alike else f"name the right one with {option}"
+        if name == self.propensity:
+            remedy += ", or pass --behavior estimated if there is none"
+        return remedy
+
+
+def _cut(column: str) -> str:
+    return repr(column if len(column) <= LONGEST else column[:LONGEST] + "…")
 
 
 PRESETS = {

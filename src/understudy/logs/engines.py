@@ -30,7 +30,7 @@ from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, Underst
 from understudy.logs.columns import Columns
 from understudy.logs.rows import lazy
 from understudy.logs.sources import Source
-from understudy.logs.tabular import refuse_repeated
+from understudy.logs.tabular import header_of
 
 __all__ = ["ENGINES", "open_frame"]
 
@@ -84,7 +84,7 @@ def open_frame(
     with _in_our_words(engine, where), _quietly(engine), contextlib.ExitStack() as stack:
         if files.format == CSV:
             for source in sources:
-                refuse_repeated(source, columns)
+                header_of(source, columns)
         frame = opener(stack, paths, files)
         found = lazy(frame).collect_schema()
         columns.require(list(found), where)

@@ -29,7 +29,7 @@ from understudy.logs.passes import Intake, good_rows, intake_of
 from understudy.logs.planning import fold, plan
 from understudy.logs.policies import Policy
 from understudy.logs.prepare import Prepared
-from understudy.logs.reading import Origin, rows_by_file
+from understudy.logs.reading import Origin, name_of, rows_by_file
 from understudy.logs.survey import nothing_left, refuse_bad_rows
 from understudy.logs.watching import Watch, unwatched
 from understudy.report import render
@@ -176,7 +176,7 @@ class Run:
                 done = fold(chosen, self._good_rows(chosen.log, quarantine, "learning"))
             fingerprints = hashing.result()
         if done.study.rounds == chosen.study.rounds:
-            raise nothing_left(self.origins[0].name, quarantine.by_reason())
+            raise nothing_left(name_of(self.origins), quarantine.by_reason())
         refused, intake = quarantine.by_reason(), intake_of(self.origins, fingerprints, quarantine)
         files = intake.files
         if kept is not None:

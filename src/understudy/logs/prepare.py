@@ -14,8 +14,8 @@ from understudy.logs.actions import Actions
 from understudy.logs.checking import Checked, Rules, check
 from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Columns, Kind
 from understudy.logs.options import Options
-from understudy.logs.reading import Origin, Reading, has_propensities
-from understudy.logs.survey import Survey, nothing_left, survey
+from understudy.logs.reading import Origin, Reading, has_propensities, name_of
+from understudy.logs.survey import Survey, nothing_left, survey, too_few
 from understudy.logs.tables import arranged
 from understudy.logs.watching import Watch
 
@@ -66,7 +66,9 @@ def prepare(
     if not declared or grow or count:
         found = survey(checked(reading, rules), watch)
         if not found.rows:
-            raise nothing_left(origins[0].name, found.refused)
+            raise nothing_left(name_of(origins), found.refused)
+        if len(declared | known | found.labels) == 1:
+            raise too_few(name_of(origins), found)
     actions = _actions(options.actions, declared, known, found, grow=grow)
     behavior = behavior_of(kind, options, actions)
     rules = rules_of(options, kind, actions, behavior)

@@ -15,7 +15,7 @@ from understudy.logs.order import sorted_by_time
 from understudy.logs.sources import Source
 from understudy.logs.times import NUMBER, TimeColumn, in_order
 
-__all__ = ["Origin", "Reading", "Table", "has_propensities", "rows_by_file"]
+__all__ = ["Origin", "Reading", "Table", "has_propensities", "name_of", "rows_by_file"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,16 @@ class Table:
 
 
 Origin = Source | Table
+
+
+def name_of(origins: Sequence[Origin]) -> str:
+    """What an error about all files calls them.
+
+    >>> name_of([Table(pl.DataFrame())] * 3)
+    'frame and 2 more'
+    """
+    more = f" and {len(origins) - 1} more" if len(origins) > 1 else ""
+    return origins[0].name + more
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,12 @@ FORMATS = {
 COMPRESSED = ".gz"
 GZIP = b"\x1f\x8b"
 COMPRESSIBLE = ("csv", "ndjson", "vw", "dsjson")
-KNOWN = ", ".join(ending for endings in FORMATS.values() for ending in endings)
+ENDINGS = tuple(ending for endings in FORMATS.values() for ending in endings)
+KNOWN = ", ".join(ENDINGS)
+SIGNATURES = {b"PAR1": "parquet", b"PARE": "parquet", b"ARROW1": "arrow"}  # PARE if encrypted
+STREAM = b"\xff\xff\xff\xff"  # how Arrow begins where it is not a file
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+START = 8  # bytes that say what a file is
 
 
 @dataclass(frozen=True)
@@ -49,8 +55,11 @@ class Source:
 
     def fingerprint(self) -> str:
         """The SHA-256 of its bytes: what was learned from, whatever it is called."""
-        with self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        try:
+            with self.path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise unreadable(self.name, error) from None
 
 
 def find(logs: Iterable[str | os.PathLike[str]], format: str | None = None) -> list[Source]:  # noqa: A002 - the option's name
@@ -97,29 +106,47 @@ def format_of(path: Path) -> str:
     )
 
 
+def unreadable(name: str, error: OSError) -> InvalidLog:
+    """The error for a file that the system does not let us read.
+
+    >>> print(unreadable("log.csv", PermissionError(13, "Permission denied")))
+    log = 'log.csv': it cannot be read (Permission denied); check the path and its permissions
+    """
+    reason = f"it cannot be read ({error.strerror or error})"
+    return InvalidLog("log", name, reason, "check the path and its permissions")
+
+
 def _expand(log: str, form: str | None) -> Iterator[Path]:
     path = Path(log)
-    if path.is_dir():
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except OSError as error:  # such as a name that is too long
+        raise unreadable(log, error) from None
+    if not log:
+        raise InvalidLog("log", log, "no file is named", "name a file, glob or folder; . is here")
+    if is_folder:
         yield from _in_folder(path, form)
-    elif path.exists():
+    elif exists:
         yield path
     elif not glob.has_magic(log):
         raise InvalidLog("log", log, "there is no such file or folder", "check the path")
     else:
         matches = sorted(glob.glob(log, recursive=True))  # noqa: PTH207 - patterns may be absolute
-        if not matches:
+        files = [Path(match) for match in matches if not Path(match).is_dir()]
+        if not files:
             raise InvalidLog("log", log, "no file matches", "check the pattern")
-        for match in matches:
-            if Path(match).is_file():
-                yield Path(match)
+        yield from files
 
 
 def _in_folder(folder: Path, form: str | None) -> list[Path]:
-    """All files of a known format below a folder; hidden ones and _SUCCESS are not data."""
-    inside = sorted(path for path in folder.rglob("*") if path.is_file())
-    shown = [path for path in inside if not path.name.startswith((".", "_"))]
-    endings = tuple(ending for known in FORMATS.values() for ending in known)
-    named = [p for p in shown if form or p.name.lower().removesuffix(COMPRESSED).endswith(endings)]
+    """All files of a known format below a folder; what is hidden and _SUCCESS are not data."""
+
+    def fail(error: OSError) -> None:
+        raise unreadable(str(error.filename), error) from None
+
+    inside = [Path(place, name) for place, _, names in os.walk(folder, onerror=fail) for name in names]
+    shown = [path for path in sorted(inside) if not _is_hidden(path.relative_to(folder))]
+    named = [p for p in shown if form or p.name.lower().removesuffix(COMPRESSED).endswith(ENDINGS)]
     if not named:
         raise InvalidLog(
             "log", str(folder), "this folder holds no log", f"its files must end in one of {KNOWN}"
@@ -127,25 +154,68 @@ def _in_folder(folder: Path, form: str | None) -> list[Path]:
     return named
 
 
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
 def _check(source: Source) -> None:
     """Say what is wrong with a file before anything is read of it."""
-    try:
-        with source.path.open("rb") as file:
-            start = file.read(2)
-    except OSError as error:
-        raise InvalidLog(
-            "log", source.name, f"it cannot be read ({error.strerror})", "check the file"
-        ) from None
+    start = _start(source)
     if not start:
         raise InvalidLog("log", source.name, "the file is empty", "leave it out")
-    if source.compressed and start != GZIP:
+    if source.compressed:
+        _check_compressed(source, start)
+        return
+    if start.startswith(GZIP):
+        raise InvalidLog("log", source.name, "it is gzip", "rename it to end in .gz")
+    signed = next((form for sign, form in SIGNATURES.items() if start.startswith(sign)), None)
+    if signed not in {None, source.format}:
+        raise InvalidLog(
+            "log", source.name, f"it is a {signed} file", f"rename it, or pass --format {signed}"
+        )
+    if signed is None and source.format in SIGNATURES.values():
+        stream = source.format == "arrow" and start.startswith(STREAM)
+        raise InvalidLog(
+            "log",
+            source.name,
+            "it is an Arrow stream" if stream else f"it does not begin as {source.format} does",
+            "write it as an Arrow file" if stream else "rename it, or pass --format",
+        )
+    if signed is None and (start.startswith(UTF16) or b"\0" in start):
+        raise InvalidLog(
+            "log", source.name, "it is not UTF-8 text, but perhaps UTF-16", "save it as UTF-8"
+        )
+
+
+def _check_compressed(source: Source, start: bytes) -> None:
+    if not start.startswith(GZIP):
         raise InvalidLog(
             "log", source.name, "its name ends in .gz, but it is not gzip", "rename it"
         )
-    if source.compressed and source.format not in COMPRESSIBLE:
+    if source.format not in COMPRESSIBLE:
         raise InvalidLog(
             "log",
             source.name,
             f"a {source.format} file compresses its own columns and is not read through gzip",
             "unpack it",
         )
+
+
+def _start(source: Source) -> bytes:
+    """The first bytes of a file, if it is one that can be read again and again."""
+    try:
+        source.name.encode()
+    except UnicodeEncodeError:
+        raise InvalidLog("log", source.name, "its name is not UTF-8", "rename it") from None
+    try:
+        if not stat.S_ISREG(source.path.stat().st_mode):  # opening a pipe could wait forever
+            raise InvalidLog(
+                "log",
+                source.name,
+                "it is no regular file, and a log is read more than once",
+                "copy what it gives into a file first",
+            )
+        with source.path.open("rb") as file:
+            return file.read(START)
+    except OSError as error:
+        raise unreadable(source.name, error) from None

@@ -8,15 +8,24 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from understudy.errors import InvalidLog
+from understudy.errors import InvalidLog, shorten
 from understudy.logs.actions import as_text
 from understudy.logs.checking import Checked
 from understudy.logs.columns import ACTION
 from understudy.logs.watching import Watch
 
-__all__ = ["MOST_ACTIONS", "Survey", "nothing_left", "refuse_bad_rows", "survey"]
+__all__ = ["MOST_ACTIONS", "Survey", "nothing_left", "refuse_bad_rows", "survey", "too_few"]
 
 MOST_ACTIONS = 100_000  # that a log may bring up by itself
+REMEDIES = {
+    "action is missing": "name the column of actions with --action, or the format with --format",
+    "action is unknown": "name the log's actions in --actions FILE, or leave it out",
+    "action is not eligible": "name the column of what could be played with --eligible",
+    "action has probability 0 in the behavior": "give what was played a probability in --behavior",
+    "reward is out of range": "pass the smallest and largest possible with --reward-range LOW HIGH",
+    "propensity is out of range": "propensities are above 0, at most 1: divide percentages by 100",
+    "time is missing or not a time": "name a column of numbers or of ISO 8601 dates with --time",
+}
 
 
 @dataclass(frozen=True)
@@ -51,16 +60,42 @@ def survey(batches: Iterator[Checked], watch: Watch) -> Survey:
 def nothing_left(file: str, refused: Mapping[str, int]) -> InvalidLog:
     """The error for a log of which no row can be learned from.
 
-    >>> print(nothing_left("log.csv", {"reward is missing": 3}))
-    log = 'log.csv': none of its rows can be learned from (reward is missing: 3); ...
+    >>> print(nothing_left("log.csv", {"propensity is out of range": 3}))
+    log = 'log.csv': none of its rows can be learned from (propensity is out of range: 3); ...
     """
-    counts = ", ".join(f"{reason}: {count:,}" for reason, count in refused.items())
+    reason = f"none of its rows can be learned from ({_counts(refused) or 'there are none'})"
+    return InvalidLog("log", file, reason, _remedy(refused))
+
+
+def too_few(file: str, found: Survey) -> InvalidLog:
+    """The error for a log whose good rows show one action only.
+
+    >>> print(too_few("log.csv", Survey(frozenset("a"), 9, {"reward is not a number": 3})))
+    log = 'log.csv': its good rows show the action 'a' alone (refused: reward is not a number: 3)...
+    """
+    (label,) = found.labels
+    refused = f" (refused: {_counts(found.refused)})" if found.refused else ""
     return InvalidLog(
         "log",
         file,
-        f"none of its rows can be learned from ({counts or 'there are none'})",
-        "check the names of the columns and --reward-range",
+        f"its good rows show the action {shorten(label)} alone{refused}",
+        _remedy(found.refused) if found.refused else "name the others in --actions FILE",
     )
+
+
+def _counts(refused: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason}: {count:,}" for reason, count in refused.items())
+
+
+def _remedy(refused: Mapping[str, int]) -> str:
+    """What to do about the reason that most rows are refused for."""
+    if not refused:
+        return "leave it out"
+    reason = max(refused, key=refused.__getitem__)
+    what, _, fault = reason.partition(" is ")
+    if fault == "not a number":
+        return f"write each {what} with a point and no other signs, such as 0.5"
+    return REMEDIES.get(reason, f"check the column of the {what}")
 
 
 def _labels(frame: pl.DataFrame) -> set[str]:

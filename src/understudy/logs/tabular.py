@@ -7,23 +7,37 @@ is one quarantined row and not the end of the file.
 from __future__ import annotations
 
 import csv
-import gzip
+import glob
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TextIO
+from urllib.parse import unquote
 
 import polars as pl
 
 from understudy.errors import InvalidLog
 from understudy.logs.columns import ROW, Columns
+from understudy.logs.faults import BrokenLine, Pairs, first_fault, parsed, text_of
 from understudy.logs.foreign import first_line
-from understudy.logs.sources import Source
+from understudy.logs.sources import Source, unreadable
 
-__all__ = ["BATCH", "names", "read", "refuse_repeated", "scan"]
+__all__ = ["BATCH", "header_of", "names", "read", "scan"]
 
 BATCH = 1 << 16  # rows at a time
 PEEK = 1_000  # lines of NDJSON whose keys are looked at
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+Opened = tuple[pl.LazyFrame, list[str]]
+BROKEN = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    OSError,
+    EOFError,
+    BrokenLine,
+    csv.Error,
+    zlib.error,
+)
 
 
 def read(source: Source, columns: Columns) -> Iterator[pl.DataFrame]:
@@ -38,7 +52,7 @@ def read(source: Source, columns: Columns) -> Iterator[pl.DataFrame]:
     [[(1, 'a', '1', '0.5')]]
     """
     first = 1
-    with readable(source.name):
+    with readable(source):
         frame = scan(source, columns)
         for batch in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
             rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
@@ -48,8 +62,8 @@ def read(source: Source, columns: Columns) -> Iterator[pl.DataFrame]:
 
 def scan(source: Source, columns: Columns) -> pl.LazyFrame:
     """The columns that are read of a file, with our names, before any row of it is."""
-    with readable(source.name):
-        frame, found = _OPEN[source.format](source, columns)
+    with readable(source):
+        frame, found = _opened(source, columns)
         columns.require(found, source.name)
         return frame.select(
             pl.col(theirs).alias(ours) for theirs, ours in columns.renamed().items()
@@ -58,59 +72,105 @@ def scan(source: Source, columns: Columns) -> pl.LazyFrame:
 
 def names(source: Source, columns: Columns) -> list[str]:
     """The columns that a file has, as it calls them."""
-    with readable(source.name):
-        return _OPEN[source.format](source, columns)[1]
+    with readable(source):
+        return _opened(source, columns)[1]
 
 
-def _parquet(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:  # noqa: ARG001 - one signature
+def _opened(source: Source, columns: Columns) -> Opened:
+    """A file with its columns, and those that the names of its folders add to them."""
+    frame, found = _OPEN[source.format](source, columns)
+    added = {name: value for name, value in _partition(source).items() if name not in found}
+    return frame.with_columns(**added), [*found, *added]
+
+
+def _partition(source: Source) -> dict[str, pl.Expr]:
+    """What folders say of all rows below them, as Hive names them: day=2026-01-31."""
+    pairs = (folder.partition("=") for folder in source.path.parent.parts)
+    said = {unquote(name): unquote(value) for name, sign, value in pairs if sign and name}
+    return {
+        name: pl.lit(None if value == NO_PARTITION else value, pl.String)
+        for name, value in said.items()
+    }
+
+
+def _parquet(source: Source, columns: Columns) -> Opened:  # noqa: ARG001 - one signature
     frame = pl.scan_parquet(source.path, glob=False)
     return frame, frame.collect_schema().names()
 
 
-def _arrow(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:  # noqa: ARG001
+def _arrow(source: Source, columns: Columns) -> Opened:  # noqa: ARG001
     frame = pl.scan_ipc(source.path, glob=False)
     return frame, frame.collect_schema().names()
 
 
-def _csv(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
-    header = refuse_repeated(source, columns)
+def _csv(source: Source, columns: Columns) -> Opened:
+    header = header_of(source, columns)
     frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
     return frame, header
 
 
-def refuse_repeated(source: Source, columns: Columns) -> list[str]:
+def header_of(source: Source, columns: Columns) -> list[str]:
     """The header of a text table, if no column that is read is there twice."""
     with text_of(source) as file:
         header = next(csv.reader(file, delimiter=source.separator), [])
-    repeated = [name for name in columns.names() if header.count(name) > 1]
-    if repeated:
-        raise InvalidLog(
-            "log", source.name, f"it has two columns {repeated[0]!r}", "give each its own name"
-        )
+        only_returns = file.newlines == "\r"
+    _check_header(header, source, columns, only_returns=only_returns)
     return header
 
 
-def _ndjson(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
+def _check_header(
+    header: list[str], source: Source, columns: Columns, *, only_returns: bool
+) -> None:
+    """Say what is odd about a table of text, where its first line shows it."""
+    if only_returns:
+        raise InvalidLog(
+            "log",
+            source.name,
+            "its lines end in carriage returns alone",
+            "convert it, such as with tr '\\r' '\\n'",
+        )
+    others = [words for sign, words in SEPARATORS.items() if sign in "".join(header)]
+    if len(header) == 1 and others:
+        raise InvalidLog(
+            "log",
+            source.name,
+            f"its fields are separated by {others[0]}, not by {SEPARATORS[source.separator]}",
+            "write .csv files with commas and .tsv files with tabs",
+        )
+    _refuse_repeated(header, source, columns)
+
+
+def _refuse_repeated(found: list[str], source: Source, columns: Columns) -> None:
+    for name in columns.names():
+        if found.count(name) > 1:
+            raise InvalidLog(
+                "log", source.name, f"it has two columns {name!r}", "give each its own name"
+            )
+
+
+def _ndjson(source: Source, columns: Columns) -> Opened:
+    found: dict[str, bool] = {}  # whether all values of a key are nested
     with text_of(source) as file:
-        peek = "\n".join(line for line in islice(file, PEEK) if line.strip())
-    found = pl.read_ndjson(peek.encode(), infer_schema_length=None).columns if peek else []
+        for pairs in parsed(islice(file, PEEK)):
+            _refuse_repeated([name for name, _ in pairs], source, columns)
+            for name, value in pairs:
+                found[name] = found.get(name, True) and isinstance(value, Pairs | list)
+    if found.get(columns.action, False):
+        raise InvalidLog(
+            "log",
+            source.name,
+            f"its column {columns.action!r} holds lists or objects, not labels",
+            "name another column with --action",
+        )
     schema = dict.fromkeys(columns.names(), pl.String)
-    return pl.scan_ndjson(source.path, schema=schema), found
+    return pl.scan_ndjson(glob.escape(source.name), schema=schema), list(found)
 
 
 _OPEN = {"parquet": _parquet, "arrow": _arrow, "csv": _csv, "ndjson": _ndjson}
 
 
 @contextmanager
-def text_of(source: Source) -> Iterator[TextIO]:
-    """A text file to read, unpacked if its name ends in .gz."""
-    how = {"mode": "rt", "encoding": "utf-8-sig", "newline": ""}
-    with gzip.open(source.path, **how) if source.compressed else source.path.open(**how) as file:  # type: ignore[call-overload] # the same arguments
-        yield file
-
-
-@contextmanager
-def readable(name: str) -> Iterator[None]:
+def readable(source: Source) -> Iterator[None]:
     """Turn what readers raise about a file into one error that names it."""
     try:
         yield
@@ -118,18 +178,22 @@ def readable(name: str) -> Iterator[None]:
         raise
     except UnicodeError:
         raise InvalidLog(
-            "log", name, "it is not UTF-8 text", "save it as UTF-8, or as Parquet"
+            "log", source.name, "it is not UTF-8 text", "save it as UTF-8, or as Parquet"
         ) from None
-    except (
-        pl.exceptions.PolarsError,
-        pl.exceptions.PanicException,
-        OSError,
-        EOFError,
-        csv.Error,
-    ) as error:
+    except BROKEN as error:
+        if isinstance(error, OSError) and not source.path.is_file():
+            raise unreadable(source.name, error) from None
         raise InvalidLog(
             "log",
-            name,
-            f"it is truncated, corrupt, or not what its name says ({first_line(error)})",
+            source.name,
+            f"it is truncated, corrupt, or not what its name says ({_why(source, error)})",
             "write the file again, or leave it out",
         ) from None
+
+
+def _why(source: Source, error: BaseException) -> str:
+    """The line that is wrong, or else what the reader says."""
+    with suppress(*BROKEN):
+        if wrong := first_fault(source):
+            return wrong
+    return first_line(error)
