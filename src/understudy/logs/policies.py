@@ -15,17 +15,18 @@ import numpy as np
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate
 from understudy.certificates.curves import POINTS
-from understudy.constraints import Array
+from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.actions import Actions, Label
 from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Columns, Kind
 from understudy.logs.contextual import Contextual
 from understudy.logs.scale import Scale
+from understudy.logs.stretches import Stretches
 from understudy.logs.study import Curve, Study
 from understudy.logs.tally import Tally
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 
-__all__ = ["FileRead", "Policy", "Settings"]
+__all__ = ["FileRead", "Policy", "Settings", "playable"]
 
 KIND = "policy"
 KINDS = {LOGGED: Logged, ESTIMATED: type(None), GIVEN: np.ndarray}
@@ -58,6 +59,15 @@ class FileRead:
     sha256: str
     rows: int
     quarantined: int
+
+
+def playable(policy: Array) -> Array:
+    """Probabilities without those that are too small to be drawn, or to be divided by.
+
+    >>> playable(np.array([1.0, 1e-200])).tolist()
+    [1.0, 0.0]
+    """
+    return np.where(policy < SMALLEST_PROBABILITY, 0.0, policy)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -138,6 +148,7 @@ class Policy:
             "certificate": as_data(study.certificate, "certificate"),
             "curve": [list(point) for point in study.curve.points],
             "tally": study.tally.as_data(),
+            "stretches": study.stretches.as_data(),
         }
         return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1)
 
@@ -195,16 +206,18 @@ def _study(content: dict[str, Any]) -> Study:
     if not isinstance(certificate, Certificate | None):
         raise InvalidSnapshot("certificate", certificate, "it is not a certificate", REMEDY)
     curve = Curve(tuple(_point(point) for point in content["curve"]))
-    watched = 0 if certificate is None else n
+    watched = 0 if certificate is None else certificate.rounds  # those set aside count there too
+    stretches = Stretches.from_data(content["stretches"], learner.form.n_actions)
     agree = (
         content["rows"] == tally.rows == n
-        and (certificate is None or certificate.rounds == n)
+        and (certificate is None or watched >= n)
+        and stretches.rows in {0, n}
         and len(curve.points) == np.searchsorted(POINTS, watched, side="right")
         and KINDS[content["settings"]["behavior"]] is type(behavior)
     )
     if not agree:
         raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
-    return Study(learner, state, behavior, certificate, tally, curve)
+    return Study(learner, state, behavior, certificate, tally, stretches, curve)
 
 
 def _point(point: list[Any]) -> tuple[float, float, float, float | None]:
