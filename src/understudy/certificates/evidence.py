@@ -73,7 +73,11 @@ class Evidence:
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a certificate makes no wrong one itself
         "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
         "sums": array("pass one sum per λ"),
-        "products": array("pass one positive product per λ", low=5e-324),
+        "products": array(
+            "pass one positive product per λ",
+            low=5e-324,
+            high=kernels.certificates.LARGEST_PRODUCT,
+        ),
         "totals": array("pass four totals", low=0.0),
         "counts": array("pass counts", dtype=np.int64, low=0),
         "crossed": integer(0, "pass a round, or 0", LARGEST_COUNT),

@@ -132,7 +132,7 @@ def learn_from(log: Unordered, options: Options) -> Summed:
     study = Study(choice.learner, found.state, behavior, None, sums)
     unmet = choice.unmet if declared else (*choice.unmet, FROM_LOG)
     settings = Settings(columns, reward_range, kind, name, options.horizon, choice.theorem, unmet)
-    rules = rules_of(options, kind, actions, behavior)
+    rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
     prepared = Prepared(Reading(log.origins, columns), rules, actions, kind, behavior, None)
     return Summed(study, settings, found.refused, prepared)
 
