@@ -11,7 +11,7 @@ run: setup ## reproduce the paper's Figure 1 under out/
 test: setup ## tests and doctests that need nothing but Python; about three minutes
 	$(BIN)/pytest -n auto -m "not full"
 
-test-all: setup ## all tests, the paper's experiments at full size included
+test-all: .venv/spark ## all tests: the paper's experiments at full size, and PySpark where Java is
 	$(BIN)/pytest -n auto
 
 test-uncompiled: setup ## the tests once more with the compiler off, small sizes
@@ -42,6 +42,10 @@ setup: .venv/installed ## only the .venv
 
 .venv/bench: .venv/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,bench]'
+	@touch $@
+
+.venv/spark: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,spark]'
 	@touch $@
 
 clean:

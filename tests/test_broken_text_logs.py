@@ -30,6 +30,7 @@ UNREADABLE_GZIP = {
     "cut off": PACKED[:-4],
     "cut off early": PACKED[:15],
     "damaged": PACKED[:20] + b"\x00\x00\x00\x00" + PACKED[24:],
+    "damaged in another way": PACKED[:10] + b"\xff" * 20,
     "a wrong sum": PACKED[:-8] + b"\x00" * 8,
 }
 BROKEN = {
@@ -93,7 +94,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(InvalidLog) as caught:
         rows_of(reader, content, name=name)
-    assert name in caught.value.argument
+    assert name in str(caught.value.value)
     assert "\n" not in str(caught.value)
 
 

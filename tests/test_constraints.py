@@ -491,6 +491,7 @@ def raisable() -> list[errors.UnderstudyError]:
         InvalidArgument(*four),
         errors.InvalidEvent(*four),
         errors.InadmissibleRate(*four, largest=0.25),
+        errors.InvalidLog(*four),
         errors.InvalidSnapshot(*four),
         errors.UnknownCell(*four),
         errors.NotMergeable("no"),
@@ -537,6 +538,23 @@ def test_refusals_never_leak_from_records() -> None:
     assert caught.value.argument == "gamma"
 
 
+STEPS = {  # of `us.logs.learn`, `coverage` and `certify`, whose examples are theirs
+    "engine_runs": ("certify_from", "cover_from", "learn_from"),
+    "findings": ("candidates_beside",),
+    "learned": ("coverage_of_policy",),
+    "planning": ("fold", "plan"),
+    "origins": ("refuse_learned",),
+    "outputs": ("put_in_place",),
+    "passes": ("good_rows", "intake_of"),
+    "prepare": ("behavior_of", "columns_of", "prepare", "rules_of"),
+    "reading": ("has_propensities", "rows_by_file"),
+    "reporting": ("as_dict", "assemble", "curve_of", "sentence", "verdict"),
+    "study": ("observe",),
+    "survey": ("survey",),
+    "tabular": ("names", "scan"),
+    "tallies": ("collect", "group"),
+    "verdicts": ("judge_rows",),
+}
 KERNELS = {f"understudy.kernels.{name}" for name in us.kernels.__all__}
 WITHOUT_EXAMPLE = {
     "understudy.cli.main": "it ends the process",
@@ -556,6 +574,14 @@ WITHOUT_EXAMPLE = {
     "understudy.plots.draw_regret": "matplotlib is optional",
     "understudy.plots.require_matplotlib": "matplotlib is optional",
     "understudy.plots.to_bytes": "matplotlib is optional",
+    "understudy.benchmarks.replay.replay_in_vowpal": "Vowpal Wabbit is optional",
+    "understudy.benchmarks.replay.write_for_vowpal": "tests/test_benchmarks.py",
+    "understudy.cli.common.check_writable": "tests/test_faults.py",
+    **{
+        f"understudy.logs.{module}.{name}": "a step of us.logs.learn, coverage or certify"
+        for module, names in STEPS.items()
+        for name in names
+    },
 }
 
 

@@ -18,7 +18,7 @@ import understudy as us
 from refusals import assert_refused
 from strategies import Array, Integers, quick, seeds
 from understudy.errors import InvalidLog, InvalidSnapshot
-from understudy.logs.contextual import Contextual, make_contextual, policies, probabilities
+from understudy.logs.contextual import Contextual, make_contextual
 from understudy.logs.encoder import Encoder
 from understudy.snapshots import from_json, to_json
 
@@ -210,37 +210,32 @@ def test_no_more_than_half_of_the_warm_up_is_scaled_down() -> None:
 @forall(cuts=st.sets(st.integers(1, 39), max_size=6))
 def test_any_batching_gives_the_same_bits(cuts: set[int]) -> None:
     contextual, state = learned()
-    later, actions = rows(9, 40), played(9, 40)
+    later = rows(9, 40)
     x = contextual.features(later)
-    table = policies(contextual, state, x)
-    chosen = probabilities(contextual, state, x, actions)
+    table = contextual.learner.policies_at(state, x)
     for start, stop in pairwise([0, *sorted(cuts), 40]):
         part = contextual.features(later[start:stop])
         assert part.tobytes() == x[start:stop].tobytes()
-        assert policies(contextual, state, part).tobytes() == table[start:stop].tobytes()
-        own = probabilities(contextual, state, part, actions[start:stop])
-        assert own.tobytes() == chosen[start:stop].tobytes()
+        assert contextual.learner.policies_at(state, part).tobytes() == table[start:stop].tobytes()
 
 
 def test_one_context_has_the_bits_of_its_row() -> None:
     contextual, state = learned()
     later = rows(9, 40)
     x = contextual.features(later)
-    table = policies(contextual, state, x)
+    table = contextual.learner.policies_at(state, x)
     for i, row in enumerate(later.iter_rows(named=True)):
         one = contextual.features_of_one({name: row[f"context.{name}"] for name in NAMES})
         assert one.tobytes() == x[i].tobytes()
         assert contextual.learner.policy(state, one).tobytes() == table[i].tobytes()
 
 
-def test_probabilities_are_those_of_the_played_actions() -> None:
+def test_policies_are_probabilities_that_depend_on_the_context() -> None:
     contextual, state = learned()
-    x, actions = contextual.features(rows(9, 40)), played(9, 40)
-    table = policies(contextual, state, x)
+    x = contextual.features(rows(9, 40))
+    table = contextual.learner.policies_at(state, x)
     np.testing.assert_allclose(table.sum(axis=1), 1.0, rtol=1e-12)
     assert len({int(row.argmax()) for row in table}) > 1
-    wanted = [table[t, action] for t, action in enumerate(actions)]
-    assert probabilities(contextual, state, x, actions).tolist() == wanted
 
 
 def test_data_round_trip() -> None:
@@ -251,7 +246,10 @@ def test_data_round_trip() -> None:
     found, later = Contextual.from_data(data, learner), rows(9, 40)
     x = found.features(later)
     assert x.tobytes() == contextual.features(later).tobytes()
-    assert policies(found, again, x).tobytes() == policies(contextual, state, x).tobytes()
+    assert (
+        found.learner.policies_at(again, x).tobytes()
+        == contextual.learner.policies_at(state, x).tobytes()
+    )
     assert found.assumptions() == contextual.assumptions()
     assert found.as_data() == contextual.as_data()
 
@@ -289,15 +287,9 @@ def test_a_learner_of_other_features_is_refused() -> None:
 def test_actions_that_do_not_go_with_the_rows_are_refused() -> None:
     warmup = rows(0, 4)
     encoder = Encoder.fit(warmup, NAMES)
-    contextual, state = learned()
-    x = contextual.features(warmup)
     for wrong in ([0, 1, 2], [0, 1, 2, K], [0, 1, 2, -1]):
-        actions = np.array(wrong)
-        for call in (
-            partial(make_contextual, encoder, warmup, actions, K),
-            partial(probabilities, contextual, state, x, actions),
-        ):
-            assert_refused(call, "actions", "4 rows and 3 actions")
+        call = partial(make_contextual, encoder, warmup, np.array(wrong), K)
+        assert_refused(call, "actions", "4 rows and 3 actions")
 
 
 def test_a_warm_up_that_is_empty_or_a_state_that_is_too_large() -> None:
@@ -334,7 +326,7 @@ def test_it_beats_every_fixed_action_where_the_best_one_depends_on_the_context(s
     fixed = means[m:].mean(axis=0).max()
     best = means[m:].max(axis=1).mean()
     assert earned.mean() > fixed + 0.5 * (best - fixed)
-    final = (policies(contextual, state, x) * means[m:]).sum(axis=1).mean()
+    final = (contextual.learner.policies_at(state, x) * means[m:]).sum(axis=1).mean()
     assert final > fixed + 0.8 * (best - fixed)
     seen = us.Log(actions[m:], outcome[m:], propensities=production[each, actions][m:])
     chosen = table[np.arange(n - m), actions[m:]]

@@ -229,8 +229,9 @@ def test_damaged_policies_are_refused(tmp_path: Path) -> None:
     learn(ROWS[:300], out=out, learner="exp3-ix")
     whole = content(out)
     path = tmp_path / "damaged.json"
+    values: list[Any] = [None, 7, "x", [], {}, [[]]]
     for part in whole:
-        for value in (None, 7, "x", [], {}, [[]]):
+        for value in values:
             if whole[part] == value:
                 continue
             path.write_text(json.dumps({**whole, part: value}), encoding="utf-8")

@@ -21,6 +21,7 @@ from understudy.logs.actions import Actions
 from understudy.logs.ahead import ahead
 from understudy.logs.checking import QUARANTINE, Rules, check
 from understudy.logs.columns import Columns
+from understudy.logs.scale import Scale
 from understudy.logs.sources import find, format_of
 from understudy.logs.stretches import Stretches
 from understudy.logs.study import Study
@@ -191,13 +192,13 @@ def test_eligible_sets_may_be_lists_or_text() -> None:
 
 def test_rewards_are_rescaled_and_a_given_behavior_has_its_support() -> None:
     frame = pl.DataFrame({"row": [1, 2, 3], "action": ["a", "b", "a"], "reward": [-1, 0, 3]})
-    rules = Rules(Actions(("a", "b")), (-1.0, 3.0), False, np.array([True, False]))
+    rules = Rules(Actions(("a", "b")), Scale(-1.0, 3.0), False, np.array([True, False]))
     found = check("f", frame, rules)
     assert found.rewards.tolist() == [0.0, 1.0]
     assert found.quarantined["reason"].to_list() == ["action has probability 0 in the behavior"]
     for wrong in ((1.0, 1.0), (2.0, 1.0), (0.0, math.inf), (math.nan, 1.0), (-1e308, 1e308)):
         with pytest.raises(InvalidArgument, match="reward_range"):
-            Rules(reward_range=wrong)
+            Scale(*wrong)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import understudy as us
+from log_files import make_rows, write
 from understudy.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
@@ -55,6 +56,8 @@ def test_the_example_in_the_readme_runs(
 def test_every_command_in_the_readme_exists_and_runs(tmp_path: Path) -> None:
     """make targets exist (CI runs them); `understudy` commands run, at a small size."""
     assert {"make run", "make test", "make check", "make test-all"} <= set(commands())
+    write(tmp_path / "log.parquet", make_rows(2_000))
+    write(tmp_path / "later.parquet", make_rows(2_000, seed=1))
     for command in commands():
         program, *arguments = shlex.split(command)
         if program == "make":
@@ -62,16 +65,35 @@ def test_every_command_in_the_readme_exists_and_runs(tmp_path: Path) -> None:
             continue
         assert program == ".venv/bin/understudy"
         sizes: list[str] = []
-        if "--help" not in arguments:
+        if arguments[0] == "paper" and "--help" not in arguments:
             own = EXPERIMENTS[arguments[1]].sizes
             sizes = [part for size in own for part in (f"--{size}", TINY[size])]
             sizes += ["--jobs", "1", "--out", str(tmp_path)]
-        subprocess.run(
-            [sys.executable, "-m", "understudy", *arguments, *sizes],
-            check=True,
-            capture_output=True,
-            timeout=300,
-        )
+        run(arguments + sizes, tmp_path)
+
+
+def run(arguments: list[str], folder: Path) -> None:
+    """Run an `understudy` command in a folder, as a reader would."""
+    command = [sys.executable, "-m", "understudy", *arguments]
+    subprocess.run(command, check=True, capture_output=True, timeout=300, cwd=folder)
+
+
+@pytest.mark.large
+def test_the_page_about_logs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of docs/logs.md, one after the other: Python is run, commands are typed."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    page = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
+    for language, block in re.findall(r"```(python|sh)\n(.*?)```", page, re.DOTALL):
+        if language == "python":
+            exec(compile(block, "logs.md", "exec"), names)
+            continue
+        for line in block.splitlines():
+            program, *arguments = shlex.split(line, comments=True)
+            assert program == "understudy"
+            run(arguments, tmp_path)
+    assert names["judged"].certified.promoted
+    assert names["contextual"].certified.promoted
 
 
 @pytest.mark.large
@@ -138,6 +160,7 @@ def test_the_core_is_small_and_heavy_parts_wait() -> None:
     names = {re.split(r"[><=]", dependency)[0] for dependency in project["dependencies"]}
     assert names == {"numpy", "numba", "joblib", "click", "rich"}
     heavy = {"numba", "llvmlite", "matplotlib", "joblib", "rich", "scipy", "distributed"}
+    heavy |= {"polars", "pyarrow", "duckdb", "narwhals", "jinja2", "pandas"}
     code = f"import sys, understudy; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

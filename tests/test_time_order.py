@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,8 +143,17 @@ def test_what_holds_no_times_has_no_kind() -> None:
 
 
 @quick
-@given(st.lists(st.lists(st.none() | st.integers(0, 4), max_size=4), max_size=5))
-def test_the_order_is_seen_across_batches(batches: list[list[int | None]]) -> None:
+@given(st.lists(st.none() | st.integers(0, 3), max_size=9), st.lists(st.integers(1, 3), max_size=9))
+def test_the_order_is_seen_across_batches(drawn: list[int | None], sizes: list[int]) -> None:
+    """Of times as they were drawn, and of the same in order."""
+    ordered: list[int | None] = [*sorted(time for time in drawn if time is not None)]
+    for times in (drawn, ordered):
+        ends = np.cumsum([0, *sizes])
+        parts = [times[start:end] for start, end in itertools.pairwise([*ends, len(drawn) + 9])]
+        assert_order_is_seen([part for part in parts if part])
+
+
+def assert_order_is_seen(batches: list[list[int | None]]) -> None:
     previous: float | None = None
     ordered = True
     for batch in batches:
@@ -203,6 +213,17 @@ def test_files_of_other_types_are_one_log() -> None:
     assert [row["file"] for row in read] == ["arrow", "parquet", "csv", "parquet", "csv", "none"]
 
 
+def test_the_first_time_decides_for_the_whole_log() -> None:
+    batches = [
+        ("a", pl.DataFrame({"time": ["soon", None]})),
+        ("b", pl.DataFrame({"time": ["7", "2024-01-01"]})),
+        ("c", pl.DataFrame({"time": ["2024-01-01", "3"]})),
+    ]
+    with TemporaryDirectory() as folder:
+        read = [row["time"] for row in sorted_rows(batches, folder)]
+    assert read == ["3", "7", "soon", None, "2024-01-01", "2024-01-01"]
+
+
 def test_lists_and_missing_columns_survive() -> None:
     batches = [
         ("a", pl.DataFrame({"time": [2, 1], "eligible": [["x", "y"], None]})),
@@ -256,9 +277,9 @@ def test_a_sort_that_fails_says_where(tmp_path: Path) -> None:
     def call(folder: Path, limit: str) -> list[pl.DataFrame]:
         return list(sorted_by_time(many(4, 1 << 16), folder, memory_limit=limit))
 
-    assert_refused(lambda: call(tmp_path, "1MB"), str(tmp_path), "cannot be sorted")
-    assert_refused(lambda: call(tmp_path, "plenty"), str(tmp_path), "cannot be sorted")
-    assert_refused(lambda: call(tmp_path / "nowhere", "64MB"), "nowhere", "cannot be sorted")
+    assert_refused(lambda: call(tmp_path, "1MB"), "time", "cannot be sorted")
+    assert_refused(lambda: call(tmp_path, "plenty"), "time", "cannot be sorted")
+    assert_refused(lambda: call(tmp_path / "nowhere", "64MB"), "time", "cannot be sorted")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(duckdb.Error):
         duckdb.connect(config={"memory_limit": "plenty"})

@@ -93,6 +93,13 @@ def test_what_vowpal_wabbit_repairs_is_refused(label: str) -> None:
     assert is_refused(row)
 
 
+def test_a_part_that_is_empty_is_missing() -> None:
+    clear = "1:1:0.5 | a\n1:1:0.5 | a\n"
+    *_, cost, probability = rows_of(vowpal.read, f"{clear}1::0.5 | a\n1:1: | a")
+    assert (cost["action"], cost["reward"], cost["propensity"]) == ("1", None, "0.5")
+    assert (probability["reward"], probability["propensity"]) == ("-1", None)
+
+
 LABELS = ["1:2:0.4 ", "1:2:0.4", "1:2:0.4 'tag", "1:2:0.4 'tag ", "1:2:0.4 tag", "1 2:0.5:0.4 3 "]
 LABELS += [
     "1:+0.5:0.4 ",
@@ -243,12 +250,16 @@ def test_without_propensities_none_are_read() -> None:
     assert row == {"row": 1, "action": "1", "reward": "-1"}
 
 
-def test_gzip_ends_and_marks_of_lines_do_not_matter() -> None:
-    text = "1:1:0.5 | a\n2:0:0.25 | b\n"
-    plain = rows_of(vowpal.read, text)
-    assert rows_of(vowpal.read, gzip.compress(text.encode()), name="log.vw.gz") == plain
-    assert rows_of(vowpal.read, b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()) == plain
-    assert rows_of(vowpal.read, text.rstrip()) == plain
+@pytest.mark.parametrize("text", ["1:1:0.5 | b a\n2:0:0.25 | b\n", MULTILINE])
+def test_gzip_ends_and_marks_of_lines_do_not_matter(text: str) -> None:
+    def read(content: bytes, name: str = "log") -> list[Row]:
+        return rows_of(vowpal.read, content, Columns(context=("a", "new")), name)
+
+    plain = read(text.encode())
+    assert {row["context.new"] for row in plain} | {row["context.a"] for row in plain} == {"0", "1"}
+    assert read(gzip.compress(text.encode()), "log.vw.gz") == plain
+    assert read(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()) == plain
+    assert read(text.rstrip().encode()) == plain
 
 
 def test_rows_are_the_same_however_the_file_is_cut() -> None:
@@ -270,6 +281,7 @@ def test_lines_and_events_without_end_are_refused() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vowpal, "MOST_LINES", 5)
         assert_refused(lambda: rows_of(vowpal.read, "shared |\n" * 9), "log", "blank")
+        assert len(rows_of(vowpal.read, MULTILINE)) == 3
 
 
 @pytest.mark.parametrize(
@@ -287,4 +299,4 @@ def test_what_the_format_does_not_have_is_refused(columns: Columns, words: str) 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
     missing = Path("nowhere", "log.vw")
-    assert_refused(lambda: list(vowpal.read(missing, Columns())), "log.vw", "cannot be read")
+    assert_refused(lambda: list(vowpal.read(missing, Columns())), "log", "cannot be read")

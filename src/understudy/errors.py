@@ -128,7 +128,7 @@ class InvalidSnapshot(InvalidArgument):
 
 
 class InvalidLog(InvalidArgument):
-    """A file, or a frame, that cannot be read as a log: its name is shown in full."""
+    """A file, or a frame, that cannot be read as a log, or a row of it; `value` is its name."""
 
     def __str__(self) -> str:
         return (

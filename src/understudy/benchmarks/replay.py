@@ -58,6 +58,11 @@ def contenders(quick: bool) -> Iterator[Contender]:
 
 
 def installed(package: str) -> bool:
+    """Whether a peer can be measured.
+
+    >>> installed("numpy"), installed("no_such_peer")
+    (True, False)
+    """
     return importlib.util.find_spec(package) is not None
 
 
@@ -102,6 +107,11 @@ def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:
 
 
 def skipped() -> list[str]:
+    """Which peers are missing, in words.
+
+    >>> all("pip install" in words for words in skipped())
+    True
+    """
     return [
         f"{package} is not installed (pip install 'understudy[bench]')"
         for package in ("river", "vowpalwabbit")

@@ -226,10 +226,12 @@ class CoverageAdaptive:
         [0.7281, 0.2719]
         """
         self._refuse_order()
-        scores = SUMS("sums", sums).copy()
+        scores = SUMS("sums", sums)
         if scores.shape != self._shape:
             raise InvalidArgument("sums", sums, f"its shape must be {self._shape}", SUMS.remedy)
-        return self._settled(scores, np.zeros(self._shape), ROUNDS("rounds", rounds))
+        return self._settled(
+            by_action(scores), np.zeros(self._shape[::-1]), ROUNDS("rounds", rounds)
+        )
 
     def merge(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
         self._refuse_order()

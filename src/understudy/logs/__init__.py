@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from understudy.logs.bandit_feedback import from_bandit_feedback, to_bandit_feedback
-from understudy.logs.covered import Covered, coverage
-from understudy.logs.judged import Judged, certify
+from understudy.logs.certifying import Judged, certify
+from understudy.logs.covering import Covered, coverage
 from understudy.logs.learned import Learned
+from understudy.logs.learning import learn
 from understudy.logs.policies import Policy
-from understudy.logs.runs import learn
 
 __all__ = [
     "Covered",

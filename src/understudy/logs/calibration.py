@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.constraints import Array
 from understudy.logs.actions import Actions
@@ -38,12 +39,14 @@ class Calibration:
 
     `ratios` are Σ 1/q / n and `scores` how many standard errors that is from 1, both nan where the
     log says too little. `shown` is the share of the rows in which an action was possible, as far as
-    the log shows: 1 unless it was played too rarely for noise, 0 if it was never played.
+    the log shows: 1 unless it was played too rarely for noise, 0 if it was never played. `wrong`
+    marks the actions that were played too often for noise.
     """
 
     ratios: Array
     scores: Array
     shown: Array
+    wrong: NDArray[np.bool_]
     agrees: bool | None
     words: str
 
@@ -65,6 +68,7 @@ def calibrate(tally: Tally, actions: Actions) -> Calibration:
         frozen(ratios),
         frozen(scores),
         frozen(shown),
+        frozen(above),
         not (above.any() or below.any()) if told.any() else None,
         _describe(tally, actions, ratios, above, below),
     )
@@ -84,7 +88,11 @@ def _score(tally: Tally) -> tuple[Array, Array]:
 
 
 def _describe(
-    tally: Tally, actions: Actions, ratios: Array, above: np.ndarray, below: np.ndarray
+    tally: Tally,
+    actions: Actions,
+    ratios: Array,
+    above: NDArray[np.bool_],
+    below: NDArray[np.bool_],
 ) -> str:
     if np.isnan(tally.weights).all():
         return "no propensities are known, so there is nothing to compare with the frequencies"
@@ -106,7 +114,7 @@ def _describe(
     return "; ".join(parts)
 
 
-def _worst(actions: Actions, ratios: Array, which: np.ndarray, order: Array) -> str:
+def _worst(actions: Actions, ratios: Array, which: NDArray[np.bool_], order: Array) -> str:
     """The actions that differ most, in words."""
     found = [int(a) for a in np.argsort(order) if which[a]]
     words = ", ".join(f"action {actions.texts[a]} {ratios[a]:.2g}×" for a in found[1:NAMED])

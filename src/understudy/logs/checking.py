@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from understudy.constraints import SMALLEST_PROBABILITY, Array
-from understudy.errors import InvalidArgument, InvalidLog
+from understudy.errors import InvalidLog
 from understudy.logs.actions import Actions, as_text
 from understudy.logs.columns import (
     ACTION,
@@ -24,6 +24,7 @@ from understudy.logs.columns import (
     TARGET,
     TIME,
 )
+from understudy.logs.scale import Scale
 from understudy.types import Integers, Log
 
 __all__ = ["QUARANTINE", "Checked", "Rules", "check"]
@@ -43,6 +44,8 @@ NO_LABELS = (pl.Binary, pl.Object, pl.Duration)
 # Labels of a list that is text
 QUOTED, BETWEEN, WORDS = r'"[^"]*"', r"[^,|;\[\]]+", r"[^\s\[\]]+"
 
+UNIT = Scale()
+
 Mask = NDArray[np.bool_]
 
 
@@ -57,20 +60,10 @@ class Rules:
     """
 
     actions: Actions | None = None
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    scale: Scale = UNIT
     propensities: bool = True
     support: Mask | None = None
     closed: bool = True
-
-    def __post_init__(self) -> None:
-        low, high = self.reward_range
-        if not (np.isfinite([low, high]).all() and low < high and np.isfinite(high - low)):
-            raise InvalidArgument(
-                "reward_range",
-                self.reward_range,
-                "it must be a lower and a higher number",
-                "pass the smallest and the largest reward that are possible",
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +111,7 @@ def check(file: str, frame: pl.DataFrame, rules: Rules) -> Checked:
     """
     rewards = numbers(file, frame[REWARD])
     q = numbers(file, frame[PROPENSITY]) if rules.propensities else None
-    low, high = rules.reward_range
-    good = (rewards >= low) & (rewards <= high)  # nan is neither
+    good = (rewards >= rules.scale.low) & (rewards <= rules.scale.high)  # nan is neither
     if q is not None:
         good &= (q >= SMALLEST_PROBABILITY) & (q <= 1.0)
     actions = _indices(file, frame[ACTION], rules.actions)
@@ -136,13 +128,13 @@ def check(file: str, frame: pl.DataFrame, rules: Rules) -> Checked:
         good &= (pi >= 0.0) & (pi <= 1.0)
     if good.all():
         nothing = pl.DataFrame(schema=QUARANTINE)
-        return Checked(_files(file, frame), frame, actions, _rescaled(rewards, rules), q, nothing)
+        return Checked(_files(file, frame), frame, actions, rules.scale.unit(rewards), q, nothing)
     why = _reasons(frame, ~good, (actions, rewards, q, eligible), rules)
     return Checked(
         _files(file, frame),
         frame.filter(good),
         actions[good],
-        _rescaled(rewards[good], rules),
+        rules.scale.unit(rewards[good]),
         None if q is None else q[good],
         _quarantined(file, frame.filter(~good), why),
     )
@@ -246,11 +238,6 @@ def _listed(text: pl.Expr) -> pl.Expr:
     )
 
 
-def _rescaled(rewards: Array, rules: Rules) -> Array:
-    low, high = rules.reward_range
-    return rewards if (low, high) == (0.0, 1.0) else (rewards - low) / (high - low)
-
-
 def _reasons(
     frame: pl.DataFrame,
     bad: Mask,
@@ -259,7 +246,7 @@ def _reasons(
 ) -> list[str]:
     """The first reason of each bad row."""
     actions, rewards, q, eligible = found
-    low, high = rules.reward_range
+    low, high = rules.scale.low, rules.scale.high
     cases: list[tuple[Mask, str]] = [(_are_missing(frame[ACTION]), "action is missing")]
     unknown = (actions < 0, "action is unknown")
     if rules.closed:

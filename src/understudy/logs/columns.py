@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from understudy.errors import InvalidArgument, InvalidLog
 
@@ -11,13 +12,24 @@ __all__ = [
     "ACTION",
     "CONTEXT",
     "ELIGIBLE",
+    "ESTIMATED",
+    "FILE",
+    "GIVEN",
+    "LOGGED",
     "PRESETS",
     "PROPENSITY",
     "REWARD",
     "ROW",
+    "TARGET",
     "TIME",
     "Columns",
+    "Kind",
 ]
+
+Kind = Literal["logged", "given", "estimated"]  # where propensities come from
+LOGGED: Kind = "logged"
+GIVEN: Kind = "given"
+ESTIMATED: Kind = "estimated"
 
 # A frame of rows has columns of these names, whatever they were called in the file.
 ROW = "row"  # counted from 1 in each file, a header not counted

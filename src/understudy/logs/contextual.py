@@ -18,12 +18,12 @@ import polars as pl
 from understudy import kernels
 from understudy.constraints import HORIZON, N_ACTIONS, NONNEGATIVE, Array, constrained, integer
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
-from understudy.learners import DisjointFeatures, LinProdCompact, Sums, lin_prod_compact
+from understudy.learners import DisjointFeatures, LinProdCompact, lin_prod_compact
 from understudy.logs.encoder import REMEDY, Encoder, refuse_empty
 from understudy.theory import leverage
 from understudy.types import Integers, given, rounds_per_stretch
 
-__all__ = ["Contextual", "make_contextual", "policies", "probabilities"]
+__all__ = ["Contextual", "make_contextual"]
 
 # Of the mean eigenvalue of V: 1 in a short warm-up, 0.16 in one of 10⁴ rows. A ridge costs a bias
 # that stays, and a small one a large κ, so a slow start: long logs have time for that.
@@ -184,28 +184,3 @@ def refuse_actions(actions: Integers, rows: int, n_actions: int) -> None:
             f"there are {rows} rows and {n_actions} actions, counted from 0",
             "pass the index of the action that was played in each row",
         )
-
-
-def policies(contextual: Contextual, state: Sums, x: Array) -> Array:
-    """π(·|x) of every context at one state, (n, K), for what `features` made of them.
-
-    >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0, 60.0, 80.0]})
-    >>> encoder = Encoder.fit(warmup, ["age"])
-    >>> made = make_contextual(encoder, warmup, np.array([0, 1, 1, 0]), 2)
-    >>> policies(made, made.learner.init(), made.features(warmup[:1]))
-    array([[0.5, 0.5]])
-    """
-    return contextual.learner.policies_at(state, x)
-
-
-def probabilities(contextual: Contextual, state: Sums, x: Array, actions: Integers) -> Array:
-    """π(b|x) of every context and the action played in it, (n,): the policy fixed at one state.
-
-    >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0, 60.0, 80.0]})
-    >>> encoder = Encoder.fit(warmup, ["age"])
-    >>> made = make_contextual(encoder, warmup, np.array([0, 1, 1, 0]), 2)
-    >>> probabilities(made, made.learner.init(), made.features(warmup[:1]), np.array([1]))
-    array([0.5])
-    """
-    refuse_actions(actions, len(x), contextual.learner.form.n_actions)
-    return np.asarray(policies(contextual, state, x)[np.arange(len(actions)), actions])

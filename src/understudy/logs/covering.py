@@ -1,262 +1,195 @@
-"""Coverage first: what a log can say about each action, and about policies, before learning."""
+"""`us.logs.coverage`: what a log can say, before anything is learned from it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
 import polars as pl
 
-from understudy.certificates import Certificate
-from understudy.certificates.evidence import CONFIDENCE
-from understudy.constraints import PROBABILITIES, Array, number
+from understudy.behaviors import Logged
+from understudy.certificates import Certificate, FixedPolicy
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Label
-from understudy.logs.calibration import Calibration, calibrate
-from understudy.logs.columns import Columns
-from understudy.logs.drift import Drift, Kind, drift_of
-from understudy.logs.order_free import certify_sums
+from understudy.logs.columns import Kind
+from understudy.logs.engine_runs import Unordered, cover_from
+from understudy.logs.findings import Candidate, Coverage, candidates_beside, covered
+from understudy.logs.learned import Learned
+from understudy.logs.options import CONFIDENT, LogOptions, Options
+from understudy.logs.origins import fingerprints_of, origins_of
+from understudy.logs.outputs import QUARANTINE_FILE, Quarantine, workplace
+from understudy.logs.passes import Intake, good_rows, intake_of
+from understudy.logs.policies import Policy
+from understudy.logs.prepare import Prepared, prepare
+from understudy.logs.reporting import BEHAVIOR_WORDS, assemble
 from understudy.logs.scale import Scale
+from understudy.logs.stretches import Stretches
+from understudy.logs.study import with_propensities
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
-from understudy.logs.verdicts import UNIT, Verdict, judge
-from understudy.types import Integers, frozen
+from understudy.logs.targets import ContextualTarget, Target, target_of
+from understudy.logs.watching import Watch, unwatched
+from understudy.plots import draw_bars
+from understudy.report import Report, fragment
 
-__all__ = ["Candidate", "Coverage", "candidates_of", "certify_candidates", "covered"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-GAIN = number(0.0, 1.0, "pass a gain a row in (0, 1], with rewards in [0, 1]", above=True)
-CERTAIN = 1.0 - 1e-9  # a propensity of 1, rounded
-NAMED = 10  # labels in one line
+__all__ = ["Covered", "coverage"]
 
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A policy to be judged, K probabilities.
-
-    `chosen_from` is out of how many policies the log itself picked it: as many chances to be lucky,
-    for which its certificate must pay.
-    """
-
-    name: str
-    policy: Array
-    chosen_from: int = 1
+Asked = Policy | Learned | str | os.PathLike[str] | Mapping[Label, float]
 
 
-@dataclass(frozen=True, eq=False)
-class Coverage:
-    """What `covered` found.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Covered:
+    """What a log can say about its actions, and about policies."""
 
-    `table` has a row for each action, rewards in the units of the log. With R and q the reward and
-    propensity of the rows of an action, and n all rows: `coverage_ratio` Σ 1/q² / n, unbiased for
-    the mean of 1/q over all rows, inf if it was never played; `effective_sample_size`
-    (Σ 1/q)² / Σ 1/q², the plays that would say as much about always playing it; `estimate`
-    Σ R/q / n; `self_normalised` Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in
-    `Calibration`.
-    """
+    coverage: Coverage
+    scale: Scale
+    kind: Kind
+    intake: Intake
 
-    table: pl.DataFrame
-    rows: int
-    refused: dict[str, int]
-    unseen: tuple[Label, ...]
-    deterministic: str | None
-    calibration: Calibration
-    drift: Drift
-    verdicts: tuple[Verdict, ...]
+    @property
+    def policy(self) -> None:
+        """None: nothing was learned."""
 
-    def describe(self) -> list[str]:
-        """The findings and the verdicts in lines, without the table."""
-        return [*self.findings(), *(f"{one.name}: {one.words}" for one in self.verdicts)]
+    @property
+    def table(self) -> pl.DataFrame:
+        """One row per action: how often it was played, what it earned, how well it is covered."""
+        return self.coverage.table
 
-    def findings(self) -> list[str]:
-        """What is to be said of the log itself, in lines."""
-        lost = sum(self.refused.values())
-        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.refused.items())
-        lines = [f"{self.rows:,} rows" + (f"; {lost:,} refused ({reasons})" if lost else "")]
-        if self.unseen:
-            more = f" and {len(self.unseen) - NAMED:,} more" if len(self.unseen) > NAMED else ""
-            lines.append(f"never played: {', '.join(map(str, self.unseen[:NAMED]))}{more}")
-        if self.deterministic is not None:
-            lines.append(self.deterministic)
-        return [*lines, f"calibration: {self.calibration.words}", f"drift: {self.drift.words}"]
-
-
-def covered(
-    tallied: Tallied,
-    *,
-    behavior: Kind = "logged",
-    candidates: Sequence[Candidate] | None = None,
-    certificates: Mapping[str, Certificate] | None = None,
-    stretches: Integers | None = None,
-    gain: float | None = None,
-    confidence: float = 0.95,
-    scale: Scale = UNIT,
-) -> Coverage:
-    """What a log can say, from its sums.
-
-    Args:
-        tallied: the sums of the log (`tally`).
-        behavior: where the propensities come from: 'logged', 'fixed', or 'estimated', for which the
-            frequencies of the log are taken.
-        candidates: policies to judge; left out: those of `candidates_of`.
-        certificates: of candidates, by name; without one, no decision (`certify_candidates`).
-        stretches: how often each action was played in a few stretches of time, (B, K).
-        gain: how much a row the log should be able to show, in rewards of [0, 1]; left out: 0.05,
-            or production's mean reward if that is less.
-        confidence: 1 − δ, of what would suffice.
-        scale: the units of rewards in words and table.
-
-    >>> from understudy.logs.tallies import tally
-    >>> log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0, 1] * 50, "propensity": 0.5})
-    >>> found = covered(tally(log, Columns()))
-    >>> found.table.select("action", "count", "mean_reward", "coverage_ratio").rows()
-    [('a', 50, 0.0, 2.0), ('b', 50, 1.0, 2.0)]
-    >>> found.describe()[-1]
-    'always b: it is covered: 100 rows are worth 50 plays of its own; certify it for a verdict'
-    """
-    delta, wanted = CONFIDENCE("confidence", confidence), GAIN.optional()("gain", gain)
-    unknown = bool(np.isnan(tallied.tally.weights).all())
-    kind: Kind = "estimated" if unknown else behavior
-    sums = _with_frequencies(tallied.tally) if kind == "estimated" else tallied.tally
-    calibration = calibrate(tallied.tally, tallied.actions)
-    shown = np.where(sums.counts > 0, 1.0, 0.0) if kind == "estimated" else calibration.shown
-    chosen = candidates_of(tallied) if candidates is None else candidates
-    given = certificates or {}
-    verdicts = [
-        judge(
-            candidate.name,
-            _policy(candidate, len(tallied.actions)),
-            sums,
-            shown,
-            certificate=given.get(candidate.name),
-            gain=wanted,
-            confidence=delta,
-            scale=scale,
+    @cached_property
+    def report(self) -> Report:
+        """All of it as plain data, for the page, the notebook and the terminal."""
+        return assemble(
+            title="What this log can say",
+            verdict=("coverage", f"{self.coverage.rows:,} rows of {len(self.table):,} actions."),
+            facts=[("Behavior", BEHAVIOR_WORDS[self.kind])],
+            coverage=self.coverage,
+            scale=self.scale,
+            intake=self.intake,
         )
-        for candidate in chosen
-    ]
-    labels = tallied.actions.labels
-    return Coverage(
-        _table(labels, sums, calibration, scale),
-        sums.rows,
-        tallied.refused,
-        tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
-        _deterministic(tallied),
-        calibration,
-        drift_of(tallied.tally, tallied.actions, kind, stretches),
-        tuple(verdicts),
-    )
+
+    def plot(self) -> Figure:
+        """How often each action was played, and what it earned, as a matplotlib figure."""
+        labels, shares = self.table["action"].to_list(), self.table["share"].to_list()
+        means = self.table["mean_reward"].fill_null(0.0).to_list()
+        return draw_bars(labels, {"share of rows": shares, "mean reward": means})
+
+    def __repr__(self) -> str:
+        return f"Covered({self.report.verdict})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.coverage.describe())
+
+    def _repr_html_(self) -> str:
+        return fragment(self.report)
 
 
-def candidates_of(tallied: Tallied) -> list[Candidate]:
-    """The policies that everybody asks about: uniform, and always the action that looks best.
-
-    >>> from understudy.logs.actions import Actions
-    >>> counts = np.array([2, 2])
-    >>> sums = Tally(counts, *([counts * 1.0] * 6))
-    >>> [candidate.name for candidate in candidates_of(Tallied(Actions(("a", "b")), sums, {}))]
-    ['uniform', 'always a']
-    """
-    K, sums = len(tallied.actions), _known(tallied.tally)
-    means = np.divide(sums.weighted, sums.weights, out=np.full(K, -1.0), where=sums.counts > 0)
-    best = int(np.argmax(means))
-    always = Candidate(f"always {tallied.actions.labels[best]}", frozen(np.eye(K)[best]), K)
-    return [Candidate("uniform", frozen(np.full(K, 1.0 / K))), always]
-
-
-def certify_candidates(
-    frame: Any,
-    columns: Columns,
-    tallied: Tallied,
-    candidates: Sequence[Candidate],
+def coverage(
+    log: Any,
+    policies: Asked | Sequence[Asked] = (),
     *,
-    behavior: Mapping[Any, float] | None = None,
-    reward_range: tuple[float, float] = (0.0, 1.0),
-    confidence: float = 0.95,
-) -> dict[str, Certificate]:
-    """The certificate of each candidate, each as sure as `confidence` says.
+    engine: str | None = None,
+    watch: Watch = unwatched,
+    **options: Unpack[LogOptions],
+) -> Covered:
+    """What a log can say about each action, and about policies, before learning.
 
-    Of a policy that was chosen by this log out of k, at confidence 1 − δ/k: all k hold together.
+    Beside the `policies` that are given (as `us.logs.certify` takes them), two are judged: the
+    uniform one, and always playing the action that looks best, whose certificate pays for having
+    been chosen. A policy that was learned from this very log is judged by its coverage alone.
+    `engine` computes the sums with 'polars', 'duckdb', 'dask' or 'pyspark', in no order. The other
+    arguments are those of `us.logs.learn` that say how a log is read.
 
-    >>> from understudy.logs.tallies import tally
-    >>> log = pl.DataFrame({"action": ["a", "b"] * 99, "reward": [0, 1] * 99, "propensity": 0.5})
-    >>> sums = tally(log, Columns())
-    >>> found = certify_candidates(log, Columns(), sums, candidates_of(sums))
-    >>> {name: certificate.promoted for name, certificate in found.items()}
-    {'uniform': False, 'always b': True}
+    >>> rows = pl.DataFrame({"action": ["a", "b"] * 200, "reward": [0, 1] * 200, "propensity": 0.5})
+    >>> coverage(rows)
+    Covered(400 rows of 2 actions.)
+    >>> print(coverage(rows))
+    400 rows...
     """
-    sure = CONFIDENCE("confidence", confidence)
-    return {
-        candidate.name: certify_sums(
-            frame,
-            columns,
-            actions=tallied.actions,
-            policy=candidate.policy,
-            behavior=behavior,
-            reward_range=reward_range,
-            confidence=1.0 - (1.0 - sure) / candidate.chosen_from,
-        ).certificate
-        for candidate in candidates
-    }
+    asked = [_fixed_target(policy) for policy in _several(policies)]
+    checked = Options.of(**options)
+    native = Unordered.of(log)
+    origins = [] if native else origins_of(log, options.get("format"))
+    fingerprints = fingerprints_of(origins)
+    targets = [target for target, _ in asked]
+    own = [policy is not None and policy.knows(fingerprints) for _, policy in asked]
+    if native or engine is not None:
+        unordered = native or Unordered(engine or "", origins)
+        found, kind = cover_from(unordered, checked, targets, own)
+        intake = Intake.in_no_order(unordered.engine, found.refused)
+        return Covered(coverage=found, scale=checked.scale, kind=kind, intake=intake)
+    known = frozenset(label for target in targets for label in target.labels)
+    with workplace(Path(gettempdir())) as hidden:
+        chosen = prepare(origins, checked, hidden, watch, known=known)
+        with Quarantine(hidden / QUARANTINE_FILE) as quarantine:
+            tallied, stretches = _tallied(chosen, quarantine, watch)
+        candidates = candidates_beside(targets, own, tallied)
+        confidence = checked.confidence or CONFIDENT
+        found = covered(
+            tallied,
+            behavior=chosen.kind,
+            candidates=candidates,
+            certificates=_certificates(chosen, candidates, confidence, watch),
+            stretches=stretches.counts,
+            confidence=confidence,
+            scale=checked.scale,
+        )
+    intake = intake_of(origins, fingerprints, quarantine)
+    return Covered(coverage=found, scale=checked.scale, kind=chosen.kind, intake=intake)
 
 
-def _policy(candidate: Candidate, n_actions: int) -> Array:
-    policy: Array = PROBABILITIES(candidate.name, candidate.policy)
-    if len(policy) != n_actions:
+def _several(policies: Asked | Sequence[Asked]) -> Sequence[Asked]:
+    """A list of one, where only one was passed."""
+    one = isinstance(policies, Policy | Learned | str | os.PathLike | Mapping)
+    return [policies] if one else policies  # type: ignore[list-item,return-value] # seen just now
+
+
+def _fixed_target(policy: Asked) -> tuple[Target, Policy | None]:
+    found = policy.policy if isinstance(policy, Learned) else policy
+    target, learned = target_of(found, None, best_action=False)
+    if isinstance(target, ContextualTarget):
         raise InvalidArgument(
-            candidate.name,
-            candidate.policy,
-            f"there are {n_actions} actions, not {len(policy)}",
-            "give one probability for each action",
+            "policy",
+            target.name,
+            "it depends on contexts, of which coverage per action says nothing",
+            "ask understudy certify about it",
         )
-    return policy
+    return target, learned
 
 
-def _known(tally: Tally) -> Tally:
-    """With frequencies where no propensities are known."""
-    return _with_frequencies(tally) if np.isnan(tally.weights).all() else tally
+def _tallied(chosen: Prepared, quarantine: Quarantine, watch: Watch) -> tuple[Tallied, Stretches]:
+    """The sums of all good rows, and how often actions were played early and late."""
+    K = len(chosen.actions)
+    tally, stretches = Tally.empty(K), Stretches.empty(K)
+    for checked in good_rows(chosen, quarantine, "counting", watch, strict=False):
+        tally = tally.after(with_propensities(checked.log(), chosen.behavior))
+        stretches = stretches.after(checked.actions)
+    return Tallied(chosen.actions, tally, dict(quarantine.by_reason())), stretches
 
 
-def _with_frequencies(tally: Tally) -> Tally:
-    """The same rows, each with the frequency of its action in place of a propensity."""
-    counts = tally.counts
-    q = np.where(counts > 0, counts / max(tally.rows, 1), np.nan)
-    inverse = np.nan_to_num(1.0 / q)
-    weights, squares = frozen(counts * inverse), frozen(counts * inverse**2)
-    played = frozen(q)
-    weighted = frozen(tally.rewards * inverse)
-    return Tally(counts, tally.rewards, weighted, weights, squares, played, played)
-
-
-def _table(
-    labels: tuple[Label, ...], sums: Tally, calibration: Calibration, scale: Scale
-) -> pl.DataFrame:
-    n, seen = max(sums.rows, 1), sums.counts > 0
-    with np.errstate(invalid="ignore", divide="ignore"):  # unseen actions have no means
-        columns = {
-            "share": sums.counts / n,
-            "mean_reward": scale.reward(sums.rewards / sums.counts),
-            "lowest_propensity": sums.lowest,
-            "highest_propensity": sums.highest,
-            "coverage_ratio": np.where(seen, sums.squares / n, np.inf),
-            "effective_sample_size": np.where(seen, sums.weights**2 / sums.squares, 0.0),
-            "estimate": scale.reward(np.where(seen, sums.weighted / n, np.nan)),
-            "self_normalised": scale.reward(sums.weighted / sums.weights),
-            "calibration": calibration.ratios,
-            "calibration_score": calibration.scores,
-        }
-    table = pl.DataFrame({"action": labels, "count": sums.counts, **columns})
-    return table.with_columns(pl.col(*columns).fill_nan(None))
-
-
-def _deterministic(tallied: Tallied) -> str | None:
-    """Whether production left nothing to chance, in words."""
-    sums, labels = tallied.tally, tallied.actions.labels
-    played = np.flatnonzero(sums.counts > 0)
-    cannot = "so this log shows nothing of what else it might have done"
-    if len(played) == 1:
-        return f"production was deterministic: it always played {labels[played[0]]}, {cannot}"
-    if len(played) and (sums.lowest[played] >= CERTAIN).all():
-        return f"production was deterministic: every propensity is 1, {cannot}"
-    return None
+def _certificates(
+    chosen: Prepared, candidates: Sequence[Candidate], confidence: float, watch: Watch
+) -> list[Certificate | None]:
+    """The certificate of each candidate that this log may judge."""
+    K, logged = len(chosen.actions), isinstance(chosen.behavior, Logged)
+    found = [
+        Certificate(chosen.behavior, candidate.confidence(confidence), K)
+        if candidate.may_be_judged
+        else None
+        for candidate in candidates
+    ]
+    for checked in chosen.checked():
+        watch("certifying", len(checked), chosen.rows)
+        log = checked.log().visible(propensities=logged, features=False)
+        for i, candidate in enumerate(candidates):
+            certificate = found[i]
+            if certificate is not None:
+                found[i] = certificate.observe(log, FixedPolicy(candidate.policy))
+    return found

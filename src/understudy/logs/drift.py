@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Actions
+from understudy.logs.columns import Kind
 from understudy.logs.tally import Tally
 from understudy.types import Integers
 
-__all__ = ["Drift", "Kind", "drift_of", "homogeneity"]
+__all__ = ["Drift", "drift_of", "homogeneity"]
 
-Kind = Literal["logged", "fixed", "estimated"]
 SAME = 1.01  # propensities that differ by less are one propensity, rounded
 LEVEL = 0.001  # the probability of an alarm about a production that stayed the same
 SMALLEST_CELL = 5.0  # rows that a cell must lead to expect, for its square to be like χ²

@@ -29,6 +29,7 @@ from understudy.logs.columns import (
     TIME,
     Columns,
 )
+from understudy.logs.foreign import first_line
 from understudy.logs.lines import LINE, negated, read_lines, require_own_names
 
 __all__ = ["read"]
@@ -64,7 +65,10 @@ def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
                     yield _rows(values, columns)
     except duckdb.Error as error:
         raise InvalidLog(
-            str(path), str(error), "DuckDB cannot read its JSON", "check that it is dsjson"
+            "log",
+            str(path),
+            f"DuckDB cannot read its JSON ({first_line(error)})",
+            "check that it is dsjson",
         ) from None
 
 
@@ -76,17 +80,18 @@ def _values(
     places = {key: _pointer(key) for key in KEYS} | contexts
     if columns.time is not None:
         places[TIME] = _pointer(columns.time)
-    wanted = ["row", "json_extract_string(json, $places) AS found"]
+    wanted = {"found": f"json_extract_string({LINE}, $places)"}
     given: dict[str, object] = {"places": list(places.values())}
     if contexts:
-        wanted.append("json_type(json, $contexts) AS types")
+        wanted["types"] = f"json_type({LINE}, $contexts)"
         given["contexts"] = list(contexts.values())
     if columns.eligible is not None:
-        wanted.append(f"TRY_CAST(json_extract(json, $eligible) AS VARCHAR[]) AS {ELIGIBLE}")
+        wanted[ELIGIBLE] = f"CAST(json_extract({LINE}, $eligible) AS VARCHAR[])"
         given["eligible"] = _pointer(columns.eligible)
-    connection.register("lines", lines.to_arrow())
-    whole = "SELECT row, CASE WHEN json_valid(line) THEN line END AS json FROM lines"
-    query = f"SELECT {', '.join(wanted)} FROM ({whole}) ORDER BY row"
+    # TRY gives null for a line that is no JSON, and DuckDB keeps the order of the lines.
+    tried = ", ".join(f"TRY({value}) AS {name}" for name, value in wanted.items())
+    connection.register("lines", lines)
+    query = f"SELECT {ROW}, {tried} FROM lines"
     frame = pl.DataFrame(connection.sql(query, params=given).to_arrow_table())
     found = [_item("found", place).alias(name) for place, name in enumerate(places)]
     single = [
@@ -110,9 +115,10 @@ def _require_all_events(values: pl.DataFrame, path: Path) -> None:
     found = values.filter(pl.col("pdrop").is_not_null() & dropping)
     if len(found):
         raise InvalidLog(
+            "log",
             str(path),
-            f"pdrop {found['pdrop'][0]} in line {found[ROW][0]}",
-            "events were left out before they were logged, and nothing here can make up for them",
+            f"line {found[ROW][0]} has pdrop {found['pdrop'][0]}: events were left out before they "
+            "were logged, and nothing here can make up for them",
             "log all events, or keep only those with pdrop 0",
         )
 

@@ -8,30 +8,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import narwhals as nw
-import numpy as np
 
 from understudy.certificates import Certificate
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Actions
 from understudy.logs.choosing import FROM_LOG, choose, name_of_default
-from understudy.logs.columns import Columns
-from understudy.logs.covering import Candidate, Coverage, candidates_of, certify_candidates, covered
+from understudy.logs.columns import ESTIMATED, Columns, Kind
 from understudy.logs.engines import open_frame
+from understudy.logs.findings import Coverage, candidates_beside, certify_candidates, covered
 from understudy.logs.options import CONFIDENT, Options
 from understudy.logs.order_free import certify_sums, learn_sums
-from understudy.logs.policies import ESTIMATED, LOGGED, Settings
-from understudy.logs.prepare import Prepared, behavior_of, rules_of
+from understudy.logs.policies import Settings
+from understudy.logs.prepare import Prepared, behavior_of, columns_of, rules_of
 from understudy.logs.reading import Origin, Reading, Table, has_propensities
-from understudy.logs.reporting import KINDS
-from understudy.logs.scale import Scale
 from understudy.logs.study import Study
 from understudy.logs.survey import nothing_left
 from understudy.logs.tallies import Tallied, seen_actions, tally
 from understudy.logs.tally import Tally
-from understudy.logs.targets import Column, Target
-from understudy.types import frozen
+from understudy.logs.targets import ColumnTarget, Target
 
-__all__ = ["Summed", "Unordered", "coverage_of", "judge", "learn_from"]
+__all__ = ["Summed", "Unordered", "certify_from", "cover_from", "learn_from"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +37,15 @@ class Unordered:
     engine: str
     origins: Sequence[Origin]
     frame: Any = None
+
+    def __post_init__(self) -> None:
+        if self.engine != "polars" and any(isinstance(one, Table) for one in self.origins):
+            raise InvalidArgument(
+                "engine",
+                self.engine,
+                "the frame is in memory already, where Polars computes",
+                "pass engine='polars', a path, or a native frame of the engine",
+            )
 
     @staticmethod
     def of(log: Any) -> Unordered | None:
@@ -61,12 +66,11 @@ class Unordered:
         if self.frame is not None or tables:
             yield self.frame if self.frame is not None else tables[0]
             return
-        sources = [(origin.path, origin.format) for origin in self.origins]  # type: ignore[union-attr] # files
-        also = [columns.target] if columns.target is not None else []
-        with open_frame(self.engine, sources, columns, also=also) as frame:
+        sources = [origin for origin in self.origins if not isinstance(origin, Table)]
+        with open_frame(self.engine, sources, columns) as frame:
             yield frame
 
-    def columns(self, options: Options) -> tuple[Columns, str]:
+    def columns(self, options: Options) -> tuple[Columns, Kind]:
         """Which columns are read, and where the propensities come from."""
         for role in ("time", "eligible", "context"):
             if options.columns.get(role):
@@ -76,16 +80,11 @@ class Unordered:
                     "sums in no order do not read it",
                     "leave it out, or --engine",
                 )
-        columns, kind = Columns(**options.columns), options.behavior
-        if kind is None:
-            names = nw.from_native(self.frame).collect_schema() if self.frame is not None else ()
-            known = columns.propensity in names if names else self._has_propensities(columns)
-            kind = LOGGED if known or "propensity" in options.columns else ESTIMATED
-        if kind == LOGGED:
-            return columns, kind
-        return Columns(**{**options.columns, "propensity": None}), kind
+        return columns_of(options, self._has_propensities)
 
     def _has_propensities(self, columns: Columns) -> bool:
+        if self.frame is not None:
+            return columns.propensity in nw.from_native(self.frame).collect_schema()
         return has_propensities(self.origins[0], columns)
 
 
@@ -109,13 +108,12 @@ def learn_from(log: Unordered, options: Options) -> Summed:
             f"{log.engine} gives rows in no order, which takes a fixed rate and known propensities",
             "pass --horizon N and propensities, or leave out --engine",
         )
-    reward_range, declared = options.reward_range or (0.0, 1.0), options.declared()
+    declared = options.declared()
     with log.opened(columns) as frame:
         actions = options.actions or (
             Actions.of(declared) if declared else seen_actions(frame, columns)
         )
         behavior = behavior_of(kind, options, actions)
-        assert behavior is not None
         name = options.learner or name_of_default(behavior, contexts=False)
         choice = choose(name, behavior, len(actions), options.horizon)
         found = learn_sums(
@@ -123,67 +121,70 @@ def learn_from(log: Unordered, options: Options) -> Summed:
             columns,
             choice.learner,  # type: ignore[arg-type] # refused if it is of another kind
             actions=actions,
-            reward_range=reward_range,
+            reward_range=_range(options),
         )
     if not found.counts.sum():
         raise nothing_left("log", found.refused)
-    unknown = frozen(np.full(len(actions), np.nan))
-    sums = Tally(found.counts, found.rewards, unknown, unknown, unknown, unknown, unknown)
-    study = Study(choice.learner, found.state, behavior, None, sums)
-    unmet = choice.unmet if declared else (*choice.unmet, FROM_LOG)
-    settings = Settings(columns, reward_range, kind, name, options.horizon, choice.theorem, unmet)
+    sums = Tally.without_propensities(found.counts, found.rewards)
+    settings = Settings(
+        columns=columns,
+        reward_range=_range(options),
+        behavior=kind,
+        learner=name,
+        horizon=options.horizon,
+        theorem=choice.theorem,
+        unmet=choice.unmet if declared else (*choice.unmet, FROM_LOG),
+    )
     rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
     prepared = Prepared(Reading(log.origins, columns), rules, actions, kind, behavior, None)
+    study = Study(choice.learner, found.state, behavior, None, sums)
     return Summed(study, settings, found.refused, prepared)
 
 
-def coverage_of(
-    log: Unordered, options: Options, targets: Sequence[Target]
-) -> tuple[Coverage, str]:
-    """What a log can say, from sums in no order."""
+def cover_from(
+    log: Unordered, options: Options, targets: Sequence[Target], own: Sequence[bool]
+) -> tuple[Coverage, Kind]:
+    """What a log can say, from sums in no order; `own` marks policies learned from it."""
     columns, kind = log.columns(options)
     confidence = options.confidence or CONFIDENT
-    asked: dict[str, Any] = {
-        "behavior": options.probabilities,
-        "reward_range": options.reward_range or (0.0, 1.0),
-    }
     with log.opened(columns) as frame:
-        tallied = tally(frame, columns, actions=options.actions, **asked)
-        given = [(target.name, target.fixed(tallied.actions)) for target in targets]
-        candidates = [Candidate(name, policy) for name, policy in given if policy is not None]
-        candidates += candidates_of(tallied)
-        certificates: dict[str, Certificate] = {}
+        actions = options.actions
+        known = {label for target in targets for label in target.labels}
+        if actions is None and known:
+            seen = seen_actions(frame, columns).texts
+            actions = Actions.of(known | set(seen) | options.declared())
+        tallied = tally(frame, columns, actions=actions, **_asked(options))
+        candidates = candidates_beside(targets, own, tallied)
+        certificates: Sequence[Certificate | None] = ()
         if kind != ESTIMATED:
             certificates = certify_candidates(
-                frame, columns, tallied, candidates, confidence=confidence, **asked
+                frame, columns, tallied, candidates, confidence=confidence, **_asked(options)
             )
     found = covered(
         tallied,
-        behavior=KINDS[kind],
+        behavior=kind,
         candidates=candidates,
         certificates=certificates,
         confidence=confidence,
-        scale=Scale(*asked["reward_range"]),
+        scale=options.scale,
     )
     return found, kind
 
 
-def judge(log: Unordered, options: Options, target: Target) -> tuple[Certificate, Tallied, str]:
+def certify_from(
+    log: Unordered, options: Options, target: Target
+) -> tuple[Certificate, Tallied, Kind]:
     """The certificate of a fixed policy, from sums in no order."""
     columns, kind = log.columns(options)
     if kind == ESTIMATED:
         raise InvalidArgument(
             "behavior", kind, "counting it takes an order", "pass propensities, or no --engine"
         )
-    asked: dict[str, Any] = {
-        "behavior": options.probabilities,
-        "reward_range": options.reward_range or (0.0, 1.0),
-    }
     with log.opened(columns) as frame:
         seen = set(seen_actions(frame, columns).texts)
         actions = Actions.of(seen | options.declared() | target.labels)
         policy = target.fixed(actions)
-        if policy is None and not isinstance(target, Column):
+        if policy is None and not isinstance(target, ColumnTarget):
             raise InvalidArgument(
                 "policy", target.name, "it looks at contexts, row by row", "leave out --engine"
             )
@@ -194,7 +195,16 @@ def judge(log: Unordered, options: Options, target: Target) -> tuple[Certificate
             policy=policy,
             target_probability=columns.target,
             confidence=options.confidence or CONFIDENT,
-            **asked,
+            **_asked(options),
         )
-        tallied = tally(frame, columns, actions=actions, **asked)
-    return found.certificate, tallied, kind
+        sums = tally(frame, columns, actions=actions, **_asked(options))
+    return found.certificate, Tallied(sums.actions, sums.tally, found.refused), kind
+
+
+def _range(options: Options) -> tuple[float, float]:
+    return options.scale.low, options.scale.high
+
+
+def _asked(options: Options) -> dict[str, Any]:
+    """What sums need to know of the options."""
+    return {"behavior": options.probabilities, "reward_range": _range(options)}

@@ -13,6 +13,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
 from understudy.logs.columns import Columns
 from understudy.logs.rows import lazy
+from understudy.logs.sources import Source
+from understudy.logs.tabular import header_of
 
 __all__ = ["ENGINES", "open_frame"]
 
@@ -51,10 +54,8 @@ SPARK = {
 @contextlib.contextmanager
 def open_frame(
     engine: str,
-    sources: Sequence[tuple[str | Path, str]],
+    sources: Sequence[Source],
     columns: Columns,
-    *,
-    also: Sequence[str] = (),
 ) -> Iterator[Any]:
     """The columns of files as one native frame, for as long as the context lasts.
 
@@ -63,45 +64,54 @@ def open_frame(
 
     Args:
         engine: one of `ENGINES`.
-        sources: pairs of a file and its format: 'csv', 'parquet', 'ndjson' or 'arrow', all alike.
+        sources: files, all of one format: 'csv', 'parquet', 'ndjson' or 'arrow'.
         columns: what the columns of the files mean.
-        also: further columns that are wanted.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "log.csv")
     ...     _ = path.write_text("action,reward,note\\na,1,x\\nb,,y\\n")
-    ...     with open_frame("duckdb", [(path, "csv")], Columns(propensity=None)) as frame:
+    ...     with open_frame("duckdb", [Source(path, "csv")], Columns(propensity=None)) as frame:
     ...         frame.fetchall()
     [('a', '1'), ('b', None)]
     """
     opener = OPENERS[ENGINE("engine", engine)]
-    paths, form = _one_format(engine, sources)
+    paths, files = [os.fspath(source.path) for source in sources], _one_format(engine, sources)
     if engine in EXTRAS:
         _require(engine, *EXTRAS[engine])
-    names = [*columns.names(), *(name for name in also if name not in columns.names())]
+    names = columns.names()
     where = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     with _in_our_words(engine, where), _quietly(engine), contextlib.ExitStack() as stack:
-        if form == CSV:
-            _refuse_repeated(paths, names)
-        frame = opener(stack, paths, form)
+        if files.format == CSV:
+            for source in sources:
+                header_of(source, columns)
+        frame = opener(stack, paths, files)
         found = lazy(frame).collect_schema()
         columns.require(list(found), where)
         yield lazy(frame).select(*(nw.col(name) for name in names)).to_native()
 
 
-def _one_format(engine: str, sources: Sequence[tuple[str | Path, str]]) -> tuple[list[str], str]:
-    forms = sorted({form for _, form in sources})
+@dataclass(frozen=True)
+class Files:
+    """How all of the files are written."""
+
+    format: str
+    separator: str
+
+
+def _one_format(engine: str, sources: Sequence[Source]) -> Files:
     readable = (CSV, PARQUET, NDJSON) if engine == "pyspark" else (CSV, PARQUET, NDJSON, ARROW)
-    for path, form in sources:
-        if form not in readable:
+    for source in sources:
+        if source.format not in readable:
             formats = ", ".join(readable)
-            raise InvalidLog(str(path), form, f"{engine} reads {formats} here", LEAVE_OUT)
+            raise InvalidLog("log", source.name, f"{engine} reads {formats} here", LEAVE_OUT)
+    forms = {Files(source.format, source.separator) for source in sources}
     if len(forms) != 1:
+        kinds = sorted({source.path.suffix for source in sources})
         raise InvalidArgument(
-            "sources", forms, "an engine reads files of one format at a time", "pass these alone"
+            "sources", kinds, "an engine reads files of one format at a time", "pass these alone"
         )
-    return [os.fspath(path) for path, _ in sources], forms[0]
+    return forms.pop()
 
 
 def _require(engine: str, module: str, extra: str) -> None:
@@ -131,7 +141,7 @@ def _in_our_words(engine: str, where: str) -> Iterator[None]:
     except UnderstudyError:
         raise
     except FileNotFoundError as error:
-        raise InvalidLog(where, engine, "there is no such file", "name one that exists") from error
+        raise InvalidLog("log", where, "there is no such file", "name one that exists") from error
     except _errors_of(engine) as error:
         said = [line.strip(" :") for line in str(error).splitlines()]
         causes = [line for line in said if line.startswith("Caused by")]
@@ -140,18 +150,8 @@ def _in_our_words(engine: str, where: str) -> Iterator[None]:
             repr(error),
         )
         remedy = "mend the file" if engine == "polars" else f"mend the file, or {LEAVE_OUT}"
-        raise InvalidLog(where, engine, f"it cannot be read: {words[:LONGEST]}", remedy) from error
-
-
-def _refuse_repeated(paths: list[str], names: list[str]) -> None:
-    """Engines give the second of two columns of one name another, each in its own way."""
-    for path in paths:
-        header = pl.read_csv(path, has_header=False, n_rows=1, infer_schema=False).row(0)
-        for name in names:
-            if header.count(name) > 1:
-                raise InvalidLog(
-                    path, list(header), f"it has two columns {name!r}", "leave out one of them"
-                )
+        reason = f"{engine} cannot read it: {words[:LONGEST]}"
+        raise InvalidLog("log", where, reason, remedy) from error
 
 
 def _errors_of(engine: str) -> tuple[type[Exception], ...]:
@@ -182,43 +182,44 @@ def _quietly(engine: str) -> Iterator[None]:
         yield
 
 
-def _open_polars(stack: contextlib.ExitStack, paths: list[str], form: str) -> Any:  # noqa: ARG001 - nothing to close
-    if form == CSV:
-        return pl.scan_csv(paths, infer_schema=False)
-    if form == NDJSON:
+def _open_polars(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:  # noqa: ARG001 - nothing to close
+    if files.format == CSV:
+        return pl.scan_csv(paths, infer_schema=False, separator=files.separator)
+    if files.format == NDJSON:
         return pl.scan_ndjson(paths, infer_schema_length=None)
-    return pl.scan_parquet(paths) if form == PARQUET else pl.scan_ipc(paths)
+    return pl.scan_parquet(paths) if files.format == PARQUET else pl.scan_ipc(paths)
 
 
-def _open_duckdb(stack: contextlib.ExitStack, paths: list[str], form: str) -> Any:
+def _open_duckdb(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:
     duckdb: Any = importlib.import_module("duckdb")
     connection = stack.enter_context(duckdb.connect())
-    if form == CSV:
+    if files.format == CSV:
         return connection.read_csv(
-            paths, header=True, sep=",", quotechar='"', escapechar='"', all_varchar=True
+            paths, header=True, sep=files.separator, quotechar='"', escapechar='"', all_varchar=True
         )
-    if form == NDJSON:
+    if files.format == NDJSON:
         return connection.read_json(paths, format="newline_delimited", sample_size=-1)
-    if form == PARQUET:
+    if files.format == PARQUET:
         return connection.read_parquet(paths)
     return connection.from_arrow(pyarrow.dataset.dataset(paths, format="ipc"))
 
 
-def _open_dask(stack: contextlib.ExitStack, paths: list[str], form: str) -> Any:  # noqa: ARG001 - nothing to close
+def _open_dask(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:  # noqa: ARG001 - nothing to close
     dataframe: Any = importlib.import_module("dask.dataframe")
-    if form == PARQUET:
+    if files.format == PARQUET:
         return dataframe.read_parquet(paths, dtype_backend="pyarrow")
-    return dataframe.from_map(_as_pandas, paths, form=form)
+    return dataframe.from_map(_as_pandas, paths, files=files)
 
 
-def _as_pandas(path: str, form: str) -> Any:
+def _as_pandas(path: str, files: Files) -> Any:
     """One file as one part of a Dask frame: so that a line break in a field does no harm."""
-    if form == CSV:
-        with pyarrow.csv.open_csv(path) as reader:
+    if files.format == CSV:
+        parsing = pyarrow.csv.ParseOptions(delimiter=files.separator, newlines_in_values=True)
+        with pyarrow.csv.open_csv(path, parse_options=parsing) as reader:
             names = reader.schema.names
         table = pyarrow.csv.read_csv(
             path,
-            parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+            parse_options=parsing,
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 null_values=[""],
@@ -226,19 +227,20 @@ def _as_pandas(path: str, form: str) -> Any:
                 quoted_strings_can_be_null=False,
             ),
         )
-    elif form == NDJSON:
+    elif files.format == NDJSON:
         table = pyarrow.json.read_json(path)
     else:
         table = pyarrow.feather.read_table(path)
     return table.to_pandas(types_mapper=importlib.import_module("pandas").ArrowDtype)
 
 
-def _open_spark(stack: contextlib.ExitStack, paths: list[str], form: str) -> Any:
+def _open_spark(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:
     session = stack.enter_context(_spark_session())
-    if form == CSV:
+    if files.format == CSV:
         reader = session.read.option("columnPruning", False)  # or lines would be read in part
-        return reader.csv(paths, header=True, escape='"', multiLine=True, mode="FAILFAST")
-    if form == NDJSON:
+        how = {"sep": files.separator, "header": True, "escape": '"', "multiLine": True}
+        return reader.csv(paths, mode="FAILFAST", **how)
+    if files.format == NDJSON:
         return session.read.json(paths, mode="FAILFAST")
     return session.read.parquet(*paths)
 
@@ -272,7 +274,7 @@ def _without_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-OPENERS: dict[str, Callable[[contextlib.ExitStack, list[str], str], Any]] = {
+OPENERS: dict[str, Callable[[contextlib.ExitStack, list[str], Files], Any]] = {
     "polars": _open_polars,
     "duckdb": _open_duckdb,
     "dask": _open_dask,

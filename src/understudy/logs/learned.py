@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,19 +12,18 @@ import polars as pl
 
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
-from understudy.logs.covering import Candidate, Coverage, candidates_of, covered
-from understudy.logs.learning import LAST
+from understudy.logs.findings import Candidate, Coverage, candidates_of, covered
 from understudy.logs.options import CONFIDENT
+from understudy.logs.passes import Intake
+from understudy.logs.planning import LAST
 from understudy.logs.policies import Policy
 from understudy.logs.reporting import (
     BEHAVIOR_WORDS,
-    KINDS,
     assemble,
     curve_of,
     sentence,
     verdict,
 )
-from understudy.logs.scale import Scale
 from understudy.logs.tallies import Tallied
 from understudy.report import Report, VerdictKind, fragment
 from understudy.types import Integers
@@ -40,18 +40,16 @@ UNCERTIFIED = (
 )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Learned:
     """A policy learned from a log, and what the log can say about it.
 
-    `quarantined` counts the rows that were refused, by file and reason; `examples` are some.
     `oddities` counts values of contexts that are unlike those that the features were made of.
     """
 
     policy: Policy
     coverage: Coverage
-    quarantined: Mapping[tuple[str, str], int]
-    examples: pl.DataFrame
+    intake: Intake
     oddities: Mapping[str, int]
 
     @cached_property
@@ -68,31 +66,27 @@ class Learned:
     @cached_property
     def report(self) -> Report:
         """All of it as plain data, for the page, the notebook and the terminal."""
-        policy, settings = self.policy, self.policy.settings
-        scale, certified = Scale(*settings.reward_range), self.certified
-        kind: VerdictKind = "cannot tell"
-        words = UNCERTIFIED
+        policy, settings, certified = self.policy, self.policy.settings, self.certified
+        found: tuple[VerdictKind, str] = ("cannot tell", UNCERTIFIED)
+        curve = None
         if certified is not None:
-            kind, words = verdict(certified, self.coverage.verdicts[0], UNDERSTUDY)
-        contextual = policy.contextual is not None
+            found = verdict(certified, self.coverage.verdicts[0], UNDERSTUDY)
+            curve = curve_of(certified, settings.scale, UNDERSTUDY)
         return assemble(
             title="What was learned from this log",
-            verdict_kind=kind,
-            words=words,
-            facts=self._facts(scale),
+            verdict=found,
+            facts=self._facts(),
             assumptions=settings.unmet,
-            certificate=None if certified is None else curve_of(certified, scale, UNDERSTUDY),
+            certificate=curve,
             coverage=self.coverage,
-            scale=scale,
+            scale=settings.scale,
             policy=policy.average,
-            averaged_over=LAST if contextual else None,
-            files=policy.files,
-            quarantined=self.quarantined,
-            examples=self.examples,
-            warnings=self.warnings(),
+            averaged_over=None if policy.contextual is None else LAST,
+            intake=dataclasses.replace(self.intake, files=policy.files),
+            warnings=self.warnings,
         )
 
-    def _facts(self, scale: Scale) -> list[tuple[str, str]]:
+    def _facts(self) -> list[tuple[str, str]]:
         settings, study = self.policy.settings, self.policy.study
         found = [
             ("Learner", settings.learner),
@@ -104,10 +98,11 @@ class Learned:
         if self.policy.warmup:
             found.append(("Rows that prepared the features", f"{self.policy.warmup:,}"))
         if self.certified is not None:
-            words = sentence(self.certified, scale, UNDERSTUDY)
+            words = sentence(self.certified, settings.scale, UNDERSTUDY)
             found.append(("Certificate", f"While learning, {words}."))
         return found
 
+    @property
     def warnings(self) -> list[str]:
         """What the reader should know before believing the rest."""
         policy = self.policy
@@ -115,11 +110,11 @@ class Learned:
         past = policy.study.learner.past_horizon(policy.study.state)
         if past:
             found.append(f"{past:,} rows came after the horizon: no theorem speaks of them.")
-        if policy.settings.reward_range != (0.0, 1.0):
-            low, high = policy.settings.reward_range
+        scale = policy.settings.scale
+        if not scale.is_unit:
             found.append(
-                f"Rewards were rescaled from [{low:g}, {high:g}]. Pessimism is about the reward "
-                "above the lowest one: another range gives another learner."
+                f"Rewards were rescaled from [{scale.low:g}, {scale.high:g}]. Pessimism is about "
+                "the reward above the lowest one: another range gives another learner."
             )
         found += [
             f"Context: {what} in {count:,} rows, and was taken for missing or unknown."
@@ -158,10 +153,10 @@ def coverage_of_policy(policy: Policy, stretches: Integers | None) -> Coverage:
     certificate = study.certificate
     return covered(
         tallied,
-        behavior=KINDS[policy.settings.behavior],
+        behavior=policy.settings.behavior,
         candidates=[Candidate(UNDERSTUDY, policy.average), *candidates_of(tallied)],
-        certificates={} if certificate is None else {UNDERSTUDY: certificate},
+        certificates=[certificate, None, None],
         stretches=stretches,
         confidence=CONFIDENT if certificate is None else certificate.confidence,
-        scale=Scale(*policy.settings.reward_range),
+        scale=policy.settings.scale,
     )

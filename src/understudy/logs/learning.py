@@ -1,165 +1,230 @@
-"""`learn`: a log in, a policy out, with what the log can and cannot say about it."""
+"""`us.logs.learn`: from a log to a policy, and to the files that keep it."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
 
-import numpy as np
-import polars as pl
-
-from understudy.constraints import Array
 from understudy.errors import InvalidArgument
-from understudy.logs.checking import Checked, Rules
-from understudy.logs.choosing import CONTEXTUAL, FROM_LOG, Choice, choose, name_of_default
-from understudy.logs.contextual import Contextual, make_contextual, policies
-from understudy.logs.encoder import Encoder
-from understudy.logs.options import CONFIDENT, Options, agree
-from understudy.logs.policies import LOGGED, Policy, Settings
-from understudy.logs.prepare import Prepared, prepare
-from understudy.logs.reading import Origin, Reading
-from understudy.logs.stretches import Stretches
-from understudy.logs.study import Study
-from understudy.logs.survey import Watch
-from understudy.logs.tables import arranged
-from understudy.types import Integers
+from understudy.logs.actions import Label
+from understudy.logs.checking import Checked
+from understudy.logs.engine_runs import Unordered, learn_from
+from understudy.logs.learned import Learned, coverage_of_policy
+from understudy.logs.options import Options
+from understudy.logs.origins import fingerprints_of, inside, origins_of, refuse_learned
+from understudy.logs.outputs import (
+    POLICY_FILE,
+    QUARANTINE_FILE,
+    REPORT_FILE,
+    Quarantine,
+    put_in_place,
+    workplace,
+)
+from understudy.logs.passes import Intake, good_rows, intake_of
+from understudy.logs.planning import fold, plan
+from understudy.logs.policies import Policy
+from understudy.logs.prepare import Prepared
+from understudy.logs.reading import Origin, name_of, rows_by_file
+from understudy.logs.survey import nothing_left, refuse_bad_rows
+from understudy.logs.watching import Watch, unwatched
+from understudy.report import render
 
-__all__ = ["Done", "Plan", "fold", "plan"]
-
-MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
-LAST = 4_096  # rows whose contexts a policy is averaged over
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """Everything that is fixed before the first row is learned from."""
-
-    log: Prepared
-    settings: Settings
-    study: Study
-    warmup: int
-    contextual: Contextual | None
+__all__ = ["learn"]
 
 
-def plan(
-    origins: Sequence[Origin], options: Options, kept: Policy | None, folder: Path, watch: Watch
-) -> Plan:
-    """Look at the log as far as needed, and fix who learns from it and how."""
-    if kept is not None:
-        return _continued(origins, options, kept, folder)
-    contexts = bool(options.columns.get("context"))
-    log = prepare(origins, options, folder, watch, count=contexts)
-    choice, contextual, warmup = _choice(log, options)
-    unmet = choice.unmet if options.declared() else (*choice.unmet, FROM_LOG)
-    settings = Settings(
-        log.reading.columns,
-        log.rules.reward_range,
-        log.kind,
-        choice.name,
-        options.horizon,
-        choice.theorem,
-        unmet,
-    )
-    uncertified = log.behavior is None and contextual is not None
-    confidence = None if uncertified else (options.confidence or CONFIDENT)
-    study = Study.begin(choice.learner, log.behavior, confidence)
-    return Plan(log, settings, study, warmup, contextual)
+def learn(
+    log: Any,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    action: str | None = None,
+    reward: str | None = None,
+    propensity: str | None = None,
+    context: str | Sequence[str] | None = None,
+    time: str | None = None,
+    eligible: str | None = None,
+    preset: str | None = None,
+    format: str | None = None,  # noqa: A002 - the option's name
+    reward_range: Sequence[float] | None = None,
+    actions: Iterable[Label] | str | os.PathLike[str] | None = None,
+    behavior: str | os.PathLike[str] | Mapping[Label, float] | None = None,
+    learner: str | None = None,
+    horizon: int | None = None,
+    confidence: float | None = None,
+    warmup: float | None = None,
+    strict: bool = False,
+    resume: Policy | Learned | str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    engine: str | None = None,
+    watch: Watch = unwatched,
+) -> Learned:
+    """Learn a policy from the log of another one, and certify what it earned while learning.
 
+    Args:
+        log: a path, a glob, a folder, several of them, a frame (Polars, pandas, …), or Open Bandit
+            Pipeline's bandit_feedback.
+        out: a folder for policy.json, report.html and quarantine.parquet; left out: no files.
+        action, reward, propensity: the names of columns, if they are not these.
+        context: the columns of the context, numbers or categories.
+        time: the column to check the order by, or to sort by.
+        eligible: the column with the actions that could be played in each row.
+        preset: 'obd' for the columns of the Open Bandit Dataset.
+        format: of the files, if their names do not say.
+        reward_range: the smallest and the largest reward possible; they become 0 and 1.
+        actions: all labels, or a file of them; left out: those that the log shows.
+        behavior: 'logged', 'estimated', or production's fixed probabilities, or a file of them.
+        learner: by name; left out: one that suits what is known.
+        horizon: fixes the rate for so many rows; left out: it falls as the log grows.
+        confidence: of the certificate; left out: 0.95.
+        warmup: the share of the rows that only prepares the features of contexts.
+        strict: whether a row that would be quarantined is an error.
+        resume: the policy to go on from.
+        overwrite: whether a policy that is in `out` already may be replaced.
+        engine: learn from sums in no order, computed by 'polars', 'duckdb', 'dask' or 'pyspark'; it
+            takes a horizon, and gives no certificate. A native frame of these does the same.
+        watch: called with what is being done, how many rows were, and how many are expected.
 
-@dataclass(frozen=True, eq=False)
-class Done:
-    """What a run has learned: the policy now, or on average over the last contexts.
-
-    `stretches` counts the actions of this run, early and late; `oddities` the values of contexts
-    that are unlike those that the features were made of.
+    >>> import polars as pl
+    >>> rows = pl.DataFrame({"action": ["a", "b"] * 200, "reward": [0, 1] * 200, "propensity": 0.5})
+    >>> learned = learn(rows)
+    >>> learned.policy.probabilities()["b"] > 0.9, learned.certified.promoted
+    (True, True)
     """
-
-    study: Study
-    average: Array
-    stretches: Stretches
-    oddities: Counter[str]
-
-
-def fold(chosen: Plan, rows: Iterator[Checked]) -> Done:
-    """Learn from every good row after the warm-up, in order."""
-    study, skip = chosen.study, chosen.warmup
-    stretches, last, oddities = Stretches.empty(len(chosen.log.actions)), None, Counter[str]()
-    for checked in rows:
-        skipped = min(skip, len(checked))
-        skip -= skipped
-        rest = checked.after(skipped)
-        if not len(rest):
-            continue
-        if chosen.contextual is not None:
-            last = chosen.contextual.features(rest.contexts())
-            oddities += chosen.contextual.encoder.oddities(rest.contexts())
-        study = study.after(rest.log(last))
-        stretches = stretches.after(rest.actions)
-    return Done(study, _average(chosen, study, last), stretches, oddities)
-
-
-def _choice(log: Prepared, options: Options) -> tuple[Choice, Contextual | None, int]:
-    """The learner; with contexts also their features, and how many rows they were made of."""
-    K, context = len(log.actions), log.reading.columns.context
-    name = options.learner or name_of_default(log.behavior, contexts=bool(context))
-    if not context:
-        return choose(name, log.behavior, K, options.horizon), None, 0
-    if name != CONTEXTUAL:
-        raise InvalidArgument(
-            "learner", name, "it ignores contexts", f"pass {CONTEXTUAL}, or leave out --context"
+    options = Options.of(
+        preset=preset,
+        action=action,
+        reward=reward,
+        propensity=propensity,
+        time=time,
+        eligible=eligible,
+        context=context,
+        reward_range=reward_range,
+        actions=_declared(log, actions),
+        behavior=behavior,
+        learner=learner,
+        horizon=horizon,
+        confidence=confidence,
+        warmup=warmup,
+    )
+    native = Unordered.of(log)
+    origins = [] if native else origins_of(log, format)
+    unordered = native or (None if engine is None else Unordered(engine, origins))
+    resume = resume.policy if isinstance(resume, Learned) else resume
+    kept = resume if isinstance(resume, Policy | None) else Policy.load(resume)
+    earlier = None if isinstance(resume, Policy | None) else Path(resume).parent / QUARANTINE_FILE
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        _check_folder(folder, origins, may_replace=overwrite or kept is not None)
+    with workplace(folder or Path(gettempdir())) as hidden:
+        run = Run(origins, options, hidden, watch, strict)
+        learned = (
+            run.in_order(kept, earlier) if unordered is None else run.in_no_order(unordered, kept)
         )
-    assert log.rows is not None
-    warmup = min(max(1, int(options.warmup * log.rows)), MOST_WARMUP)
-    frame, played = _first_rows(log.checked(), warmup)
-    encoder = Encoder.fit(frame, context)
-    contextual = make_contextual(encoder, frame, played, K, horizon=options.horizon)
-    unmet = tuple(contextual.assumptions())
-    theorem = "Theorem 3, for LinProd in constant memory: regret at most log K/η + η n C_φ"
-    return Choice(name, contextual.learner, theorem, unmet), contextual, len(played)
+        if folder is not None:
+            learned.policy.save(hidden / POLICY_FILE)
+            (hidden / REPORT_FILE).write_text(render(learned.report), encoding="utf-8")
+            put_in_place(hidden, folder, [QUARANTINE_FILE, REPORT_FILE, POLICY_FILE])
+    return learned
 
 
-def _first_rows(rows: Iterator[Checked], count: int) -> tuple[pl.DataFrame, Integers]:
-    """The contexts and actions of the first good rows."""
-    frames, actions, left = [], [], count
-    for checked in rows:
-        frames.append(checked.contexts().head(left))
-        actions.append(checked.actions[:left])
-        left -= len(actions[-1])
-        if left <= 0:
-            break
-    return pl.concat(frames), np.concatenate(actions)
+def _check_folder(out: Path, origins: Sequence[Origin], *, may_replace: bool) -> None:
+    """Say before the work that its results must not be written there."""
+    if inside(out, origins):
+        raise InvalidArgument(
+            "out", str(out), "the log is in this folder", "choose another folder for the results"
+        )
+    if (out / POLICY_FILE).exists() and not may_replace:
+        raise InvalidArgument(
+            "out",
+            str(out),
+            "it holds a policy already",
+            "pass --resume to go on with it, --overwrite to replace it, or another folder",
+        )
 
 
-def _average(chosen: Plan, study: Study, last: Array | None) -> Array:
-    """The policy of the next row; with contexts, its mean over the last of them."""
-    if chosen.contextual is None:
-        return study.learner.policy(study.state)
-    if last is None:
-        return np.full(len(chosen.log.actions), 1.0 / len(chosen.log.actions))
-    return np.asarray(policies(chosen.contextual, study.state, last[-LAST:]).mean(axis=0))
+def _declared(log: Any, actions: Any) -> Any:
+    """The actions; a bandit_feedback says how many there are."""
+    if actions is None and isinstance(log, Mapping) and isinstance(log.get("n_actions"), int):
+        return range(log["n_actions"])
+    return actions
 
 
-def _continued(origins: Sequence[Origin], options: Options, kept: Policy, folder: Path) -> Plan:
-    """Go on where an earlier run stopped; what it fixed stays fixed."""
-    settings = kept.settings
-    agree("reward_range", options.reward_range, settings.reward_range)
-    agree("actions", options.actions, kept.actions)
-    agree("behavior", options.behavior, settings.behavior)
-    agree("learner", options.learner, settings.learner)
-    agree("horizon", options.horizon, settings.horizon)
-    behavior = kept.study.behavior
-    if options.probabilities is not None:
-        given = arranged("behavior", dict(options.probabilities), kept.actions)
-        agree("behavior", given.tolist(), np.asarray(behavior).tolist())
-    if kept.study.certificate is not None:
-        agree("confidence", options.confidence, kept.study.certificate.confidence)
-    columns = options.columns_of(settings)
-    support = behavior > 0 if isinstance(behavior, np.ndarray) else None
-    rules = Rules(kept.actions, settings.reward_range, settings.behavior == LOGGED, support)
-    reading = Reading(origins, columns).in_time(folder)
-    log = Prepared(reading, rules, kept.actions, settings.behavior, behavior, None)
-    settings = dataclasses.replace(settings, columns=columns)
-    return Plan(log, settings, kept.study, 0, kept.contextual)
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run over a log: what is read, what was asked for, and a folder for what it writes."""
+
+    origins: Sequence[Origin]
+    options: Options
+    hidden: Path
+    watch: Watch
+    strict: bool
+
+    def in_order(self, kept: Policy | None, earlier: Path | None) -> Learned:
+        """Learn row by row, from the beginning or from a policy, whose quarantine is kept too."""
+        with ThreadPoolExecutor(1) as pool:
+            hashing = pool.submit(fingerprints_of, self.origins)
+            if kept is not None:
+                refuse_learned(self.origins, hashing.result(), kept)
+            chosen = plan(self.origins, self.options, kept, self.hidden, self.watch)
+            with Quarantine(self.hidden / QUARANTINE_FILE) as quarantine:
+                if earlier is not None and earlier.exists():
+                    quarantine.copy(earlier)
+                done = fold(chosen, self._good_rows(chosen.log, quarantine, "learning"))
+            fingerprints = hashing.result()
+        if done.study.rounds == chosen.study.rounds:
+            raise nothing_left(name_of(self.origins), quarantine.by_reason())
+        refused, intake = quarantine.by_reason(), intake_of(self.origins, fingerprints, quarantine)
+        files = intake.files
+        if kept is not None:
+            refused.update(kept.refused)
+            files = (*kept.files, *files)
+        policy = Policy(
+            actions=chosen.log.actions,
+            study=done.study,
+            settings=chosen.settings,
+            average=done.average,
+            files=files,
+            refused=refused,
+            warmup=chosen.warmup if kept is None else kept.warmup,
+            contextual=chosen.contextual,
+        )
+        coverage = coverage_of_policy(policy, done.stretches.counts)
+        return Learned(
+            policy=policy, coverage=coverage, intake=intake, oddities=dict(done.oddities)
+        )
+
+    def in_no_order(self, log: Unordered, kept: Policy | None) -> Learned:
+        """Learn from sums; which rows were refused is for a second look to say, in order."""
+        if kept is not None:
+            raise InvalidArgument(
+                "resume", log.engine, "sums in no order begin anew", "leave out --engine"
+            )
+        found = learn_from(log, self.options)
+        if self.strict:
+            refuse_bad_rows(found.refused)
+        with Quarantine(self.hidden / QUARANTINE_FILE) as quarantine:
+            if found.refused and self.origins:
+                for _ in self._good_rows(found.log, quarantine, "setting aside"):
+                    pass
+            else:
+                quarantine.rows.update(rows_by_file(self.origins, found.log.reading.columns))
+        intake = intake_of(self.origins, fingerprints_of(self.origins), quarantine)
+        policy = Policy(
+            actions=found.log.actions,
+            study=found.study,
+            settings=found.settings,
+            average=found.study.learner.policy(found.study.state),
+            files=intake.files,
+            refused=found.refused,
+        )
+        if not self.origins:
+            intake = Intake.in_no_order(log.engine, found.refused)
+        coverage = coverage_of_policy(policy, None)
+        return Learned(policy=policy, coverage=coverage, intake=intake, oddities={})
+
+    def _good_rows(self, log: Prepared, quarantine: Quarantine, phase: str) -> Iterator[Checked]:
+        return good_rows(log, quarantine, phase, self.watch, strict=self.strict)

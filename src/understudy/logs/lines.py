@@ -12,6 +12,7 @@ import polars as pl
 
 from understudy.errors import InvalidLog
 from understudy.logs.columns import ACTION, PROPENSITY, REWARD, ROW, Columns
+from understudy.logs.foreign import first_line
 
 __all__ = ["LINE", "negated", "read_lines", "require_own_names"]
 
@@ -39,7 +40,10 @@ def read_lines(path: Path) -> Iterator[pl.DataFrame]:
                 yield from frame.with_columns(pl.col(ROW).cast(pl.Int64)).iter_slices(ROWS)
     except (OSError, EOFError, zlib.error) as error:
         raise InvalidLog(
-            str(path), str(error), "it cannot be read to its end", "check that it is complete"
+            "log",
+            str(path),
+            f"it cannot be read to its end ({first_line(error)})",
+            "check that it is complete",
         ) from None
 
 
@@ -60,15 +64,16 @@ def require_own_names(columns: Columns, path: Path) -> None:
 
     >>> require_own_names(Columns(reward="click"), Path("log.vw"))
     Traceback (most recent call last):
-    understudy.errors.InvalidLog: log.vw = 'click': its format says itself where the action, ...
+    understudy.errors.InvalidLog: log = 'log.vw': it has no column 'click': its format says ...
     """
     roles = ((columns.action, ACTION), (columns.reward, REWARD), (columns.propensity, PROPENSITY))
     for name, own in roles:
         if name not in {own, None}:
             raise InvalidLog(
+                "log",
                 str(path),
-                name,
-                "its format says itself where the action, the cost and the probability are",
+                f"it has no column {name!r}: its format says itself where the action, the cost and "
+                "the probability are",
                 "leave out --action, --reward, --propensity and --preset",
             )
 
@@ -90,9 +95,9 @@ def _texts(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
             before += whole.count(b"\n") + 1
         if len(rest) > LONGEST:
             raise InvalidLog(
+                "log",
                 str(path),
-                f"line {before + 1}",
-                f"it is longer than {LONGEST} bytes",
+                f"line {before + 1} is longer than {LONGEST} bytes",
                 "pass a file of text with one event or action a line",
             )
     if rest:
@@ -105,9 +110,9 @@ def _decoded(data: bytes, before: int, path: Path) -> str:
     except UnicodeDecodeError as error:
         line = before + 1 + data.count(b"\n", 0, error.start)
         raise InvalidLog(
+            "log",
             str(path),
-            f"line {line}",
-            "it is not UTF-8 text",
+            f"line {line} is not UTF-8 text",
             "convert it first, such as with iconv -t UTF-8",
         ) from None
     return text if before else text.removeprefix("\ufeff")

@@ -7,24 +7,41 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, number
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Actions, Label
 from understudy.logs.choosing import LEARNERS
-from understudy.logs.columns import PRESETS, Columns
-from understudy.logs.policies import ESTIMATED, GIVEN, LOGGED, Settings
-from understudy.logs.tables import checked, read_actions, read_probabilities
+from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, PRESETS, Columns, Kind
+from understudy.logs.policies import Settings
+from understudy.logs.scale import Scale
+from understudy.logs.tables import checked_probabilities, read_actions, read_probabilities
 
-__all__ = ["BEHAVIORS", "CONFIDENT", "Options", "agree"]
+__all__ = ["CONFIDENT", "LogOptions", "Options", "agree"]
 
-BEHAVIORS = (LOGGED, ESTIMATED)
+WORDS: dict[str, Kind] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
 CONFIDENT = 0.95
 WARMUP = 0.1
 SHARE = number(0.0, 0.9, "pass the share of the rows to prepare with, such as 0.1", above=True)
 Probabilities = Mapping[Label, float]
+
+
+class LogOptions(TypedDict, total=False):
+    """How a log is read: what `us.logs.learn`, `coverage` and `certify` have in common."""
+
+    action: str | None
+    reward: str | None
+    propensity: str | None
+    time: str | None
+    eligible: str | None
+    preset: str | None
+    format: str | None
+    reward_range: Sequence[float] | None
+    actions: Iterable[Label] | str | os.PathLike[str] | None
+    behavior: str | os.PathLike[str] | Probabilities | None
+    confidence: float | None
 
 
 @dataclass(frozen=True)
@@ -34,7 +51,7 @@ class Options:
     columns: Mapping[str, Any]
     reward_range: tuple[float, float] | None = None
     actions: Actions | None = None
-    behavior: str | None = None
+    behavior: Kind | None = None
     probabilities: Probabilities | None = None
     learner: str | None = None
     horizon: int | None = None
@@ -44,8 +61,15 @@ class Options:
     @staticmethod
     def of(
         *,
+        action: str | None = None,
+        reward: str | None = None,
+        propensity: str | None = None,
+        time: str | None = None,
+        eligible: str | None = None,
+        target: str | None = None,
+        context: str | Sequence[str] | None = None,
         preset: str | None = None,
-        context: Sequence[str] | None = None,
+        format: str | None = None,  # noqa: A002, ARG004 - the option's name; for those who open files
         reward_range: Sequence[float] | None = None,
         actions: Iterable[Label] | str | os.PathLike[str] | None = None,
         behavior: str | os.PathLike[str] | Probabilities | None = None,
@@ -53,7 +77,6 @@ class Options:
         horizon: int | None = None,
         confidence: float | None = None,
         warmup: float | None = None,
-        **columns: str | None,
     ) -> Options:
         """The options as people pass them, checked one by one.
 
@@ -62,12 +85,20 @@ class Options:
         """
         kind, probabilities = _behavior(behavior)
         _one_of("learner", learner, LEARNERS)
-        given: dict[str, Any] = {role: name for role, name in columns.items() if name is not None}
-        if context:
-            given["context"] = tuple(context)
+        roles = {
+            "action": action,
+            "reward": reward,
+            "propensity": propensity,
+            "time": time,
+            "eligible": eligible,
+            "target": target,
+            "context": (context,) if isinstance(context, str) else tuple(context or ()) or None,
+        }
+        named = {role: name for role, name in roles.items() if name is not None}
+        scale = None if reward_range is None else Scale.of(reward_range)
         return Options(
-            _preset(preset) | given,
-            None if reward_range is None else _range(reward_range),
+            _preset(preset) | named,
+            None if scale is None else (scale.low, scale.high),
             _actions(actions),
             kind,
             probabilities,
@@ -76,6 +107,11 @@ class Options:
             CONFIDENCE.optional()("confidence", confidence),
             SHARE("warmup", WARMUP if warmup is None else warmup),
         )
+
+    @property
+    def scale(self) -> Scale:
+        """The units of rewards: those asked for, or [0, 1]."""
+        return Scale.of(self.reward_range)
 
     def declared(self) -> frozenset[str]:
         """The actions that are known without looking at the log: a list, or a given behavior."""
@@ -96,17 +132,13 @@ class Options:
             reward_range=self.reward_range or kept.reward_range,
         )
 
-    def columns_of(self, kept: Settings | None) -> Columns:
-        """Which columns are read."""
-        if kept is None:
-            return Columns(**self.columns)
-        return dataclasses.replace(kept.columns, **self._same(kept.columns))
+    def columns_of(self, kept: Settings) -> Columns:
+        """Which columns are read when learning goes on.
 
-    def _same(self, kept: Columns) -> dict[str, Any]:
-        """Another file may have other names for its columns; its contexts must be the same."""
-        context = self.columns.get("context", kept.context)
-        agree("context", context, kept.context)
-        return dict(self.columns)
+        Another file may have other names for its columns; its contexts must be the same.
+        """
+        agree("context", self.columns.get("context"), kept.columns.context)
+        return dataclasses.replace(kept.columns, **self.columns)
 
 
 def agree(option: str, asked: object, kept: object) -> None:
@@ -133,16 +165,6 @@ def _preset(name: str | None) -> dict[str, Any]:
     return {role: getattr(columns, role) for role in ("action", "reward", "propensity")}
 
 
-def _range(found: Sequence[float]) -> tuple[float, float]:
-    try:
-        low, high = (float(value) for value in found)
-    except (TypeError, ValueError):
-        raise InvalidArgument(
-            "reward_range", found, "it must be two numbers", "pass LOW HIGH, such as 0 5"
-        ) from None
-    return low, high
-
-
 def _actions(found: Iterable[Label] | str | os.PathLike[str] | None) -> Actions | None:
     if found is None:
         return None
@@ -153,11 +175,13 @@ def _actions(found: Iterable[Label] | str | os.PathLike[str] | None) -> Actions 
 
 def _behavior(
     found: str | os.PathLike[str] | Probabilities | None,
-) -> tuple[str | None, Probabilities | None]:
-    if found is None or (isinstance(found, str) and found in BEHAVIORS):
-        return found, None
+) -> tuple[Kind | None, Probabilities | None]:
+    if found is None:
+        return None, None
     if isinstance(found, Mapping):
-        return GIVEN, checked("behavior", dict(found), "behavior")
+        return GIVEN, checked_probabilities("behavior", dict(found), "behavior")
+    if isinstance(found, str) and found in WORDS:
+        return WORDS[found], None
     return GIVEN, read_probabilities("behavior", Path(found))
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from understudy.errors import InvalidLog
 from understudy.logs.actions import as_text
 from understudy.logs.columns import ACTION, FILE, TIME
+from understudy.logs.foreign import first_line
 from understudy.logs.times import TimeColumn
 
 __all__ = ["sorted_by_time"]
@@ -42,9 +43,9 @@ def sorted_by_time(
                 yield from _merged(Path(spilled), memory_limit)
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         raise InvalidLog(
+            "time",
             str(folder),
-            str(error),
-            "the rows cannot be sorted by time in this folder",
+            f"the rows cannot be sorted in this folder ({first_line(error)})",
             "name a folder with more room, or sort the log and leave out --time",
         ) from None
 

@@ -23,17 +23,18 @@ from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledSco
 from understudy.logs.actions import Actions
 from understudy.logs.columns import ACTION, PROPENSITY, REWARD, TARGET, Columns
 from understudy.logs.rows import Rows, rows_of
-from understudy.logs.tallies import Groups, behavior_of, collect, group
+from understudy.logs.tables import behavior_by_action
+from understudy.logs.tallies import Groups, collect, group
 from understudy.types import Integers
 
-__all__ = ["Judged", "Learned", "certify_sums", "learn_sums"]
+__all__ = ["SummedCertificate", "SummedState", "certify_sums", "learn_sums"]
 
 REWARDS = {"rewards": nw.col(REWARD)}
 OWN_PROPENSITY, OWN_RATE, OWN_TARGET = "own q", "own rate", "own target"  # of a row's action
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class SummedState:
     """The state of a learner, the rows and rewards of each action, and what was refused."""
 
     state: Scores | LeveledScores
@@ -43,7 +44,7 @@ class Learned:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class SummedCertificate:
     """The certificate of a fixed policy, and how many rows were refused for which reason."""
 
     certificate: Certificate
@@ -57,7 +58,7 @@ def learn_sums(
     *,
     actions: Actions,
     reward_range: tuple[float, float] = (0.0, 1.0),
-) -> Learned:
+) -> SummedState:
     """The state of a learner after all good rows of a log, in any order: `replay`, up to rounding.
 
     Args:
@@ -94,7 +95,7 @@ def learn_sums(
         if isinstance(learner, CoverageAdaptive)
         else learner.of_sums(sums[0], groups.rounds)
     )
-    return Learned(state, groups.counts, groups.sums("rewards"), groups.refused)
+    return SummedState(state, groups.counts, groups.sums("rewards"), groups.refused)
 
 
 def certify_sums(
@@ -108,7 +109,7 @@ def certify_sums(
     reward_range: tuple[float, float] = (0.0, 1.0),
     confidence: float = 0.95,
     lambdas: ArrayLike | None = None,
-) -> Judged:
+) -> SummedCertificate:
     """The certificate of a policy that stays the same, from all good rows of a log in any order.
 
     It is that of `us.Certificate.observe`, up to rounding, but the round of a promotion is not
@@ -136,7 +137,7 @@ def certify_sums(
         raise InvalidArgument(
             "policy", policy, "there must be a policy or a column of its own", "pass one of the two"
         )
-    fixed = None if behavior is None else behavior_of(behavior, actions)
+    fixed = None if behavior is None else behavior_by_action(behavior, actions)
     if fixed is None:
         _require_propensities(columns)
     known = Logged(len(actions)) if fixed is None else fixed
@@ -156,7 +157,7 @@ def certify_sums(
     q = nw.col(PROPENSITY if fixed is None else OWN_PROPENSITY)
     pi = nw.col(TARGET if policy is None else OWN_TARGET)
     totals, S = _evidence(rows.beside(_own(groups, own)), pi / q, empty)
-    return Judged(empty.of_sums(groups.rounds, S, totals), groups.refused)
+    return SummedCertificate(empty.of_sums(groups.rounds, S, totals), groups.refused)
 
 
 @dataclass(frozen=True, eq=False)

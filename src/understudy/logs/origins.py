@@ -16,7 +16,7 @@ from understudy.logs.policies import Policy
 from understudy.logs.reading import Origin, Table
 from understudy.logs.sources import Source, find
 
-__all__ = ["origins_of", "refuse_learned"]
+__all__ = ["fingerprints_of", "inside", "origins_of", "refuse_learned"]
 
 REMEDY = "pass a path, several, a frame (Polars, pandas, PyArrow, …), or a bandit_feedback dict"
 
@@ -46,6 +46,15 @@ def as_polars(frame: Any) -> pl.DataFrame:
         native = native.collect("polars")
     found: pl.DataFrame = native.to_polars()
     return found
+
+
+def fingerprints_of(origins: Iterable[Origin]) -> list[str]:
+    """What tells the rows of each file or frame from those of others.
+
+    >>> len(fingerprints_of([Table(pl.DataFrame({"action": [1]}))]))
+    1
+    """
+    return [origin.fingerprint() for origin in origins]
 
 
 def refuse_learned(origins: Iterable[Origin], fingerprints: Sequence[str], policy: Policy) -> None:

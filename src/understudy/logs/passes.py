@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
 from understudy.errors import InvalidLog
 from understudy.logs.ahead import ahead
-from understudy.logs.checking import Checked
+from understudy.logs.checking import QUARANTINE, Checked
 from understudy.logs.outputs import Quarantine
 from understudy.logs.policies import FileRead
 from understudy.logs.prepare import Prepared
 from understudy.logs.reading import Origin
-from understudy.logs.survey import Watch
+from understudy.logs.watching import Watch
 
-__all__ = ["files_read", "good_rows"]
+__all__ = ["Intake", "good_rows", "intake_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Intake:
+    """What came in: the files, and how many rows of which were refused for which reason.
+
+    `examples` are some of them, as in quarantine.parquet.
+    """
+
+    files: tuple[FileRead, ...]
+    quarantined: Mapping[tuple[str, str], int]
+    examples: pl.DataFrame
+
+    @staticmethod
+    def in_no_order(engine: str, refused: Mapping[str, int]) -> Intake:
+        """From sums, which do not tell files and rows apart."""
+        where = f"all files, as {engine} read them"
+        counts = {(where, reason): count for reason, count in refused.items()}
+        return Intake((), counts, pl.DataFrame(schema=QUARANTINE))
 
 
 def good_rows(
@@ -32,15 +52,16 @@ def good_rows(
             yield checked
 
 
-def files_read(
+def intake_of(
     origins: Sequence[Origin], fingerprints: Sequence[str], quarantine: Quarantine
-) -> tuple[FileRead, ...]:
-    """What was read of each file, once a log was gone over."""
+) -> Intake:
+    """What came in, once a log was gone over."""
     refused = quarantine.by_file()
-    return tuple(
+    files = tuple(
         FileRead(origin.name, fingerprint, quarantine.rows[origin.name], refused[origin.name])
         for origin, fingerprint in zip(origins, fingerprints, strict=True)
     )
+    return Intake(files, quarantine.counts, quarantine.examples)
 
 
 def _fatal(quarantined: pl.DataFrame) -> InvalidLog:

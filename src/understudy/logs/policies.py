@@ -18,33 +18,37 @@ from understudy.certificates.curves import POINTS
 from understudy.constraints import HORIZON, PROBABILITIES, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.actions import Actions, Label, is_unicode
-from understudy.logs.checking import Rules
 from understudy.logs.choosing import LEARNERS
-from understudy.logs.columns import Columns
+from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Columns, Kind
 from understudy.logs.contextual import Contextual
+from understudy.logs.scale import Scale
 from understudy.logs.study import Curve, Study
 from understudy.logs.tally import Tally
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 
-__all__ = ["ESTIMATED", "GIVEN", "LOGGED", "FileRead", "Policy", "Settings"]
+__all__ = ["FileRead", "Policy", "Settings"]
 
 KIND = "policy"
-LOGGED, ESTIMATED, GIVEN = "logged", "estimated", "given"  # where propensities come from
 KINDS = {LOGGED: Logged, ESTIMATED: type(None), GIVEN: np.ndarray}
 REMEDY = "pass a policy.json that `understudy learn` wrote, unchanged"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """What the first run fixed, and later ones keep: how rows are read, and who learns."""
 
     columns: Columns
     reward_range: tuple[float, float]
-    behavior: str
+    behavior: Kind
     learner: str
     horizon: int | None
     theorem: str
     unmet: tuple[str, ...]
+
+    @property
+    def scale(self) -> Scale:
+        """The units of rewards."""
+        return Scale(*self.reward_range)
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class FileRead:
     quarantined: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Policy:
     """What was learned from a log: probabilities of actions, and all that they came from.
 
@@ -88,14 +92,13 @@ class Policy:
             found = self.study.learner.policy(self.study.state, x)
         return dict(zip(self.actions.labels, found.tolist(), strict=True))
 
+    def __repr__(self) -> str:
+        return f"Policy({len(self.actions)} actions, {self.settings.learner}, {self.rows:,} rows)"
+
     @property
     def rows(self) -> int:
         """Rows that were learned from."""
         return self.study.rounds
-
-    @property
-    def quarantined(self) -> int:
-        return sum(self.refused.values())
 
     def knows(self, fingerprints: Iterable[str]) -> bool:
         """Whether it was learned from one of these files."""
@@ -176,14 +179,14 @@ def from_text(text: str) -> Policy:
     provenance = content["provenance"]
     encoder = content["encoder"]
     return Policy(
-        actions,
-        study,
-        _settings(content["settings"]),
-        _probabilities(content["policy"]),
-        tuple(_file(file) for file in provenance["files"]),
-        {str(reason): int(count) for reason, count in provenance["quarantined"].items()},
-        int(provenance["warmup"]),
-        None if encoder is None else Contextual.from_data(encoder, study.learner),
+        actions=actions,
+        study=study,
+        settings=_settings(content["settings"]),
+        average=_probabilities(content["policy"]),
+        files=tuple(_file(file) for file in provenance["files"]),
+        refused={str(reason): int(count) for reason, count in provenance["quarantined"].items()},
+        warmup=int(provenance["warmup"]),
+        contextual=None if encoder is None else Contextual.from_data(encoder, study.learner),
     )
 
 
@@ -232,12 +235,12 @@ def _point(point: list[Any], *, gains: bool) -> tuple[float, float, float, float
 
 
 def _settings(found: dict[str, Any]) -> Settings:
-    low, high = found["reward_range"]
+    scale = Scale.of(found["reward_range"] or ())
     settings = Settings(
         **{
             **found,
             "columns": _columns(found["columns"], logged=found["behavior"] == LOGGED),
-            "reward_range": Rules(reward_range=(float(low), float(high))).reward_range,
+            "reward_range": (scale.low, scale.high),
             "horizon": HORIZON.optional()("horizon", found["horizon"]),
             "unmet": tuple(str(assumption) for assumption in found["unmet"]),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +12,12 @@ import numpy as np
 from understudy.behaviors import Behavior, Logged
 from understudy.logs.actions import Actions
 from understudy.logs.checking import Checked, Rules, check
-from understudy.logs.columns import Columns
+from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Columns, Kind
 from understudy.logs.options import Options
-from understudy.logs.policies import ESTIMATED, GIVEN, LOGGED
 from understudy.logs.reading import Origin, Reading, has_propensities, name_of
-from understudy.logs.survey import Survey, Watch, nothing_left, survey, too_few
+from understudy.logs.survey import Survey, nothing_left, survey, too_few
 from understudy.logs.tables import arranged
+from understudy.logs.watching import Watch
 
 __all__ = ["Prepared", "behavior_of", "columns_of", "prepare", "rules_of"]
 
@@ -33,7 +33,7 @@ class Prepared:
     reading: Reading
     rules: Rules
     actions: Actions
-    kind: str
+    kind: Kind
     behavior: Behavior | None
     rows: int | None
 
@@ -58,7 +58,7 @@ def prepare(
     list may `grow`, those of the log and those `known` otherwise. `count` asks for the number of
     rows. What has to be sorted by time is sorted in the folder.
     """
-    columns, kind = columns_of(origins, options)
+    columns, kind = columns_of(options, lambda found: has_propensities(origins[0], found))
     reading = Reading(origins, columns).in_time(folder)
     rules = rules_of(options, kind, None, None, closed=False)
     declared = options.declared()
@@ -81,13 +81,14 @@ def checked(reading: Reading, rules: Rules) -> Iterator[Checked]:
     return (check(file, frame, rules) for file, frame in reading.batches())
 
 
-def columns_of(origins: Sequence[Origin], options: Options) -> tuple[Columns, str]:
+def columns_of(
+    options: Options, has_propensities: Callable[[Columns], bool]
+) -> tuple[Columns, Kind]:
     """Which columns are read, and where the propensities come from."""
-    columns = Columns(**options.columns)
-    kind = options.behavior
+    columns, kind = Columns(**options.columns), options.behavior
     if kind is None:
         named = "propensity" in options.columns  # if it is not there, the reader will say so
-        kind = LOGGED if named or has_propensities(origins[0], columns) else ESTIMATED
+        kind = LOGGED if named or has_propensities(columns) else ESTIMATED
     return (columns if kind == LOGGED else dataclasses.replace(columns, propensity=None)), kind
 
 
@@ -107,7 +108,7 @@ def _actions(
     return Actions.of(declared | known | found.labels)
 
 
-def behavior_of(kind: str, options: Options, actions: Actions) -> Behavior | None:
+def behavior_of(kind: Kind, options: Options, actions: Actions) -> Behavior | None:
     """What is known of who was on stage."""
     if kind == GIVEN:
         assert options.probabilities is not None
@@ -117,7 +118,7 @@ def behavior_of(kind: str, options: Options, actions: Actions) -> Behavior | Non
 
 def rules_of(
     options: Options,
-    kind: str,
+    kind: Kind,
     actions: Actions | None,
     behavior: Behavior | None,
     *,
@@ -125,4 +126,4 @@ def rules_of(
 ) -> Rules:
     """What a row must be; before the actions are known, any label is one."""
     support = behavior > 0 if isinstance(behavior, np.ndarray) else None
-    return Rules(actions, options.reward_range or (0.0, 1.0), kind == LOGGED, support, closed)
+    return Rules(actions, options.scale, kind == LOGGED, support, closed)

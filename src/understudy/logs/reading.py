@@ -59,7 +59,7 @@ class Reading:
         """Rows in the order in which they are learned from, with the name of their file."""
         if self.sorting is None:
             for origin in self.origins:
-                for frame in rows_of(origin, self.columns):
+                for frame in batches_of(origin, self.columns):
                     yield origin.name, self._timed(frame)
         else:
             unsorted = Reading(self.origins, self.columns).batches()
@@ -89,7 +89,7 @@ class Reading:
         return Reading(self.origins, self.columns, times or TimeColumn(NUMBER))
 
 
-def rows_of(origin: Origin, columns: Columns) -> Iterator[pl.DataFrame]:
+def batches_of(origin: Origin, columns: Columns) -> Iterator[pl.DataFrame]:
     """The rows of one file, a batch at a time."""
     if isinstance(origin, Table):
         return _rows_of_table(origin, columns)
@@ -110,9 +110,9 @@ def has_propensities(origin: Origin, columns: Columns) -> bool:
 def rows_by_file(origins: Sequence[Origin], columns: Columns) -> dict[str, int]:
     """How many rows each file has: of most formats it need not be read for that."""
     return {
-        origin.name: sum(len(frame) for frame in rows_of(origin, columns))
+        origin.name: sum(len(frame) for frame in batches_of(origin, columns))
         if isinstance(origin, Table)
-        else int(tabular.lazy(origin, columns).select(pl.len()).collect().item())
+        else int(tabular.scan(origin, columns).select(pl.len()).collect().item())
         for origin in origins
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -13,9 +13,9 @@ import polars as pl
 
 from understudy.certificates import Certified
 from understudy.constraints import Array
-from understudy.logs.covering import Coverage
-from understudy.logs.drift import Kind
-from understudy.logs.policies import ESTIMATED, GIVEN, LOGGED, FileRead
+from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED
+from understudy.logs.findings import Coverage
+from understudy.logs.passes import Intake
 from understudy.logs.scale import Scale
 from understudy.logs.verdicts import Verdict
 from understudy.report import (
@@ -29,7 +29,7 @@ from understudy.report import (
     VerdictKind,
 )
 
-__all__ = ["BEHAVIOR_WORDS", "KINDS", "as_dict", "assemble", "curve_of", "sentence", "verdict"]
+__all__ = ["BEHAVIOR_WORDS", "as_dict", "assemble", "curve_of", "sentence", "verdict"]
 
 NEAR = 10  # times the rows: what so many would show is not shown yet, beyond nobody can tell
 BEHAVIOR_WORDS = {
@@ -37,9 +37,6 @@ BEHAVIOR_WORDS = {
     GIVEN: "fixed probabilities, as given",
     ESTIMATED: "not known: counted, and taken to be the same in all rows",
 }
-
-
-KINDS: dict[str, Kind] = {LOGGED: "logged", GIVEN: "fixed", ESTIMATED: "estimated"}
 
 
 def curve_of(certified: Certified, scale: Scale, target: str) -> CertificateCurve:
@@ -102,25 +99,24 @@ def _sentence(words: str) -> str:
 def assemble(
     *,
     title: str,
-    verdict_kind: VerdictKind,
-    words: str,
+    verdict: tuple[VerdictKind, str],
     facts: Sequence[tuple[str, str]],
-    assumptions: Sequence[str],
-    certificate: CertificateCurve | None,
     coverage: Coverage,
     scale: Scale,
-    policy: Array | None,
-    averaged_over: int | None,
-    files: Iterable[FileRead],
-    quarantined: Mapping[tuple[str, str], int],
-    examples: pl.DataFrame,
+    intake: Intake,
+    assumptions: Sequence[str] = (),
+    certificate: CertificateCurve | None = None,
+    policy: Array | None = None,
+    averaged_over: int | None = None,
     warnings: Sequence[str] = (),
 ) -> Report:
     """A report from its parts."""
+    kind, words = verdict
+    examples = intake.examples
     return Report(
         title=title,
         verdict=words,
-        verdict_kind=verdict_kind,
+        verdict_kind=kind,
         generated_by=f"understudy {version('understudy')}",
         generated_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         facts=facts,
@@ -129,23 +125,25 @@ def assemble(
         actions=_action_rows(coverage.table, policy),
         averaged_over=averaged_over,
         coverage=coverage.findings(),
-        candidates=[
-            Candidate(
-                verdict.name,
-                verdict.words,
-                verdict.reach.coverage_ratio,
-                verdict.reach.effective_sample_size,
-                scale.reward(verdict.reach.estimate),
-            )
-            for verdict in coverage.verdicts
-        ],
-        quarantine=[QuarantineCount(f, reason, n) for (f, reason), n in quarantined.items()],
+        candidates=[_candidate(found, scale) for found in coverage.verdicts],
+        quarantine=[QuarantineCount(f, reason, n) for (f, reason), n in intake.quarantined.items()],
         examples=[
             QuarantinedRow(file, row, reason, dict(zip(examples.columns[3:], values, strict=True)))
             for file, row, reason, *values in examples.iter_rows()
         ],
-        files=[FileRow(file.name, file.sha256, file.rows, file.quarantined) for file in files],
+        files=[FileRow(f.name, f.sha256, f.rows, f.quarantined) for f in intake.files],
         warnings=warnings,
+    )
+
+
+def _candidate(found: Verdict, scale: Scale) -> Candidate:
+    reach = found.reach
+    return Candidate(
+        found.name,
+        found.words,
+        reach.coverage_ratio,
+        reach.effective_sample_size,
+        scale.reward(reach.estimate),
     )
 
 

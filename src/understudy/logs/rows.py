@@ -69,9 +69,15 @@ class Numbers:
     text: bool
 
     @property
+    def raw(self) -> nw.Expr:
+        """As it came; of text, without blanks around it."""
+        column = nw.col(self.role)
+        return column.str.strip_chars() if self.text else column
+
+    @property
     def value(self) -> nw.Expr:
         """The number, or null where it is missing or none."""
-        raw = nw.col(self.role)
+        raw = self.raw
         return nw.when(raw.str.contains(DECIMAL)).then(raw).cast(nw.Float64) if self.text else raw
 
     @property
@@ -81,16 +87,15 @@ class Numbers:
 
     def reasons(self) -> list[tuple[str, nw.Expr]]:
         """What may be wrong with it, and in which rows it is; the first reason counts."""
-        raw, value = nw.col(self.role), self.value
+        raw, value = self.raw, self.value
         infinite = ~value.is_finite()
-        wrong = [("is missing", raw.is_null())]
+        wrong = [("is missing", (raw.is_null() | (raw == "")) if self.text else raw.is_null())]
         if self.text:
             infinite = infinite | raw.str.contains(NOT_FINITE)
             neither = ~raw.str.contains(DECIMAL) & ~raw.str.contains(NOT_FINITE)
             wrong.append(("is not a number", neither))
         wrong += [("is not finite", infinite), ("is out of range", ~self.good)]
-        role = "target probability" if self.role == TARGET else self.role
-        return [(f"{role} {reason}", where) for reason, where in wrong]
+        return [(f"{self.role} {reason}", where) for reason, where in wrong]
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,10 @@ def rows_of(
     columns.require(list(schema), "log")
     if target is not None and target not in schema:
         raise InvalidLog(
-            "log", list(schema), f"it has no column {target!r}, only these", "name one that it has"
+            "log",
+            "frame",
+            f"it has no column {target!r}, only {', '.join(map(repr, schema))}",
+            "name one that it has",
         )
     shown = found.select(*(_readable(name, schema[name], role) for role, name in named.items()))
     numbers = tuple(

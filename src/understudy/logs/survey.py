@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -12,8 +12,9 @@ from understudy.errors import InvalidLog, shorten
 from understudy.logs.actions import as_text
 from understudy.logs.checking import Checked
 from understudy.logs.columns import ACTION
+from understudy.logs.watching import Watch
 
-__all__ = ["Survey", "nothing_left", "survey", "too_few"]
+__all__ = ["MOST_ACTIONS", "Survey", "nothing_left", "refuse_bad_rows", "survey", "too_few"]
 
 MOST_ACTIONS = 100_000  # that a log may bring up by itself
 REMEDIES = {
@@ -25,8 +26,6 @@ REMEDIES = {
     "propensity is out of range": "propensities are above 0, at most 1: divide percentages by 100",
     "time is missing or not a time": "name a column of numbers or of ISO 8601 dates with --time",
 }
-
-Watch = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -103,3 +102,19 @@ def _labels(frame: pl.DataFrame) -> set[str]:
     found = frame[ACTION].unique()
     texts = found.to_frame().select(as_text(pl.col(ACTION), found.dtype))
     return set(texts.to_series().drop_nulls())
+
+
+def refuse_bad_rows(refused: Mapping[str, int]) -> None:
+    """Raise `InvalidLog` if rows were refused: for those who are strict, where nobody knows which.
+
+    >>> refuse_bad_rows({"reward is missing": 3})
+    Traceback (most recent call last):
+    understudy.errors.InvalidLog: log = '3 rows': reward is missing; correct them, or ...
+    """
+    for reason, count in refused.items():
+        raise InvalidLog(
+            "log",
+            f"{count:,} rows",
+            reason,
+            "correct them, or leave out --strict to set them aside",
+        )

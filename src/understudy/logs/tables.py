@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,13 @@ from understudy.constraints import PROBABILITIES, Array, Refused
 from understudy.errors import InvalidArgument, shorten
 from understudy.logs.actions import Actions, Label, is_unicode
 
-__all__ = ["arranged", "read_actions", "read_probabilities"]
+__all__ = [
+    "arranged",
+    "behavior_by_action",
+    "checked_probabilities",
+    "read_actions",
+    "read_probabilities",
+]
 
 PROBABLE = 'JSON {"label": probability, …}, or CSV with columns action and probability'
 REMEDIES = {
@@ -69,13 +75,15 @@ def read_probabilities(argument: str, path: Path) -> dict[Label, float]:
         raise _refused(argument, path, "a line has no action, or is not Unicode text")
     if len({label for label, _ in pairs}) < len(pairs):
         raise _refused(argument, path, "it names an action twice")
-    return checked(argument, dict(pairs), str(path))
+    return checked_probabilities(argument, dict(pairs), str(path))
 
 
-def checked(argument: str, probabilities: dict[Any, Any], where: str) -> dict[Label, float]:
+def checked_probabilities(
+    argument: str, probabilities: Mapping[Any, Any], where: str
+) -> dict[Label, float]:
     """The same, if they are probabilities that sum to 1.
 
-    >>> checked("policy", {"a": 0.5}, "policy")
+    >>> checked_probabilities("policy", {"a": 0.5}, "policy")
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: policy = 'policy': its probabilities are refused: ...
     """
@@ -114,6 +122,15 @@ def arranged(argument: str, probabilities: dict[Label, float], actions: Actions)
     for label, probability in probabilities.items():
         found[place[str(label)]] = probability
     return found
+
+
+def behavior_by_action(behavior: Mapping[Any, float], actions: Actions) -> Array:
+    """The fixed probabilities of production, in the order of the actions, checked.
+
+    >>> behavior_by_action({"b": 0.25, "a": 0.75}, Actions(("a", "b"))).tolist()
+    [0.75, 0.25]
+    """
+    return arranged("behavior", checked_probabilities("behavior", behavior, "behavior"), actions)
 
 
 def _text(argument: str, path: Path) -> str:

@@ -7,8 +7,8 @@ is one quarantined row and not the end of the file.
 from __future__ import annotations
 
 import csv
+import glob
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -19,13 +19,13 @@ import polars as pl
 from understudy.errors import InvalidLog
 from understudy.logs.columns import ROW, Columns
 from understudy.logs.faults import BrokenLine, Pairs, first_fault, parsed, text_of
+from understudy.logs.foreign import first_line
 from understudy.logs.sources import Source, unreadable
 
-__all__ = ["BATCH", "lazy", "names", "read"]
+__all__ = ["BATCH", "header_of", "names", "read", "scan"]
 
 BATCH = 1 << 16  # rows at a time
 PEEK = 1_000  # lines of NDJSON whose keys are looked at
-WORDS = 160  # characters of a foreign message
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 Opened = tuple[pl.LazyFrame, list[str]]
@@ -53,14 +53,14 @@ def read(source: Source, columns: Columns) -> Iterator[pl.DataFrame]:
     """
     first = 1
     with readable(source):
-        frame = lazy(source, columns)
+        frame = scan(source, columns)
         for batch in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
             rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
             yield batch.insert_column(0, rows.alias(ROW))
             first += batch.height
 
 
-def lazy(source: Source, columns: Columns) -> pl.LazyFrame:
+def scan(source: Source, columns: Columns) -> pl.LazyFrame:
     """The columns that are read of a file, with our names, before any row of it is."""
     with readable(source):
         frame, found = _opened(source, columns)
@@ -93,23 +93,29 @@ def _partition(source: Source) -> dict[str, pl.Expr]:
     }
 
 
-def _parquet(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:  # noqa: ARG001 - one signature
+def _parquet(source: Source, columns: Columns) -> Opened:  # noqa: ARG001 - one signature
     frame = pl.scan_parquet(source.path, glob=False)
     return frame, frame.collect_schema().names()
 
 
-def _arrow(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:  # noqa: ARG001
+def _arrow(source: Source, columns: Columns) -> Opened:  # noqa: ARG001
     frame = pl.scan_ipc(source.path, glob=False)
     return frame, frame.collect_schema().names()
 
 
-def _csv(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
+def _csv(source: Source, columns: Columns) -> Opened:
+    header = header_of(source, columns)
+    frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
+    return frame, header
+
+
+def header_of(source: Source, columns: Columns) -> list[str]:
+    """The header of a text table, if no column that is read is there twice."""
     with text_of(source) as file:
         header = next(csv.reader(file, delimiter=source.separator), [])
         only_returns = file.newlines == "\r"
     _check_header(header, source, columns, only_returns=only_returns)
-    frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
-    return frame, header
+    return header
 
 
 def _check_header(
@@ -135,14 +141,14 @@ def _check_header(
 
 
 def _refuse_repeated(found: list[str], source: Source, columns: Columns) -> None:
-    for name, count in Counter(found).items():
-        if count > 1 and name in columns.names():
+    for name in columns.names():
+        if found.count(name) > 1:
             raise InvalidLog(
                 "log", source.name, f"it has two columns {name!r}", "give each its own name"
             )
 
 
-def _ndjson(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
+def _ndjson(source: Source, columns: Columns) -> Opened:
     found: dict[str, bool] = {}  # whether all values of a key are nested
     with text_of(source) as file:
         for pairs in parsed(islice(file, PEEK)):
@@ -157,7 +163,7 @@ def _ndjson(source: Source, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
             "name another column with --action",
         )
     schema = dict.fromkeys(columns.names(), pl.String)
-    return pl.scan_ndjson(source.path, schema=schema), list(found)
+    return pl.scan_ndjson(glob.escape(source.name), schema=schema), list(found)
 
 
 _OPEN = {"parquet": _parquet, "arrow": _arrow, "csv": _csv, "ndjson": _ndjson}
@@ -186,9 +192,8 @@ def readable(source: Source) -> Iterator[None]:
 
 
 def _why(source: Source, error: BaseException) -> str:
-    """The line that is wrong, or else what the reader says without its advice for programmers."""
+    """The line that is wrong, or else what the reader says."""
     with suppress(*BROKEN):
         if wrong := first_fault(source):
             return wrong
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:WORDS] if lines else type(error).__name__
+    return first_line(error)

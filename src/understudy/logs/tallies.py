@@ -10,17 +10,18 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from understudy.constraints import PROBABILITIES, SMALLEST_PROBABILITY, Array
+from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.actions import UNKNOWN, Actions, Label, as_text
 from understudy.logs.columns import ACTION, PROPENSITY, REWARD, Columns
 from understudy.logs.rows import REASON, Rows, lazy, rows_of
+from understudy.logs.survey import MOST_ACTIONS
+from understudy.logs.tables import behavior_by_action
 from understudy.logs.tally import Tally
 from understudy.types import Integers, frozen
 
-__all__ = ["Groups", "Tallied", "behavior_of", "collect", "group", "seen_actions", "tally"]
+__all__ = ["Groups", "Tallied", "collect", "group", "seen_actions", "tally"]
 
-MOST_LABELS = 100_000
 ROWS, GOOD = "rows", "good"
 MISSING_ACTION, UNKNOWN_ACTION = "action is missing", "action is unknown"
 IMPOSSIBLE = "action has probability 0 in the behavior"
@@ -104,7 +105,7 @@ def tally(
     fixed = None
     if behavior is not None:
         actions = Actions.of(behavior) if actions is None else actions
-        fixed = behavior_of(behavior, actions)
+        fixed = behavior_by_action(behavior, actions)
     R, q = nw.col(REWARD), nw.col(PROPENSITY)
     terms = {"rewards": R}
     if logged := fixed is None and columns.propensity is not None:
@@ -121,25 +122,9 @@ def seen_actions(frame: Any, columns: Columns) -> Actions:
     (1, 3)
     """
     found = lazy(frame).select(nw.col(columns.action).alias(ACTION))
-    table = collect(found.unique().head(MOST_LABELS + 1))
+    table = collect(found.unique().head(MOST_ACTIONS + 1))
     _refuse_too_many(table, columns)
     return Actions.of(_texts(table).drop_nulls().to_list())
-
-
-def behavior_of(behavior: Mapping[Any, float], actions: Actions) -> Array:
-    """The probabilities of the actions, in their order, from a mapping of labels.
-
-    >>> behavior_of({"b": 0.25, "a": 0.75}, Actions(("a", "b"))).tolist()
-    [0.75, 0.25]
-    """
-    known = {str(label): probability for label, probability in behavior.items()}
-    for label in sorted(known.keys() ^ set(actions.texts)):
-        whose = "the actions have not" if label in known else "the behavior has not"
-        raise InvalidArgument(
-            "behavior", label, f"{whose} this label", "give every action its probability, 0 if none"
-        )
-    q: Array = PROBABILITIES("behavior", [known[text] for text in actions.texts])
-    return q
 
 
 def group(
@@ -153,6 +138,13 @@ def group(
 
     Of the propensity, which is no sum, the smallest and the largest. What a fixed behavior never
     plays is refused.
+
+    >>> frame = pl.DataFrame({"action": ["b", "b", "a"], "reward": [1.0, 0.5, 7.0]})
+    >>> columns = Columns(propensity=None)
+    >>> both = Actions(("a", "b"))
+    >>> found = group(rows_of(frame, columns), columns, {"R": nw.col("reward")}, both)
+    >>> found.counts.tolist(), found.sums("R").tolist(), found.refused
+    ([0, 2], [0.0, 1.5], {'reward is out of range': 1})
     """
     summed = [name for name in terms if name != PROPENSITY]
     clean = rows.clean().select(nw.col(ACTION), *(term.alias(name) for name, term in terms.items()))
@@ -161,7 +153,7 @@ def group(
     if PROPENSITY in terms:
         q = nw.col(PROPENSITY)
         aggregates += [q.min().alias("lowest"), q.max().alias("highest")]
-    found = collect(clean.group_by(ACTION).agg(*aggregates).head(MOST_LABELS + 1))
+    found = collect(clean.group_by(ACTION).agg(*aggregates).head(MOST_ACTIONS + 1))
     _refuse_too_many(found, columns)
     table = found.rename({f"sum of {name}": name for name in summed})
     texts = _texts(table)
@@ -176,7 +168,11 @@ def group(
 
 
 def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
-    """A small result as a Polars frame, whatever the engine."""
+    """A small result as a Polars frame, whatever the engine.
+
+    >>> collect(lazy(pl.DataFrame({"n": [1, 2]})).select(nw.col("n").sum())).rows()
+    [(3,)]
+    """
     streaming = {"engine": "streaming"} if frame.implementation.is_polars() else {}
     found: pl.DataFrame = frame.collect(backend="polars", **streaming).to_native()
     return found
@@ -247,10 +243,10 @@ def _are_known(texts: pl.Series, actions: Actions | None) -> pl.Series:
 
 
 def _refuse_too_many(table: pl.DataFrame, columns: Columns) -> None:
-    if len(table) > MOST_LABELS:
+    if len(table) > MOST_ACTIONS:
         raise InvalidArgument(
             "columns.action",
             columns.action,
-            f"it has more than {MOST_LABELS:,} different labels, too many for actions",
+            f"it has more than {MOST_ACTIONS:,} different labels, too many for actions",
             "name the column of actions with --action",
         )

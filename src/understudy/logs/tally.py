@@ -47,6 +47,16 @@ class Tally:
         counts = frozen(np.zeros(n_actions, dtype=np.int64))
         return Tally(counts, none, none, none, none, unseen, unseen)
 
+    @staticmethod
+    def without_propensities(counts: Integers, rewards: Array) -> Tally:
+        """Of rows whose propensities nobody knows.
+
+        >>> Tally.without_propensities(np.array([2]), np.array([1.0])).weights.tolist()
+        [nan]
+        """
+        unknown = frozen(np.full(len(counts), np.nan))
+        return Tally(counts, rewards, unknown, unknown, unknown, unknown, unknown)
+
     @property
     def rows(self) -> int:
         """n, the number of rows."""

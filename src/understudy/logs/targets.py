@@ -14,13 +14,16 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.actions import Actions, Label
 from understudy.logs.checking import Checked
-from understudy.logs.contextual import policies
 from understudy.logs.policies import Policy
-from understudy.logs.tables import arranged, checked, read_probabilities
+from understudy.logs.tables import arranged, checked_probabilities, read_probabilities
 
-__all__ = ["Column", "Contextual", "Fixed", "Target", "Uniform", "target_of"]
+__all__ = ["ColumnTarget", "ContextualTarget", "Fixed", "Target", "Uniform", "target_of"]
 
 UNIFORM = "uniform"
+POLICIES = (
+    "pass --policy FILE (policy.json, or probabilities by action), --policy uniform, or "
+    "--target-probability COLUMN"
+)
 
 
 class Target(Protocol):
@@ -43,18 +46,8 @@ class Target(Protocol):
         ...
 
 
-class _Constant:
-    """What targets share that play the same in all rows."""
-
-    def fixed(self, actions: Actions) -> Array:
-        raise NotImplementedError
-
-    def probabilities(self, rows: Checked, actions: Actions) -> Array:
-        return np.asarray(self.fixed(actions)[rows.actions])
-
-
 @dataclass(frozen=True)
-class Uniform(_Constant):
+class Uniform:
     """Every action with the same probability."""
 
     name: str = UNIFORM
@@ -63,9 +56,12 @@ class Uniform(_Constant):
     def fixed(self, actions: Actions) -> Array:
         return np.full(len(actions), 1.0 / len(actions))
 
+    def probabilities(self, rows: Checked, actions: Actions) -> Array:
+        return np.asarray(self.fixed(actions)[rows.actions])
+
 
 @dataclass(frozen=True)
-class Fixed(_Constant):
+class Fixed:
     """The same probabilities in every row; an action that is not named is never played."""
 
     name: str
@@ -78,9 +74,12 @@ class Fixed(_Constant):
     def fixed(self, actions: Actions) -> Array:
         return arranged("policy", dict(self.by_label), actions)
 
+    def probabilities(self, rows: Checked, actions: Actions) -> Array:
+        return np.asarray(self.fixed(actions)[rows.actions])
+
 
 @dataclass(frozen=True, eq=False)
-class Contextual:
+class ContextualTarget:
     """A learned policy that looks at the context, as it was when it was written."""
 
     name: str
@@ -99,7 +98,7 @@ class Contextual:
         contextual = self.policy.contextual
         assert contextual is not None
         x = contextual.features(rows.contexts())
-        found = policies(contextual, self.policy.study.state, x)
+        found = contextual.learner.policies_at(self.policy.study.state, x)
         if self.best_action:
             found = np.eye(found.shape[1])[found.argmax(axis=1)]
         place = {text: i for i, text in enumerate(self.policy.actions.texts)}
@@ -108,7 +107,7 @@ class Contextual:
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnTarget:
     """A model of the user's own: the probability of the logged action stands in each row."""
 
     name: str
@@ -137,22 +136,28 @@ def target_of(
             "policy",
             policy,
             "there must be one thing to certify",
-            "pass --policy FILE, --policy uniform, or --target-probability COLUMN",
+            POLICIES,
         )
     if column is not None:
         if best_action:
             raise InvalidArgument(
                 "best_action", True, "a column does not say the best", "leave it out"
             )
-        return Column(f"column {column}"), None
-    if policy == UNIFORM and not best_action:
+        return ColumnTarget(f"column {column}"), None
+    if policy == UNIFORM:
+        if best_action:
+            raise InvalidArgument(
+                "best_action", True, "the uniform policy has none", "leave it out"
+            )
         return Uniform(), None
+    if not isinstance(policy, Policy | str | os.PathLike | Mapping):
+        raise InvalidArgument("policy", policy, "it is not a policy", POLICIES)
     learned = policy if isinstance(policy, Policy) else _learned(policy)
     name = str(policy) if isinstance(policy, str | os.PathLike) else "the given policy"
     if best_action:
         name = f"the best action of {name}"
     if learned is not None and learned.contextual is not None:
-        return Contextual(name, learned, best_action), learned
+        return ContextualTarget(name, learned, best_action), learned
     return Fixed(name, _best(_by_label(policy, learned), best_action=best_action)), learned
 
 
@@ -160,7 +165,7 @@ def _by_label(policy: object, learned: Policy | None) -> dict[Label, float]:
     if learned is not None:
         return learned.probabilities()
     if isinstance(policy, Mapping):
-        return checked("policy", dict(policy), "policy")
+        return checked_probabilities("policy", dict(policy), "policy")
     return read_probabilities("policy", Path(policy))  # type: ignore[arg-type] # a path, by now
 
 

@@ -10,7 +10,6 @@ __all__ = ["TimeColumn", "in_order"]
 
 NUMBER, WHOLE, DATE = "number", "whole number", "date"
 EXACT = 2**53  # from here on, not every whole number is a float
-FIRST_YEAR, LAST_YEAR = 1678, 2261  # that nanoseconds can count
 SECOND = 10**9  # nanoseconds
 # A date; a time, with seconds and their fraction or without; a zone: Z, UTC, or an offset.
 ISO = (
@@ -87,13 +86,12 @@ def _whole_numbers(column: pl.Series) -> pl.Series:
 
 
 def _dates(column: pl.Series) -> pl.Series:
-    """As nanoseconds since 1970 began."""
+    """As nanoseconds since 1970 began; null where these are too many to be counted."""
     if _is_text(column):
         return _text(column).to_frame("text").select(_nanoseconds(pl.col("text"))).to_series()
     if column.dtype not in (pl.Date, pl.Datetime):
         return _nothing(column, pl.Int64())
-    counted = column.dt.year().is_between(FIRST_YEAR, LAST_YEAR)
-    return column.set(~counted, None).dt.epoch("ns")
+    return column.dt.epoch("ns")
 
 
 def _nanoseconds(text: pl.Expr) -> pl.Expr:
@@ -102,14 +100,12 @@ def _nanoseconds(text: pl.Expr) -> pl.Expr:
     minute, second = found.field("minute").fill_null("00:00"), found.field("second").fill_null("00")
     written = found.field("date") + pl.lit("T") + minute + pl.lit(":") + second
     seconds = written.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="ms", strict=False)
-    counted = seconds.dt.year().is_between(FIRST_YEAR, LAST_YEAR)
     fraction = found.field("fraction").fill_null("").str.slice(0, 9).str.pad_end(9, "0")
     hours, minutes = (
         found.field(name).fill_null("0").cast(pl.Int64) for name in ("hours", "minutes")
     )
     east = pl.when(found.field("sign") == "-").then(-1).otherwise(1) * (hours * 60 + minutes) * 60
-    since = seconds.dt.epoch("s") * SECOND + fraction.cast(pl.Int64) - east * SECOND
-    return pl.when(counted).then(since)
+    return seconds.dt.epoch("ns") + fraction.cast(pl.Int64) - east * SECOND
 
 
 def _is_text(column: pl.Series) -> bool:

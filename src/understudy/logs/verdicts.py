@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from understudy.certificates import Certificate
+from understudy.certificates.evidence import LARGEST_BET
 from understudy.constraints import Array
+from understudy.logs.calibration import Calibration
 from understudy.logs.scale import Scale
 from understudy.logs.tally import Tally
 
@@ -44,7 +46,9 @@ BETS = 22  # m, of the grid that certificates have if nobody chooses another
 LARGEST_GAIN = 0.05  # that is asked for if nobody says which
 HIDDEN = 0.001  # the share of its plays that a policy may make where the log shows nothing
 MOST_EXPLORATION = 0.5
+NEGLIGIBLE = 1e-12  # E[d²] of a policy that plays as production does, but for rounding
 CANNOT = "this log cannot tell"
+WRONG = "the propensities of actions that it plays are wrong, see the calibration"
 CONTRADICTION = (
     "the bounds of its certificate contradict each other, so propensities or probabilities are not "
     "what they are said to be"
@@ -56,9 +60,10 @@ UNIT = Scale()
 
 @dataclass(frozen=True)
 class Enough:
-    """What would suffice to show a gain: so many `rows` of this kind, or, where the log shows
+    """What would suffice to show a gain.
 
-    nothing of a policy, so many in which production plays it with probability `exploration`.
+    So many `rows` of this kind (0 if there can be no gain); or, where the log shows nothing of a
+    policy, so many in which production plays it with probability `exploration`.
     """
 
     gain: float
@@ -71,7 +76,7 @@ class Reach:
     """How far a log reaches a policy.
 
     `coverage_ratio` is C(π) = Σ π(a) C(a); `effective_sample_size` how many plays of its own would
-    say as much; `estimate` its self-normalised mean reward, nan if it plays nothing that is there;
+    say as much; `estimate` its self-normalised mean reward, nan if it plays nothing that is logged;
     `hidden` the share of its plays that the log never shows.
     """
 
@@ -95,10 +100,13 @@ class Verdict:
 def rows_for(second_moment: float, gain: float, confidence: float = 0.95) -> float:
     """n = 2 E[d²] log(m/δ)/g²: about so many rows show a gain of g.
 
+    More if g/E[d²] is a larger bet than certificates make.
+
     >>> round(rows_for(second_moment=0.5, gain=0.1))
     609
     """
-    return 2.0 * second_moment * math.log(BETS / (1.0 - confidence)) / gain**2
+    bet = min(LARGEST_BET, gain / second_moment)
+    return _budget(confidence) / (bet * gain - bet**2 * second_moment / 2.0)
 
 
 def exploration_for(reward: float, gain: float, rows: int, confidence: float = 0.95) -> Enough:
@@ -109,7 +117,7 @@ def exploration_for(reward: float, gain: float, rows: int, confidence: float = 0
     >>> round(exploration_for(reward=0.35, gain=0.05, rows=100).rows)
     6817
     """
-    needed = rows_for(reward, gain, confidence)
+    needed = 2.0 * reward * _budget(confidence) / gain / gain  # the square may be no double
     if rows and needed / rows <= MOST_EXPLORATION:
         return Enough(gain, rows, needed / rows)
     return Enough(gain, 4.0 * needed, MOST_EXPLORATION)
@@ -135,7 +143,7 @@ def judge(
     name: str,
     policy: Array,
     tally: Tally,
-    shown: Array,
+    calibration: Calibration,
     *,
     certificate: Certificate | None = None,
     gain: float | None = None,
@@ -144,24 +152,33 @@ def judge(
 ) -> Verdict:
     """The verdict about a policy, from the sums of the log and, for a decision, its certificate.
 
-    `shown` is the share of the rows in which the log can show each action; `gain` the gain a row
-    that it should be able to show: 0.05, or production's mean reward if that is less, of rewards in
-    [0, 1]. Words are in the units of the `scale`.
+    `gain` is the gain a row that a log should be able to show: 0.05, or production's mean reward if
+    that is less. Nothing is decided with propensities that are wrong: too small ones, which is what
+    the calibration can tell, would make the policy look better than it is. Words are in the units
+    of the `scale`.
 
     >>> import numpy as np
+    >>> from understudy.logs.actions import Actions
+    >>> from understudy.logs.calibration import calibrate
     >>> counts, q = np.array([500, 500]), np.full(2, 0.5)
     >>> sums = Tally(counts, 0.4 * counts, 0.4 * counts / q, counts / q, counts / q**2, q, q)
-    >>> judge("second", np.array([0.0, 1.0]), sums, np.ones(2)).words
+    >>> calibration = calibrate(sums, Actions(("a", "b")))
+    >>> judge("second", np.array([0.0, 1.0]), sums, calibration).words
     'it is covered: 1,000 rows are worth 500 plays of its own; certify it for a verdict'
     """
-    reach, decision = reach_of(policy, tally, shown), _decide(certificate)
+    reach, wrong = reach_of(policy, tally, calibration.shown), bool(policy[calibration.wrong].any())
+    decision = "unknown" if wrong else _decide(certificate)
     production = float(tally.rewards.sum()) / max(tally.rows, 1)
     wanted = _wanted(gain, production)
     if reach.hidden > HIDDEN:
         enough = exploration_for(min(1.0, production + wanted), wanted, tally.rows, confidence)
     else:
-        enough = Enough(wanted, rows_for(second_moment(tally, policy), wanted, confidence), None)
+        moment = second_moment(tally, policy)
+        needed = rows_for(moment, wanted, confidence) if moment > NEGLIGIBLE else 0.0
+        enough = Enough(wanted, needed, None)
     words = _describe(decision, certificate, reach, enough, tally.rows, scale)
+    if wrong:
+        words = f"{CANNOT}: {WRONG}"
     return Verdict(name, decision, words, reach, enough if decision == "unknown" else None)
 
 
@@ -213,6 +230,11 @@ def reach_of(policy: Array, tally: Tally, shown: Array) -> Reach:
         weighted / weights if weights else math.nan,
         float((policy * (1.0 - shown)).sum()),
     )
+
+
+def _budget(confidence: float) -> float:
+    """log(m/δ), what the log of the best bet's wealth must reach."""
+    return math.log(BETS / (1.0 - confidence))
 
 
 def _wanted(gain: float | None, production: float) -> float:

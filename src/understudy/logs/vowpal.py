@@ -53,9 +53,9 @@ def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     require_own_names(columns, path)
     if columns.time is not None:
         raise InvalidLog(
+            "log",
             str(path),
-            columns.time,
-            "Vowpal Wabbit's text has no times",
+            f"Vowpal Wabbit's text has no times, so no column {columns.time!r}",
             "leave out --time: its events are in order",
         )
     frames = read_lines(path)
@@ -126,9 +126,10 @@ def _has_several_lines_an_event(first: pl.DataFrame, path: Path) -> bool:
     unclear = events.filter((pl.col(COSTS) == 1) & (pl.col("lines") > 1))
     if len(unclear) and len(events) > 1:
         raise InvalidLog(
+            "log",
             str(path),
-            f"{len(unclear)} groups of lines with one label each",
-            "these can be events of several lines, or lines of which some have no label",
+            f"it has {len(unclear)} groups of lines with one label each: these can be "
+            "events of several lines, or lines of which some have no label",
             "start each event of several lines with a line 'shared |', or remove blank lines",
         )
     return False
@@ -152,9 +153,9 @@ def _whole_events(frames: Iterable[pl.DataFrame], path: Path) -> Iterator[pl.Dat
         rest = lines[end:]
         if len(rest) > MOST_LINES:
             raise InvalidLog(
+                "log",
                 str(path),
-                f"line {rest[ROW][0]}",
-                f"more than {MOST_LINES} lines follow without a blank one",
+                f"after line {rest[ROW][0]} come more than {MOST_LINES} lines without a blank one",
                 "put a blank line after each event",
             )
     if len(rest):

@@ -1,0 +1,263 @@
+"""`us.logs.certify`: what a policy that stays as it is would have earned on a log."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import polars as pl
+
+from understudy.behaviors import Logged
+from understudy.certificates import Certificate, Certified
+from understudy.errors import InvalidArgument
+from understudy.logs.actions import Actions, Label
+from understudy.logs.checking import Checked
+from understudy.logs.columns import Kind
+from understudy.logs.engine_runs import Unordered, certify_from
+from understudy.logs.findings import Candidate, Coverage, covered
+from understudy.logs.learned import Learned
+from understudy.logs.options import CONFIDENT, LogOptions, Options
+from understudy.logs.origins import fingerprints_of, origins_of, refuse_learned
+from understudy.logs.outputs import (
+    QUARANTINE_FILE,
+    REPORT_FILE,
+    Quarantine,
+    put_in_place,
+    workplace,
+)
+from understudy.logs.passes import Intake, good_rows, intake_of
+from understudy.logs.policies import Policy
+from understudy.logs.prepare import Prepared, prepare
+from understudy.logs.reading import Origin
+from understudy.logs.reporting import BEHAVIOR_WORDS, assemble, curve_of, sentence, verdict
+from understudy.logs.scale import Scale
+from understudy.logs.stretches import Stretches
+from understudy.logs.study import Curve, observe, with_propensities
+from understudy.logs.survey import refuse_bad_rows
+from understudy.logs.tallies import Tallied
+from understudy.logs.tally import Tally
+from understudy.logs.targets import ContextualTarget, Target, target_of
+from understudy.logs.verdicts import judge_rows
+from understudy.logs.watching import Watch, unwatched
+from understudy.report import Report, fragment, render
+from understudy.types import Integers, Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Judged", "certify"]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Judged:
+    """What a log says about one policy that stays as it is.
+
+    `policy` has the probability of every action, or is None if that depends on the row.
+    """
+
+    name: str
+    policy: dict[Label, float] | None
+    certified: Certified
+    coverage: Coverage
+    scale: Scale
+    kind: Kind
+    intake: Intake
+
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """One row per action: what the log shows of it, and the policy's probability."""
+        if self.policy is None:
+            return self.coverage.table
+        return self.coverage.table.with_columns(policy=pl.Series(list(self.policy.values())))
+
+    @cached_property
+    def report(self) -> Report:
+        """All of it as plain data, for the page, the notebook and the terminal."""
+        return assemble(
+            title=f"What this log says about {self.name}",
+            verdict=verdict(self.certified, self.coverage.verdicts[0], self.name),
+            facts=[
+                ("Policy", self.name),
+                ("Behavior", BEHAVIOR_WORDS[self.kind]),
+                ("Rows", f"{self.certified.certificate.rounds:,}"),
+                ("Certificate", f"On this log, {sentence(self.certified, self.scale, self.name)}."),
+            ],
+            assumptions=["the policy was not chosen by what this log says"],
+            certificate=curve_of(self.certified, self.scale, self.name),
+            coverage=self.coverage,
+            scale=self.scale,
+            policy=None if self.policy is None else np.array(list(self.policy.values())),
+            intake=self.intake,
+        )
+
+    def plot(self) -> Figure:
+        """The certificate over time, as a matplotlib figure."""
+        return self.certified.plot(f"What {self.name} would have earned")
+
+    def __repr__(self) -> str:
+        return f"Judged({self.report.verdict})"
+
+    def _repr_html_(self) -> str:
+        return fragment(self.report)
+
+
+def certify(
+    log: Any,
+    policy: Policy | Learned | str | os.PathLike[str] | Mapping[Label, float] | None = None,
+    *,
+    best_action: bool = False,
+    target_probability: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    strict: bool = False,
+    engine: str | None = None,
+    watch: Watch = unwatched,
+    **options: Unpack[LogOptions],
+) -> Judged:
+    """Certify a policy that stays as it is, on a log that it was not learned from.
+
+    Args:
+        log: as `us.logs.learn` takes it.
+        policy: what `learn` gave or wrote, probabilities by label or a file of them, or 'uniform'.
+        best_action: whether only the most probable action of the policy is played.
+        target_probability: in place of a policy, the column with the probability of the logged
+            action under a model of your own.
+        out: a folder for report.html and quarantine.parquet; left out: no files.
+        strict: whether a row that would be quarantined is an error.
+        engine: compute sums in no order with 'polars', 'duckdb', 'dask' or 'pyspark'.
+        watch: called with what is being done, how many rows were, and how many are expected.
+        options: those of `us.logs.learn` that say how a log is read; where a learned policy is
+            certified, its columns and its range of rewards are the defaults.
+
+    An action that the policy does not know is one that it never plays: rows of it count.
+
+    >>> rows = pl.DataFrame({"action": ["a", "b"] * 200, "reward": [0, 1] * 200, "propensity": 0.5})
+    >>> certify(rows, {"a": 0.1, "b": 0.9}).certified.promoted
+    True
+    """
+    asked = policy.policy if isinstance(policy, Learned) else policy
+    target, learned = target_of(asked, target_probability, best_action=best_action)
+    kept = None if learned is None else learned.settings
+    checked = Options.of(target=target_probability, **options).after(kept)
+    native = Unordered.of(log)
+    origins = [] if native else origins_of(log, options.get("format"))
+    fingerprints = fingerprints_of(origins)
+    if learned is not None:
+        refuse_learned(origins, fingerprints, learned)
+    folder = None if out is None else Path(out)
+    with workplace(folder or Path(gettempdir())) as hidden:
+        run = Judging(target, checked, hidden, watch, strict)
+        if native or engine is not None:
+            judged = run.in_no_order(native or Unordered(engine or "", origins))
+        else:
+            judged = run.in_order(origins, fingerprints)
+        if folder is not None:
+            (hidden / REPORT_FILE).write_text(render(judged.report), encoding="utf-8")
+            put_in_place(hidden, folder, [QUARANTINE_FILE, REPORT_FILE])
+    return judged
+
+
+@dataclass(frozen=True, eq=False)
+class Judging:
+    """One run over a log: what is certified, what was asked for, a folder for what it writes."""
+
+    target: Target
+    options: Options
+    hidden: Path
+    watch: Watch
+    strict: bool
+
+    def in_order(self, origins: Sequence[Origin], fingerprints: Sequence[str]) -> Judged:
+        """Row by row, with curves."""
+        known = self.target.labels
+        chosen = prepare(origins, self.options, self.hidden, self.watch, known=known, grow=True)
+        self._refuse_uncertifiable(chosen)
+        with Quarantine(self.hidden / QUARANTINE_FILE) as quarantine:
+            rows = good_rows(chosen, quarantine, "certifying", self.watch, strict=self.strict)
+            certified, tallied, stretches = self._observed(chosen, rows)
+        return self._judged(
+            certified, tallied, chosen.kind, stretches, intake_of(origins, fingerprints, quarantine)
+        )
+
+    def in_no_order(self, log: Unordered) -> Judged:
+        """From sums: at the end, without a curve."""
+        certificate, tallied, kind = certify_from(log, self.options, self.target)
+        if self.strict:
+            refuse_bad_rows(tallied.refused)
+        with Quarantine(self.hidden / QUARANTINE_FILE):
+            pass  # which rows they are is not known
+        intake = Intake.in_no_order(log.engine, tallied.refused)
+        return self._judged(Curve().certified(certificate), tallied, kind, None, intake)
+
+    def _judged(
+        self,
+        certified: Certified,
+        tallied: Tallied,
+        kind: Kind,
+        stretches: Integers | None,
+        intake: Intake,
+    ) -> Judged:
+        return Judged(
+            name=self.target.name,
+            policy=_by_label(self.target, tallied.actions),
+            certified=certified,
+            coverage=self._coverage(tallied, certified.certificate, kind, stretches),
+            scale=self.options.scale,
+            kind=kind,
+            intake=intake,
+        )
+
+    def _observed(
+        self, chosen: Prepared, rows: Iterator[Checked]
+    ) -> tuple[Certified, Tallied, Integers]:
+        """The certificate over all good rows, their sums, and actions early and late."""
+        K, logged = len(chosen.actions), isinstance(chosen.behavior, Logged)
+        certificate = Certificate(chosen.behavior, self.options.confidence or CONFIDENT, K)
+        curve, tally, stretches = Curve(), Tally.empty(K), Stretches.empty(K)
+        for checked in rows:
+            log = checked.log().visible(propensities=logged, features=False)
+            trace = Trace(self.target.probabilities(checked, chosen.actions), 0, K)
+            certificate, points = observe(certificate, log, trace)
+            curve = curve.after(points)
+            tally = tally.after(with_propensities(log, chosen.behavior))
+            stretches = stretches.after(checked.actions)
+        return curve.certified(certificate), Tallied(chosen.actions, tally, {}), stretches.counts
+
+    def _coverage(
+        self, tallied: Tallied, certificate: Certificate, kind: Kind, stretches: Integers | None
+    ) -> Coverage:
+        """What the log says about actions, and about the one policy that was asked about."""
+        name, fixed = self.target.name, self.target.fixed(tallied.actions)
+        found = covered(
+            tallied,
+            behavior=kind,
+            candidates=[] if fixed is None else [Candidate(name, fixed)],
+            certificates=[] if fixed is None else [certificate],
+            stretches=stretches,
+            confidence=certificate.confidence,
+            scale=self.options.scale,
+        )
+        if fixed is not None:
+            return found
+        words = judge_rows(name, certificate, scale=self.options.scale)
+        return dataclasses.replace(found, verdicts=(words,))
+
+    def _refuse_uncertifiable(self, chosen: Prepared) -> None:
+        if isinstance(self.target, ContextualTarget) and chosen.behavior is None:
+            raise InvalidArgument(
+                "behavior",
+                chosen.kind,
+                "a behavior that may depend on contexts cannot be counted",
+                "name the column of propensities",
+            )
+
+
+def _by_label(target: Target, actions: Actions) -> dict[Label, float] | None:
+    fixed = target.fixed(actions)
+    return None if fixed is None else dict(zip(actions.labels, fixed.tolist(), strict=True))

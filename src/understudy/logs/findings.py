@@ -1,0 +1,290 @@
+"""Coverage first: what a log can say about each action, and about policies, before learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from understudy.certificates import Certificate
+from understudy.certificates.evidence import CONFIDENCE
+from understudy.constraints import PROBABILITIES, Array, number
+from understudy.errors import InvalidArgument
+from understudy.logs.actions import Label
+from understudy.logs.calibration import Calibration, calibrate
+from understudy.logs.columns import Columns, Kind
+from understudy.logs.drift import Drift, drift_of
+from understudy.logs.order_free import certify_sums
+from understudy.logs.scale import Scale
+from understudy.logs.tallies import Tallied
+from understudy.logs.tally import Tally
+from understudy.logs.targets import Target
+from understudy.logs.verdicts import UNIT, Verdict, judge
+from understudy.types import Integers, frozen
+
+__all__ = [
+    "Candidate",
+    "Coverage",
+    "candidates_beside",
+    "candidates_of",
+    "certify_candidates",
+    "covered",
+]
+
+GAIN = number(0.0, 1.0, "pass a gain a row in (0, 1], with rewards in [0, 1]", above=True)
+CERTAIN = 1.0 - 1e-9  # a propensity of 1, rounded
+NAMED = 10  # labels in one line
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy to be judged, K probabilities.
+
+    `chosen_from` is out of how many policies the log itself picked it: as many chances to be lucky,
+    for which its certificate must pay. One that was learned from the log may not be judged by it.
+    """
+
+    name: str
+    policy: Array
+    chosen_from: int = 1
+    may_be_judged: bool = True
+
+    def confidence(self, wanted: float) -> float:
+        """1 − δ/k for a policy that was chosen out of k: then all k hold together."""
+        return 1.0 - (1.0 - wanted) / self.chosen_from
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """What `covered` found.
+
+    `table` has a row for each action, rewards in the units of the log. With R and q the reward and
+    propensity of the rows of an action, and n all rows: `coverage_ratio` Σ 1/q² / n, unbiased for
+    the mean of 1/q over all rows, inf if it was never played; `effective_sample_size`
+    (Σ 1/q)² / Σ 1/q², the plays that would say as much about always playing it; `estimate`
+    Σ R/q / n; `self_normalised` Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in
+    `Calibration`.
+    """
+
+    table: pl.DataFrame
+    rows: int
+    refused: dict[str, int]
+    unseen: tuple[Label, ...]
+    deterministic: str | None
+    calibration: Calibration
+    drift: Drift
+    verdicts: tuple[Verdict, ...]
+
+    def describe(self) -> list[str]:
+        """The findings and the verdicts in lines, without the table."""
+        return [*self.findings(), *(f"{one.name}: {one.words}" for one in self.verdicts)]
+
+    def findings(self) -> list[str]:
+        """What is to be said of the log itself, in lines."""
+        lost = sum(self.refused.values())
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.refused.items())
+        lines = [f"{self.rows:,} rows" + (f"; {lost:,} refused ({reasons})" if lost else "")]
+        if self.unseen:
+            more = f" and {len(self.unseen) - NAMED:,} more" if len(self.unseen) > NAMED else ""
+            lines.append(f"never played: {', '.join(map(str, self.unseen[:NAMED]))}{more}")
+        if self.deterministic is not None:
+            lines.append(self.deterministic)
+        return [*lines, f"calibration: {self.calibration.words}", f"drift: {self.drift.words}"]
+
+
+def covered(
+    tallied: Tallied,
+    *,
+    behavior: Kind = "logged",
+    candidates: Sequence[Candidate] | None = None,
+    certificates: Sequence[Certificate | None] = (),
+    stretches: Integers | None = None,
+    gain: float | None = None,
+    confidence: float = 0.95,
+    scale: Scale = UNIT,
+) -> Coverage:
+    """What a log can say, from its sums.
+
+    Args:
+        tallied: the sums of the log (`tally`).
+        behavior: where the propensities come from: 'logged', 'given', or 'estimated', for which the
+            frequencies of the log are taken.
+        candidates: policies to judge; left out: those of `candidates_of`.
+        certificates: of the candidates, or none; without one, no decision (`certify_candidates`).
+        stretches: how often each action was played in a few stretches of time, (B, K).
+        gain: how much a row the log should be able to show, in rewards of [0, 1]; left out: 0.05,
+            or production's mean reward if that is less.
+        confidence: 1 − δ, of what would suffice.
+        scale: the units of rewards in words and table.
+
+    >>> from understudy.logs.tallies import tally
+    >>> log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0, 1] * 50, "propensity": 0.5})
+    >>> found = covered(tally(log, Columns()))
+    >>> found.table.select("action", "count", "mean_reward", "coverage_ratio").rows()
+    [('a', 50, 0.0, 2.0), ('b', 50, 1.0, 2.0)]
+    >>> found.describe()[-1]
+    'always b: it is covered: 100 rows are worth 50 plays of its own; certify it for a verdict'
+    """
+    delta, wanted = CONFIDENCE("confidence", confidence), GAIN.optional()("gain", gain)
+    unknown = bool(np.isnan(tallied.tally.weights).all())
+    kind: Kind = "estimated" if unknown else behavior
+    given = (
+        Tally.without_propensities(tallied.tally.counts, tallied.tally.rewards)
+        if kind == "estimated"
+        else tallied.tally
+    )
+    sums, calibration = _known(given), calibrate(given, tallied.actions)
+    chosen = candidates_of(tallied) if candidates is None else candidates
+    proofs = certificates or [None] * len(chosen)
+    verdicts = [
+        judge(
+            candidate.name,
+            _policy(candidate, len(tallied.actions)),
+            sums,
+            calibration,
+            certificate=certificate,
+            gain=wanted,
+            confidence=delta,
+            scale=scale,
+        )
+        for candidate, certificate in zip(chosen, proofs, strict=True)
+    ]
+    labels = tallied.actions.labels
+    return Coverage(
+        _table(labels, sums, calibration, scale),
+        sums.rows,
+        tallied.refused,
+        tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
+        _deterministic(given, labels),
+        calibration,
+        drift_of(given, tallied.actions, kind, stretches),
+        tuple(verdicts),
+    )
+
+
+def candidates_of(tallied: Tallied) -> list[Candidate]:
+    """The policies that everybody asks about: uniform, and always the action that looks best.
+
+    >>> from understudy.logs.actions import Actions
+    >>> counts = np.array([2, 2])
+    >>> sums = Tally(counts, *([counts * 1.0] * 6))
+    >>> [candidate.name for candidate in candidates_of(Tallied(Actions(("a", "b")), sums, {}))]
+    ['uniform', 'always a']
+    """
+    K, sums = len(tallied.actions), _known(tallied.tally)
+    means = np.divide(sums.weighted, sums.weights, out=np.full(K, -1.0), where=sums.counts > 0)
+    best = int(np.argmax(means))
+    always = Candidate(f"always {tallied.actions.labels[best]}", frozen(np.eye(K)[best]), K)
+    return [Candidate("uniform", frozen(np.full(K, 1.0 / K))), always]
+
+
+def candidates_beside(
+    targets: Sequence[Target], own: Sequence[bool], tallied: Tallied
+) -> list[Candidate]:
+    """Policies that somebody asks about, and beside them those that everybody does.
+
+    `own` says which were learned from this log.
+    """
+    asked = [
+        Candidate(target.name, policy, may_be_judged=not learned)
+        for target, learned in zip(targets, own, strict=True)
+        if (policy := target.fixed(tallied.actions)) is not None
+    ]
+    names = {candidate.name for candidate in asked}
+    return [*asked, *(one for one in candidates_of(tallied) if one.name not in names)]
+
+
+def certify_candidates(
+    frame: Any,
+    columns: Columns,
+    tallied: Tallied,
+    candidates: Sequence[Candidate],
+    *,
+    behavior: Mapping[Any, float] | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    confidence: float = 0.95,
+) -> list[Certificate | None]:
+    """The certificate of each candidate that the log may judge, as sure as `confidence` says.
+
+    >>> from understudy.logs.tallies import tally
+    >>> log = pl.DataFrame({"action": ["a", "b"] * 99, "reward": [0, 1] * 99, "propensity": 0.5})
+    >>> sums = tally(log, Columns())
+    >>> found = certify_candidates(log, Columns(), sums, candidates_of(sums))
+    >>> [certificate.promoted for certificate in found]
+    [False, True]
+    """
+    sure = CONFIDENCE("confidence", confidence)
+    return [
+        certify_sums(
+            frame,
+            columns,
+            actions=tallied.actions,
+            policy=candidate.policy,
+            behavior=behavior,
+            reward_range=reward_range,
+            confidence=candidate.confidence(sure),
+        ).certificate
+        if candidate.may_be_judged
+        else None
+        for candidate in candidates
+    ]
+
+
+def _policy(candidate: Candidate, n_actions: int) -> Array:
+    policy: Array = PROBABILITIES(candidate.name, candidate.policy)
+    if len(policy) != n_actions:
+        raise InvalidArgument(
+            candidate.name,
+            candidate.policy,
+            f"there are {n_actions} actions, not {len(policy)}",
+            "give one probability for each action",
+        )
+    return policy
+
+
+def _known(tally: Tally) -> Tally:
+    """The same rows; if no propensities are known, each with the frequency of its action."""
+    if not np.isnan(tally.weights).all():
+        return tally
+    counts = tally.counts
+    q = np.where(counts > 0, counts / max(tally.rows, 1), np.nan)
+    inverse = np.nan_to_num(1.0 / q)
+    weights, squares = frozen(counts * inverse), frozen(counts * inverse**2)
+    played = frozen(q)
+    weighted = frozen(tally.rewards * inverse)
+    return Tally(counts, tally.rewards, weighted, weights, squares, played, played)
+
+
+def _table(
+    labels: tuple[Label, ...], sums: Tally, calibration: Calibration, scale: Scale
+) -> pl.DataFrame:
+    n, seen = max(sums.rows, 1), sums.counts > 0
+    with np.errstate(invalid="ignore", divide="ignore"):  # unseen actions have no means
+        columns = {
+            "share": sums.counts / n,
+            "mean_reward": scale.reward(sums.rewards / sums.counts),
+            "lowest_propensity": sums.lowest,
+            "highest_propensity": sums.highest,
+            "coverage_ratio": np.where(seen, sums.squares / n, np.inf),
+            "effective_sample_size": np.where(seen, sums.weights**2 / sums.squares, 0.0),
+            "estimate": scale.reward(np.where(seen, sums.weighted / n, np.nan)),
+            "self_normalised": scale.reward(sums.weighted / sums.weights),
+            "calibration": calibration.ratios,
+            "calibration_score": calibration.scores,
+        }
+    table = pl.DataFrame({"action": labels, "count": sums.counts, **columns})
+    return table.with_columns(pl.col(*columns).fill_nan(None))
+
+
+def _deterministic(sums: Tally, labels: tuple[Label, ...]) -> str | None:
+    """Whether production left nothing to chance, in words."""
+    played = np.flatnonzero(sums.counts > 0)
+    cannot = "so this log shows nothing of what else it might have done"
+    if len(played) == 1:
+        return f"production was deterministic: it always played {labels[played[0]]}, {cannot}"
+    if len(played) and (sums.lowest[played] >= CERTAIN).all():
+        return f"production was deterministic: every propensity is 1, {cannot}"
+    return None

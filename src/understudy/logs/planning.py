@@ -1,0 +1,165 @@
+"""`learn`: a log in, a policy out, with what the log can and cannot say about it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from understudy.constraints import Array
+from understudy.errors import InvalidArgument
+from understudy.logs.checking import Checked
+from understudy.logs.choosing import CONTEXTUAL, FROM_LOG, Choice, choose, name_of_default
+from understudy.logs.contextual import Contextual, make_contextual
+from understudy.logs.encoder import Encoder
+from understudy.logs.options import CONFIDENT, Options, agree
+from understudy.logs.policies import Policy, Settings
+from understudy.logs.prepare import Prepared, prepare, rules_of
+from understudy.logs.reading import Origin, Reading
+from understudy.logs.stretches import Stretches
+from understudy.logs.study import Study
+from understudy.logs.tables import arranged
+from understudy.logs.watching import Watch
+from understudy.types import Integers
+
+__all__ = ["Done", "Plan", "fold", "plan"]
+
+MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
+LAST = 4_096  # rows whose contexts a policy is averaged over
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Everything that is fixed before the first row is learned from."""
+
+    log: Prepared
+    settings: Settings
+    study: Study
+    warmup: int
+    contextual: Contextual | None
+
+
+def plan(
+    origins: Sequence[Origin], options: Options, kept: Policy | None, folder: Path, watch: Watch
+) -> Plan:
+    """Look at the log as far as needed, and fix who learns from it and how."""
+    if kept is not None:
+        return _continued(origins, options, kept, folder)
+    contexts = bool(options.columns.get("context"))
+    log = prepare(origins, options, folder, watch, count=contexts)
+    choice, contextual, warmup = _choice(log, options)
+    unmet = choice.unmet if options.declared() else (*choice.unmet, FROM_LOG)
+    settings = Settings(
+        columns=log.reading.columns,
+        reward_range=(options.scale.low, options.scale.high),
+        behavior=log.kind,
+        learner=choice.name,
+        horizon=options.horizon,
+        theorem=choice.theorem,
+        unmet=unmet,
+    )
+    uncertified = log.behavior is None and contextual is not None
+    confidence = None if uncertified else (options.confidence or CONFIDENT)
+    study = Study.begin(choice.learner, log.behavior, confidence)
+    return Plan(log, settings, study, warmup, contextual)
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """What a run has learned: the policy now, or on average over the last contexts.
+
+    `stretches` counts the actions of this run, early and late; `oddities` the values of contexts
+    that are unlike those that the features were made of.
+    """
+
+    study: Study
+    average: Array
+    stretches: Stretches
+    oddities: Counter[str]
+
+
+def fold(chosen: Plan, rows: Iterator[Checked]) -> Done:
+    """Learn from every good row after the warm-up, in order."""
+    study, skip = chosen.study, chosen.warmup
+    stretches, last, oddities = Stretches.empty(len(chosen.log.actions)), None, Counter[str]()
+    for checked in rows:
+        skipped = min(skip, len(checked))
+        skip -= skipped
+        rest = checked.after(skipped)
+        if not len(rest):
+            continue
+        if chosen.contextual is not None:
+            last = chosen.contextual.features(rest.contexts())
+            oddities += chosen.contextual.encoder.oddities(rest.contexts())
+        study = study.after(rest.log(last))
+        stretches = stretches.after(rest.actions)
+    return Done(study, _average(chosen, study, last), stretches, oddities)
+
+
+def _choice(log: Prepared, options: Options) -> tuple[Choice, Contextual | None, int]:
+    """The learner; with contexts also their features, and how many rows they were made of."""
+    K, context = len(log.actions), log.reading.columns.context
+    name = options.learner or name_of_default(log.behavior, contexts=bool(context))
+    if not context:
+        return choose(name, log.behavior, K, options.horizon), None, 0
+    if name != CONTEXTUAL:
+        raise InvalidArgument(
+            "learner", name, "it ignores contexts", f"pass {CONTEXTUAL}, or leave out --context"
+        )
+    assert log.rows is not None
+    warmup = min(max(1, int(options.warmup * log.rows)), MOST_WARMUP)
+    frame, played = _first_rows(log.checked(), warmup)
+    encoder = Encoder.fit(frame, context)
+    contextual = make_contextual(encoder, frame, played, K, horizon=options.horizon)
+    unmet = tuple(contextual.assumptions())
+    theorem = "Theorem 3, for LinProd in constant memory: regret at most log K/η + η n C_φ"
+    return Choice(name, contextual.learner, theorem, unmet), contextual, len(played)
+
+
+def _first_rows(rows: Iterator[Checked], count: int) -> tuple[pl.DataFrame, Integers]:
+    """The contexts and actions of the first good rows."""
+    frames, actions, left = [], [], count
+    for checked in rows:
+        frames.append(checked.contexts().head(left))
+        actions.append(checked.actions[:left])
+        left -= len(actions[-1])
+        if left <= 0:
+            break
+    return pl.concat(frames), np.concatenate(actions)
+
+
+def _average(chosen: Plan, study: Study, last: Array | None) -> Array:
+    """The policy of the next row; with contexts, its mean over the last of them."""
+    if chosen.contextual is None:
+        return study.learner.policy(study.state)
+    if last is None:
+        return np.full(len(chosen.log.actions), 1.0 / len(chosen.log.actions))
+    learner = chosen.contextual.learner
+    return np.asarray(learner.policies_at(study.state, last[-LAST:]).mean(axis=0))
+
+
+def _continued(origins: Sequence[Origin], options: Options, kept: Policy, folder: Path) -> Plan:
+    """Go on where an earlier run stopped; what it fixed stays fixed."""
+    settings = kept.settings
+    agree("reward_range", options.reward_range, settings.reward_range)
+    agree("actions", options.actions, kept.actions)
+    agree("behavior", options.behavior, settings.behavior)
+    agree("learner", options.learner, settings.learner)
+    agree("horizon", options.horizon, settings.horizon)
+    behavior = kept.study.behavior
+    if options.probabilities is not None:
+        given = arranged("behavior", dict(options.probabilities), kept.actions)
+        agree("behavior", given.tolist(), np.asarray(behavior).tolist())
+    if kept.study.certificate is not None:
+        agree("confidence", options.confidence, kept.study.certificate.confidence)
+    columns = options.columns_of(settings)
+    rules = rules_of(options.after(settings), settings.behavior, kept.actions, behavior)
+    reading = Reading(origins, columns).in_time(folder)
+    log = Prepared(reading, rules, kept.actions, settings.behavior, behavior, None)
+    settings = dataclasses.replace(settings, columns=columns)
+    return Plan(log, settings, kept.study, 0, kept.contextual)
