@@ -104,7 +104,7 @@ def as_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
         text = pl.when(same).then(whole.cast(pl.String)).otherwise(column.cast(pl.String))
         return pl.when(column.is_finite()).then(text)
     text = column.cast(pl.String)
-    return pl.when(text != "").then(text)  # noqa: PLC1901 - an expression
+    return pl.when(text != "").then(text)
 
 
 def _is_whole(text: str) -> bool:

@@ -32,7 +32,7 @@ class Scale:
             raise InvalidArgument(
                 "reward_range",
                 (self.low, self.high),
-                "it must be a lower and a higher number, and no further apart than 1e100",
+                "it must be a lower and a higher number, 1e-100 to 1e100 apart",
                 "pass the smallest and the largest reward that are possible",
             )
 

@@ -144,7 +144,9 @@ def _in_folder(folder: Path, form: str | None) -> list[Path]:
     def fail(error: OSError) -> None:
         raise unreadable(str(error.filename), error) from None
 
-    inside = [Path(place, name) for place, _, names in os.walk(folder, onerror=fail) for name in names]
+    inside = [
+        Path(place, name) for place, _, names in os.walk(folder, onerror=fail) for name in names
+    ]
     shown = [path for path in sorted(inside) if not _is_hidden(path.relative_to(folder))]
     named = [p for p in shown if form or p.name.lower().removesuffix(COMPRESSED).endswith(ENDINGS)]
     if not named:

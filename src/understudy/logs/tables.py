@@ -88,18 +88,16 @@ def checked_probabilities(
     understudy.errors.InvalidArgument: policy = 'policy': its probabilities are refused: ...
     """
     found = {label: _number(value) for label, value in probabilities.items()}
-    wrong = [label for label, value in found.items() if math.isnan(value)]
+    remedy = "give every action a probability, 1 in all"
+    for label, value in found.items():
+        if math.isnan(value):
+            reason = f"the probability of {shorten(label)} is not a number"
+            raise InvalidArgument(argument, where, reason, remedy)
     try:
-        if wrong:
-            raise Refused(f"that of {shorten(wrong[0])} is not a number")
         values = PROBABILITIES.parse(list(found.values()))
     except Refused as refusal:
-        raise InvalidArgument(
-            argument,
-            where,
-            f"its probabilities are refused: {refusal}",
-            "give every action a probability, 1 in all",
-        ) from None
+        reason = f"its probabilities are refused: {refusal}"
+        raise InvalidArgument(argument, where, reason, remedy) from None
     return dict(zip(probabilities, values.tolist(), strict=True))
 
 
