@@ -12,11 +12,12 @@ import polars as pl
 from understudy.errors import InvalidArgument
 from understudy.types import Integers
 
-__all__ = ["Actions", "Label", "as_text", "is_unicode"]
+__all__ = ["Actions", "Label", "as_text", "in_words", "is_unicode"]
 
 Label = int | str
 WIDEST = 1 << 20  # of a table from whole numbers to indices
 UNKNOWN = -1
+LONGEST = 40  # characters of a label within a sentence
 DIGITS = 19  # of the largest whole number of 64 bits
 
 
@@ -105,6 +106,16 @@ def as_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
         return pl.when(column.is_finite()).then(text)
     text = column.cast(pl.String)
     return pl.when(text != "").then(text)
+
+
+def in_words(label: Label) -> str:
+    """A label within a sentence: cut where it would be all of it.
+
+    >>> in_words(7), len(in_words("x" * 1_000))
+    ('7', 40)
+    """
+    text = str(label)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def _is_whole(text: str) -> bool:
