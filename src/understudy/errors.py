@@ -39,20 +39,21 @@ __all__ = [
     "UnknownCell",
 ]
 
-LONGEST_VALUE = 60
+LONGEST_VALUE, LONGEST_PATH = 60, 300
 
 
-def shorten(value: object) -> str:
-    """The value as it would be typed, cut so that a message stays one line.
+def shorten(value: object, longest: int = LONGEST_VALUE) -> str:
+    """The value as it would be typed, without its middle if a message would not stay one line.
 
-    >>> shorten([1, 2]), len(shorten("x" * 1000)) <= 60
-    ('[1, 2]', True)
+    >>> shorten([1, 2]), shorten("/a/very/long/path/to/log.csv", longest=20)
+    ('[1, 2]', "'/a/very/l…/log.csv'")
     """
     try:
         text = " ".join(repr(value).split())
     except Exception as error:  # noqa: BLE001 - a foreign __repr__ may raise anything
         text = f"<{type(value).__name__} whose repr fails: {type(error).__name__}>"
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+    tail = (longest - 1) // 2
+    return text if len(text) <= longest else text[: longest - 1 - tail] + "…" + text[-tail:]
 
 
 class Shown:
@@ -128,6 +129,11 @@ class InvalidSnapshot(InvalidArgument):
 
 class InvalidLog(InvalidArgument):
     """A file, or a frame, that cannot be read as a log, or a row of it; `value` is its name."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.argument} = {shorten(self.value, LONGEST_PATH)}: {self.reason}; {self.remedy}"
+        )
 
 
 class UnknownCell(InvalidArgument, KeyError):

@@ -164,6 +164,7 @@ class Evidence:
             (not counted or sum(self.counts.tolist()) == self.rounds)
             and bool((self.log_wealths()[: 2 * size] >= 0).all())
             and bool(self.totals[0] <= self.rounds)
+            and bool((self.products <= kernels.certificates.LARGEST_PRODUCT).all())
             and bool(self.rounds % kernels.certificates.FACTORS or (self.products == 1.0).all())
             and self.crossed <= (0 if counted else self.rounds)
         )

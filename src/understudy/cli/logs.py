@@ -185,26 +185,34 @@ def _print(found: Any, *, json_output: bool) -> None:
 
 @contextmanager
 def _watched() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar on standard error: what is being done, how many rows, and how many a second."""
+    """A bar on a terminal: what is being done, how many rows, and how many a second."""
     from rich.console import Console  # noqa: PLC0415 - only here
     from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
 
+    console = Console(stderr=True)
+    if not console.is_interactive:  # standard error is then for errors
+        yield lambda _phase, _rows, _expected: None
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:,.0f} rows"),
         TextColumn("{task.fields[speed]}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        tasks: dict[str, Any] = {}
+    bar = Progress(*columns, console=console)
+    tasks: dict[str, Any] = {}
 
-        def watch(phase: str, rows: int, expected: int | None) -> None:
-            if phase not in tasks:
-                tasks[phase] = bar.add_task(phase, total=expected, speed="")
-            task = bar._tasks[tasks[phase]]
-            speed = "" if not task.speed else f"{task.speed:,.0f} rows/s"
-            bar.update(tasks[phase], advance=rows, speed=speed)
+    def watch(phase: str, rows: int, expected: int | None) -> None:
+        bar.start()
+        if phase not in tasks:
+            tasks[phase] = bar.add_task(phase, total=expected, speed="")
+        task = bar._tasks[tasks[phase]]
+        speed = "" if not task.speed else f"{task.speed:,.0f} rows/s"
+        bar.update(tasks[phase], advance=rows, speed=speed)
 
+    try:
         yield watch
         for task in bar.tasks:
             bar.update(task.id, total=task.completed)
+    finally:
+        bar.stop()

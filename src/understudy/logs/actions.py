@@ -12,11 +12,12 @@ import polars as pl
 from understudy.errors import InvalidArgument
 from understudy.types import Integers
 
-__all__ = ["Actions", "Label", "as_text"]
+__all__ = ["Actions", "Label", "as_text", "in_words", "is_unicode"]
 
 Label = int | str
 WIDEST = 1 << 20  # of a table from whole numbers to indices
 UNKNOWN = -1
+LONGEST = 40  # characters of a label within a sentence
 DIGITS = 19  # of the largest whole number of 64 bits
 
 
@@ -39,7 +40,7 @@ class Actions:
 
     def __post_init__(self) -> None:
         for text in self.texts:
-            if not _is_unicode(text):
+            if not is_unicode(text):
                 raise InvalidArgument("actions", text, "it is not Unicode text", "rename it")
         repeated = len(set(self.texts)) < len(self.texts)
         if repeated or len(self.texts) < 2:  # noqa: PLR2004 - a choice
@@ -92,6 +93,8 @@ class Actions:
 def as_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     """The labels of a column as text: whole numbers without a point, whatever their type.
 
+    What is missing is null, and so are an empty text and what is no finite number.
+
     >>> frame = pl.DataFrame({"a": [1.0, 2.5, None]})
     >>> frame.select(as_text(pl.col("a"), frame["a"].dtype))["a"].to_list()
     ['1', '2.5', None]
@@ -101,7 +104,18 @@ def as_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
         same = whole.cast(dtype) == column
         text = pl.when(same).then(whole.cast(pl.String)).otherwise(column.cast(pl.String))
         return pl.when(column.is_finite()).then(text)
-    return column.cast(pl.String)
+    text = column.cast(pl.String)
+    return pl.when(text != "").then(text)
+
+
+def in_words(label: Label) -> str:
+    """A label within a sentence: cut where it would be all of it.
+
+    >>> in_words(7), len(in_words("x" * 1_000))
+    ('7', 40)
+    """
+    text = str(label)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def _is_whole(text: str) -> bool:
@@ -111,9 +125,14 @@ def _is_whole(text: str) -> bool:
     return short and str(int(digits)) == digits and text != "-0" and int(digits) < 1 << 63
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written: half of a pair of surrogates, which JSON can hold, can not.
+
+    >>> is_unicode("é"), is_unicode("\\ud800")
+    (True, False)
+    """
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a pair of surrogates, which JSON can write
+    except UnicodeEncodeError:
         return False
     return True

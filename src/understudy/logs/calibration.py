@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.constraints import Array
-from understudy.logs.actions import Actions
+from understudy.logs.actions import Actions, in_words
 from understudy.logs.tally import Tally
 from understudy.types import frozen
 
@@ -117,7 +117,11 @@ def _describe(
 def _worst(actions: Actions, ratios: Array, which: NDArray[np.bool_], order: Array) -> str:
     """The actions that differ most, in words."""
     found = [int(a) for a in np.argsort(order) if which[a]]
-    words = ", ".join(f"action {actions.texts[a]} {ratios[a]:.2g}×" for a in found[1:NAMED])
+    words = ", ".join(
+        f"action {in_words(actions.texts[a])} {ratios[a]:.2g}×" for a in found[1:NAMED]
+    )
     more = f" and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
-    first = f"action {actions.texts[found[0]]} was played {ratios[found[0]]:.2g}× as often as its "
-    return f"{first}propensities say" + (f" ({words}{more})" if words else "")
+    first, often = in_words(actions.texts[found[0]]), f"{ratios[found[0]]:.2g}× as often"
+    return f"action {first} was played {often} as its propensities say" + (
+        f" ({words}{more})" if words else ""
+    )

@@ -53,14 +53,17 @@ Mask = NDArray[np.bool_]
 class Rules:
     """What a row must be.
 
-    `actions` is None while they are still being collected. `propensities` says whether the log's
-    own are read. `support` marks the actions that a given behavior can play at all.
+    `actions` is None while they are still being collected, and `closed` says whether no others were
+    to be expected: else rows of other actions are those that were refused for something else.
+    `propensities` says whether the log's own are read. `support` marks the actions that a given
+    behavior can play at all.
     """
 
     actions: Actions | None = None
     scale: Scale = UNIT
     propensities: bool = True
     support: Mask | None = None
+    closed: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,10 +217,13 @@ def _indices(file: str, column: pl.Series, actions: Actions | None) -> Integers:
         )
     if actions is not None:
         return actions.indices(column)
-    missing = column.is_null()
-    if column.dtype.is_float():
-        missing |= ~column.is_finite().fill_null(value=False)
-    return -missing.cast(pl.Int64).to_numpy()
+    return -_are_missing(column).astype(np.int64)
+
+
+def _are_missing(column: pl.Series) -> Mask:
+    """Where there is no label."""
+    texts = column.to_frame("label").select(as_text(pl.col("label"), column.dtype))
+    return texts.to_series().is_null().to_numpy()
 
 
 def _eligible(file: str, frame: pl.DataFrame) -> Mask | None:
@@ -265,11 +271,11 @@ def _reasons(
     """The first reason of each bad row."""
     actions, rewards, q, eligible = found
     low, high = rules.scale.low, rules.scale.high
-    cases: list[tuple[Mask, str]] = [
-        (frame[ACTION].is_null().to_numpy(), "action is missing"),
-        (actions < 0, "action is missing" if rules.actions is None else "action is unknown"),
-        *_faults(frame[REWARD], rewards, low, high),
-    ]
+    cases: list[tuple[Mask, str]] = [(_are_missing(frame[ACTION]), "action is missing")]
+    unknown = (actions < 0, "action is unknown")
+    if rules.closed:
+        cases.append(unknown)
+    cases += _faults(frame[REWARD], rewards, low, high)
     if q is not None:
         cases += _faults(frame[PROPENSITY], q, SMALLEST_PROBABILITY, 1.0)
     if rules.support is not None:
@@ -281,7 +287,7 @@ def _reasons(
         cases.append((frame[TIME].is_null().to_numpy(), "time is missing or not a time"))
     if TARGET in frame.columns:
         cases += _faults(frame[TARGET], numbers("", frame[TARGET]), 0.0, 1.0)
-    masks, words = zip(*cases, strict=True)
+    masks, words = zip(*cases, unknown, strict=True)
     which = np.select([mask[bad] for mask in masks], list(range(len(masks))), default=-1)
     return [words[i] for i in which.tolist()]
 

@@ -132,7 +132,7 @@ def learn_from(log: Unordered, options: Options) -> Summed:
         theorem=choice.theorem,
         unmet=choice.unmet if declared else (*choice.unmet, FROM_LOG),
     )
-    rules = rules_of(options, kind, actions, behavior)
+    rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
     prepared = Prepared(Reading(log.origins, columns), rules, actions, kind, behavior, None)
     never = Stretches.empty(len(actions))  # in no order there is no early or late
     study = Study(choice.learner, found.state, behavior, None, sums, never)

@@ -13,7 +13,7 @@ from understudy.certificates import Certificate
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import PROBABILITIES, Array, number
 from understudy.errors import InvalidArgument
-from understudy.logs.actions import Label
+from understudy.logs.actions import Label, in_words
 from understudy.logs.calibration import Calibration, calibrate
 from understudy.logs.columns import Columns, Kind
 from understudy.logs.drift import Drift, drift_of
@@ -89,7 +89,7 @@ class Coverage:
         lines = [f"{self.rows:,} rows" + (f"; {lost:,} refused ({reasons})" if lost else "")]
         if self.unseen:
             more = f" and {len(self.unseen) - NAMED:,} more" if len(self.unseen) > NAMED else ""
-            lines.append(f"never played: {', '.join(map(str, self.unseen[:NAMED]))}{more}")
+            lines.append(f"never played: {', '.join(map(in_words, self.unseen[:NAMED]))}{more}")
         if self.deterministic is not None:
             lines.append(self.deterministic)
         return [*lines, f"calibration: {self.calibration.words}", f"drift: {self.drift.words}"]
@@ -179,7 +179,7 @@ def candidates_of(tallied: Tallied) -> list[Candidate]:
     best = int(np.argmax(means))
     only = np.zeros(K)
     only[best] = 1.0
-    always = Candidate(f"always {tallied.actions.labels[best]}", frozen(only), K)
+    always = Candidate(f"always {in_words(tallied.actions.labels[best])}", frozen(only), K)
     return [Candidate("uniform", frozen(np.full(K, 1.0 / K))), always]
 
 
@@ -286,7 +286,8 @@ def _deterministic(sums: Tally, labels: tuple[Label, ...]) -> str | None:
     played = np.flatnonzero(sums.counts > 0)
     cannot = "so this log shows nothing of what else it might have done"
     if len(played) == 1:
-        return f"production was deterministic: it always played {labels[played[0]]}, {cannot}"
+        label = in_words(labels[played[0]])
+        return f"production was deterministic: it always played {label}, {cannot}"
     if len(played) and (sums.lowest[played] >= CERTAIN).all():
         return f"production was deterministic: every propensity is 1, {cannot}"
     return None

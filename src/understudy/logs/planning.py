@@ -156,7 +156,9 @@ def _continued(origins: Sequence[Origin], options: Options, kept: Policy, folder
     if kept.study.certificate is not None:
         agree("confidence", options.confidence, kept.study.certificate.confidence)
     columns = options.columns_of(settings)
-    rules = rules_of(options.after(settings), settings.behavior, kept.actions, behavior)
+    rules = rules_of(
+        options.after(settings), settings.behavior, kept.actions, behavior, closed=True
+    )
     reading = Reading(origins, columns).in_time(folder)
     log = Prepared(reading, rules, kept.actions, settings.behavior, behavior, None)
     settings = dataclasses.replace(settings, columns=columns)

@@ -15,9 +15,10 @@ import numpy as np
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate
 from understudy.certificates.curves import POINTS
-from understudy.constraints import SMALLEST_PROBABILITY, Array
+from understudy.constraints import HORIZON, PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
-from understudy.logs.actions import Actions, Label
+from understudy.logs.actions import Actions, Label, is_unicode
+from understudy.logs.choosing import LEARNERS
 from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Columns, Kind
 from understudy.logs.contextual import Contextual
 from understudy.logs.scale import Scale
@@ -168,7 +169,7 @@ class Policy:
             reason = "it is not text"
         except InvalidArgument as error:
             reason = f"{error.argument}: {error.reason}"
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             reason = f"a part is missing or damaged ({type(error).__name__}: {str(error)[:80]})"
         except RecursionError:
             reason = "it is nested too deeply"
@@ -180,6 +181,8 @@ def from_text(text: str) -> Policy:
     content = parse(text)
     if content.get("kind") != KIND:
         raise InvalidSnapshot("kind", content.get("kind"), "it is not a policy", REMEDY)
+    if not is_unicode(json.dumps(content, ensure_ascii=False)):
+        raise InvalidSnapshot("policy", text[:40], "it is not Unicode text", REMEDY)
     actions = Actions(tuple(str(label) for label in content["actions"]))
     study = _study(content)
     if not len(actions) == study.learner.form.n_actions == len(content["policy"]):
@@ -190,12 +193,28 @@ def from_text(text: str) -> Policy:
         actions=actions,
         study=study,
         settings=_settings(content["settings"]),
-        average=np.array([float(row["probability"]) for row in content["policy"]]),
-        files=tuple(FileRead(**file) for file in provenance["files"]),
+        average=_probabilities(content["policy"]),
+        files=tuple(_file(file) for file in provenance["files"]),
         refused={str(reason): int(count) for reason, count in provenance["quarantined"].items()},
         warmup=int(provenance["warmup"]),
         contextual=None if encoder is None else Contextual.from_data(encoder, study.learner),
     )
+
+
+def _probabilities(rows: list[dict[str, Any]]) -> Array:
+    found: Array = PROBABILITIES("policy", [row["probability"] for row in rows])
+    return found
+
+
+def _file(found: dict[str, Any]) -> FileRead:
+    texts, counts = (found["name"], found["sha256"]), (found["rows"], found["quarantined"])
+    if not all(isinstance(text, str) for text in texts) or not all(map(_is_count, counts)):
+        raise InvalidSnapshot("files", found, "it needs texts and counts", REMEDY)
+    return FileRead(**found)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _study(content: dict[str, Any]) -> Study:
@@ -205,7 +224,8 @@ def _study(content: dict[str, Any]) -> Study:
     tally, n = Tally.from_data(content["tally"], learner.form.n_actions), learner.rounds(state)
     if not isinstance(certificate, Certificate | None):
         raise InvalidSnapshot("certificate", certificate, "it is not a certificate", REMEDY)
-    curve = Curve(tuple(_point(point) for point in content["curve"]))
+    gains = certificate is not None and certificate.behavior is not None
+    curve = Curve(tuple(_point(point, gains=gains) for point in content["curve"]))
     watched = 0 if certificate is None else certificate.rounds  # those set aside count there too
     stretches = Stretches.from_data(content["stretches"], learner.form.n_actions)
     agree = (
@@ -220,19 +240,35 @@ def _study(content: dict[str, Any]) -> Study:
     return Study(learner, state, behavior, certificate, tally, stretches, curve)
 
 
-def _point(point: list[Any]) -> tuple[float, float, float, float | None]:
+def _point(point: list[Any], *, gains: bool) -> tuple[float, float, float, float | None]:
     lower, upper, production, gain = point
+    if (gain is not None) != gains:
+        raise InvalidSnapshot("curve", point, "a gain is missing, or known to nobody", REMEDY)
     return float(lower), float(upper), float(production), None if gain is None else float(gain)
 
 
 def _settings(found: dict[str, Any]) -> Settings:
-    columns = dict(found["columns"])
-    low, high = found["reward_range"]
-    return Settings(
+    scale = Scale.of(found["reward_range"] or ())
+    settings = Settings(
         **{
             **found,
-            "columns": Columns(**{**columns, "context": tuple(columns["context"])}),
-            "reward_range": (float(low), float(high)),
-            "unmet": tuple(found["unmet"]),
+            "columns": _columns(found["columns"], logged=found["behavior"] == LOGGED),
+            "reward_range": (scale.low, scale.high),
+            "horizon": HORIZON.optional()("horizon", found["horizon"]),
+            "unmet": tuple(str(assumption) for assumption in found["unmet"]),
         }
     )
+    if settings.learner not in LEARNERS or not isinstance(settings.theorem, str):
+        raise InvalidSnapshot("learner", settings.learner, "there is no such learner", REMEDY)
+    return settings
+
+
+def _columns(found: dict[str, Any], *, logged: bool) -> Columns:
+    columns = Columns(**{**found, "context": tuple(found["context"])})
+    needed = {columns.action, columns.reward, *columns.context}
+    if logged:
+        needed.add(columns.propensity)  # type: ignore[arg-type] # whether it is one is asked below
+    optional = {columns.propensity, columns.time, columns.eligible, columns.target} - {None}
+    if not all(isinstance(name, str) for name in needed | optional):
+        raise InvalidSnapshot("columns", found, "a column has no name", REMEDY)
+    return columns

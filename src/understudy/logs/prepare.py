@@ -62,7 +62,7 @@ def prepare(
         options, lambda found: any(has_propensities(origin, found) for origin in origins)
     )
     reading = Reading(origins, columns).in_time(folder)
-    rules = rules_of(options, kind, None, None)
+    rules = rules_of(options, kind, None, None, closed=False)
     declared = options.declared()
     found = None
     if not declared or grow or count:
@@ -73,7 +73,7 @@ def prepare(
             raise too_few(name_of(origins), found)
     actions = _actions(options.actions, declared, known, found, grow=grow)
     behavior = behavior_of(kind, options, actions)
-    rules = rules_of(options, kind, actions, behavior)
+    rules = rules_of(options, kind, actions, behavior, closed=bool(declared) and not grow)
     rows = None if found is None else found.rows
     return Prepared(reading, rules, actions, kind, behavior, rows)
 
@@ -119,8 +119,13 @@ def behavior_of(kind: Kind, options: Options, actions: Actions) -> Behavior | No
 
 
 def rules_of(
-    options: Options, kind: Kind, actions: Actions | None, behavior: Behavior | None
+    options: Options,
+    kind: Kind,
+    actions: Actions | None,
+    behavior: Behavior | None,
+    *,
+    closed: bool,
 ) -> Rules:
     """What a row must be; before the actions are known, any label is one."""
     support = behavior > 0 if isinstance(behavior, np.ndarray) else None
-    return Rules(actions, options.scale, kind == LOGGED, support)
+    return Rules(actions, options.scale, kind == LOGGED, support, closed)

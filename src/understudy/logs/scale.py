@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,6 +11,7 @@ from understudy.errors import InvalidArgument
 
 __all__ = ["Scale"]
 
+NARROWEST, WIDEST = 1e-100, 1e100  # so that squares of rewards are numbers too
 Numbers = TypeVar("Numbers", float, Array)
 
 
@@ -27,11 +27,12 @@ class Scale:
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (self.low < self.high and math.isfinite(self.high - self.low)):
+        width = self.high - self.low
+        if not (self.low < self.high and NARROWEST <= width <= WIDEST):
             raise InvalidArgument(
                 "reward_range",
                 (self.low, self.high),
-                "it must be a lower and a higher number",
+                "it must be a lower and a higher number, 1e-100 to 1e100 apart",
                 "pass the smallest and the largest reward that are possible",
             )
 

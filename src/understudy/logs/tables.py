@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from understudy.constraints import PROBABILITIES, Array, Refused
-from understudy.errors import InvalidArgument
-from understudy.logs.actions import Actions, Label
+from understudy.errors import InvalidArgument, shorten
+from understudy.logs.actions import Actions, Label, is_unicode
 
 __all__ = [
     "arranged",
@@ -22,6 +23,13 @@ __all__ = [
     "read_actions",
     "read_probabilities",
 ]
+
+PROBABLE = 'JSON {"label": probability, …}, or CSV with columns action and probability'
+REMEDIES = {
+    "actions": "write one label a line, or a JSON list",
+    "behavior": f"pass logged, estimated, or a file of {PROBABLE}",
+    "policy": f"pass uniform, policy.json, or a file of {PROBABLE}",
+}
 
 
 def read_actions(path: Path) -> Actions:
@@ -40,9 +48,11 @@ def read_actions(path: Path) -> Actions:
         if not all(_is_label(label) for label in labels):
             raise _refused("actions", path, "its entries must be texts or whole numbers")
     else:
-        labels = [line.strip() for line in text.splitlines() if line.strip()]
+        labels = [line.strip() for line in text.split("\n") if line.strip()]
     if len({str(label) for label in labels}) < len(labels):
         raise _refused("actions", path, "it names an action twice")
+    if len(labels) < 2:  # noqa: PLR2004 - a choice
+        raise _refused("actions", path, "it names fewer than two actions")
     return Actions.of(labels)
 
 
@@ -58,13 +68,11 @@ def read_probabilities(argument: str, path: Path) -> dict[Label, float]:
     """
     text = _text(argument, path)
     if text.lstrip().startswith("{"):
-        found = _json(argument, path, text)
-        pairs = list(found.items())
+        pairs: list[tuple[Any, Any]] = _json(argument, path, text, list)
     else:
-        rows = list(csv.DictReader(text.splitlines()))
-        if not rows or not {"action", "probability"} <= set(rows[0]):
-            raise _refused(argument, path, "it has no columns 'action' and 'probability'")
-        pairs = [(row["action"], _number(row["probability"])) for row in rows]
+        pairs = [(row["action"], row["probability"]) for row in _rows(argument, path, text)]
+    if not all(_is_label(label) for label, _ in pairs):
+        raise _refused(argument, path, "a line has no action, or is not Unicode text")
     if len({label for label, _ in pairs}) < len(pairs):
         raise _refused(argument, path, "it names an action twice")
     return checked_probabilities(argument, dict(pairs), str(path))
@@ -79,15 +87,17 @@ def checked_probabilities(
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: policy = 'policy': its probabilities are refused: ...
     """
+    found = {label: _number(value) for label, value in probabilities.items()}
+    remedy = "give every action a probability, 1 in all"
+    for label, value in found.items():
+        if math.isnan(value):
+            reason = f"the probability of {shorten(label)} is not a number"
+            raise InvalidArgument(argument, where, reason, remedy)
     try:
-        values = PROBABILITIES.parse([_number(value) for value in probabilities.values()])
+        values = PROBABILITIES.parse(list(found.values()))
     except Refused as refusal:
-        raise InvalidArgument(
-            argument,
-            where,
-            f"its probabilities are refused: {refusal}",
-            "give every action a probability, 1 in all",
-        ) from None
+        reason = f"its probabilities are refused: {refusal}"
+        raise InvalidArgument(argument, where, reason, remedy) from None
     return dict(zip(probabilities, values.tolist(), strict=True))
 
 
@@ -130,15 +140,30 @@ def _text(argument: str, path: Path) -> str:
         raise _refused(argument, path, "it is not UTF-8 text") from None
 
 
-def _json(argument: str, path: Path, text: str) -> Any:
+def _rows(argument: str, path: Path, text: str) -> list[dict[str | None, Any]]:
+    """The rows of a small table with the columns that are wanted, and no more fields than these."""
     try:
-        return json.loads(text)
+        rows: list[dict[str | None, Any]] = list(csv.DictReader(StringIO(text, newline="")))
+    except csv.Error as error:
+        raise _refused(argument, path, f"it is not CSV ({error})") from None
+    if not rows or not {"action", "probability"} <= set(rows[0]):
+        raise _refused(argument, path, "it has no columns 'action' and 'probability' with rows")
+    if any(None in row for row in rows):
+        raise _refused(argument, path, "a line has more fields than the header")
+    return rows
+
+
+def _json(argument: str, path: Path, text: str, pairs: Callable[..., Any] | None = None) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=pairs)
     except (ValueError, RecursionError) as error:
         raise _refused(argument, path, f"it is not JSON ({str(error)[:80]})") from None
 
 
 def _is_label(value: object) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
+    if isinstance(value, str):
+        return is_unicode(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _number(value: object) -> float:
@@ -152,9 +177,4 @@ def _number(value: object) -> float:
 
 
 def _refused(argument: str, path: Path, reason: str) -> InvalidArgument:
-    remedy = (
-        "write one label a line, or a JSON list"
-        if argument == "actions"
-        else 'write JSON {"label": probability, …}, or CSV with columns action and probability'
-    )
-    return InvalidArgument(argument, str(path), reason, remedy)
+    return InvalidArgument(argument, str(path), reason, REMEDIES[argument])

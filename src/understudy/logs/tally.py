@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from understudy import kernels
-from understudy.constraints import Array
+from understudy.constraints import LARGEST_COUNT, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidSnapshot
 from understudy.types import Integers, Log, frozen, given
 
 __all__ = ["Tally"]
+
+ROUNDING = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +113,30 @@ class Tally:
         names = [field.name for field in dataclasses.fields(Tally)]
         columns = {name: np.array(data[name], dtype=np.float64) for name in names}
         counts = columns["counts"]
-        whole = (counts >= 0).all() and (counts == np.floor(counts)).all()
-        if not whole or any(column.shape != (n_actions,) for column in columns.values()):
+        bounded = counts.clip(0.0, LARGEST_COUNT)
+        whole = (counts == np.floor(counts)).all() and not np.isnan(columns["rewards"]).any()
+        if any(column.shape != (n_actions,) for column in columns.values()) or not (
+            whole and all(_within(columns[name], *_range(name, bounded)) for name in names)
+        ):
             raise InvalidSnapshot(
-                "tally", data, "it needs seven numbers per action", "load an unchanged file"
+                "tally", data, "its sums are not those of a log", "load an unchanged file"
             )
         columns["counts"] = counts.astype(np.int64)
         return Tally(**{name: frozen(column) for name, column in columns.items()})
+
+
+def _range(name: str, counts: Array) -> tuple[float, Array | float]:
+    """What a sum can be, by action, if propensities are neither 0 nor above 1."""
+    ranges: dict[str, tuple[float, Array | float]] = {
+        "counts": (0.0, LARGEST_COUNT),
+        "rewards": (0.0, counts),
+        "squares": (0.0, counts / SMALLEST_PROBABILITY**2),
+        "lowest": (SMALLEST_PROBABILITY, 1.0),
+        "highest": (SMALLEST_PROBABILITY, 1.0),
+    }
+    return ranges.get(name, (0.0, counts / SMALLEST_PROBABILITY))
+
+
+def _within(values: Array, low: float, high: Array | float) -> bool:
+    """Whether those that are known are, but for rounding."""
+    return bool((np.isnan(values) | ((values >= low) & (values <= high * ROUNDING))).all())

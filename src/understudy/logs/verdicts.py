@@ -118,7 +118,7 @@ def exploration_for(reward: float, gain: float, rows: int, confidence: float = 0
     >>> round(exploration_for(reward=0.35, gain=0.05, rows=100).rows)
     6817
     """
-    needed = 2.0 * reward * _budget(confidence) / gain**2
+    needed = 2.0 * reward * _budget(confidence) / gain / gain  # the square may be no double
     if rows and needed / rows <= MOST_EXPLORATION:
         return Enough(gain, rows, needed / rows)
     return Enough(gain, 4.0 * needed, MOST_EXPLORATION)
