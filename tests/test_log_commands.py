@@ -16,6 +16,8 @@ from understudy.logs.columns import PRESETS
 from understudy.logs.engines import ENGINES
 from understudy.logs.sources import FORMATS
 
+pytestmark = pytest.mark.plain
+
 ROWS = make_rows(3_000)
 
 
