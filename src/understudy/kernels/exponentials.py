@@ -15,7 +15,7 @@ import numpy as np
 
 from understudy.kernels.compiler import compiled
 
-__all__ = ["exp", "exp_by_series"]
+__all__ = ["exp", "exp_by_library", "exp_by_series"]
 
 LOG2_E = 1.4426950408889634
 LOG_2 = 0.6931471803691238  # its first 33 bits: n times it is exact
@@ -38,10 +38,16 @@ def exp_by_series(x: float) -> float:
     high = (1 / 3628800 + r * (1 / 39916800)) + r2 * (1 / 479001600 + r * (1 / 6227020800))
     series = np.float64(1.0 + (r + r2 * (low + r4 * (middle + r4 * high))))
     exponent = np.float64(shifted).view(np.int64) << MANTISSA
-    power = np.int64(series.view(np.int64) + exponent).view(np.float64)
+    power = float(np.int64(series.view(np.int64) + exponent).view(np.float64))
     power = 0.0 if x < SMALLEST else power
     return math.inf if x > LARGEST else power
 
 
-# Where nothing is compiled, the C library's is the faster one.
-exp = math.exp if numba.config.DISABLE_JIT else exp_by_series
+def exp_by_library(x: float) -> float:
+    """The same, where nothing is compiled: there the C library's is the faster one."""
+    if x > LARGEST:
+        return math.inf
+    return math.exp(x) if x >= SMALLEST else 0.0
+
+
+exp = exp_by_library if numba.config.DISABLE_JIT else exp_by_series

@@ -28,8 +28,9 @@ Array = Any
 
 MOST_STEPS = 200  # of Newton or of bisection: the bracket is then one number wide
 CLOSE = 1e-9  # of the logarithm of the sum of all weights: one more step squares it
-NEARBY = 0.25  # the largest η_j δ of a step: the next one is below its cube,
-NOTHING_LEFT = 3e-5  # hence below the last digits after this one
+NEARBY = 0.25  # the largest η_j δ of a step; what is left after it is below its cube, hence
+NOTHING_LEFT = 3e-5  # below the last digits after this one,
+FEW_STEPS = 3  # which is the third at the latest, where rounding lets it
 
 
 @compiled
@@ -127,13 +128,14 @@ def settle(
 
     If all references and S were made `anew`, these scales are none. `fastest` is the largest rate.
     """
-    mass, reach = 0.0, math.inf
-    while reach > NOTHING_LEFT:
-        step = math.inf if anew else step_of(rates, totals, scales)
+    for _ in range(0 if anew else FEW_STEPS):
+        step = step_of(rates, totals, scales)
         reach = fastest * abs(step)
-        if reach <= NEARBY:
-            level += step
-        else:
-            level, reach = seek(rates, log_prior, references, totals, level, scales), 0.0
+        if not reach <= NEARBY:
+            break
+        level += step
         mass = rescale(rates, log_prior, references, totals, level, scales)
-    return level, mass
+        if reach <= NOTHING_LEFT:
+            return level, mass
+    level = seek(rates, log_prior, references, totals, level, scales)
+    return level, rescale(rates, log_prior, references, totals, level, scales)

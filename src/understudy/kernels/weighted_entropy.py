@@ -44,10 +44,13 @@ Events = tuple[Array, Array, Array]  # actions, rewards, and the probabilities t
 
 @compiled
 def gain_of(logarithmic: bool, reward: float, propensity: float, rate: float) -> float:
-    """log(1 + ηR/q)/η, or R/(q + η/2): never negative, so that no weight falls."""
+    """log(1 + ηR/q)/η, or R/(q + η/2): never negative, so that no weight falls.
+
+    `np.divide` does not look for a divisor 0, and so does not stand in the way of vectors.
+    """
     if logarithmic:
-        return np.divide(np.log1p(rate * np.divide(reward, propensity)), rate)
-    return np.divide(reward, propensity + rate / 2.0)  # type: ignore[no-any-return] # no look for 0
+        return float(np.divide(np.log1p(rate * np.divide(reward, propensity)), rate))
+    return float(np.divide(reward, propensity + rate / 2.0))
 
 
 @compiled
@@ -76,10 +79,18 @@ def weigh(
 def weigh_all(
     rates: Array, references: Array, rows: Array, scores: Array, residues: Array, weights: Array
 ) -> None:
-    """Those of all actions that have experts."""
+    """Those of all actions, 0 for one without experts; in two steps, the second one long loop."""
     for a in range(rows.size):
-        if rows[a] < rates.shape[0]:
-            weigh(rates, references, rows[a], scores, residues, a, weights)
+        row = rows[a]
+        for i in range(weights.shape[1]):
+            weights[a, i] = -math.inf
+            if row < rates.shape[0]:
+                weights[a, i] = exponent(
+                    rates[row, i], scores[a, i], residues[a, i], references[row, i]
+                )
+    flat = weights.reshape(weights.size)
+    for k in range(flat.size):
+        flat[k] = exp(flat[k])
 
 
 @compiled
