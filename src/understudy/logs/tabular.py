@@ -193,7 +193,7 @@ def readable(source: Source) -> Iterator[None]:
 
 def _why(source: Source, error: BaseException) -> str:
     """The line that is wrong, or else what the reader says."""
-    with suppress(*BROKEN):
+    with suppress(UnicodeError, *BROKEN):
         if wrong := first_fault(source):
             return wrong
     return first_line(error)
