@@ -548,11 +548,18 @@ STEPS = {  # of `us.logs.learn`, `coverage` and `certify`, whose examples are th
     "passes": ("good_rows", "intake_of"),
     "prepare": ("behavior_of", "columns_of", "prepare", "rules_of"),
     "reading": ("has_propensities", "rows_by_file"),
-    "reporting": ("as_dict", "assemble", "curve_of", "sentence", "verdict"),
+    "reporting": (
+        "as_dict",
+        "assemble",
+        "curve_of",
+        "drifting",
+        "panel_of",
+        "sentence",
+        "verdict",
+    ),
     "study": ("observe",),
     "survey": ("survey",),
-    "tabular": ("names", "scan"),
-    "tallies": ("collect", "group"),
+    "tabular": ("header_of", "names", "scan"),
     "verdicts": ("judge_rows",),
 }
 KERNELS = {f"understudy.kernels.{name}" for name in us.kernels.__all__}

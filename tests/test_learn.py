@@ -271,3 +271,118 @@ def test_frames_of_other_libraries_and_dictionaries_are_logs() -> None:
     assert found.policy.actions.labels == (0, 1, 2, 3, 4)
     with pytest.raises(InvalidLog, match="not a log"):
         learn(3.0)
+
+
+def certified_gain(rows: pl.DataFrame, **asked: Any) -> tuple[str, us.Certified]:
+    learned = learn(rows, learner="exp3-ix", **asked)
+    assert learned.certified is not None
+    return learned.report.verdict_kind, learned.certified
+
+
+@pytest.mark.large
+def test_what_cannot_be_read_never_makes_the_understudy_look_better() -> None:
+    """All actions pay alike, so a promotion is an error: of 40 logs hardly one may have it.
+
+    Rows are lost by their action, by their reward, or because their reward is out of range. If they
+    were left out of the certificate, most of these logs would promote.
+    """
+    wrong = {"unknown actions": 0, "missing rewards": 0, "rewards out of range": 0}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        action = rng.choice(["a", "b", "c"], p=[0.45, 0.45, 0.1], size=600)
+        q = np.where(action == "c", 0.1, 0.45)
+        reward = (rng.random(600) < 0.5).astype(float)
+        rows = pl.DataFrame({"action": action, "reward": reward, "propensity": q})
+        lost = (pl.col("action") == "a") & (pl.col("reward") == 0.0)
+        some = pl.Series(rng.random(600) < 0.6)
+        missing = rows.with_columns(reward=pl.when(lost & some).then(None).otherwise("reward"))
+        high = rows.with_columns(reward=pl.when(lost & some).then(-1.0).otherwise("reward"))
+        wrong["unknown actions"] += certified_gain(rows, actions=["a", "b"])[0] == "promote"
+        wrong["missing rewards"] += certified_gain(missing)[0] == "promote"
+        wrong["rewards out of range"] += certified_gain(high)[0] == "promote"
+    assert max(wrong.values()) <= 4, wrong  # 5 % of 40 is 2, and two standard errors are 2.8
+
+
+def test_rows_set_aside_count_in_the_certificate_where_they_stood() -> None:
+    """As rows in which the understudy earns nothing and production what they say, or 1."""
+    bad = ROWS.with_row_index("n").with_columns(
+        reward=pl.when(pl.col("n") % 10 == 3).then(None).otherwise(pl.col("reward")),
+        propensity=pl.when(pl.col("n") % 10 == 5).then(0.0).otherwise(pl.col("propensity")),
+    )
+    learned = learn(bad.drop("n"), learner="exp3-ix", actions=LABELS)
+    good = bad.filter(~pl.col("n").mod(10).is_in([3, 5]))
+    learner = us.exp3_ix(LOGGED)
+    _, trace = learner.replay(learner.init(), as_log(good, TEXTS))
+    everything = as_log(bad.with_columns(pl.col("reward").fill_null(1.0), propensity=1.0), TEXTS)
+    n = np.arange(len(bad))
+    probability, q = np.zeros(len(bad)), np.ones(len(bad))
+    probability[~np.isin(n % 10, [3, 5])] = trace.probability
+    q[~np.isin(n % 10, [3, 5])] = good["propensity"]
+    log = us.Log(everything.actions, everything.rewards, q)
+    wanted = us.certify(log, us.Trace(probability, 0, K), behavior=LOGGED)
+    assert learned.certified is not None
+    assert np.array_equal(learned.certified.lower_curve, wanted.lower_curve)
+    assert np.array_equal(learned.certified.gain_curve, wanted.gain_curve)  # type: ignore[arg-type] # logged, so there
+    assert any("set aside" in words for words in learned.warnings)
+
+
+def test_a_drifting_behavior_that_was_only_counted_certifies_nothing(tmp_path: Path) -> None:
+    """Also if it changed where one file ended and the next began."""
+    rng = np.random.default_rng(0)
+    first = rng.choice(["a", "b"], p=[0.8, 0.2], size=3_000)
+    second = rng.choice(["a", "b"], p=[0.2, 0.8], size=3_000)
+    parts = [
+        pl.DataFrame({"action": part, "reward": (rng.random(3_000) < 0.4).astype(float)})
+        for part in (first, second)
+    ]
+    whole = learn(pl.concat(parts))
+    learn(parts[0], out=tmp_path / "out")
+    halves = learn(parts[1], resume=tmp_path / "out" / "policy.json")
+    for learned in (whole, halves):
+        assert learned.report.verdict_kind == "cannot tell"
+        assert "changed over time" in learned.report.verdict
+        assert learned.report.certificate is None
+
+
+def test_the_same_rows_do_not_count_twice(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.csv", ROWS[:300])
+    copy = tmp_path / "copy.csv"
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(InvalidLog, match="is a copy of"):
+        learn([path, copy])
+    out = tmp_path / "results"
+    learn(path, out=out, actions=LABELS)
+    write(path, ROWS[:310])
+    with pytest.raises(InvalidLog, match="has changed since"):
+        learn(path, out=out, resume=out / "policy.json")
+    assert us.logs.coverage(tmp_path.as_posix() + "/*.csv").table["count"].sum() == 610
+    below = learn(tmp_path, out=tmp_path / "more" / "results")  # not from what was set aside
+    assert below.policy.rows == 610
+
+
+def test_two_runs_into_one_folder_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    learn(ROWS[:300], out=out, actions=LABELS, learner="exp3-ix")
+
+    def another(*_: Any) -> None:
+        if us.load(out / "policy.json").rounds == 300:
+            learn(ROWS[300:400], out=out, resume=out / "policy.json")
+
+    with pytest.raises(InvalidArgument, match="another run has put a policy there"):
+        learn(ROWS[400:500], out=out, resume=out / "policy.json", watch=another)
+    assert us.load(out / "policy.json").rounds == 400
+
+
+def test_a_clear_log_ends_in_a_policy_of_one_action() -> None:
+    """Probabilities that are too small to divide by are none, wherever policies are judged."""
+    rows = pl.DataFrame({"action": ["a", "b"] * 600, "reward": [0.0, 1.0] * 600, "propensity": 0.5})
+    learned = learn(rows, learner="exp3-ix", horizon=4)
+    assert 0.0 < learned.policy.probabilities()["a"] < 1e-100
+    assert us.logs.certify(rows[:1_198], learned).policy == {"a": 0.0, "b": 1.0}
+
+
+def test_the_average_over_contexts_is_over_the_last_rows_however_they_came(tmp_path: Path) -> None:
+    rows = make_rows(3_000, context=True)
+    halves = [write(tmp_path / "a.csv", rows[:2_999]), write(tmp_path / "b.csv", rows[2_999:])]
+    whole = learn(write(tmp_path / "all.csv", rows), context="x", actions=LABELS).policy
+    assert np.array_equal(learn(halves, context="x", actions=LABELS).policy.average, whole.average)

@@ -73,11 +73,7 @@ class Evidence:
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a certificate makes no wrong one itself
         "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
         "sums": array("pass one sum per λ"),
-        "products": array(
-            "pass one positive product per λ",
-            low=5e-324,
-            high=kernels.certificates.LARGEST_PRODUCT,
-        ),
+        "products": array("pass one positive product per λ", low=5e-324),
         "totals": array("pass four totals", low=0.0),
         "counts": array("pass counts", dtype=np.int64, low=0),
         "crossed": integer(0, "pass a round, or 0", LARGEST_COUNT),
@@ -168,6 +164,7 @@ class Evidence:
             (not counted or sum(self.counts.tolist()) == self.rounds)
             and bool((self.log_wealths()[: 2 * size] >= 0).all())
             and bool(self.totals[0] <= self.rounds)
+            and bool((self.products <= kernels.certificates.LARGEST_PRODUCT).all())
             and bool(self.rounds % kernels.certificates.FACTORS or (self.products == 1.0).all())
             and self.crossed <= (0 if counted else self.rounds)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +20,11 @@ from understudy.certificates import Certificate, Certified
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Actions, Label
 from understudy.logs.checking import Checked
-from understudy.logs.columns import Kind
+from understudy.logs.choosing import FIXED
+from understudy.logs.columns import ESTIMATED, Kind
 from understudy.logs.engine_runs import Unordered, certify_from
 from understudy.logs.findings import Candidate, Coverage, covered
-from understudy.logs.learned import Learned
+from understudy.logs.learned import DRIFTING, Learned, told
 from understudy.logs.options import CONFIDENT, LogOptions, Options
 from understudy.logs.origins import fingerprints_of, origins_of, refuse_learned
 from understudy.logs.outputs import (
@@ -36,7 +38,15 @@ from understudy.logs.passes import Intake, good_rows, intake_of
 from understudy.logs.policies import Policy
 from understudy.logs.prepare import Prepared, prepare
 from understudy.logs.reading import Origin
-from understudy.logs.reporting import BEHAVIOR_WORDS, assemble, curve_of, sentence, verdict
+from understudy.logs.reporting import (
+    BEHAVIOR_WORDS,
+    assemble,
+    curve_of,
+    drifting,
+    panel_of,
+    sentence,
+    verdict,
+)
 from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
 from understudy.logs.study import Curve, observe, with_propensities
@@ -46,7 +56,8 @@ from understudy.logs.tally import Tally
 from understudy.logs.targets import ContextualTarget, Target, target_of
 from understudy.logs.verdicts import judge_rows
 from understudy.logs.watching import Watch, unwatched
-from understudy.report import Report, fragment, render
+from understudy.plots import draw_certificates
+from understudy.report import Report, VerdictKind, fragment, render
 from understudy.types import Integers, Trace
 
 if TYPE_CHECKING:
@@ -69,6 +80,7 @@ class Judged:
     scale: Scale
     kind: Kind
     intake: Intake
+    warnings: tuple[str, ...] = ()
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -80,26 +92,38 @@ class Judged:
     @cached_property
     def report(self) -> Report:
         """All of it as plain data, for the page, the notebook and the terminal."""
+        facts = [
+            ("Policy", self.name),
+            ("Behavior", BEHAVIOR_WORDS[self.kind]),
+            ("Rows", f"{self.certified.certificate.rounds:,}"),
+        ]
+        found: tuple[VerdictKind, str] = ("cannot tell", DRIFTING)
+        curve = None
+        if not drifting(self.kind, self.coverage):
+            found = verdict(self.certified, self.coverage.verdicts[0], self.name)
+            curve = curve_of(self.certified, self.scale, self.name)
+            words = sentence(self.certified, self.scale, self.name)
+            facts.append(("Certificate", f"On this log, {words}."))
+        assumptions = ["the policy was not chosen by what this log says"]
+        if self.kind == ESTIMATED:
+            assumptions.append(FIXED)
         return assemble(
             title=f"What this log says about {self.name}",
-            verdict=verdict(self.certified, self.coverage.verdicts[0], self.name),
-            facts=[
-                ("Policy", self.name),
-                ("Behavior", BEHAVIOR_WORDS[self.kind]),
-                ("Rows", f"{self.certified.certificate.rounds:,}"),
-                ("Certificate", f"On this log, {sentence(self.certified, self.scale, self.name)}."),
-            ],
-            assumptions=["the policy was not chosen by what this log says"],
-            certificate=curve_of(self.certified, self.scale, self.name),
+            verdict=found,
+            facts=facts,
+            assumptions=assumptions,
+            certificate=curve,
             coverage=self.coverage,
             scale=self.scale,
             policy=None if self.policy is None else np.array(list(self.policy.values())),
             intake=self.intake,
+            warnings=self.warnings,
         )
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
-        return self.certified.plot(f"What {self.name} would have earned")
+        panel = panel_of(self.certified, self.scale)
+        return draw_certificates([panel], title=f"What {self.name} would have earned")
 
     def __repr__(self) -> str:
         return f"Judged({self.report.verdict})"
@@ -180,10 +204,10 @@ class Judging:
         self._refuse_uncertifiable(chosen)
         with Quarantine(self.hidden / QUARANTINE_FILE) as quarantine:
             rows = good_rows(chosen, quarantine, "certifying", self.watch, strict=self.strict)
-            certified, tallied, stretches = self._observed(chosen, rows)
-        return self._judged(
-            certified, tallied, chosen.kind, stretches, intake_of(origins, fingerprints, quarantine)
-        )
+            certified, tallied, stretches, oddities = self._observed(chosen, rows)
+        intake = intake_of(origins, fingerprints, quarantine)
+        judged = self._judged(certified, tallied, chosen.kind, stretches, intake)
+        return dataclasses.replace(judged, warnings=tuple(told(oddities)))
 
     def in_no_order(self, log: Unordered) -> Judged:
         """From sums: at the end, without a curve."""
@@ -215,19 +239,22 @@ class Judging:
 
     def _observed(
         self, chosen: Prepared, rows: Iterator[Checked]
-    ) -> tuple[Certified, Tallied, Integers]:
-        """The certificate over all good rows, their sums, and actions early and late."""
+    ) -> tuple[Certified, Tallied, Integers, Counter[str]]:
+        """The certificate over all rows, their sums, actions early and late, and odd contexts."""
         K, logged = len(chosen.actions), isinstance(chosen.behavior, Logged)
         certificate = Certificate(chosen.behavior, self.options.confidence or CONFIDENT, K)
         curve, tally, stretches = Curve(), Tally.empty(K), Stretches.empty(K)
+        oddities = Counter[str]()
         for checked in rows:
+            oddities += self.target.oddities(checked)
             log = checked.log().visible(propensities=logged, features=False)
             trace = Trace(self.target.probabilities(checked, chosen.actions), 0, K)
-            certificate, points = observe(certificate, log, trace)
+            certificate, points = observe(certificate, log, trace, checked.aside)
             curve = curve.after(points)
             tally = tally.after(with_propensities(log, chosen.behavior))
             stretches = stretches.after(checked.actions)
-        return curve.certified(certificate), Tallied(chosen.actions, tally, {}), stretches.counts
+        tallied = Tallied(chosen.actions, tally, {})
+        return curve.certified(certificate), tallied, stretches.counts, oddities
 
     def _coverage(
         self, tallied: Tallied, certificate: Certificate, kind: Kind, stretches: Integers | None
@@ -245,7 +272,8 @@ class Judging:
         )
         if fixed is not None:
             return found
-        words = judge_rows(name, certificate, scale=self.options.scale)
+        aside = certificate.rounds - tallied.tally.rows
+        words = judge_rows(name, certificate, aside=aside, scale=self.options.scale)
         return dataclasses.replace(found, verdicts=(words,))
 
     def _refuse_uncertifiable(self, chosen: Prepared) -> None:

@@ -27,7 +27,7 @@ from understudy.logs.columns import (
 from understudy.logs.scale import Scale
 from understudy.types import Integers, Log
 
-__all__ = ["QUARANTINE", "Checked", "Rules", "check"]
+__all__ = ["QUARANTINE", "Aside", "Checked", "Rules", "check"]
 
 QUARANTINE = {
     FILE: pl.String,
@@ -67,11 +67,30 @@ class Rules:
 
 
 @dataclass(frozen=True, eq=False)
+class Aside:
+    """Rows that were set aside, and where they stood: `good` marks all rows of the batch.
+
+    `rewards` are those of the rows set aside, 1 where there is none to be used; `actions` their
+    indices, −1 where they have none.
+    """
+
+    good: Mask
+    actions: Integers
+    rewards: Array
+
+    def after(self, rows: int) -> Aside:
+        """What comes after so many good rows."""
+        start = int(np.flatnonzero(self.good)[rows - 1]) + 1 if rows else 0
+        skipped = int((~self.good[:start]).sum())
+        return Aside(self.good[start:], self.actions[skipped:], self.rewards[skipped:])
+
+
+@dataclass(frozen=True, eq=False)
 class Checked:
     """The rows of a batch that can be learned from, and those that cannot.
 
     `files` says how many rows came from where. `frame` holds the good rows as they came; `actions`
-    their indices, if labels are known already.
+    their indices, if labels are known already. `aside` is None if all rows are good.
     """
 
     files: Mapping[str, int]
@@ -80,6 +99,7 @@ class Checked:
     rewards: Array
     propensities: Array | None
     quarantined: pl.DataFrame
+    aside: Aside | None = None
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -88,7 +108,8 @@ class Checked:
         """Without the first good rows."""
         q = None if self.propensities is None else self.propensities[rows:]
         frame, actions, rewards = self.frame[rows:], self.actions[rows:], self.rewards[rows:]
-        return Checked(self.files, frame, actions, rewards, q, self.quarantined)
+        aside = None if self.aside is None else self.aside.after(rows)
+        return Checked(self.files, frame, actions, rewards, q, self.quarantined, aside)
 
     def log(self, features: Array | None = None) -> Log:
         return Log(self.actions, self.rewards, self.propensities, features)
@@ -130,13 +151,16 @@ def check(file: str, frame: pl.DataFrame, rules: Rules) -> Checked:
         nothing = pl.DataFrame(schema=QUARANTINE)
         return Checked(_files(file, frame), frame, actions, rules.scale.unit(rewards), q, nothing)
     why = _reasons(frame, ~good, (actions, rewards, q, eligible), rules)
+    usable = (rewards >= rules.scale.low) & (rewards <= rules.scale.high)
+    unit = rules.scale.unit(np.where(usable, rewards, rules.scale.high))
     return Checked(
         _files(file, frame),
         frame.filter(good),
         actions[good],
-        rules.scale.unit(rewards[good]),
+        unit[good],
         None if q is None else q[good],
         _quarantined(file, frame.filter(~good), why),
+        Aside(good, actions[~good], unit[~good]),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import polars as pl
 
 from understudy.behaviors import Logged
-from understudy.certificates import Certificate, FixedPolicy
+from understudy.certificates import Certificate
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Label
 from understudy.logs.columns import Kind
@@ -29,13 +29,14 @@ from understudy.logs.prepare import Prepared, prepare
 from understudy.logs.reporting import BEHAVIOR_WORDS, assemble
 from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
-from understudy.logs.study import with_propensities
+from understudy.logs.study import observe, with_propensities
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
 from understudy.logs.targets import ContextualTarget, Target, target_of
 from understudy.logs.watching import Watch, unwatched
 from understudy.plots import draw_bars
 from understudy.report import Report, fragment
+from understudy.types import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -191,5 +192,6 @@ def _certificates(
         for i, candidate in enumerate(candidates):
             certificate = found[i]
             if certificate is not None:
-                found[i] = certificate.observe(log, FixedPolicy(candidate.policy))
+                trace = Trace(candidate.policy[log.actions], 0, K)
+                found[i], _ = observe(certificate, log, trace, checked.aside)
     return found

@@ -8,19 +8,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import narwhals as nw
+import numpy as np
 
+from understudy.behaviors import Behavior
 from understudy.certificates import Certificate
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Actions
-from understudy.logs.choosing import FROM_LOG, choose, name_of_default
+from understudy.logs.choosing import FROM_LOG, Choice, choose, name_of_default
 from understudy.logs.columns import ESTIMATED, Columns, Kind
 from understudy.logs.engines import open_frame
 from understudy.logs.findings import Coverage, candidates_beside, certify_candidates, covered
 from understudy.logs.options import CONFIDENT, Options
-from understudy.logs.order_free import certify_sums, learn_sums
+from understudy.logs.order_free import SummedState, certify_sums, learn_sums
 from understudy.logs.policies import Settings
 from understudy.logs.prepare import Prepared, behavior_of, columns_of, rules_of
 from understudy.logs.reading import Origin, Reading, Table, has_propensities
+from understudy.logs.stretches import Stretches
 from understudy.logs.study import Study
 from understudy.logs.survey import nothing_left
 from understudy.logs.tallies import Tallied, seen_actions, tally
@@ -85,7 +88,7 @@ class Unordered:
     def _has_propensities(self, columns: Columns) -> bool:
         if self.frame is not None:
             return columns.propensity in nw.from_native(self.frame).collect_schema()
-        return has_propensities(self.origins[0], columns)
+        return any(has_propensities(origin, columns) for origin in self.origins)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,32 +116,44 @@ def learn_from(log: Unordered, options: Options) -> Summed:
         actions = options.actions or (
             Actions.of(declared) if declared else seen_actions(frame, columns)
         )
-        behavior = behavior_of(kind, options, actions)
-        name = options.learner or name_of_default(behavior, contexts=False)
-        choice = choose(name, behavior, len(actions), options.horizon)
-        found = learn_sums(
-            frame,
-            columns,
-            choice.learner,  # type: ignore[arg-type] # refused if it is of another kind
-            actions=actions,
-            reward_range=_range(options),
-        )
-    if not found.counts.sum():
-        raise nothing_left("log", found.refused)
+        choice, behavior, found = _learned(frame, columns, kind, options, actions)
+        if not found.counts.sum():
+            raise nothing_left("log", found.refused)
+        if not declared and not found.counts.all():  # labels of bad rows alone are no actions
+            actions = Actions.of(np.array(actions.texts)[found.counts > 0].tolist())
+            choice, behavior, found = _learned(frame, columns, kind, options, actions)
     sums = Tally.without_propensities(found.counts, found.rewards)
     settings = Settings(
         columns=columns,
         reward_range=_range(options),
         behavior=kind,
-        learner=name,
+        learner=choice.name,
         horizon=options.horizon,
         theorem=choice.theorem,
         unmet=choice.unmet if declared else (*choice.unmet, FROM_LOG),
     )
     rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
     prepared = Prepared(Reading(log.origins, columns), rules, actions, kind, behavior, None)
-    study = Study(choice.learner, found.state, behavior, None, sums)
+    never = Stretches.empty(len(actions))  # in no order there is no early or late
+    study = Study(choice.learner, found.state, behavior, None, sums, never)
     return Summed(study, settings, found.refused, prepared)
+
+
+def _learned(
+    frame: Any, columns: Columns, kind: Kind, options: Options, actions: Actions
+) -> tuple[Choice, Behavior | None, SummedState]:
+    """The learner for these actions, and its state after all rows."""
+    behavior = behavior_of(kind, options, actions)
+    name = options.learner or name_of_default(behavior, contexts=False)
+    choice = choose(name, behavior, len(actions), options.horizon)
+    found = learn_sums(
+        frame,
+        columns,
+        choice.learner,  # type: ignore[arg-type] # refused if it is of another kind
+        actions=actions,
+        reward_range=_range(options),
+    )
+    return choice, behavior, found
 
 
 def cover_from(
@@ -150,10 +165,10 @@ def cover_from(
     with log.opened(columns) as frame:
         actions = options.actions
         known = {label for target in targets for label in target.labels}
-        if actions is None and known:
-            seen = seen_actions(frame, columns).texts
-            actions = Actions.of(known | set(seen) | options.declared())
         tallied = tally(frame, columns, actions=actions, **_asked(options))
+        if actions is None and not known <= set(tallied.actions.texts):
+            actions = Actions.of(known | set(tallied.actions.texts))
+            tallied = tally(frame, columns, actions=actions, **_asked(options))
         candidates = candidates_beside(targets, own, tallied)
         certificates: Sequence[Certificate | None] = ()
         if kind != ESTIMATED:
@@ -181,8 +196,8 @@ def certify_from(
             "behavior", kind, "counting it takes an order", "pass propensities, or no --engine"
         )
     with log.opened(columns) as frame:
-        seen = set(seen_actions(frame, columns).texts)
-        actions = Actions.of(seen | options.declared() | target.labels)
+        sums = tally(frame, columns, **_asked(options))
+        actions = Actions.of(set(sums.actions.texts) | options.declared() | target.labels)
         policy = target.fixed(actions)
         if policy is None and not isinstance(target, ColumnTarget):
             raise InvalidArgument(
@@ -197,7 +212,8 @@ def certify_from(
             confidence=options.confidence or CONFIDENT,
             **_asked(options),
         )
-        sums = tally(frame, columns, actions=actions, **_asked(options))
+        if actions != sums.actions:
+            sums = tally(frame, columns, actions=actions, **_asked(options))
     return found.certificate, Tallied(sums.actions, sums.tally, found.refused), kind
 
 

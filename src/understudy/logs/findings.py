@@ -177,9 +177,9 @@ def candidates_of(tallied: Tallied) -> list[Candidate]:
     K, sums = len(tallied.actions), _known(tallied.tally)
     means = np.divide(sums.weighted, sums.weights, out=np.full(K, -1.0), where=sums.counts > 0)
     best = int(np.argmax(means))
-    always = Candidate(
-        f"always {in_words(tallied.actions.labels[best])}", frozen(np.eye(K)[best]), K
-    )
+    only = np.zeros(K)
+    only[best] = 1.0
+    always = Candidate(f"always {in_words(tallied.actions.labels[best])}", frozen(only), K)
     return [Candidate("uniform", frozen(np.full(K, 1.0 / K))), always]
 
 

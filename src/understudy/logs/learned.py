@@ -16,24 +16,31 @@ from understudy.logs.findings import Candidate, Coverage, candidates_of, covered
 from understudy.logs.options import CONFIDENT
 from understudy.logs.passes import Intake
 from understudy.logs.planning import LAST
-from understudy.logs.policies import Policy
+from understudy.logs.policies import Policy, playable
 from understudy.logs.reporting import (
     BEHAVIOR_WORDS,
     assemble,
     curve_of,
+    drifting,
+    panel_of,
     sentence,
     verdict,
 )
 from understudy.logs.tallies import Tallied
+from understudy.logs.verdicts import judge_rows
+from understudy.plots import draw_certificates
 from understudy.report import Report, VerdictKind, fragment
-from understudy.types import Integers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Learned", "coverage_of_policy"]
+__all__ = ["DRIFTING", "Learned", "coverage_of_policy", "told"]
 
 UNDERSTUDY = "the understudy"
+DRIFTING = (
+    "This log cannot tell: production changed over time, so its propensities cannot be counted. "
+    "Log them with every row."
+)
 UNCERTIFIED = (
     "There is no certificate: it takes rows in order, and with contexts their propensities. "
     "Certify the policy on a later log."
@@ -69,7 +76,9 @@ class Learned:
         policy, settings, certified = self.policy, self.policy.settings, self.certified
         found: tuple[VerdictKind, str] = ("cannot tell", UNCERTIFIED)
         curve = None
-        if certified is not None:
+        if drifting(settings.behavior, self.coverage):
+            found = ("cannot tell", DRIFTING)
+        elif certified is not None:
             found = verdict(certified, self.coverage.verdicts[0], UNDERSTUDY)
             curve = curve_of(certified, settings.scale, UNDERSTUDY)
         return assemble(
@@ -97,9 +106,10 @@ class Learned:
         ]
         if self.policy.warmup:
             found.append(("Rows that prepared the features", f"{self.policy.warmup:,}"))
-        if self.certified is not None:
+        if self.certified is not None and not drifting(settings.behavior, self.coverage):
             words = sentence(self.certified, settings.scale, UNDERSTUDY)
             found.append(("Certificate", f"While learning, {words}."))
+            found.append(("The policy now", "is certified by a later log: understudy certify"))
         return found
 
     @property
@@ -116,15 +126,12 @@ class Learned:
                 f"Rewards were rescaled from [{scale.low:g}, {scale.high:g}]. Pessimism is about "
                 "the reward above the lowest one: another range gives another learner."
             )
-        found += [
-            f"Context: {what} in {count:,} rows, and was taken for missing or unknown."
-            for what, count in self.oddities.items()
-        ]
-        unknown = policy.refused.get("action is unknown", 0)
-        if unknown:
+        found += told(self.oddities)
+        aside = sum(policy.refused.values())
+        if aside and policy.study.certificate is not None:
             found.append(
-                f"{unknown:,} rows were of actions that are not in the list, and set aside: all "
-                "that is said is about the other rows."
+                f"{aside:,} rows were set aside. In the certificate the understudy earns nothing "
+                "in them, and production what they say, or the most possible where they do not."
             )
         return found
 
@@ -132,12 +139,13 @@ class Learned:
         """The certificate over time, as a matplotlib figure."""
         if self.certified is None:
             raise InvalidArgument(
-                "log",
-                "no certificate",
+                "certificate",
+                None,
                 "there is nothing to draw",
                 "learn in order, from propensities",
             )
-        return self.certified.plot("What the understudy would have earned while learning")
+        panel = panel_of(self.certified, self.policy.settings.scale)
+        return draw_certificates([panel], title="What the understudy would have earned")
 
     def __repr__(self) -> str:
         return f"Learned({self.report.verdict})"
@@ -146,17 +154,34 @@ class Learned:
         return fragment(self.report)
 
 
-def coverage_of_policy(policy: Policy, stretches: Integers | None) -> Coverage:
-    """What the log says about actions, and about the policy, the uniform one, the best action."""
-    study = policy.study
+def told(oddities: Mapping[str, int]) -> list[str]:
+    """What was odd about contexts, in sentences.
+
+    >>> told({"age is missing": 3})
+    ['Context: age is missing in 3 rows, and was taken for missing or unknown.']
+    """
+    return [
+        f"Context: {what} in {count:,} rows, and was taken for missing or unknown."
+        for what, count in oddities.items()
+    ]
+
+
+def coverage_of_policy(policy: Policy) -> Coverage:
+    """What the log says about actions, and about the understudy beside other policies."""
+    study, scale = policy.study, policy.settings.scale
     tallied = Tallied(policy.actions, study.tally, dict(policy.refused))
+    now = Candidate(f"{UNDERSTUDY}'s policy now", playable(policy.average))
     certificate = study.certificate
-    return covered(
+    found = covered(
         tallied,
         behavior=policy.settings.behavior,
-        candidates=[Candidate(UNDERSTUDY, policy.average), *candidates_of(tallied)],
-        certificates=[certificate, None, None],
-        stretches=stretches,
+        candidates=[now, *candidates_of(tallied)],
+        stretches=study.stretches.counts if study.stretches.rows else None,
         confidence=CONFIDENT if certificate is None else certificate.confidence,
-        scale=policy.settings.scale,
+        scale=scale,
     )
+    if certificate is None:
+        return found
+    aside = certificate.rounds - study.rounds
+    watched = judge_rows(UNDERSTUDY, certificate, aside=aside, scale=scale)
+    return dataclasses.replace(found, verdicts=(watched, *found.verdicts))

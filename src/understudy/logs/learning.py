@@ -117,8 +117,11 @@ def learn(
     kept = resume if isinstance(resume, Policy | None) else Policy.load(resume)
     earlier = None if isinstance(resume, Policy | None) else Path(resume).parent / QUARANTINE_FILE
     folder = None if out is None else Path(out)
+    before = None
     if folder is not None:
         _check_folder(folder, origins, may_replace=overwrite or kept is not None)
+        before = _content(folder)
+        earlier = earlier or folder / QUARANTINE_FILE
     with workplace(folder or Path(gettempdir())) as hidden:
         run = Run(origins, options, hidden, watch, strict)
         learned = (
@@ -127,7 +130,8 @@ def learn(
         if folder is not None:
             learned.policy.save(hidden / POLICY_FILE)
             (hidden / REPORT_FILE).write_text(render(learned.report), encoding="utf-8")
-            put_in_place(hidden, folder, [QUARANTINE_FILE, REPORT_FILE, POLICY_FILE])
+            names = [QUARANTINE_FILE, REPORT_FILE, POLICY_FILE]
+            put_in_place(hidden, folder, names, lambda: _refuse_changed(folder, before))
     return learned
 
 
@@ -143,6 +147,22 @@ def _check_folder(out: Path, origins: Sequence[Origin], *, may_replace: bool) ->
             str(out),
             "it holds a policy already",
             "pass --resume to go on with it, --overwrite to replace it, or another folder",
+        )
+
+
+def _content(out: Path) -> bytes | None:
+    """The policy that is there now."""
+    return (out / POLICY_FILE).read_bytes() if (out / POLICY_FILE).exists() else None
+
+
+def _refuse_changed(out: Path, before: bytes | None) -> None:
+    """Nobody's work is overwritten unseen."""
+    if _content(out) != before:
+        raise InvalidArgument(
+            "out",
+            str(out),
+            "another run has put a policy there in the meantime, and nothing is written",
+            "run it again, with --resume to go on from that policy",
         )
 
 
@@ -171,8 +191,8 @@ class Run:
                 refuse_learned(self.origins, hashing.result(), kept)
             chosen = plan(self.origins, self.options, kept, self.hidden, self.watch)
             with Quarantine(self.hidden / QUARANTINE_FILE) as quarantine:
-                if earlier is not None and earlier.exists():
-                    quarantine.copy(earlier)
+                if kept is not None and earlier is not None and earlier.exists():
+                    quarantine.copy(earlier, sum(kept.refused.values()))
                 done = fold(chosen, self._good_rows(chosen.log, quarantine, "learning"))
             fingerprints = hashing.result()
         if done.study.rounds == chosen.study.rounds:
@@ -192,7 +212,7 @@ class Run:
             warmup=chosen.warmup if kept is None else kept.warmup,
             contextual=chosen.contextual,
         )
-        coverage = coverage_of_policy(policy, done.stretches.counts)
+        coverage = coverage_of_policy(policy)
         return Learned(
             policy=policy, coverage=coverage, intake=intake, oddities=dict(done.oddities)
         )
@@ -223,7 +243,7 @@ class Run:
         )
         if not self.origins:
             intake = Intake.in_no_order(log.engine, found.refused)
-        coverage = coverage_of_policy(policy, None)
+        coverage = coverage_of_policy(policy)
         return Learned(policy=policy, coverage=coverage, intake=intake, oddities={})
 
     def _good_rows(self, log: Prepared, quarantine: Quarantine, phase: str) -> Iterator[Checked]:

@@ -22,15 +22,16 @@ from understudy.estimators import ImplicitExploration, ImportanceWeighting, Loga
 from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledScores, Scores
 from understudy.logs.actions import Actions
 from understudy.logs.columns import ACTION, PROPENSITY, REWARD, TARGET, Columns
-from understudy.logs.rows import Rows, rows_of
+from understudy.logs.rows import GOOD, Rows, rows_of
 from understudy.logs.tables import behavior_by_action
-from understudy.logs.tallies import Groups, collect, group
+from understudy.logs.tallies import ROWS, Groups, collect, group
 from understudy.types import Integers
 
 __all__ = ["SummedCertificate", "SummedState", "certify_sums", "learn_sums"]
 
 REWARDS = {"rewards": nw.col(REWARD)}
-OWN_PROPENSITY, OWN_RATE, OWN_TARGET = "own q", "own rate", "own target"  # of a row's action
+OWN_ACTION = "own action"  # what belongs to the action of a row
+OWN_PROPENSITY, OWN_RATE, OWN_TARGET = "own q", "own rate", "own target"
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,14 +151,17 @@ def certify_sums(
         target=target_probability,
     )
     groups = group(rows, columns, REWARDS, actions, fixed)
-    own = {} if fixed is None else {OWN_PROPENSITY: fixed}
+    own = {OWN_ACTION: np.ones(len(actions))}  # so that rows without a known one are told apart
+    if fixed is not None:
+        own[OWN_PROPENSITY] = fixed
     if policy is not None:
         own[OWN_TARGET] = FixedPolicy(policy).probabilities
         _refuse_other_length("policy", policy, len(actions), len(own[OWN_TARGET]))
-    q = nw.col(PROPENSITY if fixed is None else OWN_PROPENSITY)
-    pi = nw.col(TARGET if policy is None else OWN_TARGET)
-    totals, S = _evidence(rows.beside(_own(groups, own)), pi / q, empty)
-    return SummedCertificate(empty.of_sums(groups.rounds, S, totals), groups.refused)
+    q = PROPENSITY if fixed is None else OWN_PROPENSITY
+    pi = TARGET if policy is None else OWN_TARGET
+    totals, S = _evidence(rows.beside(_own(groups, own)), q, pi, empty)
+    rounds = int(groups.table[ROWS].sum())
+    return SummedCertificate(empty.of_sums(rounds, S, totals), groups.refused)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,16 +220,22 @@ def _sums_of_fixed(gain: Gain, q: Array, rows: Rows, columns: Columns, groups: G
     return group(own, columns, {"gain": term}, groups.actions, q).sums("gain")
 
 
-def _evidence(rows: Rows, weight: nw.Expr, certificate: Certificate) -> tuple[Array, Array]:
-    """Σ R, Σ w R, Σ w, Σ w², and S_i = Σ log(1 + λ_i x) of the three grids: all in one pass."""
+def _evidence(rows: Rows, q: str, pi: str, certificate: Certificate) -> tuple[Array, Array]:
+    """Σ R, Σ w R, Σ w, Σ w², and S_i = Σ log(1 + λ_i x) of the three grids: all in one pass.
+
+    Rows that are not good count with w = 0, as they do in order (`study.with_aside`).
+    """
+    witnessed = rows.witnessed(positive=q)
+    weight = nw.when(nw.col(GOOD)).then(nw.col(pi) / nw.col(q)).otherwise(0.0)
     R, w = nw.col(REWARD), nw.col("w")
     lower, upper, gain = certificate.grids
     totals = {"R": R, "wR": w * R, "w": w, "ww": w * w}
     parts = [(w * R, lower), (w * (1.0 - R), upper), ((w - 1.0) * R, gain)]
     factors = [1.0 + x * float(each) for x, lambdas in parts for each in lambdas]
     logs = {f"S{i}": factor.log() for i, factor in enumerate(factors)}
-    clean = rows.clean().select(R, weight.alias("w")).filter(~R.is_null())
-    terms = clean.select(*(term.alias(name) for name, term in (totals | logs).items()))
+    terms = witnessed.select(R, weight.alias("w")).select(
+        *(term.alias(name) for name, term in (totals | logs).items())
+    )
     found = collect(terms.select(*(nw.col(name).sum() for name in totals | logs)))
     sums = found.fill_null(0.0).to_numpy()[0]
     return sums[: len(totals)], sums[len(totals) :]

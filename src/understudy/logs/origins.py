@@ -48,18 +48,23 @@ def as_polars(frame: Any) -> pl.DataFrame:
     return found
 
 
-def fingerprints_of(origins: Iterable[Origin]) -> list[str]:
+def fingerprints_of(origins: Sequence[Origin]) -> list[str]:
     """What tells the rows of each file or frame from those of others.
+
+    Two files of the same bytes are refused: their rows would count twice.
 
     >>> len(fingerprints_of([Table(pl.DataFrame({"action": [1]}))]))
     1
     """
-    return [origin.fingerprint() for origin in origins]
+    found = [origin.fingerprint() for origin in origins]
+    _refuse_twice(origins, found)
+    return found
 
 
-def refuse_learned(origins: Iterable[Origin], fingerprints: Sequence[str], policy: Policy) -> None:
+def refuse_learned(origins: Sequence[Origin], fingerprints: Sequence[str], policy: Policy) -> None:
     """Raise `InvalidLog` if the policy was learned from one of these files already."""
     known = {file.sha256: file.name for file in policy.files}
+    names = {file.name for file in policy.files}
     for origin, fingerprint in zip(origins, fingerprints, strict=True):
         if fingerprint in known:
             raise InvalidLog(
@@ -69,6 +74,27 @@ def refuse_learned(origins: Iterable[Origin], fingerprints: Sequence[str], polic
                 "pass a log of other rows: what was learned from cannot be learned from again, "
                 "nor judge what was learned",
             )
+        if isinstance(origin, Source) and origin.name in names:
+            raise InvalidLog(
+                "log",
+                origin.name,
+                "the policy was learned from a file of this name that has changed since",
+                "put new rows into a file of their own, or rename it if all of its rows are new",
+            )
+
+
+def _refuse_twice(origins: Sequence[Origin], fingerprints: Sequence[str]) -> None:
+    """Raise `InvalidLog` if two files hold the same bytes: rows would count twice."""
+    seen: dict[str, str] = {}
+    for origin, fingerprint in zip(origins, fingerprints, strict=True):
+        if fingerprint in seen:
+            raise InvalidLog(
+                "log",
+                origin.name,
+                f"it is a copy of {seen[fingerprint]}, whose rows would count twice",
+                "leave one of them out",
+            )
+        seen[fingerprint] = origin.name
 
 
 def inside(out: Path, origins: Iterable[Origin]) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import polars as pl
 import pyarrow as pa
@@ -25,6 +26,8 @@ __all__ = [
     "put_in_place",
     "workplace",
 ]
+
+fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 SCHEMA = pa.schema([(name, pa.int64() if name == "row" else pa.string()) for name in QUARANTINE])
 EXAMPLES = 100  # quarantined rows that are shown
@@ -49,13 +52,35 @@ def workplace(near: Path) -> Iterator[Path]:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def put_in_place(hidden: Path, out: Path, names: list[str]) -> None:
-    """Move finished files to where they are wanted, the last one last: its presence means all."""
+def put_in_place(
+    hidden: Path, out: Path, names: list[str], unless: Callable[[], None] = lambda: None
+) -> None:
+    """Move finished files to where they are wanted, the last one last: its presence means all.
+
+    `unless` may refuse, when nobody else can be writing there.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        with (hidden / name).open("rb") as file:
-            os.fsync(file.fileno())
-        (hidden / name).replace(out / name)
+    with _alone_in(out):
+        unless()
+        for name in names:
+            with (hidden / name).open("rb") as file:
+                os.fsync(file.fileno())
+            (hidden / name).replace(out / name)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """No other run puts its files there in the meantime, where the system can see to it."""
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class Quarantine:
@@ -78,11 +103,12 @@ class Quarantine:
         if room > 0:
             self.examples = pl.concat([self.examples, rows.head(room)])
 
-    def copy(self, path: Path) -> None:
-        """Keep the rows of an earlier run too, uncounted: they were counted then."""
+    def copy(self, path: Path, rows: int) -> None:
+        """Keep the first rows of an earlier file too, uncounted: they were counted then."""
         with pq.ParquetFile(path) as earlier:
             for batch in earlier.iter_batches(columns=SCHEMA.names):
-                self._writer.write_table(pa.Table.from_batches([batch]).cast(SCHEMA))
+                self._writer.write_table(pa.Table.from_batches([batch[:rows]]).cast(SCHEMA))
+                rows -= min(rows, len(batch))
 
     def by_reason(self) -> Counter[str]:
         found: Counter[str] = Counter()

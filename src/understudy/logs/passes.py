@@ -41,14 +41,14 @@ class Intake:
 def good_rows(
     log: Prepared, quarantine: Quarantine, phase: str, watch: Watch, *, strict: bool
 ) -> Iterator[Checked]:
-    """Batches of good rows, in their order; the others go into quarantine, or are an error."""
+    """Batches of rows, in their order; those that are bad go into quarantine, or are an error."""
     for checked in ahead(log.checked()):
         if strict and len(checked.quarantined):
             raise _fatal(checked.quarantined)
         quarantine.add(checked.quarantined)
         quarantine.rows.update(checked.files)
         watch(phase, len(checked), log.rows)
-        if len(checked):
+        if sum(checked.files.values()):
             yield checked
 
 

@@ -21,7 +21,6 @@ from understudy.logs.options import CONFIDENT, Options, agree
 from understudy.logs.policies import Policy, Settings
 from understudy.logs.prepare import Prepared, prepare, rules_of
 from understudy.logs.reading import Origin, Reading
-from understudy.logs.stretches import Stretches
 from understudy.logs.study import Study
 from understudy.logs.tables import arranged
 from understudy.logs.watching import Watch
@@ -73,32 +72,31 @@ def plan(
 class Done:
     """What a run has learned: the policy now, or on average over the last contexts.
 
-    `stretches` counts the actions of this run, early and late; `oddities` the values of contexts
-    that are unlike those that the features were made of.
+    `oddities` counts the values of contexts that are unlike those that the features were made of.
     """
 
     study: Study
     average: Array
-    stretches: Stretches
     oddities: Counter[str]
 
 
 def fold(chosen: Plan, rows: Iterator[Checked]) -> Done:
     """Learn from every good row after the warm-up, in order."""
-    study, skip = chosen.study, chosen.warmup
-    stretches, last, oddities = Stretches.empty(len(chosen.log.actions)), None, Counter[str]()
+    study, skip, contextual = chosen.study, chosen.warmup, chosen.contextual
+    last, oddities = None, Counter[str]()
     for checked in rows:
         skipped = min(skip, len(checked))
         skip -= skipped
-        rest = checked.after(skipped)
-        if not len(rest):
-            continue
-        if chosen.contextual is not None:
-            last = chosen.contextual.features(rest.contexts())
-            oddities += chosen.contextual.encoder.oddities(rest.contexts())
-        study = study.after(rest.log(last))
-        stretches = stretches.after(rest.actions)
-    return Done(study, _average(chosen, study, last), stretches, oddities)
+        rest = checked.after(skipped) if skipped else checked
+        if skip:
+            continue  # of the warm-up, nothing counts
+        x = None
+        if contextual is not None:
+            x = contextual.features(rest.contexts())
+            oddities += contextual.encoder.oddities(rest.contexts())
+            last = x[-LAST:] if last is None else np.concatenate([last, x])[-LAST:]
+        study = study.after(rest.log(x), rest.aside)
+    return Done(study, _average(chosen, study, last), oddities)
 
 
 def _choice(log: Prepared, options: Options) -> tuple[Choice, Contextual | None, int]:
@@ -140,7 +138,7 @@ def _average(chosen: Plan, study: Study, last: Array | None) -> Array:
     if last is None:
         return np.full(len(chosen.log.actions), 1.0 / len(chosen.log.actions))
     learner = chosen.contextual.learner
-    return np.asarray(learner.policies_at(study.state, last[-LAST:]).mean(axis=0))
+    return np.asarray(learner.policies_at(study.state, last).mean(axis=0))
 
 
 def _continued(origins: Sequence[Origin], options: Options, kept: Policy, folder: Path) -> Plan:

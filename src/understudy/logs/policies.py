@@ -15,18 +15,19 @@ import numpy as np
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate
 from understudy.certificates.curves import POINTS
-from understudy.constraints import HORIZON, PROBABILITIES, Array
+from understudy.constraints import HORIZON, PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.actions import Actions, Label, is_unicode
 from understudy.logs.choosing import LEARNERS
 from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Columns, Kind
 from understudy.logs.contextual import Contextual
 from understudy.logs.scale import Scale
+from understudy.logs.stretches import Stretches
 from understudy.logs.study import Curve, Study
 from understudy.logs.tally import Tally
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 
-__all__ = ["FileRead", "Policy", "Settings"]
+__all__ = ["FileRead", "Policy", "Settings", "playable"]
 
 KIND = "policy"
 KINDS = {LOGGED: Logged, ESTIMATED: type(None), GIVEN: np.ndarray}
@@ -59,6 +60,15 @@ class FileRead:
     sha256: str
     rows: int
     quarantined: int
+
+
+def playable(policy: Array) -> Array:
+    """Probabilities without those that are too small to be drawn, or to be divided by.
+
+    >>> playable(np.array([1.0, 1e-200])).tolist()
+    [1.0, 0.0]
+    """
+    return np.where(policy < SMALLEST_PROBABILITY, 0.0, policy)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -139,6 +149,7 @@ class Policy:
             "certificate": as_data(study.certificate, "certificate"),
             "curve": [list(point) for point in study.curve.points],
             "tally": study.tally.as_data(),
+            "stretches": study.stretches.as_data(),
         }
         return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1)
 
@@ -215,16 +226,18 @@ def _study(content: dict[str, Any]) -> Study:
         raise InvalidSnapshot("certificate", certificate, "it is not a certificate", REMEDY)
     gains = certificate is not None and certificate.behavior is not None
     curve = Curve(tuple(_point(point, gains=gains) for point in content["curve"]))
-    watched = 0 if certificate is None else n
+    watched = 0 if certificate is None else certificate.rounds  # those set aside count there too
+    stretches = Stretches.from_data(content["stretches"], learner.form.n_actions)
     agree = (
         content["rows"] == tally.rows == n
-        and (certificate is None or certificate.rounds == n)
+        and (certificate is None or watched >= n)
+        and stretches.rows in {0, n}
         and len(curve.points) == np.searchsorted(POINTS, watched, side="right")
         and KINDS[content["settings"]["behavior"]] is type(behavior)
     )
     if not agree:
         raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
-    return Study(learner, state, behavior, certificate, tally, curve)
+    return Study(learner, state, behavior, certificate, tally, stretches, curve)
 
 
 def _point(point: list[Any], *, gains: bool) -> tuple[float, float, float, float | None]:

@@ -58,7 +58,9 @@ def prepare(
     list may `grow`, those of the log and those `known` otherwise. `count` asks for the number of
     rows. What has to be sorted by time is sorted in the folder.
     """
-    columns, kind = columns_of(options, lambda found: has_propensities(origins[0], found))
+    columns, kind = columns_of(
+        options, lambda found: any(has_propensities(origin, found) for origin in origins)
+    )
     reading = Reading(origins, columns).in_time(folder)
     rules = rules_of(options, kind, None, None, closed=False)
     declared = options.declared()

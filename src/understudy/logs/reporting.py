@@ -9,15 +9,17 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from understudy.certificates import Certified
 from understudy.constraints import Array
-from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED
+from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Kind
 from understudy.logs.findings import Coverage
 from understudy.logs.passes import Intake
 from understudy.logs.scale import Scale
-from understudy.logs.verdicts import Verdict
+from understudy.logs.verdicts import CANNOT, Verdict
+from understudy.plots import Panel
 from understudy.report import (
     ActionRow,
     Candidate,
@@ -29,7 +31,16 @@ from understudy.report import (
     VerdictKind,
 )
 
-__all__ = ["BEHAVIOR_WORDS", "as_dict", "assemble", "curve_of", "sentence", "verdict"]
+__all__ = [
+    "BEHAVIOR_WORDS",
+    "as_dict",
+    "assemble",
+    "curve_of",
+    "drifting",
+    "panel_of",
+    "sentence",
+    "verdict",
+]
 
 NEAR = 10  # times the rows: what so many would show is not shown yet, beyond nobody can tell
 BEHAVIOR_WORDS = {
@@ -76,7 +87,9 @@ def sentence(certified: Certified, scale: Scale, who: str) -> str:
 def verdict(certified: Certified, found: Verdict, who: str) -> tuple[VerdictKind, str]:
     """One clear sentence: promote, not yet, worse, or that this log cannot tell, and why."""
     percent = f"{100 * certified.certificate.confidence:.6g} % confidence"
-    if certified.promoted and certified.lower <= certified.upper:
+    if certified.lower > certified.upper:
+        return "cannot tell", _sentence(found.words)
+    if certified.promoted:
         when = f" since round {certified.promoted_at:,}" if certified.promoted_at else ""
         lost = (
             ""
@@ -86,10 +99,32 @@ def verdict(certified: Certified, found: Verdict, who: str) -> tuple[VerdictKind
         return "promote", _sentence(f"{who} was better than production{when}, with {percent}{lost}")
     if certified.upper < certified.production:
         return "worse", _sentence(f"{who} earns less than production, with {percent}")
-    likely = certified.estimate > certified.production
-    close = found.enough is not None and found.enough.rows < NEAR * certified.certificate.rounds
-    kind: VerdictKind = "not yet" if likely and close and found.reach.hidden == 0 else "cannot tell"
-    return kind, _sentence(found.words)
+    if certified.gain is None or found.enough is None or found.reach.hidden > 0.0:
+        return "cannot tell", _sentence(found.words)
+    near = found.enough.rows < NEAR * certified.certificate.rounds
+    if near and certified.estimate > certified.production:
+        return "not yet", _sentence(found.words.removeprefix(f"{CANNOT}: "))
+    return "cannot tell", _sentence(found.words)
+
+
+def drifting(kind: Kind, coverage: Coverage) -> bool:
+    """Whether counting production was in vain, because it changed.
+
+    A certificate of a counted behavior holds only if it stayed the same.
+    """
+    return kind == ESTIMATED and coverage.drift.fixed is False
+
+
+def panel_of(certified: Certified, scale: Scale) -> Panel:
+    """The curves of a certificate for a picture, in the units of the log."""
+    panel = certified.panel(f"{100 * certified.certificate.confidence:.6g} % confidence")
+    return dataclasses.replace(
+        panel,
+        lower=scale.reward(np.asarray(panel.lower)),
+        upper=scale.reward(np.asarray(panel.upper)),
+        production=scale.reward(np.asarray(panel.production)),
+        gain=None if panel.gain is None else scale.gain(np.asarray(panel.gain)),
+    )
 
 
 def _sentence(words: str) -> str:

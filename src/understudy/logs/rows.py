@@ -22,9 +22,9 @@ from understudy.constraints import SMALLEST_PROBABILITY, Constraint, Refused, nu
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.columns import ACTION, PROPENSITY, REWARD, TARGET, Columns
 
-__all__ = ["REWARD_RANGE", "Rows", "lazy", "rows_of"]
+__all__ = ["GOOD", "REWARD_RANGE", "Rows", "lazy", "rows_of"]
 
-REASON = "reason"
+REASON, GOOD = "reason", "good"
 DECIMAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 NOT_FINITE = r"(?i)^[+-]?(?:nan|inf|infinity)$"
 ENGINES = (
@@ -119,9 +119,33 @@ class Rows:
         ]
         return self.frame.select(nw.col(ACTION, *self.own), *values)
 
+    def witnessed(self, positive: str) -> nw.LazyFrame[Any]:
+        """All rows, with numbers that can be computed with, and whether the row is `good`.
+
+        A reward that cannot be used is 1, what is `positive` is 1 where it is not, other numbers 0.
+        """
+        own = [~nw.col(name).is_null() for name in self.own]
+        if positive in self.own:
+            own.append(nw.col(positive) > 0.0)
+        checks = [column.good.fill_null(False) for column in self.numbers]
+        good = functools.reduce(lambda a, b: a & b, [*checks, *own])
+        instead = {REWARD: 1.0, positive: 1.0}
+        values = [
+            nw.when(column.good if column.role == REWARD else good)
+            .then(self._rescaled(column))
+            .otherwise(instead.get(column.role, 0.0))
+            .alias(column.role)
+            for column in self.numbers
+        ]
+        safe = [
+            nw.when(good).then(nw.col(name)).otherwise(instead.get(name, 0.0)).alias(name)
+            for name in self.own
+        ]
+        return self.frame.select(*values, *safe, good.alias(GOOD))
+
     def beside(self, table: pl.DataFrame) -> Rows:
-        """The rows of the labels in a small table, each with what the table says of its label."""
-        joined = self.frame.join(_alike(self.frame, table), on=ACTION, how="inner")
+        """The rows, each with what a small table says of its label; null where it says nothing."""
+        joined = self.frame.join(_alike(self.frame, table), on=ACTION, how="left")
         own = tuple(name for name in table.columns if name != ACTION)
         return dataclasses.replace(self, frame=joined, own=own)
 

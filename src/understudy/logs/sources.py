@@ -144,16 +144,21 @@ def _in_folder(folder: Path, form: str | None) -> list[Path]:
     def fail(error: OSError) -> None:
         raise unreadable(str(error.filename), error) from None
 
-    inside = [
-        Path(place, name) for place, _, names in os.walk(folder, onerror=fail) for name in names
-    ]
+    walked = os.walk(folder, onerror=fail)
+    inside = [Path(place, name) for place, _, names in walked for name in names]
     shown = [path for path in sorted(inside) if not _is_hidden(path.relative_to(folder))]
+    shown = [path for path in shown if not _is_ours(path)]
     named = [p for p in shown if form or p.name.lower().removesuffix(COMPRESSED).endswith(ENDINGS)]
     if not named:
         raise InvalidLog(
             "log", str(folder), "this folder holds no log", f"its files must end in one of {KNOWN}"
         )
     return named
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it is what an earlier run has set aside, beside its report."""
+    return path.name == "quarantine.parquet" and (path.parent / "report.html").exists()
 
 
 def _is_hidden(path: Path) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from understudy.errors import InvalidSnapshot
 from understudy.types import Integers, frozen
 
 __all__ = ["Stretches"]
@@ -31,6 +33,27 @@ class Stretches:
     @staticmethod
     def empty(n_actions: int) -> Stretches:
         return Stretches(1, frozen(np.zeros((0, n_actions), dtype=np.int64)))
+
+    def as_data(self) -> dict[str, Any]:
+        """As what JSON can hold, exactly."""
+        return {"width": self.width, "rows": self.rows, "counts": self.counts.tolist()}
+
+    @staticmethod
+    def from_data(data: dict[str, Any], n_actions: int) -> Stretches:
+        """What `as_data` made data of.
+
+        >>> Stretches.from_data(Stretches.empty(2).as_data(), 2).rows
+        0
+        """
+        counts = np.array(data["counts"], dtype=np.int64).reshape(-1, n_actions)
+        width, rows = int(data["width"]), int(data["rows"])
+        full = rows // width if width > 0 else -1
+        whole = counts.sum() == rows and (counts >= 0).all() and len(counts) == -(-rows // width)
+        if not whole or (counts[:full].sum(axis=1) != width).any() or len(counts) > MOST:
+            raise InvalidSnapshot(
+                "stretches", data["rows"], "they do not add up", "load an unchanged file"
+            )
+        return Stretches(width, frozen(counts), rows)
 
     def after(self, actions: Integers) -> Stretches:
         """With more rows."""

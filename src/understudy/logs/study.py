@@ -11,11 +11,14 @@ import numpy as np
 from understudy.behaviors import Behavior, Logged
 from understudy.certificates import Certificate, Certified
 from understudy.certificates.curves import POINTS
+from understudy.constraints import Array
+from understudy.logs.checking import Aside
+from understudy.logs.stretches import Stretches
 from understudy.logs.tally import Tally
 from understudy.protocols import Learner
 from understudy.types import Log, Trace, frozen
 
-__all__ = ["Curve", "Study", "observe", "with_propensities"]
+__all__ = ["Curve", "Study", "observe", "with_aside", "with_propensities"]
 
 Point = tuple[float, float, float, float | None]
 
@@ -53,6 +56,7 @@ class Study:
 
     `behavior` is what is known of who was on stage: probabilities, `us.Logged`, or None. Without a
     `certificate`, none is kept: contexts whose behavior is not known cannot be certified.
+    `stretches` counts actions early and late.
     """
 
     learner: Learner[Any]
@@ -60,6 +64,7 @@ class Study:
     behavior: Behavior | None
     certificate: Certificate | None
     tally: Tally
+    stretches: Stretches
     curve: Curve = Curve()
 
     @staticmethod
@@ -73,24 +78,63 @@ class Study:
         """
         K = learner.form.n_actions
         certificate = None if confidence is None else Certificate(behavior, confidence, K)
-        return Study(learner, learner.init(), behavior, certificate, Tally.empty(K))
+        empty = Tally.empty(K), Stretches.empty(K)
+        return Study(learner, learner.init(), behavior, certificate, *empty)
 
     @property
     def rounds(self) -> int:
         return self.learner.rounds(self.state)
 
-    def after(self, log: Log) -> Study:
-        """Learn from more rows, which carry propensities if the behavior is logged."""
+    def after(self, log: Log, aside: Aside | None = None) -> Study:
+        """Learn from more rows, which carry propensities if the behavior is logged.
+
+        Rows that were set aside among them are not learned from, but they count in the certificate.
+        """
         form = self.learner.form
         shown = log.visible(propensities=form.propensities, features=form.features is not None)
         state, trace = self.learner.replay(self.state, shown)
         plain = log.visible(propensities=isinstance(self.behavior, Logged), features=False)
-        tally = self.tally.after(with_propensities(plain, self.behavior))
-        learned = replace(self, state=state, tally=tally)
+        learned = replace(
+            self,
+            state=state,
+            tally=self.tally.after(with_propensities(plain, self.behavior)),
+            stretches=self.stretches.after(log.actions),
+        )
         if self.certificate is None:
             return learned
-        certificate, points = observe(self.certificate, plain, trace)
+        certificate, points = observe(self.certificate, plain, trace, aside)
         return replace(learned, certificate=certificate, curve=self.curve.after(points))
+
+
+def with_aside(
+    log: Log, probability: Array, aside: Aside, behavior: Behavior | None
+) -> tuple[Log, Array]:
+    """The log and the target's probabilities with the rows that were set aside, in their places.
+
+    The target is taken to earn nothing in them, and production what the row says, or the most there
+    is: π(b) = 0. Then all bounds hold whatever happened in these rows, so that nobody gains by what
+    could not be read. Where the behavior is counted, a row without an action tells nothing.
+
+    >>> aside = Aside(np.array([True, False]), np.array([-1]), np.array([1.0]))
+    >>> log, p = with_aside(Log([1], [0.5], [0.25]), np.array([0.9]), aside, Logged(n_actions=2))
+    >>> log.rewards.tolist(), log.propensities.tolist(), p.tolist()
+    ([0.5, 1.0], [0.25, 1.0], [0.9, 0.0])
+    """
+    good, n = aside.good, len(aside.good)
+    actions, rewards, pi = np.zeros(n, dtype=np.int64), np.empty(n), np.zeros(n)
+    actions[good], rewards[good], pi[good] = log.actions, log.rewards, probability
+    rewards[~good] = aside.rewards
+    if behavior is None:
+        known = good.copy()
+        known[~good] = aside.actions >= 0
+        actions[~good] = np.maximum(aside.actions, 0)
+        return Log._of(actions[known], rewards[known], None, None), pi[known]
+    if isinstance(behavior, Logged):
+        q = np.ones(n)
+        q[good] = log.propensities
+        return Log._of(actions, rewards, q, None), pi
+    actions[~good] = int(np.argmax(behavior))  # any that can be played: it weighs nothing
+    return Log._of(actions, rewards, None, None), pi
 
 
 def with_propensities(log: Log, behavior: Behavior | None) -> Log:
@@ -104,14 +148,19 @@ def with_propensities(log: Log, behavior: Behavior | None) -> Log:
     return Log._of(log.actions, log.rewards, behavior[log.actions], None)
 
 
-def observe(certificate: Certificate, log: Log, trace: Trace) -> tuple[Certificate, list[Point]]:
+def observe(
+    certificate: Certificate, log: Log, trace: Trace, aside: Aside | None = None
+) -> tuple[Certificate, list[Point]]:
     """The certificate after more rounds, and its points after the rounds of the grid."""
+    probability = trace.probability
+    if aside is not None:
+        log, probability = with_aside(log, probability, aside, certificate.behavior)
     start, end = certificate.rounds, certificate.rounds + len(log)
     grid = _grid(start, end)
     points = []
     for low, high in pairwise(sorted({start, *grid, end})):
         part = slice(low - start, high - start)
-        piece = Trace(trace.probability[part], 0, trace.n_actions)
+        piece = Trace(probability[part], 0, trace.n_actions)
         certificate = certificate.observe(log[part], piece)
         if high in grid:
             points.append(point_of(certificate))

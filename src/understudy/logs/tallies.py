@@ -14,7 +14,7 @@ from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.actions import UNKNOWN, Actions, Label, as_text
 from understudy.logs.columns import ACTION, PROPENSITY, REWARD, Columns
-from understudy.logs.rows import REASON, Rows, lazy, rows_of
+from understudy.logs.rows import GOOD, REASON, Rows, lazy, rows_of
 from understudy.logs.survey import MOST_ACTIONS
 from understudy.logs.tables import behavior_by_action
 from understudy.logs.tally import Tally
@@ -22,7 +22,7 @@ from understudy.types import Integers, frozen
 
 __all__ = ["Groups", "Tallied", "collect", "group", "seen_actions", "tally"]
 
-ROWS, GOOD = "rows", "good"
+ROWS = "rows"
 MISSING_ACTION, UNKNOWN_ACTION = "action is missing", "action is unknown"
 IMPOSSIBLE = "action has probability 0 in the behavior"
 

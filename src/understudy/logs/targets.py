@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.actions import Actions, Label
 from understudy.logs.checking import Checked
-from understudy.logs.policies import Policy
+from understudy.logs.policies import Policy, playable
 from understudy.logs.tables import arranged, checked_probabilities, read_probabilities
 
 __all__ = ["ColumnTarget", "ContextualTarget", "Fixed", "Target", "Uniform", "target_of"]
@@ -45,6 +46,10 @@ class Target(Protocol):
         """The probability of the logged action in every row."""
         ...
 
+    def oddities(self, rows: Checked) -> Counter[str]:
+        """Values of contexts that are unlike those that it was made of, counted."""
+        ...
+
 
 @dataclass(frozen=True)
 class Uniform:
@@ -58,6 +63,9 @@ class Uniform:
 
     def probabilities(self, rows: Checked, actions: Actions) -> Array:
         return np.asarray(self.fixed(actions)[rows.actions])
+
+    def oddities(self, rows: Checked) -> Counter[str]:  # noqa: ARG002 - it reads no contexts
+        return Counter()
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,9 @@ class Fixed:
 
     def probabilities(self, rows: Checked, actions: Actions) -> Array:
         return np.asarray(self.fixed(actions)[rows.actions])
+
+    def oddities(self, rows: Checked) -> Counter[str]:  # noqa: ARG002 - it reads no contexts
+        return Counter()
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +111,16 @@ class ContextualTarget:
         x = contextual.features(rows.contexts())
         found = contextual.learner.policies_at(self.policy.study.state, x)
         if self.best_action:
-            found = np.eye(found.shape[1])[found.argmax(axis=1)]
+            best = found.argmax(axis=1)[:, np.newaxis]
+            found = (np.arange(found.shape[1]) == best).astype(np.float64)
         place = {text: i for i, text in enumerate(self.policy.actions.texts)}
         own = np.array([place.get(text, -1) for text in actions.texts])[rows.actions]
         return np.where(own < 0, 0.0, found[np.arange(len(own)), np.maximum(own, 0)])
+
+    def oddities(self, rows: Checked) -> Counter[str]:
+        contextual = self.policy.contextual
+        assert contextual is not None
+        return contextual.encoder.oddities(rows.contexts())
 
 
 @dataclass(frozen=True)
@@ -118,6 +135,9 @@ class ColumnTarget:
 
     def probabilities(self, rows: Checked, actions: Actions) -> Array:  # noqa: ARG002 - as above
         return rows.targets()
+
+    def oddities(self, rows: Checked) -> Counter[str]:  # noqa: ARG002 - it reads no contexts
+        return Counter()
 
 
 def target_of(
@@ -163,7 +183,8 @@ def target_of(
 
 def _by_label(policy: object, learned: Policy | None) -> dict[Label, float]:
     if learned is not None:
-        return learned.probabilities()
+        probabilities = playable(learned.average).tolist()
+        return dict(zip(learned.actions.labels, probabilities, strict=True))
     if isinstance(policy, Mapping):
         return checked_probabilities("policy", dict(policy), "policy")
     return read_probabilities("policy", Path(policy))  # type: ignore[arg-type] # a path, by now

@@ -56,6 +56,7 @@ CONTRADICTION = (
 PERCENT = 100.0
 THREE = 3.0  # standard errors
 UNIT = Scale()
+COUNTED = "production's propensities were only counted, and no gain is certified without them"
 
 
 @dataclass(frozen=True)
@@ -168,32 +169,36 @@ def judge(
     """
     reach, wrong = reach_of(policy, tally, calibration.shown), bool(policy[calibration.wrong].any())
     decision = "unknown" if wrong else _decide(certificate)
+    sure = confidence if certificate is None else certificate.confidence
     production = float(tally.rewards.sum()) / max(tally.rows, 1)
     wanted = _wanted(gain, production)
     if reach.hidden > HIDDEN:
-        enough = exploration_for(min(1.0, production + wanted), wanted, tally.rows, confidence)
+        enough = exploration_for(min(1.0, production + wanted), wanted, tally.rows, sure)
     else:
         moment = second_moment(tally, policy)
-        needed = rows_for(moment, wanted, confidence) if moment > NEGLIGIBLE else 0.0
+        needed = rows_for(moment, wanted, sure) if moment > NEGLIGIBLE else 0.0
         enough = Enough(wanted, needed, None)
-    words = _describe(decision, certificate, reach, enough, tally.rows, scale)
+    case = Case(decision, certificate, confidence, reach, enough, tally.rows, scale)
+    words = case.describe()
     if wrong:
         words = f"{CANNOT}: {WRONG}"
     return Verdict(name, decision, words, reach, enough if decision == "unknown" else None)
 
 
 def judge_rows(
-    name: str, certificate: Certificate, *, confidence: float = 0.95, scale: Scale = UNIT
+    name: str, certificate: Certificate, *, aside: int = 0, scale: Scale = UNIT
 ) -> Verdict:
     """The verdict about a policy that depends on the row, from the weights w that it gave rise to.
 
     Its coverage ratio is then the mean of w², at most C(π); what it plays that the log never shows
-    is what is missing from a mean weight of 1, beyond three standard errors.
+    is what is missing from a mean weight of 1, beyond three standard errors. `aside` is how many
+    rows were set aside, which have no weight.
     """
     rewards, weighted, weights, squares = certificate.evidence.totals.tolist()
-    n = max(certificate.rounds, 1)
-    error = math.sqrt(max(0.0, squares / n - (weights / n) ** 2) / n)
-    hidden = max(0.0, 1.0 - weights / n - THREE * error)
+    n, read = max(certificate.rounds, 1), max(certificate.rounds - aside, 1)
+    error = math.sqrt(max(0.0, squares / read - (weights / read) ** 2) / read)
+    hidden = max(0.0, 1.0 - weights / read - THREE * error)
+    confidence = certificate.confidence
     estimate = weighted / weights if weights else math.nan
     reach = Reach(squares / n, certificate.effective_sample_size, estimate, hidden)
     production = rewards / n
@@ -204,7 +209,8 @@ def judge_rows(
         if hidden > HIDDEN
         else Enough(wanted, rows_for(spread, wanted, confidence), None)
     )
-    words = _describe(decision, certificate, reach, enough, certificate.rounds, scale)
+    case = Case(decision, certificate, confidence, reach, enough, certificate.rounds, scale)
+    words = case.describe()
     return Verdict(name, decision, words, reach, enough if decision == "unknown" else None)
 
 
@@ -252,60 +258,71 @@ def _decide(certificate: Certificate | None) -> Decision:
     return "worse" if certificate.upper < certificate.production else "unknown"
 
 
-def _describe(  # noqa: PLR0917 - all that is known, once
-    decision: Decision,
-    certificate: Certificate | None,
-    reach: Reach,
-    enough: Enough,
-    rows: int,
-    scale: Scale,
-) -> str:
-    if certificate is not None and decision != "unknown":
-        return _decided(decision, certificate, scale)
-    if certificate is not None and certificate.lower > certificate.upper:
-        return f"{CANNOT}: {CONTRADICTION}"
-    if reach.hidden > HIDDEN:
-        hidden = f"{PERCENT * reach.hidden:.3g} % of its plays are actions that the log never shows"
-        return f"{CANNOT}: {hidden}; {_explored(enough, rows, scale)}"
-    worth = f"{rows:,} rows are worth {reach.effective_sample_size:,.0f} plays of its own"
-    if certificate is None:
-        return f"it is covered: {worth}; certify it for a verdict"
-    return f"{CANNOT}: {_undecided(worth, enough, rows, scale)}"
+@dataclass(frozen=True)
+class Case:
+    """All that words about a policy are made of."""
 
+    decision: Decision
+    certificate: Certificate | None
+    confidence: float
+    reach: Reach
+    enough: Enough
+    rows: int
+    scale: Scale
 
-def _undecided(worth: str, enough: Enough, rows: int, scale: Scale) -> str:
-    if not enough.rows:
-        return "it plays as production does, so there is no gain to show"
-    needed, gain = (
-        f"about {enough.rows:,.0f} rows",
-        f"a gain of {scale.gain(enough.gain):.3g} a row",
-    )
-    if enough.rows <= rows:
-        return f"{worth}; {needed} would have shown {gain}, a smaller one takes more"
-    return f"{worth}; {needed} like these would show {gain}"
+    def describe(self) -> str:
+        """What the log says about the policy, or why it says nothing."""
+        certificate, reach = self.certificate, self.reach
+        if certificate is not None and self.decision != "unknown":
+            return self._decided(certificate)
+        if certificate is not None and certificate.lower > certificate.upper:
+            return f"{CANNOT}: {CONTRADICTION}"
+        if certificate is not None and certificate.behavior is None:
+            return f"{CANNOT}: {COUNTED}"
+        if reach.hidden > HIDDEN:
+            share = f"{PERCENT * reach.hidden:.3g} %"
+            return f"{CANNOT}: {share} of its plays are actions that the log never shows; " + (
+                self._explored()
+            )
+        worth = f"{self.rows:,} rows are worth {reach.effective_sample_size:,.0f} plays of its own"
+        if certificate is None:
+            return f"it is covered: {worth}; certify it for a verdict"
+        return f"{CANNOT}: {self._undecided(worth)}"
 
+    def _undecided(self, worth: str) -> str:
+        if not self.enough.rows:
+            return "it plays as production does, so there is no gain to show"
+        needed = f"about {self.enough.rows:,.0f} rows"
+        gain = f"a gain of {self.scale.gain(self.enough.gain):.3g} a row"
+        if self.enough.rows <= self.rows:
+            return f"{worth}; {needed} would have shown {gain}, a smaller one takes more"
+        return f"{worth}; {needed} like these would show {gain}"
 
-def _decided(decision: Decision, certificate: Certificate, scale: Scale) -> str:
-    n, percent = certificate.rounds, f"{PERCENT * certificate.confidence:.6g} % confidence"
-    earned = f"production earned {scale.reward(certificate.production / n):.4g}"
-    if decision == "worse":
-        most = scale.reward(certificate.upper / n)
-        return f"worse than production: with {percent} it earns at most {most:.4g} a row, {earned}"
-    least, gain = scale.reward(certificate.lower / n), scale.gain((certificate.gain or 0.0) / n)
-    return (
-        f"better than production: with {percent} it earns at least {least:.4g} a row, {earned}, "
-        f"and the gain is at least {gain:.4g}"
-    )
-
-
-def _explored(enough: Enough, rows: int, scale: Scale) -> str:
-    share, gain = PERCENT * (enough.exploration or 0.0), scale.gain(enough.gain)
-    if enough.rows > rows:
+    def _decided(self, certificate: Certificate) -> str:
+        n, scale = certificate.rounds, self.scale
+        percent = f"{PERCENT * self.confidence:.6g} % confidence"
+        earned = f"production earned {scale.reward(certificate.production / n):.4g}"
+        if self.decision == "worse":
+            most = scale.reward(certificate.upper / n)
+            return (
+                f"worse than production: with {percent} it earns at most {most:.4g} a row, {earned}"
+            )
+        least = scale.reward(certificate.lower / n)
+        gain = scale.gain((certificate.gain or 0.0) / n)
         return (
-            f"about {enough.rows:,.0f} rows, half of them played by it, would show a gain of "
-            f"{gain:.3g} a row"
+            f"better than production: with {percent} it earns at least {least:.4g} a row, "
+            f"{earned}, and the gain is at least {gain:.4g}"
         )
-    return (
-        f"if production played it in about {share:.2g} % of as many rows, a gain of "
-        f"{gain:.3g} a row would show"
-    )
+
+    def _explored(self) -> str:
+        enough, gain = self.enough, self.scale.gain(self.enough.gain)
+        share = PERCENT * (enough.exploration or 0.0)
+        if enough.rows > self.rows:
+            return (
+                f"about {enough.rows:,.0f} rows, half of them played by it, would show a gain of "
+                f"{gain:.3g} a row"
+            )
+        return (
+            f"if production played it in about {share:.2g} % of as many rows, a gain of "
+            f"{gain:.3g} a row would show"
+        )
