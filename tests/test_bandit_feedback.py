@@ -15,6 +15,8 @@ from refusals import assert_refused
 from strategies import quick
 from understudy.logs.bandit_feedback import from_bandit_feedback, to_bandit_feedback
 
+pytestmark = pytest.mark.plain
+
 KEYS = ["n_rounds", "n_actions", "context", "action_context", "action", "position", "reward"]
 KEYS += ["expected_reward", "pi_b", "pscore"]
 

@@ -16,6 +16,8 @@ from understudy.errors import InvalidLog
 from understudy.logs import dsjson, vowpal
 from understudy.logs.columns import Columns
 
+pytestmark = pytest.mark.plain
+
 READERS = {"vw": vowpal.read, "dsjson": dsjson.read}
 PACKED = gzip.compress(b"1:1:0.5 | a\n" * 9)
 EVENT = json.dumps({"_label_cost": 1, "_label_probability": 0.5, "_label_Action": 1})

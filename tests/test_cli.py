@@ -15,6 +15,8 @@ import pytest
 from understudy import __version__, cli
 from understudy.experiments.regret import RegretExperiment
 
+pytestmark = pytest.mark.plain
+
 SMALL = ["--runs", "3", "--rounds", "60", "--actions", "5", "--alphas", "3", "--jobs", "1"]
 COLUMNS = ["alpha", "learner", "mean", "q25", "q75", "coverage", "bound"]
 PNG = b"\x89PNG\r\n\x1a\n"

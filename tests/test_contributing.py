@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.plain
+
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```python\n( *# (?P<file>\S+)\n.*?)```", re.DOTALL)
 

@@ -17,6 +17,8 @@ from text_logs import is_refused, number, rows_of
 from understudy.logs import dsjson, lines
 from understudy.logs.columns import Columns
 
+pytestmark = pytest.mark.plain
+
 Event = dict[str, Any]
 
 EVENT: Event = {

@@ -28,6 +28,8 @@ from understudy.logs.rows import lazy
 from understudy.logs.sources import Source
 from understudy.logs.tallies import Tallied, tally
 
+pytestmark = pytest.mark.plain
+
 HERE = [engine for engine in ENGINES if engine != "pyspark"]
 FORMATS = ("csv", "parquet", "ndjson", "arrow")
 

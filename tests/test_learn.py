@@ -386,3 +386,19 @@ def test_the_average_over_contexts_is_over_the_last_rows_however_they_came(tmp_p
     halves = [write(tmp_path / "a.csv", rows[:2_999]), write(tmp_path / "b.csv", rows[2_999:])]
     whole = learn(write(tmp_path / "all.csv", rows), context="x", actions=LABELS).policy
     assert np.array_equal(learn(halves, context="x", actions=LABELS).policy.average, whole.average)
+
+
+@pytest.mark.parametrize("behavior", [None, {"north": 0.4, "south": 0.2, "east": 0.2, "west": 0.2}])
+@pytest.mark.parametrize("name", RECIPES)
+def test_sums_in_no_order_give_the_same_policy(name: str, behavior: Any) -> None:
+    """Up to rounding; bad rows and labels that only they have are nothing in both."""
+    bad = pl.DataFrame({"action": ["up"], "reward": [9.0], "propensity": [0.5]})
+    rows = pl.concat([ROWS, bad])
+    asked: dict[str, Any] = {"learner": name, "horizon": 3_000, "behavior": behavior}
+    ordered = learn(rows, **asked)
+    summed = learn(rows.sample(fraction=1.0, shuffle=True, seed=1), engine="polars", **asked)
+    assert summed.policy.actions == ordered.policy.actions
+    np.testing.assert_allclose(summed.policy.average, ordered.policy.average, rtol=1e-9)
+    assert summed.certified is None
+    assert summed.report.verdict_kind == "cannot tell"
+    assert sum(summed.policy.refused.values()) == 1

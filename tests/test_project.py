@@ -20,6 +20,8 @@ import understudy as us
 from log_files import make_rows, write
 from understudy.experiments import EXPERIMENTS
 
+pytestmark = pytest.mark.plain
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TINY = {"runs": "2", "rounds": "20", "alphas": "2", "actions": "3"}

@@ -27,6 +27,8 @@ from understudy.report import FileRow, QuarantineCount, Report, fragment, render
 from understudy.report.statements import MARKS, beside, bounds
 from understudy.report.wording import count, named, number, percent, plain, seen
 
+pytestmark = pytest.mark.plain
+
 TEMPLATES = Path(__file__).parents[1] / "src" / "understudy" / "report" / "templates"
 CSS = (TEMPLATES / "report.css").read_text(encoding="utf-8")
 VOID = {"meta", "br", "hr", "img", "link", "input", "source", "base"}

@@ -29,6 +29,8 @@ from understudy.report.scales import Scale, decades, fitted, round_values
 from understudy.report.svg import breadth, cut, spread
 from understudy.report.wording import percent
 
+pytestmark = pytest.mark.plain
+
 Points = list[tuple[float, float]]
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 74.0, 10.0, 40.0  # the margins of a plot, in pixels
 

@@ -23,6 +23,8 @@ from strategies import quick
 from understudy.logs.order import sorted_by_time
 from understudy.logs.times import TimeColumn, in_order
 
+pytestmark = pytest.mark.plain
+
 Batch = tuple[str, pl.DataFrame]
 UTC = dt.UTC
 NANOSECONDS = 10**9

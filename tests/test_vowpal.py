@@ -18,6 +18,8 @@ from text_logs import Row, is_refused, number, rows_of
 from understudy.logs import lines, vowpal
 from understudy.logs.columns import Columns
 
+pytestmark = pytest.mark.plain
+
 ALL = Columns(eligible="listed")
 WORDS = "1 22 x shared 1:0.5:0.4 2:-1:0.25 3:+2:1 1:2 1::0.5 :1:0.5 shared:1:0.5 1:2:3:4 4:abc:0.5 "
 WORDS += "5:1:x 'tag ' 6:nan:0.5 7:1e-3:1e-3 --5 1:--5:1"

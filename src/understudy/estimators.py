@@ -39,7 +39,6 @@ __all__ = [
     "KnownBehavior",
     "Logarithmic",
     "PlugIn",
-    "implicit_gain",
     "logarithmic_gain",
 ]
 
@@ -233,15 +232,6 @@ class ChernoffPlugIn(CountedBehavior):
         budget, ucb = math.log(self.n_actions) + 2.0 * np.log(t), np.empty(len(t))
         kernels.confidence.kl_uppers(given(q_hat), given(t - 1), given(budget), ucb)
         return R / (ucb + self.gamma(t))
-
-
-def implicit_gain(R: Array, q: Array, eta: Array | float) -> Array:
-    """R / (q + η/2), IX at γ = η/2.
-
-    >>> implicit_gain(np.array([1.0]), np.array([0.25]), 0.5).tolist()
-    [2.0]
-    """
-    return np.asarray(R / (q + eta / 2))
 
 
 def logarithmic_gain(R: Array, q: Array, eta: Array | float) -> Array:

@@ -70,6 +70,10 @@ def held(t: Integers) -> Integers:
     >>> held(np.array([1, 2, 19, 100, 104, 10**6])).tolist()
     [1, 2, 19, 97, 102, 975206]
     """
+    if t.size > 1:  # most often all are of one stretch, and its ends say so
+        ends = np.searchsorted(CHANGES, [t.min(), t.max()], side="right")
+        if ends[0] == ends[1]:
+            return np.full(t.shape, CHANGES[ends[0] - 1])
     return CHANGES[np.searchsorted(CHANGES, t, side="right") - 1]
 
 

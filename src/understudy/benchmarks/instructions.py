@@ -51,6 +51,16 @@ def game() -> tuple[Work, int]:
     return lambda: us.simulate(played, learners), rounds
 
 
+def grid() -> tuple[Work, int]:
+    """The adaptive learner without a horizon over a log with propensities, 26 levels."""
+    rounds = 100_000
+    rng = np.random.default_rng(0)
+    learner = us.coverage_adaptive(us.Logged(K))
+    rewards = rng.integers(2, size=rounds).astype(np.float64)
+    log = us.Log(rng.integers(K, size=rounds), rewards, np.full(rounds, 1 / K))
+    return lambda: learner.replay(learner.init(), log), rounds
+
+
 def lin_prod() -> tuple[Work, int]:
     """LinProd over a log of 1 000 rounds, K = d = 10."""
     rounds, size = 1_000, 10
@@ -61,7 +71,7 @@ def lin_prod() -> tuple[Work, int]:
     return lambda: learner.replay(learner.init(), log), rounds
 
 
-WORKLOADS = {workload.__name__: workload for workload in (replay, game, lin_prod)}
+WORKLOADS = {workload.__name__: workload for workload in (replay, game, grid, lin_prod)}
 
 
 def require_callgrind() -> None:

@@ -42,7 +42,7 @@ SHARED = [
         metavar="COLUMN",
         help="The probability with which it was played.  [default: propensity]",
     ),
-    click.option("--time", metavar="COLUMN", help="Check the order by it; sort where it is not."),
+    click.option("--time", metavar="COLUMN", help="The order of rows; sorted if they are not."),
     click.option("--eligible", metavar="COLUMN", help="The actions that could have been played."),
     click.option("--preset", type=click.Choice(PRESETS), help="Columns of a well-known data set."),
     click.option("--format", type=click.Choice(FORMATS), help="If the names of files do not say."),
@@ -63,7 +63,7 @@ SHARED = [
     click.option(
         "--engine",
         type=click.Choice(ENGINES),
-        help="Compute the sums that need no order with this engine.",
+        help="Compute sums in no order: no curves; learn needs --horizon.",
     ),
     click.option("--json", "json_output", is_flag=True, help="Print JSON, not tables."),
 ]
@@ -77,15 +77,17 @@ def log_options(command: Command) -> Command:
 
 
 @click.command()
+@click.option("--out", type=FOLDER, required=True, help="Folder for the results.")
 @log_options
 @click.option("--context", metavar="A,B,C", help="Columns of the context, numbers or categories.")
-@click.option("--learner", type=click.Choice(LEARNERS), help="[default: what suits the log]")
+@click.option(
+    "--learner", type=click.Choice(LEARNERS), help="Who learns.  [default: what suits the log]"
+)
 @click.option("--horizon", type=click.IntRange(min=1), help="Fix the rate for so many rows.")
 @click.option("--warmup", type=float, help="Share of rows to prepare contexts.  [default: 0.1]")
 @click.option("--strict", is_flag=True, help="A row that would be quarantined is an error.")
 @click.option("--resume", is_flag=True, help="Go on from the policy in --out.")
 @click.option("--overwrite", is_flag=True, help="Replace the policy in --out.")
-@click.option("--out", type=FOLDER, required=True, help="Folder for the results.")
 def learn(
     log: tuple[str, ...],
     out: Path,
@@ -101,6 +103,8 @@ def learn(
     report.html, and quarantine.parquet with every row that could not be used, and why.
     """
     check_writable(out)
+    if resume and not (out / "policy.json").exists():
+        raise click.UsageError(f"--resume: there is no policy.json in {out}; leave it out to begin")
     with _watched() as watch:
         learned = us.logs.learn(
             list(log),
@@ -160,12 +164,19 @@ def certify(
     json_output: bool,
     **options: Any,
 ) -> None:
-    """Certify a policy that stays as it is, on a log that it was not learned from."""
+    """Certify a policy that stays as it is, on a log that it was not learned from.
+
+    What is certified is --policy, or a model of your own whose probability of the
+    logged action is a column: --target-probability. Printed: what it would have earned
+    at least and at most, what production earned, the gain, and whether to promote it.
+    """
     if out is not None:
         check_writable(out)
     with _watched() as watch:
         found = us.logs.certify(list(log), policy, out=out, watch=watch, **options)
     _print(found, json_output=json_output)
+    if out is not None and not json_output:
+        click.echo(f"wrote report.html and quarantine.parquet to {out}")
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -187,7 +198,12 @@ def _print(found: Any, *, json_output: bool) -> None:
 def _watched() -> Iterator[Callable[[str, int, int | None], None]]:
     """A bar on a terminal: what is being done, how many rows, and how many a second."""
     from rich.console import Console  # noqa: PLC0415 - only here
-    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
 
     console = Console(stderr=True)
     if not console.is_interactive:  # standard error is then for errors
@@ -197,7 +213,7 @@ def _watched() -> Iterator[Callable[[str, int, int | None], None]]:
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:,.0f} rows"),
-        TextColumn("{task.fields[speed]}"),
+        Speed(),
     )
     bar = Progress(*columns, console=console)
     tasks: dict[str, Any] = {}
@@ -205,10 +221,8 @@ def _watched() -> Iterator[Callable[[str, int, int | None], None]]:
     def watch(phase: str, rows: int, expected: int | None) -> None:
         bar.start()
         if phase not in tasks:
-            tasks[phase] = bar.add_task(phase, total=expected, speed="")
-        task = bar._tasks[tasks[phase]]
-        speed = "" if not task.speed else f"{task.speed:,.0f} rows/s"
-        bar.update(tasks[phase], advance=rows, speed=speed)
+            tasks[phase] = bar.add_task(phase, total=expected)
+        bar.update(tasks[phase], advance=rows)
 
     try:
         yield watch

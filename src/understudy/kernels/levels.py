@@ -2,16 +2,16 @@
 
     Σ_j S_j w₁(j) exp(η_j (reference_j − Λ)) = 1
 
-falls with Λ, and its logarithm is convex. `scales` are what stands beside the S_j: a function of
-the references and of Λ alone. A step δ of Λ multiplies the terms by exp(−η_j δ), so that the
-logarithm of the sum is
+The sum falls with Λ, and its logarithm is convex. `scales` are what stands beside the S_j: they
+depend on the references and on Λ alone. A step δ of Λ multiplies the terms t_j by exp(−η_j δ); the
+logarithm of their sum is then
 
-    log Σ_j t_j − κ₁ δ + κ₂ δ²/2 − …,   κ: mean and variance of the rates, weighted by the terms t_j
+    log Σ_j t_j − κ₁ δ + κ₂ δ²/2 − …,   κ₁ and κ₂ the mean and variance of the η_j, weighted by t_j
 
-- From nearby, where all η_j δ are small, `settle` takes the root of that: no logarithms of the S_j,
-  and the terms of the last step are those that are needed anyway.
-- From anywhere else, `root` looks for it in a bracket that the single terms give: Newton's method
-  from the left never leaves it.
+- From nearby, where all η_j δ are small, `settle` steps to the root of these terms: it needs no
+  logarithm of an S_j, and the last terms that it makes are the scales.
+- From elsewhere, `seek` looks for the root in a bracket that the single terms give, which Newton's
+  method from the left never leaves.
 """
 
 from __future__ import annotations
@@ -19,27 +19,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from understudy.kernels.compiler import compiled
+from understudy.kernels.compiler import compiled, inlined
+from understudy.kernels.exponentials import exp
 
-__all__ = ["rescale", "root", "settle"]
+__all__ = ["rescale", "root", "seek", "settle"]
 
 Array = Any
-Tuning = tuple[Array, Array, Array]  # rates and log w₁ of the groups, the group of every action
-Sums = tuple[Array, Array]  # reference and S of every group
 
 MOST_STEPS = 200  # of Newton or of bisection: the bracket is then one number wide
 CLOSE = 1e-9  # of the logarithm of the sum of all weights: one more step squares it
-NEARBY = 0.25  # the largest η_j δ: what is left after a step is below its cube,
-DONE = 3e-5  # which then is nothing
-
-
-@compiled
-def heights(tuning: Tuning, sums: Sums, level: float, out: Array) -> None:
-    """x_j, the logarithm of every group's weight at a level."""
-    rates, log_prior, _ = tuning
-    references, totals = sums
-    for j in range(rates.size):
-        out[j] = log_prior[j] + math.log(totals[j]) + rates[j] * (references[j] - level)
+NEARBY = 0.25  # the largest η_j δ of a step; what is left after it is below its cube, hence
+NOTHING_LEFT = 3e-5  # below the last digits after this one,
+FEW_STEPS = 3  # which is the third at the latest, where rounding lets it
 
 
 @compiled
@@ -85,12 +76,22 @@ def root(rates: Array, x: Array) -> float:
 
 
 @compiled
-def rescale(tuning: Tuning, sums: Sums, level: float, scales: Array) -> float:
-    """The scale of every group, and the sum of all weights: 1, but for rounding."""
-    rates, log_prior, _ = tuning
-    references, totals = sums
+def seek(
+    rates: Array, log_prior: Array, references: Array, totals: Array, level: float, x: Array
+) -> float:
+    """Λ from anywhere; `x` is room for the logarithms of the groups' weights at the level given."""
     for j in range(rates.size):
-        scales[j] = math.exp(log_prior[j] + rates[j] * (references[j] - level))
+        x[j] = log_prior[j] + math.log(totals[j]) + rates[j] * (references[j] - level)
+    return level + root(rates, x)
+
+
+@compiled
+def rescale(
+    rates: Array, log_prior: Array, references: Array, totals: Array, level: float, scales: Array
+) -> float:
+    """The scale of every group, and the sum of all weights: 1, but for rounding."""
+    for j in range(rates.size):
+        scales[j] = exp(log_prior[j] + rates[j] * (references[j] - level))
     mass = 0.0
     for j in range(rates.size):
         mass += scales[j] * totals[j]
@@ -99,7 +100,7 @@ def rescale(tuning: Tuning, sums: Sums, level: float, scales: Array) -> float:
 
 @compiled
 def step_of(rates: Array, totals: Array, scales: Array) -> float:
-    """δ by the first two terms in δ: Newton's step, bent by the curvature."""
+    """δ by the terms up to δ²: Newton's step, bent by the curvature."""
     mass, first, second = 0.0, 0.0, 0.0
     for j in range(rates.size):
         term = scales[j] * totals[j]
@@ -107,30 +108,34 @@ def step_of(rates: Array, totals: Array, scales: Array) -> float:
         first += rates[j] * term
         second += rates[j] * (rates[j] * term)
     mean = first / mass
+    variance = second / mass - mean * mean
     straight = math.log(mass) / mean
-    return straight + (second / mass - mean * mean) / (2.0 * mean) * straight * straight
+    return straight + variance / (2.0 * mean) * (straight * straight)
 
 
-@compiled
+@inlined
 def settle(
-    tuning: Tuning, sums: Sums, level: float, scales: Array, fastest: float
+    rates: Array,
+    log_prior: Array,
+    references: Array,
+    totals: Array,
+    level: float,
+    scales: Array,
+    fastest: float,
+    anew: bool,
 ) -> tuple[float, float]:
-    """Λ, found from where it was, and the sum of all weights, after S has grown."""
-    rates = tuning[0]
-    reach = math.inf
-    while reach > DONE:
-        step = step_of(rates, sums[1], scales)
+    """Λ and the sum of all weights after some S have grown, with the scales of the Λ before.
+
+    If all references and S were made `anew`, these scales are none. `fastest` is the largest rate.
+    """
+    for _ in range(0 if anew else FEW_STEPS):
+        step = step_of(rates, totals, scales)
         reach = fastest * abs(step)
         if not reach <= NEARBY:
-            return seek(tuning, sums, level, scales)
+            break
         level += step
-        mass = rescale(tuning, sums, level, scales)
-    return level, mass
-
-
-@compiled
-def seek(tuning: Tuning, sums: Sums, level: float, scales: Array) -> tuple[float, float]:
-    """`settle` from anywhere, whatever the scales were."""
-    heights(tuning, sums, level, scales)
-    level += root(tuning[0], scales)
-    return level, rescale(tuning, sums, level, scales)
+        mass = rescale(rates, log_prior, references, totals, level, scales)
+        if reach <= NOTHING_LEFT:
+            return level, mass
+    level = seek(rates, log_prior, references, totals, level, scales)
+    return level, rescale(rates, log_prior, references, totals, level, scales)

@@ -2,14 +2,17 @@
 
     w(e) = w₁(e) exp(η_e (G(e) − Λ)),   Λ such that Σ_e w(e) = 1
 
-Experts with the same rate and prior are a group j. Either every action is one expert, of the group
-`groups[a]` (the number of groups stands for none), or `groups` is empty and every action is an
-expert of every group. Scores are (K, 1), or (K, groups): the experts of an action lie side by side.
-Of a group, S_j = Σ exp(η_j (G − reference_j)) is carried along, as `exponential_weights` carries W:
-so that Λ is the root of a sum over groups (`levels`).
+Experts with the same rate and prior are a group j. Of a group, S_j = Σ exp(η_j (G − reference_j))
+is carried along, as `exponential_weights` carries W: so that Λ is the root of a sum over groups
+(`levels`), and π(a) the sum of its experts' exp(η_j (G − reference_j)) times the scales of their
+groups. These weights are made when they are first needed, and kept while G and the reference stay.
 
-The exp(η_j (G − reference_j)) of an action's experts are made when they are first needed, and kept
-while G and the reference stay. With `scales` from Λ, π(a) is a sum of products.
+The experts of an action lie side by side, (K, experts), and so do their groups, (rows, experts):
+either every action is one expert, of the group `rows[a]`, where the number of groups stands for
+none; or every action is an expert of every group, and they are the only row.
+
+What runs in every round takes arrays, not tuples or parts of arrays, and calls nothing that does:
+numba then counts no references, which costs more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -21,36 +24,117 @@ import numpy as np
 
 from understudy.kernels.compiler import compiled
 from understudy.kernels.exponential_weights import (
+    LARGEST_EXPONENT,
     UNKNOWN,
     exponent,
     is_due,
-    is_risky,
     plus,
     probability_of,
 )
-from understudy.kernels.levels import Sums, Tuning, rescale, root, seek, settle
+from understudy.kernels.exponentials import exp
+from understudy.kernels.levels import rescale, root, seek, settle
 
 __all__ = ["add", "begin", "earn", "policies", "policy", "replay", "root"]
 
 Array = Any
-Experts = tuple[Array, Array, Array]  # scores, residues, and weights as far as they are known
+Tuning = tuple[Array, Array, Array, bool]  # rates, log w₁, the row of every action; which gain
+Sums = tuple[Array, Array]  # reference and S of every group
+Events = tuple[Array, Array, Array]  # actions, rewards, and the probabilities they were played with
 
 
 @compiled
-def with_weights(scores: Array, residues: Array) -> Experts:
-    """The experts, no weight of whom is known yet."""
-    weights = np.empty(scores.shape)
-    weights[:, 0] = UNKNOWN
-    return scores, residues, weights
+def gain_of(logarithmic: bool, reward: float, propensity: float, rate: float) -> float:
+    """log(1 + ηR/q)/η, or R/(q + η/2): never negative, so that no weight falls.
+
+    `np.divide` does not look for a divisor 0, and so does not stand in the way of vectors.
+    """
+    if logarithmic:
+        return float(np.divide(np.log1p(rate * np.divide(reward, propensity)), rate))
+    return float(np.divide(reward, propensity + rate / 2.0))
+
+
+@compiled
+def in_rows(values: Array, experts: int) -> Array:
+    """What belongs to groups, as (rows, experts): the same numbers, not a copy."""
+    return values.reshape(values.size // experts, experts)
+
+
+@compiled
+def weigh(
+    rates: Array,
+    references: Array,
+    row: int,
+    scores: Array,
+    residues: Array,
+    action: int,
+    weights: Array,
+) -> None:
+    """exp(η_j (G − reference_j)) of an action's experts."""
+    for i in range(weights.shape[1]):
+        x = exponent(rates[row, i], scores[action, i], residues[action, i], references[row, i])
+        weights[action, i] = exp(x)
+
+
+@compiled
+def weigh_all(
+    rates: Array, references: Array, rows: Array, scores: Array, residues: Array, weights: Array
+) -> None:
+    """Those of all actions, 0 for one without experts; in two steps, the second one long loop."""
+    for a in range(rows.size):
+        row = rows[a]
+        for i in range(weights.shape[1]):
+            weights[a, i] = -math.inf
+            if row < rates.shape[0]:
+                weights[a, i] = exponent(
+                    rates[row, i], scores[a, i], residues[a, i], references[row, i]
+                )
+    flat = weights.reshape(weights.size)
+    for k in range(flat.size):
+        flat[k] = exp(flat[k])
+
+
+@compiled
+def weighted_sums(rows: Array, weights: Array, values: Array, out: Array) -> None:
+    """Σ exp(η_j (G(a) − reference_j)) v(a) over each group's experts."""
+    out[:] = 0.0
+    for a in range(rows.size):
+        if rows[a] < out.shape[0]:
+            for i in range(out.shape[1]):
+                out[rows[a], i] += weights[a, i] * values[a]
+
+
+@compiled
+def refresh(
+    rates: Array,
+    references: Array,
+    totals: Array,
+    rows: Array,
+    scores: Array,
+    residues: Array,
+    weights: Array,
+) -> None:
+    """Each group's reference, its largest score, and S relative to it, from nothing but scores."""
+    references[:] = -math.inf
+    for a in range(rows.size):
+        if rows[a] < rates.shape[0]:
+            for i in range(rates.shape[1]):
+                references[rows[a], i] = max(references[rows[a], i], scores[a, i])
+    weigh_all(rates, references, rows, scores, residues, weights)
+    weighted_sums(rows, weights, np.ones(rows.size), totals)
 
 
 @compiled
 def begin(tuning: Tuning, scores: Array, residues: Array, sums: Sums) -> float:
     """Λ, and all sums, from nothing but the scores: twice, the second time from nearby."""
-    refresh(tuning, with_weights(scores, residues), sums)
-    scales = np.empty(tuning[0].size)
-    level, _ = seek(tuning, sums, sums[0].max(), scales)
-    level, _ = seek(tuning, sums, level, scales)
+    rates, log_prior, rows, _ = tuning
+    references, totals = sums
+    experts, weights = scores.shape[1], np.empty(scores.shape)
+    rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
+    totals_of = in_rows(totals, experts)
+    refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
+    level, room = float(references.max()), np.empty(rates.size)
+    for _ in range(2):
+        level = seek(rates, log_prior, references, totals, level, room)
     return level
 
 
@@ -63,56 +147,12 @@ def add(scores: Array, residues: Array, others: Array) -> None:
 
 
 @compiled
-def groups_of(groups: Array, n_groups: int, action: int) -> tuple[int, int]:
-    """The first group of an action's experts, and how many experts there are."""
-    if groups.size == 0:
-        return 0, n_groups
-    return groups[action], min(1, n_groups - groups[action])
-
-
-@compiled
-def weigh(tuning: Tuning, experts: Experts, references: Array, action: int) -> None:
-    """exp(η_j (G − reference_j)) of an action's experts."""
-    rates, _, groups = tuning
-    scores, residues, weights = experts
-    first, count = groups_of(groups, rates.size, action)
-    for i in range(count):
-        j = first + i
-        x = exponent(rates[j], scores[action, i], residues[action, i], references[j])
-        weights[action, i] = math.exp(x)
-
-
-@compiled
-def refresh(tuning: Tuning, experts: Experts, sums: Sums) -> None:
-    """Each group's reference, its largest score, and S relative to it, from nothing but scores."""
-    rates, _, groups = tuning
-    scores, _, weights = experts
-    references, totals = sums
-    references[:], totals[:] = -math.inf, 0.0
-    for a in range(scores.shape[0]):
-        first, count = groups_of(groups, rates.size, a)
-        for i in range(count):
-            references[first + i] = max(references[first + i], scores[a, i])
-    for a in range(scores.shape[0]):
-        weigh(tuning, experts, references, a)
-        first, count = groups_of(groups, rates.size, a)
-        for i in range(count):
-            totals[first + i] += weights[a, i]
-
-
-@compiled
-def probability(
-    tuning: Tuning, experts: Experts, references: Array, scales: Array, mass: float, action: int
-) -> float:
-    """π(a): the sum over its experts."""
-    rates, _, groups = tuning
-    weights = experts[2]
-    if weights[action, 0] == UNKNOWN:
-        weigh(tuning, experts, references, action)
-    first, count = groups_of(groups, rates.size, action)
+def probability(scales: Array, row: int, weights: Array, action: int, mass: float) -> float:
+    """π(a): the sum over its experts, if it has any."""
     total = 0.0
-    for i in range(count):
-        total += scales[first + i] * weights[action, i]
+    if row < scales.shape[0]:
+        for i in range(scales.shape[1]):
+            total += scales[row, i] * weights[action, i]
     return probability_of(total, mass)
 
 
@@ -121,37 +161,51 @@ def policy(
     tuning: Tuning, scores: Array, residues: Array, sums: Sums, level: float, out: Array
 ) -> None:
     """π(a) of every action."""
-    experts, scales = with_weights(scores, residues), np.empty(tuning[0].size)
-    mass = rescale(tuning, sums, level, scales)
+    rates, log_prior, rows, _ = tuning
+    references, totals = sums
+    scales, weights, experts = np.empty(rates.size), np.empty(scores.shape), scores.shape[1]
+    mass = rescale(rates, log_prior, references, totals, level, scales)
+    rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
+    weigh_all(rates_of, references_of, rows, scores, residues, weights)
     for a in range(out.size):
-        out[a] = probability(tuning, experts, sums[0], scales, mass, a)
+        out[a] = probability(in_rows(scales, experts), rows[a], weights, a, mass)
 
 
 @compiled
 def learn(
-    tuning: Tuning, experts: Experts, sums: Sums, action: int, gains: Array, due: bool
+    rates: Array,
+    references: Array,
+    row: int,
+    scores: Array,
+    residues: Array,
+    event: tuple[int, float, float, bool],
+    room: Array,
 ) -> bool:
-    """Add the gains of an event to its experts, whose weights are known; whether all are anew."""
-    rates, _, groups = tuning
-    scores, residues, weights = experts
-    references, totals = sums
-    first, count = groups_of(groups, rates.size, action)
-    risky = due
-    for i in range(count):
-        j = first + i
-        score, residue = plus(scores[action, i], residues[action, i], gains[i])
+    """Add an event to the scores of its experts, whose weights are then those in `room`.
+
+    Whether one of them is too large, so that all must be made anew.
+    """
+    action, reward, propensity, logarithmic = event
+    for i in range(room.size):
+        gain = gain_of(logarithmic, reward, propensity, rates[row, i])
+        score, residue = plus(scores[action, i], residues[action, i], gain)
         scores[action, i], residues[action, i] = score, residue
-        risky |= is_risky(gains[i], exponent(rates[j], score, residue, references[j]))
-    if risky:
-        refresh(tuning, experts, sums)
-        return True
-    for i in range(count):
-        j = first + i
-        x = exponent(rates[j], scores[action, i], residues[action, i], references[j])
-        weight = math.exp(x)
-        totals[j] += weight - weights[action, i]
-        weights[action, i] = weight
-    return False
+    too_large = False
+    for i in range(room.size):
+        x = exponent(rates[row, i], scores[action, i], residues[action, i], references[row, i])
+        too_large |= x > LARGEST_EXPONENT
+        room[i] = exp(x)
+    return too_large
+
+
+@compiled
+def replace(totals: Array, row: int, weights: Array, action: int, room: Array) -> None:
+    """Put the weights in `room` in place of the old ones; it then has by how much they grew."""
+    for i in range(room.size):
+        growth = room[i] - weights[action, i]
+        totals[row, i] += growth
+        weights[action, i] = room[i]
+        room[i] = growth
 
 
 @compiled
@@ -162,24 +216,35 @@ def replay(
     sums: Sums,
     level: float,
     rounds: int,
-    actions: Array,
-    gains: Array,
+    events: Events,
     played: Array,
 ) -> tuple[float, float]:
     """Learn from every event in place, with π_t(b_t) before each; the last Λ, and nothing more."""
-    experts, scales = with_weights(scores, residues), np.empty(tuning[0].size)
-    fastest = tuning[0].max()
-    mass = rescale(tuning, sums, level, scales)
+    rates, log_prior, rows, logarithmic = tuning
+    references, totals = sums
+    actions, seen, q = events
+    experts, scales, weights = scores.shape[1], np.empty(rates.size), np.empty(scores.shape)
+    rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
+    totals_of, scales_of = in_rows(totals, experts), in_rows(scales, experts)
+    weights[:, 0], room, fastest = UNKNOWN, np.empty(experts), rates.max()
+    mass = rescale(rates, log_prior, references, totals, level, scales)
     for t in range(actions.size):
-        b = actions[t]
-        played[t] = probability(tuning, experts, sums[0], scales, mass, b)
-        due = is_due(scores.shape[0], rounds + t + 1)
-        if gains[t, 0] == 0.0 and not due:  # then those of all levels are: the reward was 0
+        b, row = actions[t], rows[actions[t]]
+        has_experts = row < rates_of.shape[0]
+        if has_experts and weights[b, 0] == UNKNOWN:
+            weigh(rates_of, references_of, row, scores, residues, b, weights)
+        played[t] = probability(scales_of, row, weights, b, mass)
+        learns, anew = has_experts and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
+        if learns:
+            event = b, seen[t], q[t], logarithmic
+            anew |= learn(rates_of, references_of, row, scores, residues, event, room)
+        elif not anew:
             continue
-        if learn(tuning, experts, sums, b, gains[t], due):
-            level, mass = seek(tuning, sums, level, scales)
+        if anew:
+            refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
         else:
-            level, mass = settle(tuning, sums, level, scales, fastest)
+            replace(totals_of, row, weights, b, room)
+        level, mass = settle(rates, log_prior, references, totals, level, scales, fastest, anew)
     return level, 0.0
 
 
@@ -191,35 +256,27 @@ def policies(
     sums: Sums,
     level: float,
     rounds: int,
-    actions: Array,
-    gains: Array,
+    events: Events,
     out: Array,
 ) -> tuple[float, float]:
     """`replay` with every π_t in full, (n, K), in place of a trace."""
+    actions, rewards, propensities = events
     played = np.empty(1)
     for t in range(actions.size):
         policy(tuning, scores, residues, sums, level, out[t])
         one = slice(t, t + 1)
-        level, _ = replay(
-            tuning, scores, residues, sums, level, rounds + t, actions[one], gains[one], played
-        )
+        event = actions[one], rewards[one], propensities[one]
+        level, _ = replay(tuning, scores, residues, sums, level, rounds + t, event, played)
     return level, 0.0
 
 
 @compiled
-def weighted_sums(
-    tuning: Tuning, experts: Experts, references: Array, rewards: Array, out: Array
-) -> None:
-    """Σ exp(η_j (G(a) − reference_j)) r(a) over each group's experts."""
-    rates, _, groups = tuning
-    weights = experts[2]
-    out[:] = 0.0
-    for a in range(weights.shape[0]):
-        if weights[a, 0] == UNKNOWN:
-            weigh(tuning, experts, references, a)
-        first, count = groups_of(groups, rates.size, a)
-        for i in range(count):
-            out[first + i] += weights[a, i] * rewards[a]
+def worth(scales: Array, weighted: Array, mass: float) -> float:
+    """Σ_a π(a) r(a), by groups."""
+    value = 0.0
+    for j in range(scales.size):
+        value += scales[j] * weighted[j]
+    return value / mass
 
 
 @compiled
@@ -230,8 +287,7 @@ def earn(
     sums: Sums,
     level: float,
     rounds: int,
-    actions: Array,
-    gains: Array,
+    events: Events,
     rewards: Array,
     starts: Array,
 ) -> tuple[float, float]:
@@ -240,41 +296,36 @@ def earn(
     Row i of `rewards` holds from event starts[i] on. A round costs O(groups), a new row that for
     every action.
     """
-    rates, _, groups = tuning
+    rates, log_prior, rows, logarithmic = tuning
     references, totals = sums
-    experts, fastest = with_weights(scores, residues), rates.max()
-    scales, weighted, before = np.empty(rates.size), np.empty(rates.size), np.empty(rates.size)
-    mass = rescale(tuning, sums, level, scales)
-    earned, value, row_of_rewards = 0.0, 0.0, -1
+    actions, seen, q = events
+    experts, scales, weights = scores.shape[1], np.empty(rates.size), np.empty(scores.shape)
+    rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
+    totals_of, weighted, room = in_rows(totals, experts), np.empty(rates.size), np.empty(experts)
+    weighted_of, fastest = in_rows(weighted, experts), rates.max()
+    mass = rescale(rates, log_prior, references, totals, level, scales)
+    weigh_all(rates_of, references_of, rows, scores, residues, weights)
+    earned, value, k = 0.0, 0.0, -1
     for t in range(actions.size):
-        b = actions[t]
-        new_row = row_of_rewards + 1 < starts.size and starts[row_of_rewards + 1] == t
-        if new_row:
-            row_of_rewards += 1
-            weighted_sums(tuning, experts, references, rewards[row_of_rewards], weighted)
-            value = worth(scales, weighted) / mass
+        b, row = actions[t], rows[actions[t]]
+        if k + 1 < starts.size and starts[k + 1] == t:
+            k += 1
+            weighted_sums(rows, weights, rewards[k], weighted_of)
+            value = worth(scales, weighted, mass)
         earned += value
-        due = is_due(scores.shape[0], rounds + t + 1)
-        if gains[t, 0] == 0.0 and not due:
+        learns, anew = row < rates_of.shape[0] and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
+        if learns:
+            event = b, seen[t], q[t], logarithmic
+            anew |= learn(rates_of, references_of, row, scores, residues, event, room)
+        elif not anew:
             continue
-        before[:] = totals
-        reward = rewards[row_of_rewards]
-        if learn(tuning, experts, sums, b, gains[t], due):
-            weighted_sums(tuning, experts, references, reward, weighted)
-            level, mass = seek(tuning, sums, level, scales)
+        if anew:
+            refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
+            weighted_sums(rows, weights, rewards[k], weighted_of)
         else:
-            first, count = groups_of(groups, rates.size, b)
-            for j in range(first, first + count):
-                weighted[j] += (totals[j] - before[j]) * reward[b]
-            level, mass = settle(tuning, sums, level, scales, fastest)
-        value = worth(scales, weighted) / mass
+            replace(totals_of, row, weights, b, room)
+            for i in range(experts):
+                weighted_of[row, i] += room[i] * rewards[k, b]
+        level, mass = settle(rates, log_prior, references, totals, level, scales, fastest, anew)
+        value = worth(scales, weighted, mass)
     return level, earned
-
-
-@compiled
-def worth(scales: Array, weighted: Array) -> float:
-    """Σ_a π(a) r(a), by groups, of weights that sum to 1."""
-    value = 0.0
-    for j in range(scales.size):
-        value += scales[j] * weighted[j]
-    return value

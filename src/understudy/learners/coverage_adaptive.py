@@ -25,7 +25,6 @@ from understudy.constraints import (
     one_of,
 )
 from understudy.errors import InvalidArgument, NotMergeable
-from understudy.estimators import implicit_gain, logarithmic_gain
 from understudy.protocols import Form, not_a_state, refuse_features
 from understudy.schedules import cut_where_rates_move, held
 from understudy.theory.adaptive import PRIOR, RATES, as_tuning, refuse_other_length
@@ -45,17 +44,13 @@ from understudy.types import (
 
 __all__ = ["GAIN", "CoverageAdaptive", "LeveledScores"]
 
-STRETCH = 1 << 12  # events at a time, so that their columns stay in the cache
 CARRIED = 1e-9  # relative: how far the carried sums of weights may be from their sums
 SUMS = array("pass one sum of gains per expert", dimensions=(2,))
 ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
-GAINS: dict[str, Callable[[Array, Array, Array], Array]] = {
-    "implicit": implicit_gain,
-    "logarithmic": logarithmic_gain,
-}
-
-
-GAIN = one_of("pass 'implicit' for R/(q + η/2), or 'logarithmic' for log(1 + ηR/q)/η", *GAINS)
+LOGARITHMIC = "logarithmic"
+GAIN = one_of(
+    "pass 'implicit' for R/(q + η/2), or 'logarithmic' for log(1 + ηR/q)/η", "implicit", LOGARITHMIC
+)
 
 
 @saved
@@ -131,39 +126,39 @@ class CoverageAdaptive:
 
     @cached_property
     def _groups(self) -> tuple[Array, Array, Integers]:
-        """Rate and log w₁ of the experts of each group, and the group of every action.
+        """Rate and log w₁ of the experts of each group, and the row of every action's groups:
 
-        On a grid no action has a group of its own: the last is empty.
+        its own group alone, or on a grid the only row, which is all levels.
         """
         if isinstance(self.behavior, Logged):
             log_prior = np.log(self.prior / self.behavior.n_actions)
-            return given(self.rates), given(log_prior), given(np.zeros(0, dtype=np.int64))
+            rows = np.zeros(self.behavior.n_actions, dtype=np.int64)
+            return given(self.rates), given(log_prior), given(rows)
         seen = self.prior > 0
         pairs = np.stack([self.rates[seen], self.prior[seen]], axis=1)
         kinds, own = np.unique(pairs, axis=0, return_inverse=True)
-        groups = np.full(len(self.prior), len(kinds))  # that of no group: never played
-        groups[seen] = own.reshape(-1)
-        return given(kinds[:, 0]), given(np.log(kinds[:, 1])), given(groups)
+        rows = np.full(len(self.prior), len(kinds))  # that of no group: never played
+        rows[seen] = own.reshape(-1)
+        return given(kinds[:, 0]), given(np.log(kinds[:, 1])), given(rows)
 
-    def tuning(self, rounds: int) -> tuple[Array, Array, Integers]:
-        """Rates of the round that comes after so many, log w₁, and the groups of the actions."""
-        rates, log_prior, groups = self._groups
-        return given(self._at(rates, np.asarray(rounds + 1))), log_prior, groups
-
-    def _at(self, rates: Array, t: Integers) -> Array:
-        """η of round t (a column of rounds for a table)."""
-        return rates / np.sqrt(held(t)) if self.decaying else rates
+    def tuning(self, rounds: int) -> tuple[Array, Array, Integers, bool]:
+        """Rates of the round after so many, log w₁, the row of every action; which gain it is."""
+        rates, log_prior, rows = self._groups
+        if self.decaying:
+            rates = given(rates / np.sqrt(held(np.asarray(rounds + 1))))
+        return rates, log_prior, rows, self.gain == LOGARITHMIC
 
     @cached_property
     def _shape(self) -> tuple[int, int]:
         """Of the scores: one row, or one for each level."""
-        rates, _, groups = self._groups
-        return (1 if groups.size else len(rates)), self.form.n_actions
+        levels = len(self.rates) if isinstance(self.behavior, Logged) else 1
+        return levels, self.form.n_actions
 
     def init(self) -> LeveledScores:
-        rates, _, groups = self._groups
-        K, nothing = self.form.n_actions, frozen(np.zeros(self._shape))
-        members = np.bincount(groups, minlength=len(rates) + 1)[:-1] if groups.size else K
+        rates, _, rows = self._groups
+        nothing = frozen(np.zeros(self._shape, order="F"))
+        of_one_group = np.bincount(rows, minlength=len(rates) + 1)[:-1]
+        members = len(rows) if isinstance(self.behavior, Logged) else of_one_group
         totals = np.full(len(rates), members, dtype=np.float64)
         return LeveledScores(nothing, nothing, 0, frozen(np.zeros(len(rates))), frozen(totals), 0.0)
 
@@ -250,7 +245,7 @@ class CoverageAdaptive:
     def validate(self, state: LeveledScores) -> None:
         self._check_own(state)
         fresh = self._settled(by_action(state.scores), by_action(state.residues), state.rounds)
-        rates, _, _ = self.tuning(state.rounds)
+        rates = self.tuning(state.rounds)[0]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of no state
             moved = rates * (state.references - fresh.references)
             carried = np.abs(np.log(state.totals) + moved - np.log(fresh.totals))
@@ -281,8 +276,8 @@ class CoverageAdaptive:
 
     def _stretches(self, before: int, rounds: int) -> Iterator[tuple[int, int]]:
         """Stretches in each of which the rates stay."""
-        size = max(STRETCH, self.form.n_actions)
-        return cut_where_rates_move(before, rounds, size) if self.decaying else cut(rounds, size)
+        whole = max(1, rounds)
+        return cut_where_rates_move(before, rounds, whole) if self.decaying else cut(rounds, whole)
 
     def _settled(self, scores: Array, residues: Array, rounds: int) -> LeveledScores:
         """The state of these scores, with all sums and the level made from nothing else."""
@@ -300,17 +295,12 @@ class CoverageAdaptive:
         tuning, rounds = self.tuning(state.rounds), state.rounds + len(log)
         scores, residues = by_action(state.scores), by_action(state.residues)
         sums = state.references.copy(), state.totals.copy()
-        gains = given(self.gains(state.rounds, log))
+        known = self.behavior
+        q = log.propensities if isinstance(known, Logged) else known[log.actions]
+        assert q is not None  # Form.check has seen to it
+        events = given(log.actions), given(log.rewards), given(q)
         level, found = kernel(
-            tuning,
-            scores,
-            residues,
-            sums,
-            state.level,
-            state.rounds,
-            given(log.actions),
-            gains,
-            *rest,
+            tuning, scores, residues, sums, state.level, state.rounds, events, *rest
         )
         if self.decaying and not np.array_equal(self.tuning(rounds)[0], tuning[0]):
             return self._settled(scores, residues, rounds), found
@@ -319,18 +309,6 @@ class CoverageAdaptive:
             frozen(scores.T), frozen(residues.T), rounds, references, totals, level
         )
         return after, found
-
-    def gains(self, start: int, log: Log) -> Array:
-        """g of every event: (n, 1), or (n, levels) on a grid, each with the rates of its round."""
-        t = np.arange(start + 1, start + len(log) + 1)[:, np.newaxis]
-        R = log.rewards[:, np.newaxis]
-        if isinstance(self.behavior, Logged):
-            assert log.propensities is not None  # Form.check has seen to it
-            q, eta = log.propensities[:, np.newaxis], self._at(self.rates, t)
-        else:
-            q = self.behavior[log.actions][:, np.newaxis]
-            eta = self._at(self.rates[log.actions][:, np.newaxis], t)
-        return GAINS[self.gain](R, q, eta)
 
 
 def by_action(rows: Array) -> Array:

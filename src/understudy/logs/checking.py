@@ -112,7 +112,7 @@ class Checked:
         return Checked(self.files, frame, actions, rewards, q, self.quarantined, aside)
 
     def log(self, features: Array | None = None) -> Log:
-        return Log(self.actions, self.rewards, self.propensities, features)
+        return Log._of(self.actions, self.rewards, self.propensities, features)  # checked already
 
     def targets(self) -> Array:
         """The probability of every action under a policy of the user's own."""
@@ -222,6 +222,8 @@ def _indices(file: str, column: pl.Series, actions: Actions | None) -> Integers:
 
 def _are_missing(column: pl.Series) -> Mask:
     """Where there is no label."""
+    if column.dtype.is_integer():
+        return column.is_null().to_numpy()
     texts = column.to_frame("label").select(as_text(pl.col("label"), column.dtype))
     return texts.to_series().is_null().to_numpy()
 

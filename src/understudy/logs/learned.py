@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
+from understudy.logs.columns import ESTIMATED
 from understudy.logs.findings import Candidate, Coverage, candidates_of, covered
 from understudy.logs.options import CONFIDENT
 from understudy.logs.passes import Intake
@@ -37,6 +39,15 @@ if TYPE_CHECKING:
 __all__ = ["DRIFTING", "Learned", "coverage_of_policy", "told"]
 
 UNDERSTUDY = "the understudy"
+ELSEWHERE = "not looked at here; understudy coverage --engine does"
+OF_PROPENSITIES = (
+    "lowest_propensity",
+    "highest_propensity",
+    "coverage_ratio",
+    "effective_sample_size",
+    "estimate",
+    "self_normalised",
+)
 DRIFTING = (
     "This log cannot tell: production changed over time, so its propensities cannot be counted. "
     "Log them with every row."
@@ -154,6 +165,18 @@ class Learned:
         return fragment(self.report)
 
 
+def _without_propensities(found: Coverage) -> Coverage:
+    """Of sums that learners need, which do not hold what coverage does."""
+    unknown = [pl.lit(None, pl.Float64).alias(name) for name in OF_PROPENSITIES]
+    return dataclasses.replace(
+        found,
+        table=found.table.with_columns(unknown),
+        calibration=dataclasses.replace(found.calibration, words=ELSEWHERE),
+        drift=dataclasses.replace(found.drift, words=ELSEWHERE),
+        verdicts=(),
+    )
+
+
 def told(oddities: Mapping[str, int]) -> list[str]:
     """What was odd about contexts, in sentences.
 
@@ -180,6 +203,8 @@ def coverage_of_policy(policy: Policy) -> Coverage:
         confidence=CONFIDENT if certificate is None else certificate.confidence,
         scale=scale,
     )
+    if np.isnan(study.tally.weights).all() and policy.settings.behavior != ESTIMATED:
+        return _without_propensities(found)
     if certificate is None:
         return found
     aside = certificate.rounds - study.rounds

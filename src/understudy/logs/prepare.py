@@ -11,6 +11,7 @@ import numpy as np
 
 from understudy.behaviors import Behavior, Logged
 from understudy.logs.actions import Actions
+from understudy.logs.ahead import ahead
 from understudy.logs.checking import Checked, Rules, check
 from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Columns, Kind
 from understudy.logs.options import Options
@@ -66,7 +67,7 @@ def prepare(
     declared = options.declared()
     found = None
     if not declared or grow or count:
-        found = survey(checked(reading, rules), watch)
+        found = survey(ahead(checked(reading, rules)), watch)
         if not found.rows:
             raise nothing_left(name_of(origins), found.refused)
         if len(declared | known | found.labels) == 1:
