@@ -8,6 +8,7 @@ import click
 
 from understudy import __version__
 from understudy.cli.bench import bench
+from understudy.cli.common import own_words
 from understudy.cli.logs import certify, coverage, learn
 from understudy.cli.paper import paper
 from understudy.errors import UnderstudyError
@@ -31,7 +32,8 @@ for command in (learn, coverage, certify, paper, bench):
 def main() -> None:
     """Run the command line: one clear line and exit code 2 for bad input."""
     try:
-        status = app(standalone_mode=False)
+        with own_words():
+            status = app(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(BAD_INPUT)

@@ -27,6 +27,7 @@ import pyarrow.json
 
 from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
+from understudy.logs.arrow_files import scan_arrow
 from understudy.logs.columns import Columns
 from understudy.logs.rows import lazy
 from understudy.logs.sources import Source
@@ -187,7 +188,9 @@ def _open_polars(stack: contextlib.ExitStack, paths: list[str], files: Files) ->
         return pl.scan_csv(paths, infer_schema=False, separator=files.separator)
     if files.format == NDJSON:
         return pl.scan_ndjson(paths, infer_schema_length=None)
-    return pl.scan_parquet(paths) if files.format == PARQUET else pl.scan_ipc(paths)
+    if files.format == PARQUET:
+        return pl.scan_parquet(paths)
+    return pl.concat([scan_arrow(Path(path)) for path in paths])
 
 
 def _open_duckdb(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:

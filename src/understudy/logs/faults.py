@@ -6,6 +6,7 @@ import csv
 import gzip
 import json
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -62,12 +63,13 @@ def first_fault(source: Source) -> str | None:
     ...     first_fault(Source(path, "csv"))
     'line 3 has 3 fields, the header has 2'
     """
+    if source.format not in {"csv", "ndjson"}:
+        return None
     with text_of(source) as file:
         if source.format == "csv":
             return _first_row(file, source.separator)
         try:
-            for _ in parsed(file):
-                pass
+            deque(parsed(file), maxlen=0)
         except BrokenLine as broken:
             return str(broken)
     return None

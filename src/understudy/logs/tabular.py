@@ -15,8 +15,11 @@ from itertools import islice
 from urllib.parse import unquote
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from understudy.errors import InvalidLog
+from understudy.logs.arrow_files import scan_arrow
 from understudy.logs.columns import ROW, Columns
 from understudy.logs.faults import BrokenLine, Pairs, first_fault, parsed, text_of
 from understudy.logs.foreign import first_line
@@ -32,6 +35,7 @@ Opened = tuple[pl.LazyFrame, list[str]]
 BROKEN = (
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
+    pa.ArrowException,
     OSError,
     EOFError,
     BrokenLine,
@@ -93,13 +97,31 @@ def _partition(source: Source) -> dict[str, pl.Expr]:
     }
 
 
-def _parquet(source: Source, columns: Columns) -> Opened:  # noqa: ARG001 - one signature
+def _parquet(source: Source, columns: Columns) -> Opened:
+    _check_pages(source, columns)
     frame = pl.scan_parquet(source.path, glob=False)
     return frame, frame.collect_schema().names()
 
 
-def _arrow(source: Source, columns: Columns) -> Opened:  # noqa: ARG001
-    frame = pl.scan_ipc(source.path, glob=False)
+def _check_pages(source: Source, columns: Columns) -> None:
+    """Whether all that is read is inside of the file, for which Polars does not ask."""
+    size, found = source.path.stat().st_size, pq.read_metadata(source.path)
+    read = [
+        number
+        for number in range(found.num_columns)
+        if found.schema.column(number).path.partition(".")[0] in columns.names()
+    ]
+    for group in map(found.row_group, range(found.num_row_groups)):
+        for chunk in map(group.column, read):
+            first = chunk.dictionary_page_offset or chunk.data_page_offset
+            if not 0 <= first <= first + chunk.total_compressed_size <= size:
+                raise InvalidLog(
+                    "log", source.name, "a part of it is missing", "write the file again"
+                )
+
+
+def _arrow(source: Source, columns: Columns) -> Opened:  # noqa: ARG001 - one signature
+    frame = scan_arrow(source.path)
     return frame, frame.collect_schema().names()
 
 
@@ -193,7 +215,7 @@ def readable(source: Source) -> Iterator[None]:
 
 def _why(source: Source, error: BaseException) -> str:
     """The line that is wrong, or else what the reader says."""
-    with suppress(*BROKEN):
+    with suppress(UnicodeError, *BROKEN):
         if wrong := first_fault(source):
             return wrong
     return first_line(error)

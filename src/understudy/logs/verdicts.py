@@ -45,6 +45,7 @@ Decision = Literal["better", "worse", "unknown"]
 BETS = 22  # m, of the grid that certificates have if nobody chooses another
 LARGEST_GAIN = 0.05  # that is asked for if nobody says which
 HIDDEN = 0.001  # the share of its plays that a policy may make where the log shows nothing
+COUNTLESS = 1e15  # rows
 MOST_EXPLORATION = 0.5
 NEGLIGIBLE = 1e-12  # E[d²] of a policy that plays as production does, but for rounding
 CANNOT = "this log cannot tell"
@@ -101,13 +102,16 @@ class Verdict:
 def rows_for(second_moment: float, gain: float, confidence: float = 0.95) -> float:
     """n = 2 E[d²] log(m/δ)/g²: about so many rows show a gain of g.
 
-    More if g/E[d²] is a larger bet than certificates make.
+    More if g/E[d²] is a larger bet than certificates make; 0 where d is, and no gain can be.
 
     >>> round(rows_for(second_moment=0.5, gain=0.1))
     609
     """
+    if second_moment <= NEGLIGIBLE:
+        return 0.0
     bet = min(LARGEST_BET, gain / second_moment)
-    return _budget(confidence) / (bet * gain - bet**2 * second_moment / 2.0)
+    grown = bet * gain - bet**2 * second_moment / 2.0
+    return _budget(confidence) / grown if grown > 0.0 else math.inf  # it may be no double
 
 
 def exploration_for(reward: float, gain: float, rows: int, confidence: float = 0.95) -> Enough:
@@ -175,9 +179,7 @@ def judge(
     if reach.hidden > HIDDEN:
         enough = exploration_for(min(1.0, production + wanted), wanted, tally.rows, sure)
     else:
-        moment = second_moment(tally, policy)
-        needed = rows_for(moment, wanted, sure) if moment > NEGLIGIBLE else 0.0
-        enough = Enough(wanted, needed, None)
+        enough = Enough(wanted, rows_for(second_moment(tally, policy), wanted, sure), None)
     case = Case(decision, certificate, confidence, reach, enough, tally.rows, scale)
     words = case.describe()
     if wrong:
@@ -247,6 +249,10 @@ def reach_of(policy: Array, tally: Tally, shown: Array) -> Reach:
     )
 
 
+def _about(rows: float) -> str:
+    return f"about {rows:,.0f} rows" if rows < COUNTLESS else "more rows than there will ever be"
+
+
 def _budget(confidence: float) -> float:
     """log(m/δ), what the log of the best bet's wealth must reach."""
     return math.log(BETS / (1.0 - confidence))
@@ -300,7 +306,7 @@ class Case:
     def _undecided(self, worth: str) -> str:
         if not self.enough.rows:
             return "it plays as production does, so there is no gain to show"
-        needed = f"about {self.enough.rows:,.0f} rows"
+        needed = _about(self.enough.rows)
         gain = f"a gain of {self.scale.gain(self.enough.gain):.3g} a row"
         if self.enough.rows <= self.rows:
             return f"{worth}; {needed} would have shown {gain}, a smaller one takes more"
@@ -327,7 +333,7 @@ class Case:
         share = PERCENT * (enough.exploration or 0.0)
         if enough.rows > self.rows:
             return (
-                f"about {enough.rows:,.0f} rows, half of them played by it, would show a gain of "
+                f"{_about(enough.rows)}, half of them played by it, would show a gain of "
                 f"{gain:.3g} a row"
             )
         return (

@@ -12,6 +12,7 @@ __all__ = ["Scale", "decades", "fitted", "round_values"]
 
 MARGIN = 0.06  # of the range, left free below and above
 NARROWEST = 1e-9  # of the values: a narrower range is mostly rounding
+SMALLEST = 1e-290  # of a range whose pixels are doubles
 STEPS = (1.0, 2.0, 5.0, 10.0)
 
 
@@ -53,8 +54,10 @@ def fitted(values: ArrayLike, start: float, stop: float, *, zero: bool = False) 
         x = np.append(x, 0.0)
     low, high = float(x.min()), float(x.max())
     size = max(abs(low), abs(high))
-    if high - low <= NARROWEST * size or not size:
-        low, high = low - (size / 10 or 1.0), high + (size / 10 or 1.0)
+    if size < SMALLEST:  # too small to be divided by
+        low, high = -1.0, 1.0
+    elif high - low <= NARROWEST * size:
+        low, high = low - size / 10, high + size / 10
     margin = MARGIN * (high - low)
     return Scale(low - margin, high + margin, start, stop)
 
