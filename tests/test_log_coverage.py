@@ -241,9 +241,10 @@ def test_rare_actions_are_put_together() -> None:
 def test_drift_is_fine_for_logged_propensities_and_fatal_for_others() -> None:
     sums, stretches = tally_of(np.array([0.5, 0.5]), np.array([100, 100])), [[90, 10], [10, 90]]
     actions, counts = texts(2), np.array(stretches)
-    assert (
-        "which logged propensities take care of" in drift_of(sums, actions, "logged", counts).words
-    )
+    varying = tally(frame_of([0, 0, 1], 0, [0.1, 0.4, 0.5]), LOGGED).tally
+    logged = drift_of(varying, actions, "logged", counts).words
+    assert "which logged propensities take care of" in logged
+    assert "these are wrong" in drift_of(sums, actions, "logged", counts).words
     for kind in ("given", "estimated"):
         found = drift_of(sums, actions, kind, counts)
         assert found.fixed is False
@@ -364,7 +365,8 @@ def test_the_reach_of_a_policy_is_that_of_its_certificate(q: Array, seed: int, d
     mean = certificate.self_normalised / 200
     assert found.estimate == pytest.approx(mean, nan_ok=True)
     unseen = policy[sums.counts == 0]
-    ratio = sum(policy[a] * sums.squares[a] for a in range(len(q))) / 200
+    ratios = [1 / q[a] if sums.counts[a] >= 30 else sums.squares[a] / 200 for a in range(len(q))]
+    ratio = sum(policy[a] * ratios[a] for a in range(len(q)))
     assert found.coverage_ratio == (math.inf if unseen.any() else pytest.approx(ratio))
 
 
@@ -421,7 +423,7 @@ def test_a_policy_of_actions_that_were_never_played_asks_for_exploration() -> No
     assert found.words.startswith(
         "this log cannot tell: 75 % of its plays are actions that the log never shows; if "
     )
-    assert "if production played it in about 8." in found.words
+    assert "if production followed it in about 8." in found.words
     short = judged(log[:100], [0.0, 0.0, 1.0])
     assert "rows, half of them played by it, would show a gain of 0.05 a row" in short.words
 
