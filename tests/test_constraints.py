@@ -555,6 +555,8 @@ STEPS = {  # of `us.logs.learn`, `coverage` and `certify`, whose examples are th
         "drifting",
         "panel_of",
         "sentence",
+        "set_aside",
+        "unusable",
         "verdict",
     ),
     "study": ("observe",),

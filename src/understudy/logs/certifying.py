@@ -45,6 +45,7 @@ from understudy.logs.reporting import (
     drifting,
     panel_of,
     sentence,
+    unusable,
     verdict,
 )
 from understudy.logs.scale import Scale
@@ -97,13 +98,18 @@ class Judged:
             ("Behavior", BEHAVIOR_WORDS[self.kind]),
             ("Rows", f"{self.certified.certificate.rounds:,}"),
         ]
-        found: tuple[VerdictKind, str] = ("cannot tell", DRIFTING)
-        curve = None
-        if not drifting(self.kind, self.coverage):
+        refused = Counter[str]()
+        for (_, reason), count in self.intake.quarantined.items():
+            refused[reason] += count
+        aside, curve = sum(refused.values()), None
+        few = unusable(self.certified.certificate.rounds - aside, refused)
+        found: tuple[VerdictKind, str] = ("cannot tell", few or DRIFTING)
+        if few is None and not drifting(self.kind, self.coverage):
             found = verdict(self.certified, self.coverage.verdicts[0], self.name)
-            curve = curve_of(self.certified, self.scale, self.name)
-            words = sentence(self.certified, self.scale, self.name)
-            facts.append(("Certificate", f"On this log, {words}."))
+            if self.certified.lower <= self.certified.upper:
+                curve = curve_of(self.certified, self.scale, self.name)
+                words = sentence(self.certified, self.scale, self.name, aside=aside)
+                facts.append(("Certificate", f"On this log, {words}."))
         assumptions = ["the policy was not chosen by what this log says"]
         if self.kind == ESTIMATED:
             assumptions.append(FIXED)
@@ -124,6 +130,11 @@ class Judged:
         """The certificate over time, as a matplotlib figure."""
         panel = panel_of(self.certified, self.scale)
         return draw_certificates([panel], title=f"What {self.name} would have earned")
+
+    @property
+    def verdict(self) -> VerdictKind:
+        """'promote', 'not yet', 'worse', or 'cannot tell'; `report.verdict` says it in words."""
+        return self.report.verdict_kind
 
     def __repr__(self) -> str:
         return f"Judged({self.report.verdict})"

@@ -52,7 +52,7 @@ def drift_of(
     >>> counts = np.array([[90, 10], [10, 90]])
     >>> empty = Tally.empty(2)
     >>> drift_of(empty, Actions(("a", "b")), "estimated", counts).words
-    'the shares of actions change over time (action a: from 10 % to 90 %), which estimated ...'
+    'the shares of actions change over time (action a: between 10 % and 90 %), which ...'
     """
     factor = _largest_factor(tally) if kind == "logged" else math.nan
     p_value = None if stretches is None else homogeneity(_checked(stretches, actions))[1]
@@ -60,7 +60,9 @@ def drift_of(
     if kind == "logged" and math.isfinite(factor):
         words.append(_about_propensities(factor))
     if stretches is not None:
-        words.append(_about_time(p_value, np.asarray(stretches), actions, kind))
+        words.append(
+            _about_time(p_value, np.asarray(stretches), actions, kind, fixed=factor <= SAME)
+        )
     varies = factor > SAME or (p_value is not None and p_value < LEVEL)
     known = math.isfinite(factor) or p_value is not None
     nothing = "nothing is known about changes of production: name a column with --time"
@@ -115,7 +117,9 @@ def _about_propensities(factor: float) -> str:
     return "each action has one propensity in all rows: production is a fixed behavior"
 
 
-def _about_time(p_value: float | None, counts: Integers, actions: Actions, kind: Kind) -> str:
+def _about_time(
+    p_value: float | None, counts: Integers, actions: Actions, kind: Kind, *, fixed: bool
+) -> str:
     if p_value is None:
         return "too few rows to tell whether production changed over time"
     if p_value >= LEVEL:
@@ -126,8 +130,13 @@ def _about_time(p_value: float | None, counts: Integers, actions: Actions, kind:
     low, high = (PERCENT * float(pick(shares[:, most])) for pick in (np.min, np.max))
     change = (
         f"the shares of actions change over time (action {actions.texts[most]}: "
-        f"from {low:.3g} % to {high:.3g} %)"
+        f"between {low:.3g} % and {high:.3g} %)"
     )
+    if kind == "logged" and fixed:
+        return (
+            f"{change}, though each has one propensity: these are wrong, or it was not chance "
+            "alone that decided"
+        )
     if kind == "logged":
         return f"{change}, which logged propensities take care of"
     return f"{change}, which {kind} propensities do not know of: log the propensity of each row"

@@ -62,8 +62,8 @@ class Coverage:
     """What `covered` found.
 
     `table` has a row for each action, rewards in the units of the log. With R and q the reward and
-    propensity of the rows of an action, and n all rows: `coverage_ratio` Σ 1/q² / n, unbiased for
-    the mean of 1/q over all rows, inf if it was never played; `effective_sample_size`
+    propensity of the rows of an action, and n all rows: `coverage_ratio` as in
+    `Tally.coverage_ratios`; `effective_sample_size`
     (Σ 1/q)² / Σ 1/q², the plays that would say as much about always playing it; `estimate`
     Σ R/q / n; `self_normalised` Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in
     `Calibration`.
@@ -270,7 +270,7 @@ def _table(
             "mean_reward": scale.reward(sums.rewards / sums.counts),
             "lowest_propensity": sums.lowest,
             "highest_propensity": sums.highest,
-            "coverage_ratio": np.where(seen, sums.squares / n, np.inf),
+            "coverage_ratio": sums.coverage_ratios(),
             "effective_sample_size": np.where(seen, sums.weights**2 / sums.squares, 0.0),
             "estimate": scale.reward(np.where(seen, sums.weighted / n, np.nan)),
             "self_normalised": scale.reward(sums.weighted / sums.weights),

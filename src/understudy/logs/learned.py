@@ -26,6 +26,8 @@ from understudy.logs.reporting import (
     drifting,
     panel_of,
     sentence,
+    set_aside,
+    unusable,
     verdict,
 )
 from understudy.logs.tallies import Tallied
@@ -52,9 +54,13 @@ DRIFTING = (
     "This log cannot tell: production changed over time, so its propensities cannot be counted. "
     "Log them with every row."
 )
-UNCERTIFIED = (
-    "There is no certificate: it takes rows in order, and with contexts their propensities. "
+IN_NO_ORDER = (
+    "Nothing was judged: a certificate of what was earned while learning takes rows in order. "
     "Certify the policy on a later log."
+)
+UNKNOWN_IN_CONTEXT = (
+    "Nothing was judged: with contexts, a certificate takes the propensity of every row. "
+    "Name their column with --propensity."
 )
 
 
@@ -85,11 +91,9 @@ class Learned:
     def report(self) -> Report:
         """All of it as plain data, for the page, the notebook and the terminal."""
         policy, settings, certified = self.policy, self.policy.settings, self.certified
-        found: tuple[VerdictKind, str] = ("cannot tell", UNCERTIFIED)
+        found: tuple[VerdictKind, str] = ("cannot tell", self._why_uncertified())
         curve = None
-        if drifting(settings.behavior, self.coverage):
-            found = ("cannot tell", DRIFTING)
-        elif certified is not None:
+        if certified is not None and not self._withheld():
             found = verdict(certified, self.coverage.verdicts[0], UNDERSTUDY)
             curve = curve_of(certified, settings.scale, UNDERSTUDY)
         return assemble(
@@ -106,6 +110,24 @@ class Learned:
             warnings=self.warnings,
         )
 
+    def _withheld(self) -> bool:
+        """Whether nothing that the certificate says may be relied on."""
+        return self.certified is not None and (
+            drifting(self.policy.settings.behavior, self.coverage)
+            or unusable(self.policy.rows, self.policy.refused) is not None
+            or self.certified.lower > self.certified.upper
+        )
+
+    def _why_uncertified(self) -> str:
+        policy, coverage = self.policy, self.coverage
+        if (few := unusable(policy.rows, policy.refused)) is not None:
+            return few
+        if self.certified is None:
+            return UNKNOWN_IN_CONTEXT if policy.contextual is not None else IN_NO_ORDER
+        if drifting(policy.settings.behavior, coverage):
+            return DRIFTING
+        return f"{coverage.verdicts[0].words[0].upper()}{coverage.verdicts[0].words[1:]}."
+
     def _facts(self) -> list[tuple[str, str]]:
         settings, study = self.policy.settings, self.policy.study
         found = [
@@ -117,8 +139,9 @@ class Learned:
         ]
         if self.policy.warmup:
             found.append(("Rows that prepared the features", f"{self.policy.warmup:,}"))
-        if self.certified is not None and not drifting(settings.behavior, self.coverage):
-            words = sentence(self.certified, settings.scale, UNDERSTUDY)
+        if self.certified is not None and not self._withheld():
+            aside = sum(self.policy.refused.values())
+            words = sentence(self.certified, settings.scale, UNDERSTUDY, aside=aside)
             found.append(("Certificate", f"While learning, {words}."))
             found.append(("The policy now", "is certified by a later log: understudy certify"))
         return found
@@ -138,12 +161,12 @@ class Learned:
                 "the reward above the lowest one: another range gives another learner."
             )
         found += told(self.oddities)
-        aside = sum(policy.refused.values())
-        if aside and policy.study.certificate is not None:
-            found.append(
-                f"{aside:,} rows were set aside. In the certificate the understudy earns nothing "
-                "in them, and production what they say, or the most possible where they do not."
-            )
+        if policy.contextual is not None and (same := policy.contextual.encoder.constants):
+            found.append(f"Contexts that never change are left out: {', '.join(same)}.")
+        if policy.study.certificate is not None:
+            tally = policy.study.tally
+            mean = scale.reward(float(tally.rewards.sum()) / max(tally.rows, 1))
+            found += set_aside(policy.refused, mean)
         return found
 
     def plot(self) -> Figure:
@@ -157,6 +180,11 @@ class Learned:
             )
         panel = panel_of(self.certified, self.policy.settings.scale)
         return draw_certificates([panel], title="What the understudy would have earned")
+
+    @property
+    def verdict(self) -> VerdictKind:
+        """'promote', 'not yet', 'worse', or 'cannot tell'; `report.verdict` says it in words."""
+        return self.report.verdict_kind
 
     def __repr__(self) -> str:
         return f"Learned({self.report.verdict})"
@@ -193,12 +221,14 @@ def coverage_of_policy(policy: Policy) -> Coverage:
     """What the log says about actions, and about the understudy beside other policies."""
     study, scale = policy.study, policy.settings.scale
     tallied = Tallied(policy.actions, study.tally, dict(policy.refused))
-    now = Candidate(f"{UNDERSTUDY}'s policy now", playable(policy.average))
+    now = [Candidate(f"{UNDERSTUDY}'s policy now", playable(policy.average))]
+    if policy.contextual is not None:  # its average is another policy
+        now = []
     certificate = study.certificate
     found = covered(
         tallied,
         behavior=policy.settings.behavior,
-        candidates=[now, *candidates_of(tallied)],
+        candidates=[*now, *candidates_of(tallied)],
         stretches=study.stretches.counts if study.stretches.rows else None,
         confidence=CONFIDENT if certificate is None else certificate.confidence,
         scale=scale,

@@ -73,7 +73,7 @@ def learn_sums(
     >>> import understudy as us
     >>> log = pl.DataFrame({"action": ["a", "b", "b"], "reward": [1, 0, 1]})
     >>> learner = us.exp3_ix([0.5, 0.5], horizon=3)
-    >>> found = learn_sums(log, Columns(propensity=None), learner, actions=Actions(("a", "b")))
+    >>> found = learn_sums(log, Columns(), learner, actions=Actions(("a", "b")))
     >>> state, _ = learner.replay(learner.init(), us.Log([0, 1, 1], [1.0, 0.0, 1.0]))
     >>> np.allclose(learner.policy(found.state), learner.policy(state))
     True

@@ -15,6 +15,7 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.checking import Checked
 from understudy.logs.choosing import CONTEXTUAL, FROM_LOG, Choice, choose, name_of_default
+from understudy.logs.columns import ESTIMATED, PROPENSITY
 from understudy.logs.contextual import Contextual, make_contextual
 from understudy.logs.encoder import Encoder
 from understudy.logs.options import CONFIDENT, Options, agree
@@ -29,6 +30,7 @@ from understudy.types import Integers
 __all__ = ["Done", "Plan", "fold", "plan"]
 
 MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
+NAME_IT = "name their column with --propensity, or a file of fixed ones with --behavior"
 LAST = 4_096  # rows whose contexts a policy is averaged over
 
 
@@ -52,7 +54,13 @@ def plan(
     contexts = bool(options.columns.get("context"))
     log = prepare(origins, options, folder, watch, count=contexts)
     choice, contextual, warmup = _choice(log, options)
-    unmet = choice.unmet if options.declared() else (*choice.unmet, FROM_LOG)
+    unmet = [*choice.unmet]
+    if not options.declared():
+        unmet.append(FROM_LOG)
+    if log.kind == ESTIMATED and options.behavior is None:
+        unmet.append(f"there is no column {PROPENSITY!r}; if the log has propensities, {NAME_IT}")
+    if log.reading.columns.time is None:
+        unmet.append("rows were taken to be in the order of time; --time COLUMN checks it")
     settings = Settings(
         columns=log.reading.columns,
         reward_range=(options.scale.low, options.scale.high),
@@ -60,7 +68,7 @@ def plan(
         learner=choice.name,
         horizon=options.horizon,
         theorem=choice.theorem,
-        unmet=unmet,
+        unmet=tuple(unmet),
     )
     uncertified = log.behavior is None and contextual is not None
     confidence = None if uncertified else (options.confidence or CONFIDENT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -18,6 +18,7 @@ from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Kind
 from understudy.logs.findings import Coverage
 from understudy.logs.passes import Intake
 from understudy.logs.scale import Scale
+from understudy.logs.survey import counted, remedy_for
 from understudy.logs.verdicts import CANNOT, Verdict
 from understudy.plots import Panel
 from understudy.report import (
@@ -39,6 +40,8 @@ __all__ = [
     "drifting",
     "panel_of",
     "sentence",
+    "set_aside",
+    "unusable",
     "verdict",
 ]
 
@@ -66,11 +69,13 @@ def curve_of(certified: Certified, scale: Scale, target: str) -> CertificateCurv
         self_normalised=scale.reward(certified.self_normalised / n),
         effective_sample_size=certified.effective_sample_size,
         target=target,
+        promoted=bool(certified.promoted),
     )
 
 
-def sentence(certified: Certified, scale: Scale, who: str) -> str:
-    """What the certificate says, as people say it."""
+def sentence(certified: Certified, scale: Scale, who: str, *, aside: int = 0) -> str:
+    """What the certificate says, as people say it; `aside` rows were set aside."""
+    at_most = "at most " if aside else ""
     n, percent = certified.certificate.rounds, 100 * certified.certificate.confidence
     lower, production = (scale.reward(x / n) for x in (certified.lower, certified.production))
     gain = (
@@ -80,7 +85,7 @@ def sentence(certified: Certified, scale: Scale, who: str) -> str:
     )
     return (
         f"with {percent:.6g} % confidence, {who} would have earned at least {lower:.4g} per round; "
-        f"production earned {production:.4g}; {gain}"
+        f"production earned {at_most}{production:.4g}; {gain}"
     )
 
 
@@ -90,13 +95,15 @@ def verdict(certified: Certified, found: Verdict, who: str) -> tuple[VerdictKind
     if certified.lower > certified.upper:
         return "cannot tell", _sentence(found.words)
     if certified.promoted:
-        when = f" since round {certified.promoted_at:,}" if certified.promoted_at else ""
+        when = f" after round {certified.promoted_at:,}" if certified.promoted_at else ""
         lost = (
             ""
             if (certified.gain or 0.0) > 0.0
             else ", but over all rounds there is no certain gain any more"
         )
-        return "promote", _sentence(f"{who} was better than production{when}, with {percent}{lost}")
+        return "promote", _sentence(
+            f"{who} was shown to beat production{when}, with {percent}{lost}"
+        )
     if certified.upper < certified.production:
         return "worse", _sentence(f"{who} earns less than production, with {percent}")
     if certified.gain is None or found.enough is None or found.reach.hidden > 0.0:
@@ -105,6 +112,27 @@ def verdict(certified: Certified, found: Verdict, who: str) -> tuple[VerdictKind
     if near and certified.estimate > certified.production:
         return "not yet", _sentence(found.words.removeprefix(f"{CANNOT}: "))
     return "cannot tell", _sentence(found.words)
+
+
+def unusable(policy_rows: int, refused: Mapping[str, int]) -> str | None:
+    """Why nothing is said, if more rows were set aside than were used."""
+    if sum(refused.values()) <= policy_rows:
+        return None
+    return f"This log cannot tell: most of its rows were set aside ({counted(refused)}); " + (
+        f"{remedy_for(refused)}."
+    )
+
+
+def set_aside(refused: Mapping[str, int], production: float) -> list[str]:
+    """What becomes of rows that were set aside, and what to do about them, in sentences."""
+    aside = sum(refused.values())
+    if not aside:
+        return []
+    return [
+        f"{aside:,} rows were set aside ({counted(refused)}): {remedy_for(refused)}. In the "
+        "certificate the policy earns nothing in them, and production what they say, or the most "
+        f"possible where they do not; in the rows that can be read it earned {production:.4g}."
+    ]
 
 
 def drifting(kind: Kind, coverage: Coverage) -> bool:
@@ -128,7 +156,9 @@ def panel_of(certified: Certified, scale: Scale) -> Panel:
 
 
 def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."
+    first = words.split(" ", maxsplit=1)[0]
+    begin = words[0].upper() if first.isalpha() else words[0]  # not that of a path
+    return f"{begin}{words[1:]}."
 
 
 def assemble(

@@ -22,7 +22,7 @@ from understudy.constraints import SMALLEST_PROBABILITY, Constraint, Refused, nu
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.columns import ACTION, PROPENSITY, REWARD, TARGET, Columns
 
-__all__ = ["GOOD", "REWARD_RANGE", "Rows", "lazy", "rows_of"]
+__all__ = ["GOOD", "REWARD_RANGE", "Rows", "lazy", "require_column", "rows_of"]
 
 REASON, GOOD = "reason", "good"
 DECIMAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
@@ -199,9 +199,11 @@ def rows_of(
             "sets of eligible actions are not read where the order of rows does not matter",
             "leave out --engine and --horizon, or --eligible",
         )
+    if not propensities:
+        columns = dataclasses.replace(columns, propensity=None)
     named = {ACTION: columns.action, REWARD: columns.reward}
     ranges = {REWARD: (low, high)}
-    if propensities and columns.propensity is not None:
+    if columns.propensity is not None:
         named[PROPENSITY] = columns.propensity
         ranges[PROPENSITY] = (SMALLEST_PROBABILITY, 1.0)
     if target is not None:
@@ -210,13 +212,8 @@ def rows_of(
     found = lazy(frame)
     schema = found.collect_schema()
     columns.require(list(schema), "log")
-    if target is not None and target not in schema:
-        raise InvalidLog(
-            "log",
-            "frame",
-            f"it has no column {target!r}, only {', '.join(map(repr, schema))}",
-            "name one that it has",
-        )
+    if target is not None:
+        require_column(list(schema), target, "--target-probability")
     shown = found.select(*(_readable(name, schema[name], role) for role, name in named.items()))
     numbers = tuple(
         Numbers(role, *ranges[role], text=isinstance(schema[named[role]], TEXTS)) for role in ranges
@@ -264,6 +261,18 @@ def _alike(frame: nw.LazyFrame[Any], table: pl.DataFrame) -> nw.LazyFrame[Any]:
     else:
         made = native.sparkSession.createDataFrame(table.to_arrow())
     return lazy(made)
+
+
+def require_column(found: list[str], name: str, option: str) -> None:
+    """Raise `InvalidLog` if a frame has not this column.
+
+    >>> require_column(["item"], "action", "--action")
+    Traceback (most recent call last):
+    understudy.errors.InvalidLog: log = ['item']: it has no column 'action', only these; name ...
+    """
+    if name not in found:
+        reason = f"it has no column {name!r}, only these"
+        raise InvalidLog("log", found, reason, f"name the right one with {option}")
 
 
 def _readable(name: str, dtype: nw.dtypes.DType, role: str) -> nw.Expr:

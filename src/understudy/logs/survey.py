@@ -14,7 +14,16 @@ from understudy.logs.checking import Checked
 from understudy.logs.columns import ACTION
 from understudy.logs.watching import Watch
 
-__all__ = ["MOST_ACTIONS", "Survey", "nothing_left", "refuse_bad_rows", "survey", "too_few"]
+__all__ = [
+    "MOST_ACTIONS",
+    "Survey",
+    "counted",
+    "nothing_left",
+    "refuse_bad_rows",
+    "remedy_for",
+    "survey",
+    "too_few",
+]
 
 MOST_ACTIONS = 100_000  # that a log may bring up by itself
 REMEDIES = {
@@ -63,32 +72,41 @@ def nothing_left(file: str, refused: Mapping[str, int]) -> InvalidLog:
     >>> print(nothing_left("log.csv", {"propensity is out of range": 3}))
     log = 'log.csv': none of its rows can be learned from (propensity is out of range: 3); ...
     """
-    reason = f"none of its rows can be learned from ({_counts(refused) or 'there are none'})"
-    return InvalidLog("log", file, reason, _remedy(refused))
+    reason = f"none of its rows can be learned from ({counted(refused) or 'there are none'})"
+    return InvalidLog("log", file, reason, remedy_for(refused))
 
 
 def too_few(file: str, found: Survey) -> InvalidLog:
     """The error for a log whose good rows show one action only.
 
     >>> print(too_few("log.csv", Survey(frozenset("a"), 9, {"reward is not a number": 3})))
-    log = 'log.csv': its good rows show the action 'a' alone (refused: reward is not a number: 3)...
+    log = 'log.csv': it cannot tell: its good rows show the action 'a' alone (refused: reward ...
     """
     (label,) = found.labels
-    refused = f" (refused: {_counts(found.refused)})" if found.refused else ""
+    refused = f" (refused: {counted(found.refused)})" if found.refused else ""
     return InvalidLog(
         "log",
         file,
-        f"its good rows show the action {shorten(label)} alone{refused}",
-        _remedy(found.refused) if found.refused else "name the others in --actions FILE",
+        f"it cannot tell: its good rows show the action {shorten(label)} alone{refused}",
+        remedy_for(found.refused) if found.refused else "name the others in --actions FILE",
     )
 
 
-def _counts(refused: Mapping[str, int]) -> str:
+def counted(refused: Mapping[str, int]) -> str:
+    """How many rows were refused for which reason.
+
+    >>> counted({"reward is missing": 1_200})
+    'reward is missing: 1,200'
+    """
     return ", ".join(f"{reason}: {count:,}" for reason, count in refused.items())
 
 
-def _remedy(refused: Mapping[str, int]) -> str:
-    """What to do about the reason that most rows are refused for."""
+def remedy_for(refused: Mapping[str, int]) -> str:
+    """What to do about the reason that most rows are refused for.
+
+    >>> remedy_for({"reward is out of range": 3})
+    'pass the smallest and largest possible with --reward-range LOW HIGH'
+    """
     if not refused:
         return "leave it out"
     reason = max(refused, key=refused.__getitem__)

@@ -87,12 +87,14 @@ def checked_probabilities(
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: policy = 'policy': its probabilities are refused: ...
     """
-    found = {label: _number(value) for label, value in probabilities.items()}
+    found: dict[Label, float] = {label: _number(p) for label, p in probabilities.items()}
     remedy = "give every action a probability, 1 in all"
     for label, value in found.items():
         if math.isnan(value):
             reason = f"the probability of {shorten(label)} is not a number"
             raise InvalidArgument(argument, where, reason, remedy)
+    if list(found.values()) == [1.0]:  # always the same action
+        return found
     try:
         values = PROBABILITIES.parse(list(found.values()))
     except Refused as refusal:

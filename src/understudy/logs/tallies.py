@@ -14,7 +14,7 @@ from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.actions import UNKNOWN, Actions, Label, as_text
 from understudy.logs.columns import ACTION, PROPENSITY, REWARD, Columns
-from understudy.logs.rows import GOOD, REASON, Rows, lazy, rows_of
+from understudy.logs.rows import GOOD, REASON, Rows, lazy, require_column, rows_of
 from understudy.logs.survey import MOST_ACTIONS
 from understudy.logs.tables import behavior_by_action
 from understudy.logs.tally import Tally
@@ -121,7 +121,9 @@ def seen_actions(frame: Any, columns: Columns) -> Actions:
     >>> seen_actions(pl.DataFrame({"item": [3.0, 1.0, None, 3.0]}), Columns(action="item")).labels
     (1, 3)
     """
-    found = lazy(frame).select(nw.col(columns.action).alias(ACTION))
+    whole = lazy(frame)
+    require_column(list(whole.collect_schema()), columns.action, "--action")
+    found = whole.select(nw.col(columns.action).alias(ACTION))
     table = collect(found.unique().head(MOST_ACTIONS + 1))
     _refuse_too_many(table, columns)
     return Actions.of(_texts(table).drop_nulls().to_list())

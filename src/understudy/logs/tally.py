@@ -16,6 +16,8 @@ from understudy.types import Integers, Log, frozen, given
 
 __all__ = ["Tally"]
 
+ENOUGH = 30  # rows of one propensity, to take it for the only one
+
 ROUNDING = 1.0 + 1e-9
 
 
@@ -61,6 +63,17 @@ class Tally:
     def rows(self) -> int:
         """n, the number of rows."""
         return int(self.counts.sum())
+
+    def coverage_ratios(self) -> Array:
+        """The mean of 1/q_t(a) of each action, (K,); inf where it was never played.
+
+        Σ 1/q² / n, which is unbiased; or 1/q itself, where enough rows show that there is only one.
+        """
+        n = max(self.rows, 1)
+        fixed = (self.lowest == self.highest) & (self.counts >= ENOUGH)
+        with np.errstate(invalid="ignore"):
+            known = 1.0 / np.where(fixed, self.lowest, 1.0)
+        return np.where(self.counts > 0, np.where(fixed, known, self.squares / n), np.inf)
 
     def after(self, log: Log) -> Tally:
         """With more rows, which all carry propensities or none: the bits do not depend on cuts.

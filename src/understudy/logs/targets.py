@@ -15,6 +15,7 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.actions import Actions, Label
 from understudy.logs.checking import Checked
+from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policies import Policy, playable
 from understudy.logs.tables import arranged, checked_probabilities, read_probabilities
 
@@ -172,6 +173,8 @@ def target_of(
         return Uniform(), None
     if not isinstance(policy, Policy | str | os.PathLike | Mapping):
         raise InvalidArgument("policy", policy, "it is not a policy", POLICIES)
+    if isinstance(policy, str | os.PathLike) and Path(policy).is_dir():
+        policy = Path(policy) / POLICY_FILE
     learned = policy if isinstance(policy, Policy) else _learned(policy)
     name = str(policy) if isinstance(policy, str | os.PathLike) else "the given policy"
     if best_action:

@@ -211,7 +211,16 @@ def judge_rows(
         if hidden > HIDDEN
         else Enough(wanted, rows_for(spread, wanted, confidence), None)
     )
-    case = Case(decision, certificate, confidence, reach, enough, certificate.rounds, scale)
+    case = Case(
+        decision,
+        certificate,
+        confidence,
+        reach,
+        enough,
+        certificate.rounds,
+        scale,
+        hidden="what production does not play in such rows",
+    )
     words = case.describe()
     return Verdict(name, decision, words, reach, enough if decision == "unknown" else None)
 
@@ -231,7 +240,7 @@ def reach_of(policy: Array, tally: Tally, shown: Array) -> Reach:
     weights = float((pi * tally.weights[seen]).sum())
     weighted = float((pi * tally.weighted[seen]).sum())
     squares = float((pi**2 * tally.squares[seen]).sum())
-    ratio = float((pi * tally.squares[seen]).sum()) / max(tally.rows, 1)
+    ratio = float((pi * tally.coverage_ratios()[seen]).sum())
     return Reach(
         math.inf if policy[~seen].any() else ratio,
         weights * (weights / squares) if squares else 0.0,
@@ -275,6 +284,7 @@ class Case:
     enough: Enough
     rows: int
     scale: Scale
+    hidden: str = "actions that the log never shows"
 
     def describe(self) -> str:
         """What the log says about the policy, or why it says nothing."""
@@ -287,9 +297,7 @@ class Case:
             return f"{CANNOT}: {COUNTED}"
         if reach.hidden > HIDDEN:
             share = f"{PERCENT * reach.hidden:.3g} %"
-            return f"{CANNOT}: {share} of its plays are actions that the log never shows; " + (
-                self._explored()
-            )
+            return f"{CANNOT}: {share} of its plays are {self.hidden}; {self._explored()}"
         worth = f"{self.rows:,} rows are worth {reach.effective_sample_size:,.0f} plays of its own"
         if certificate is None:
             return f"it is covered: {worth}; certify it for a verdict"
@@ -329,6 +337,6 @@ class Case:
                 f"{gain:.3g} a row"
             )
         return (
-            f"if production played it in about {share:.2g} % of as many rows, a gain of "
+            f"if production followed it in about {share:.2g} % of as many rows, a gain of "
             f"{gain:.3g} a row would show"
         )

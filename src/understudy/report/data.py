@@ -32,7 +32,7 @@ class CertificateCurve:
 
     All rewards are means a round. One round is enough (the last): then there is no picture over
     time. `gain` is None where none is certified, `promoted_at` where promotion was not justified.
-    `target` names what is certified.
+    `target` names what is certified. It may be `promoted` though nobody knows when.
     """
 
     rounds: ArrayLike
@@ -46,6 +46,7 @@ class CertificateCurve:
     self_normalised: float
     effective_sample_size: float
     target: str = "the understudy"
+    promoted: bool = False
 
     def __post_init__(self) -> None:
         points = np.shape(self.rounds)

@@ -44,6 +44,8 @@ def bounds(curve: CertificateCurve) -> dict[str, str]:
     _, lower, _, production, gain = curve.table[-1].tolist()
     certified = curve.gain is not None
     when = "not yet" if curve.promoted_at is None else count(curve.promoted_at)
+    if curve.promoted and curve.promoted_at is None:
+        when = "not known without an order"
     return {
         f"{curve.target} would have earned at least": number(lower),
         "production earned": number(production),
