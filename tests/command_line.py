@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -47,7 +46,7 @@ class Place:
     def run(self, command: str, *arguments: str | Path) -> Said:
         """As a person types it; what native code writes is seen too."""
         self.capfd.readouterr()
-        self.monkeypatch.setattr(sys, "argv", ["understudy", command, *map(os.fspath, arguments)])
+        self.monkeypatch.setattr(sys, "argv", ["understudy", command, *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         said = self.capfd.readouterr()

@@ -19,7 +19,7 @@ import pytest
 import understudy as us
 from broken_files import TEXT
 from command_line import COMMANDS, Place, place
-from log_files import make_rows
+from log_files import make_rows, write
 from understudy.cli import logs as commands
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs import Policy
@@ -76,7 +76,7 @@ def test_broken_probabilities(content: str | bytes, words: str, place: Place) ->
     asked = [("learn", "--behavior"), ("coverage", "--policy"), ("certify", "--policy")]
     for command, option in asked:
         before = place.files()
-        own = ["--out", place.out] if command == "learn" else []
+        own = ("--out", place.out) if command == "learn" else ()
         said = place.run(command, log, option, file, *own)
         assert (said.code, said.error.count("\n"), said.out) == (2, 1, "")
         assert "plays.txt" in said.error
@@ -94,10 +94,10 @@ def parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Where anything stands in JSON; of a long list its ends."""
     if path:
         yield path
-    items = value.items() if isinstance(value, dict) else ()
+    inside: dict[Any, Any] = value if isinstance(value, dict) else {}
     if isinstance(value, list):
-        items = [(i, value[i]) for i in sorted({0, len(value) - 1}) if value]
-    for key, item in items:
+        inside = {i: value[i] for i in (0, len(value) - 1) if value}
+    for key, item in inside.items():
         yield from parts(item, (*path, key))
 
 
@@ -111,7 +111,7 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return found
 
 
-HOSTILE = (None, -1, 1e308, "x", [], {}, True, "\ud800", {"kind": "Path"}, [[]])
+HOSTILE: tuple[Any, ...] = (None, -1, 1e308, "x", [], {}, True, "\ud800", {"kind": "Path"}, [[]])
 
 
 @pytest.mark.parametrize("context", [False, True], ids=["plain", "contexts"])
@@ -127,8 +127,7 @@ def test_a_policy_that_was_changed_is_refused_or_harmless(context: bool, place: 
         path.write_text(json.dumps(replaced(whole, where, value)), encoding="utf-8")
         try:
             policy = Policy.load(path)
-        except InvalidSnapshot as error:
-            assert "\n" not in str(error)
+        except InvalidSnapshot:
             continue
         taken += 1
         if taken % 5 == 0:
@@ -258,11 +257,7 @@ def test_an_impatient_user_leaves_nothing_behind(command: str, step: int, place:
 
 @pytest.mark.parametrize("name", ["log.csv", "log.parquet", "log.ndjson", "log.arrow"])
 def test_a_file_that_disappears_is_named(name: str, place: Place) -> None:
-    log = place.root / "logs" / name
-    frame = make_rows(300)
-    {"csv": frame.write_csv, "parquet": frame.write_parquet, "arrow": frame.write_ipc}.get(
-        log.suffix[1:], frame.write_ndjson
-    )(log)
+    log = write(place.root / "logs" / name, make_rows(300))
 
     def remove(number: int) -> None:
         if number == 0:
