@@ -155,7 +155,7 @@ def _in_our_words(engine: str, where: str) -> Iterator[None]:
         raise InvalidLog("log", where, reason, remedy) from error
 
 
-def _errors_of(engine: str) -> tuple[type[Exception], ...]:
+def _errors_of(engine: str) -> tuple[type[BaseException], ...]:
     """What an engine raises for files that it cannot read."""
     common = (
         OSError,
@@ -163,6 +163,7 @@ def _errors_of(engine: str) -> tuple[type[Exception], ...]:
         nw.exceptions.NarwhalsError,
         pa.ArrowException,
         pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
     )
     if engine == "duckdb":
         return (*common, importlib.import_module("duckdb").Error)

@@ -13,14 +13,14 @@ from typing import Any, TextIO
 
 from understudy.logs.sources import Source
 
-__all__ = ["BrokenLine", "Pairs", "first_fault", "parsed", "text_of"]
+__all__ = ["BrokenFile", "Pairs", "first_fault", "parsed", "text_of"]
 
 WORDS = 80  # characters of a foreign message
 BYTE_ORDER_MARK = "\ufeff"
 
 
-class BrokenLine(ValueError):
-    """A line that is not what its file should be made of; the message says which, and why."""
+class BrokenFile(ValueError):
+    """A file that is not what it should be; the message says which line of it, and why."""
 
 
 class Pairs(tuple[tuple[str, Any], ...]):
@@ -70,31 +70,31 @@ def first_fault(source: Source) -> str | None:
             return _first_row(file, source.separator)
         try:
             deque(parsed(file), maxlen=0)
-        except BrokenLine as broken:
+        except BrokenFile as broken:
             return str(broken)
     return None
 
 
 def parsed(lines: Iterable[str]) -> Iterator[Pairs]:
-    """The object in each line that is not blank; `BrokenLine` with its number if it is none.
+    """The object in each line that is not blank; `BrokenFile` with its number if it is none.
 
     >>> next(parsed(['{"a": 1, "a": 2}']))
     (('a', 1), ('a', 2))
     >>> list(parsed(["{}", "[1]"]))
     Traceback (most recent call last):
-    understudy.logs.faults.BrokenLine: line 2 is no JSON object
+    understudy.logs.faults.BrokenFile: line 2 is no JSON object
     """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         if line.startswith(BYTE_ORDER_MARK):
-            raise BrokenLine("it begins with a byte order mark, which JSON must not")
+            raise BrokenFile("it begins with a byte order mark, which JSON must not")
         try:
             value = json.loads(line, object_pairs_hook=Pairs, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
-            raise BrokenLine(f"line {number} is not JSON: {str(error)[:WORDS]}") from None
+            raise BrokenFile(f"line {number} is not JSON: {str(error)[:WORDS]}") from None
         if not isinstance(value, Pairs):
-            raise BrokenLine(f"line {number} is no JSON object")
+            raise BrokenFile(f"line {number} is no JSON object")
         yield value
 
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,7 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from understudy.errors import InvalidArgument
 from understudy.logs.checking import QUARANTINE
+from understudy.logs.foreign import first_line
 
 __all__ = [
     "POLICY_FILE",
@@ -45,11 +47,20 @@ def workplace(near: Path) -> Iterator[Path]:
     True
     """
     nearest = next(folder for folder in (near, *near.absolute().parents) if folder.is_dir())
-    hidden = Path(tempfile.mkdtemp(prefix=".understudy-", dir=nearest))
+    hidden = None
     try:
+        hidden = Path(tempfile.mkdtemp(prefix=".understudy-", dir=nearest))
         yield hidden
+    except OSError as error:  # of reading, there are errors of our own
+        raise InvalidArgument(
+            "folder",
+            str(near),
+            f"it cannot be written to ({error.strerror or first_line(error)})",
+            "make room there, or choose another folder",
+        ) from None
     finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+        if hidden is not None:
+            shutil.rmtree(hidden, ignore_errors=True)
 
 
 def put_in_place(
@@ -59,13 +70,20 @@ def put_in_place(
 
     `unless` may refuse, when nobody else can be writing there.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    with _alone_in(out):
-        unless()
-        for name in names:
-            with (hidden / name).open("rb") as file:
-                os.fsync(file.fileno())
-            (hidden / name).replace(out / name)
+    made = [folder for folder in (out, *out.absolute().parents) if not folder.exists()]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with _alone_in(out):
+            unless()
+            for name in names:
+                with (hidden / name).open("rb") as file:
+                    os.fsync(file.fileno())
+                (hidden / name).replace(out / name)
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):  # if something is in it, it stays
+                folder.rmdir()
+        raise
 
 
 @contextmanager
@@ -105,10 +123,9 @@ class Quarantine:
 
     def copy(self, path: Path, rows: int) -> None:
         """Keep the first rows of an earlier file too, uncounted: they were counted then."""
-        with pq.ParquetFile(path) as earlier:
-            for batch in earlier.iter_batches(columns=SCHEMA.names):
-                self._writer.write_table(pa.Table.from_batches([batch[:rows]]).cast(SCHEMA))
-                rows -= min(rows, len(batch))
+        for table in _set_aside(path):
+            self._writer.write_table(table[:rows])
+            rows -= min(rows, len(table))
 
     def by_reason(self) -> Counter[str]:
         found: Counter[str] = Counter()
@@ -127,3 +144,18 @@ class Quarantine:
 
     def __exit__(self, *_: object) -> None:
         self._writer.close()
+
+
+def _set_aside(path: Path) -> Iterator[pa.Table]:
+    """The rows of an earlier quarantine."""
+    try:
+        with pq.ParquetFile(path) as earlier:
+            for batch in earlier.iter_batches(columns=SCHEMA.names):
+                yield pa.Table.from_batches([batch]).cast(SCHEMA)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidArgument(
+            "resume",
+            str(path),
+            f"the rows that were set aside before cannot be read ({first_line(error)})",
+            "put the file back as it was, or move it away",
+        ) from None

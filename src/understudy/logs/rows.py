@@ -26,6 +26,7 @@ __all__ = ["GOOD", "REWARD_RANGE", "Rows", "lazy", "require_column", "rows_of"]
 
 REASON, GOOD = "reason", "good"
 DECIMAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+TRUE, FALSE = r"^[tT][rR][uU][eE]$", r"^[fF][aA][lL][sS][eE]$"
 NOT_FINITE = r"(?i)^[+-]?(?:nan|inf|infinity)$"
 ENGINES = (
     nw.Implementation.POLARS,
@@ -70,9 +71,11 @@ class Numbers:
 
     @property
     def raw(self) -> nw.Expr:
-        """As it came; of text, without blanks around it."""
+        """As it came; of text, without blanks around it, and 1 and 0 for true and false."""
         column = nw.col(self.role)
-        return column.str.strip_chars() if self.text else column
+        if not self.text:
+            return column
+        return column.str.strip_chars().str.replace_all(TRUE, "1").str.replace_all(FALSE, "0")
 
     @property
     def value(self) -> nw.Expr:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from understudy.errors import InvalidLog
 from understudy.logs.arrow_files import scan_arrow
 from understudy.logs.columns import ROW, Columns
-from understudy.logs.faults import BrokenLine, Pairs, first_fault, parsed, text_of
+from understudy.logs.faults import BrokenFile, Pairs, first_fault, parsed, text_of
 from understudy.logs.foreign import first_line
 from understudy.logs.sources import Source, unreadable
 
@@ -38,7 +38,7 @@ BROKEN = (
     pa.ArrowException,
     OSError,
     EOFError,
-    BrokenLine,
+    BrokenFile,
     csv.Error,
     zlib.error,
 )
@@ -62,6 +62,7 @@ def read(source: Source, columns: Columns) -> Iterator[pl.DataFrame]:
             rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
             yield batch.insert_column(0, rows.alias(ROW))
             first += batch.height
+        _check_all_read(source, first - 1)
 
 
 def scan(source: Source, columns: Columns) -> pl.LazyFrame:
@@ -101,6 +102,12 @@ def _parquet(source: Source, columns: Columns) -> Opened:
     _check_pages(source, columns)
     frame = pl.scan_parquet(source.path, glob=False)
     return frame, frame.collect_schema().names()
+
+
+def _check_all_read(source: Source, rows: int) -> None:
+    """A reader that fails in a thread of its own may end as if there were no more rows."""
+    if source.format == "parquet" and rows != pq.read_metadata(source.path).num_rows:
+        raise BrokenFile("a page is damaged")
 
 
 def _check_pages(source: Source, columns: Columns) -> None:
