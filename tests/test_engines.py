@@ -194,7 +194,7 @@ print(read(sys.argv[1], "csv"))
 print(read(sys.argv[2], "ndjson"))
 for path, form in zip(sys.argv[3::2], sys.argv[4::2]):
     try:
-        print(readSource(path, form))
+        print(read(path, form))
     except InvalidLog as error:
         print(error)
 """
