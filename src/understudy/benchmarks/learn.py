@@ -6,6 +6,7 @@ is the largest that the whole command ever held, in a process of its own.
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -37,8 +38,9 @@ def contenders(quick: bool) -> Iterator[Contender]:
     import polars as pl  # noqa: PLC0415 - an extra
 
     rows = 20_000 if quick else 10_000_000
-    folder = tempfile.TemporaryDirectory(prefix="understudy-bench-")
-    path = write_log(Path(folder.name), rows)
+    folder = Path(tempfile.mkdtemp(prefix="understudy-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the turns come after this call
+    path = write_log(folder, rows)
     run = partial(learn, folder, path)
     run("exp3-ix")  # compiled, or loaded, before the clock runs
     yield Contender(IX, partial(run, "exp3-ix"), rows, UNIT)
@@ -55,11 +57,11 @@ def contenders(quick: bool) -> Iterator[Contender]:
         yield Contender(VOWPAL, lambda: replay_in_vowpal(file.name), some, UNIT, repeats=3)
 
 
-def write_log(folder: Path, rows: int) -> Path:
+def write_log(folder: Path, rows: int, seed: int = 0) -> Path:
     """A log of Bernoulli rewards and logged propensities."""
     import polars as pl  # noqa: PLC0415 - an extra
 
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     pi_b = us.behaviors.interpolated(n_actions=K, alpha=0.9)
     actions = us.behaviors.choose(pi_b, rng.random(rows))
     rewards = (rng.random(rows) < 0.3 + 0.3 * actions / K).astype(np.float64)
@@ -69,10 +71,9 @@ def write_log(folder: Path, rows: int) -> Path:
     return path
 
 
-def learn(folder: tempfile.TemporaryDirectory[str], path: Path, learner: str, **rest: Any) -> None:
+def learn(folder: Path, path: Path, learner: str, **rest: Any) -> None:
     """The whole of it: read, check, learn, certify, write."""
-    out = Path(folder.name, "out")
-    us.logs.learn(path, out=out, learner=learner, overwrite=True, **rest)
+    us.logs.learn(path, out=folder / "out", learner=learner, overwrite=True, **rest)
 
 
 def memory(quick: bool) -> list[Ratio]:
@@ -81,9 +82,10 @@ def memory(quick: bool) -> list[Ratio]:
         once, thrice = Path(folder, "once"), Path(folder, "thrice")
         once.mkdir()
         thrice.mkdir()
-        path = write_log(once, 20_000 if quick else 10_000_000)
         for i in range(3):
-            shutil.copy(path, thrice / f"{i}.parquet")
+            write_log(thrice, 20_000 if quick else 10_000_000, seed=i)
+            (thrice / "log.parquet").rename(thrice / f"{i}.parquet")
+        shutil.copy(thrice / "0.parquet", once)
         small, large = (peak_of(log, Path(folder, "out")) for log in (once, thrice))
     return [
         Ratio("peak memory of the command for 10 000 000 rows, MB", small, at_most=1000),
