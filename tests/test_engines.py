@@ -226,7 +226,7 @@ def test_spark_begins_and_ends_with_the_frame_and_is_quiet(tmp_path: Path) -> No
     counts, *lines = ran.stdout.splitlines()
     assert counts == lines[0] == str(tally(table, Columns()).tally.counts.tolist())
     assert len(lines) == 1 + len(broken)
-    assert all("it cannot be read: " in line for line in lines[1:])
+    assert all("pyspark cannot read it: " in line for line in lines[1:])
 
 
 def test_standard_error_comes_back(capfd: pytest.CaptureFixture[str]) -> None:

@@ -110,7 +110,7 @@ def _actions(
         if len(declared) == 1:
             raise InvalidArgument(
                 "behavior",
-                *declared,
+                next(iter(declared)),
                 "this action alone has a probability, and there is nothing to choose from",
                 "give the others the probability 0, or name all in --actions FILE",
             )
