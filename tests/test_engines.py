@@ -194,7 +194,7 @@ print(read(sys.argv[1], "csv"))
 print(read(sys.argv[2], "ndjson"))
 for path, form in zip(sys.argv[3::2], sys.argv[4::2]):
     try:
-        print(readSource(path, form))
+        print(read(path, form))
     except InvalidLog as error:
         print(error)
 """
@@ -226,7 +226,7 @@ def test_spark_begins_and_ends_with_the_frame_and_is_quiet(tmp_path: Path) -> No
     counts, *lines = ran.stdout.splitlines()
     assert counts == lines[0] == str(tally(table, Columns()).tally.counts.tolist())
     assert len(lines) == 1 + len(broken)
-    assert all("it cannot be read: " in line for line in lines[1:])
+    assert all("pyspark cannot read it: " in line for line in lines[1:])
 
 
 def test_standard_error_comes_back(capfd: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,6 @@ PROBABILITIES: dict[str, tuple[str | bytes, str]] = {
     "a truth": ('{"north": true, "south": false}', "probability of 'north' is not a number"),
     "below 0": ('{"north": -1, "south": 2}', "negative"),
     "not 1 in all": ('{"north": 0.1, "south": 0.1}', "sum to 0.2"),
-    "one action": ('{"north": 1}', "at least 2"),
     "half a character": ('{"\\ud800": 0.5, "south": 0.5}', "not Unicode"),
     "Latin-1": (b'{"caf\xe9": 1}', "not UTF-8"),
 }
@@ -82,6 +81,14 @@ def test_broken_probabilities(content: str | bytes, words: str, place: Place) ->
         assert "plays.txt" in said.error
         assert words in said.error
         assert place.files() == before
+
+
+def test_a_behavior_of_one_action_is_no_choice(place: Place) -> None:
+    log, file = place.write("log.csv", TEXT), place.write("plays.txt", '{"north": 1}')
+    line = place.refused("learn", log, "--behavior", file)
+    assert "behavior = 'north'" in line
+    assert "--actions FILE" in line
+    assert place.run("certify", log, "--policy", file).code == 0
 
 
 def learned(place: Place, rows: pl.DataFrame | None = None, **asked: Any) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from understudy.behaviors import Behavior, Logged
+from understudy.errors import InvalidArgument
 from understudy.logs.actions import Actions
 from understudy.logs.ahead import ahead
 from understudy.logs.checking import Checked, Rules, check
@@ -106,6 +107,13 @@ def _actions(
     if listed is not None and not grow:
         return listed
     if declared and not grow:
+        if len(declared) == 1:
+            raise InvalidArgument(
+                "behavior",
+                next(iter(declared)),
+                "this action alone has a probability, and there is nothing to choose from",
+                "give the others the probability 0, or name all in --actions FILE",
+            )
         return Actions.of(declared)
     assert found is not None
     return Actions.of(declared | known | found.labels)
