@@ -45,7 +45,7 @@ setup: .venv/installed ## only the .venv
 	@touch $@
 
 .venv/spark: .venv/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,spark]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pyspark
 	@touch $@
 
 clean:
