@@ -299,23 +299,27 @@ def test_a_file_that_disappears_is_named(name: str, place: Place) -> None:
     assert not list((place.root / "temporary").iterdir())
 
 
-EDGES: dict[str, pl.Expr] = {
-    "no reward at all": pl.lit(0.0).alias("reward"),
-    "all rewards": pl.lit(1.0).alias("reward"),
-    "rewards near 0": (pl.col("reward") * 1e-300).alias("reward"),
-    "the smallest rewards": (pl.col("reward") * 5e-324).alias("reward"),
-    "the smallest propensities": pl.lit(1e-100).alias("propensity"),
-    "one small propensity": pl.when(pl.int_range(pl.len()) == 7)
-    .then(1e-90)
-    .otherwise(pl.col("propensity"))
-    .alias("propensity"),
-    "no choice": pl.lit(1.0).alias("propensity"),
+ONE = pl.int_range(pl.len()) == 7
+EDGES: dict[str, dict[str, pl.Expr]] = {
+    "no reward at all": {"reward": pl.lit(0.0)},
+    "all rewards": {"reward": pl.lit(1.0)},
+    "rewards near 0": {"reward": pl.col("reward") * 1e-300},
+    "the smallest rewards": {"reward": pl.col("reward") * 5e-324},
+    "the smallest propensities": {"propensity": pl.lit(1e-100)},
+    "one small propensity": {
+        "propensity": pl.when(ONE).then(1e-90).otherwise(pl.col("propensity"))
+    },
+    "small rewards and propensities": {
+        "reward": pl.col("reward") * 1e-160,
+        "propensity": pl.lit(1e-100),
+    },
+    "no choice": {"propensity": pl.lit(1.0)},
 }
 
 
 @pytest.mark.parametrize("change", EDGES.values(), ids=EDGES)
-def test_numbers_at_the_edge_of_what_is_one(change: pl.Expr, place: Place) -> None:
-    log = write(place.root / "logs" / "log.parquet", make_rows(100).with_columns(change))
+def test_numbers_at_the_edge_of_what_is_one(change: dict[str, pl.Expr], place: Place) -> None:
+    log = write(place.root / "logs" / "log.parquet", make_rows(100).with_columns(**change))
     for command in COMMANDS:
         said = place.run_on(command, log)
         assert (said.code, said.error) == (0, "")
