@@ -234,7 +234,10 @@ def test_playing_past_the_horizon_goes_on_flagged() -> None:
 
 
 @pytest.mark.large
-def test_the_compiled_adversary_of_the_guide_is_its_python_twin() -> None:
+def test_the_compiled_adversary_of_the_guide_is_its_python_twin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the guide's files go
     names: dict[str, Any] = {}
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
     for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL):

@@ -223,7 +223,10 @@ class Run:
             raise InvalidArgument(
                 "resume", log.engine, "sums in no order begin anew", "leave out --engine"
             )
-        found = learn_from(log, self.options)
+        with ThreadPoolExecutor(1) as pool:
+            hashing = pool.submit(fingerprints_of, self.origins)
+            found = learn_from(log, self.options)
+            fingerprints = hashing.result()
         if self.strict:
             refuse_bad_rows(found.refused)
         with Quarantine(self.hidden / QUARANTINE_FILE) as quarantine:
@@ -232,7 +235,7 @@ class Run:
                     pass
             else:
                 quarantine.rows.update(rows_by_file(self.origins, found.log.reading.columns))
-        intake = intake_of(self.origins, fingerprints_of(self.origins), quarantine)
+        intake = intake_of(self.origins, fingerprints, quarantine)
         policy = Policy(
             actions=found.log.actions,
             study=found.study,
