@@ -9,7 +9,9 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Any
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from log_files import make_rows
 
@@ -57,6 +59,17 @@ def damaged(content: bytes, start: int, length: int = 40) -> bytes:
 def without_pages(content: bytes) -> bytes:
     """The beginning and the end of a Parquet file, which says where all else would be."""
     return content[:4] + content[len(content) - 8 - int.from_bytes(content[-8:-4], "little") :]
+
+
+def wrong_offsets() -> bytes:
+    """An Arrow file whose texts would be far outside of it."""
+    table = pa.table({"action": ["north"] * 3, "reward": [1.0] * 3, "propensity": [0.5] * 3})
+    file = io.BytesIO()
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    right, wrong = (np.array(x, dtype=np.int32) for x in ([0, 5, 10, 15], [0, 10**8, 5, 2 * 10**9]))
+    assert right.tobytes() in file.getvalue()
+    return file.getvalue().replace(right.tobytes(), wrong.tobytes())
 
 
 CUT = "truncated, corrupt, or not what its name says"
@@ -134,6 +147,7 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
     "Arrow, five bytes": ("log.arrow", ARROW[:5], "not begin as arrow"),
     "Arrow, half": ("log.arrow", ARROW[: len(ARROW) // 2], CUT),
     "Arrow with a wrong batch": ("log.arrow", damaged(ARROW, 300), CUT),
+    "Arrow with wrong offsets": ("log.arrow", wrong_offsets(), CUT),
     "Arrow with a wrong footer": ("log.arrow", damaged(ARROW, len(ARROW) - 200), CUT),
     # gzip
     "gzip that is none": ("log.csv.gz", TEXT, "it is not gzip"),

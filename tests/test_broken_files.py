@@ -264,11 +264,22 @@ def test_what_a_user_may_write_is_read(place: Place) -> None:
     }
     counts = set()
     for content in written.values():
-        said = place.run_on("coverage", place.write("log.csv", content), "--json")
-        assert (said.code, said.error) == (0, "")
-        rows = json.loads(said.out)["actions"]
-        counts.add(tuple((row["label"], row["count"], row["mean_reward"]) for row in rows))
+        path = place.write("log.csv", content)
+        for engine in ((), ("--engine", "polars"), ("--engine", "duckdb")):
+            said = place.run_on("coverage", path, "--json", *engine)
+            assert (said.code, said.error) == (0, "")
+            rows = json.loads(said.out)["actions"]
+            counts.add(tuple((row["label"], row["count"], row["mean_reward"]) for row in rows))
     assert len(counts) == 1
+
+
+def test_labels_that_are_numbers_may_be_long(place: Place) -> None:
+    labels = ["7", "10", str(2**64), "9" * 5_000]
+    rows = "".join(f"{label},1,0.25\n" for label in labels) * 5
+    said = place.run_on("learn", place.write("log.csv", HEADER + rows))
+    assert (said.code, said.error) == (0, "")
+    policy = json.loads((place.out / "policy.json").read_text(encoding="utf-8"))
+    assert sorted(policy["actions"]) == sorted(labels)
 
 
 def test_eligible_sets_of_text_are_lists_of_labels(place: Place) -> None:

@@ -22,7 +22,7 @@ from command_line import COMMANDS, Place, place
 from log_files import make_rows, write
 from understudy.cli import logs as commands
 from understudy.errors import InvalidArgument, InvalidSnapshot
-from understudy.logs import Policy
+from understudy.logs import Policy, outputs
 
 __all__ = ["place"]
 
@@ -143,6 +143,27 @@ def test_a_policy_that_was_changed_is_refused_or_harmless(context: bool, place: 
     assert taken >= 5
 
 
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("settings", "theorem"), "\ud800"),
+        (("provenance", "files", 0, "name"), "\ud800"),
+        (("actions", 0), "\ud800"),
+        (("certificate", "evidence", "products", "values", 0), 1e308),
+        (("tally", "lowest", 0), 0.0),
+        (("tally", "counts", 0), 1e308),
+        (("curve", 0, 3), None),
+        (("settings", "reward_range", 1), 1e308),
+        (("settings", "horizon"), "x"),
+    ],
+)
+def test_what_no_run_writes_is_refused(where: tuple[Any, ...], value: Any, place: Place) -> None:
+    path = learned(place, learner="exp3-ix")
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(replaced(whole, where, value)), encoding="utf-8")
+    assert "policy.json" in place.refused("learn", place.write("log.csv", TEXT), "--resume")
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "\ufffe", '{"format": "understudy"}', "0" * 99])
 def test_what_is_no_policy_is_refused(content: str, place: Place) -> None:
     log = place.write("log.csv", TEXT)
@@ -184,7 +205,8 @@ FULL: dict[str, tuple[Any, str]] = {
     "while rows are set aside": (pq.ParquetWriter, "write_table"),
     "for the policy": (Policy, "save"),
     "for the page": (Path, "write_text"),
-    "at the very end": (os, "fsync"),
+    "on the way": (os, "fsync"),
+    "at the very end": (outputs.fcntl, "flock"),
 }
 
 
@@ -275,3 +297,38 @@ def test_a_file_that_disappears_is_named(name: str, place: Place) -> None:
     assert (said.code, said.error.count("\n")) == (2, 1)
     assert name in said.error
     assert not list((place.root / "temporary").iterdir())
+
+
+ONE = pl.int_range(pl.len()) == 7
+EDGES: dict[str, dict[str, pl.Expr]] = {
+    "no reward at all": {"reward": pl.lit(0.0)},
+    "all rewards": {"reward": pl.lit(1.0)},
+    "rewards near 0": {"reward": pl.col("reward") * 1e-300},
+    "the smallest rewards": {"reward": pl.col("reward") * 5e-324},
+    "the smallest propensities": {"propensity": pl.lit(1e-100)},
+    "one small propensity": {
+        "propensity": pl.when(ONE).then(1e-90).otherwise(pl.col("propensity"))
+    },
+    "small rewards and propensities": {
+        "reward": pl.col("reward") * 1e-160,
+        "propensity": pl.lit(1e-100),
+    },
+    "no choice": {"propensity": pl.lit(1.0)},
+}
+
+
+@pytest.mark.parametrize("change", EDGES.values(), ids=EDGES)
+def test_numbers_at_the_edge_of_what_is_one(change: dict[str, pl.Expr], place: Place) -> None:
+    log = write(place.root / "logs" / "log.parquet", make_rows(100).with_columns(**change))
+    for command in COMMANDS:
+        said = place.run_on(command, log)
+        assert (said.code, said.error) == (0, "")
+        assert "inf rows" not in said.out
+    assert place.run("coverage", log, "--json", "--engine", "polars").code == 0
+
+
+@pytest.mark.parametrize("high", ["1e308", "1e-320", "nan", "inf", "0"])
+def test_a_range_of_rewards_that_is_none(high: str, place: Place) -> None:
+    log = place.write("log.csv", TEXT)
+    for command in COMMANDS:
+        assert "reward_range" in place.refused(command, log, "--reward-range", "0", high)
