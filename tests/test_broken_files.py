@@ -265,7 +265,7 @@ def test_what_a_user_may_write_is_read(place: Place) -> None:
     counts = set()
     for content in written.values():
         path = place.write("log.csv", content)
-        for engine in ((), ("--engine", "polars"), ("--engine", "duckdb")):
+        for engine in ((), ("--engine", "polars")):
             said = place.run_on("coverage", path, "--json", *engine)
             assert (said.code, said.error) == (0, "")
             rows = json.loads(said.out)["actions"]
