@@ -32,6 +32,17 @@ def test_a_broken_file_is_refused_by_every_command(
         assert words in line
 
 
+FOR_ENGINES = ["header only", "percentages", "one action", "Latin-1", "semicolons"]
+FOR_ENGINES += ["a broken object", "Parquet, half", "Arrow with wrong offsets"]
+
+
+@pytest.mark.parametrize("engine", ["polars", "duckdb"])
+@pytest.mark.parametrize("case", FOR_ENGINES)
+def test_engines_refuse_the_same(case: str, engine: str, place: Place) -> None:
+    name, content, _ = BROKEN[case]
+    assert name in place.refused("coverage", place.write(name, content), "--engine", engine)
+
+
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
 @pytest.mark.parametrize(("column", "values"), WRONG_TYPES.values(), ids=WRONG_TYPES)
 def test_a_column_of_a_wrong_type_is_named(

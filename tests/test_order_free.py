@@ -486,7 +486,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no good row": (
         lambda: tally(frame_of(reward=[7.0, 8.0]), Columns()),
-        "log = '2 rows': no row has an action, and a reward and a propensity in their range",
+        "none of its rows can be learned from (reward is out of range: 2)",
     ),
     "a probability without an action": (
         lambda: behavior_by_action({**BEHAVIOR, "9": 0.0}, ACTIONS),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.ipc
 from polars.io.plugins import register_io_source
 
-__all__ = ["scan_arrow"]
+__all__ = ["check_arrow", "scan_arrow"]
 
 
 def scan_arrow(path: Path) -> pl.LazyFrame:
@@ -40,6 +40,17 @@ def scan_arrow(path: Path) -> pl.LazyFrame:
                 return
 
     return register_io_source(batches, schema=_schema(path))
+
+
+def check_arrow(path: Path) -> None:
+    """Go over a file that others will read without a check: a damaged one would end the process.
+
+    >>> check_arrow(Path("nowhere.arrow"))
+    Traceback (most recent call last):
+    FileNotFoundError: ...
+    """
+    for _ in _frames(path, None):
+        pass
 
 
 def _schema(path: Path) -> pl.Schema:

@@ -37,6 +37,7 @@ FILE = "file"  # where the rows of several files are mixed
 ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
 TIME, ELIGIBLE = "time", "eligible"
 TARGET = "target"  # the probability of the logged action under somebody's own policy
+LOG = "log"  # what an error calls rows whose files it does not know
 CONTEXT = "context."  # and the name of the context column
 MANY = 20  # columns that an error lists
 LONGEST = 40  # characters that it shows of each

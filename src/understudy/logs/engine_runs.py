@@ -12,17 +12,17 @@ import numpy as np
 
 from understudy.behaviors import Behavior
 from understudy.certificates import Certificate
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.actions import Actions
 from understudy.logs.choosing import FROM_LOG, Choice, choose, name_of_default
-from understudy.logs.columns import ESTIMATED, Columns, Kind
+from understudy.logs.columns import ESTIMATED, LOG, Columns, Kind
 from understudy.logs.engines import open_frame
 from understudy.logs.findings import Coverage, candidates_beside, certify_candidates, covered
 from understudy.logs.options import CONFIDENT, Options
 from understudy.logs.order_free import SummedState, certify_sums, learn_sums
 from understudy.logs.policies import Settings
 from understudy.logs.prepare import Prepared, behavior_of, columns_of, rules_of
-from understudy.logs.reading import Origin, Reading, Table, has_propensities
+from understudy.logs.reading import Origin, Reading, Table, has_propensities, name_of
 from understudy.logs.stretches import Stretches
 from understudy.logs.study import Study
 from understudy.logs.survey import nothing_left
@@ -70,8 +70,13 @@ class Unordered:
             yield self.frame if self.frame is not None else tables[0]
             return
         sources = [origin for origin in self.origins if not isinstance(origin, Table)]
-        with open_frame(self.engine, sources, columns) as frame:
-            yield frame
+        try:
+            with open_frame(self.engine, sources, columns) as frame:
+                yield frame
+        except InvalidLog as error:
+            if error.value != LOG:
+                raise
+            raise InvalidLog(LOG, name_of(sources), error.reason, error.remedy) from None
 
     def columns(self, options: Options) -> tuple[Columns, Kind]:
         """Which columns are read, and where the propensities come from."""
@@ -118,7 +123,7 @@ def learn_from(log: Unordered, options: Options) -> Summed:
         )
         choice, behavior, found = _learned(frame, columns, kind, options, actions)
         if not found.counts.sum():
-            raise nothing_left("log", found.refused)
+            raise nothing_left(LOG, found.refused)
         if not declared and not found.counts.all():  # labels of bad rows alone are no actions
             actions = Actions.of(np.array(actions.texts)[found.counts > 0].tolist())
             choice, behavior, found = _learned(frame, columns, kind, options, actions)

@@ -27,7 +27,7 @@ import pyarrow.json
 
 from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
-from understudy.logs.arrow_files import scan_arrow
+from understudy.logs.arrow_files import check_arrow, scan_arrow
 from understudy.logs.columns import Columns
 from understudy.logs.rows import lazy
 from understudy.logs.sources import Source
@@ -86,6 +86,9 @@ def open_frame(
         if files.format == CSV:
             for source in sources:
                 header_of(source, columns)
+        if files.format == ARROW and engine != "polars":
+            for source in sources:
+                check_arrow(source.path)
         frame = opener(stack, paths, files)
         found = lazy(frame).collect_schema()
         columns.require(list(found), where)

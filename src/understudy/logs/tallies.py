@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 
 from understudy.constraints import SMALLEST_PROBABILITY, Array
-from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.actions import UNKNOWN, Actions, Label, as_text
-from understudy.logs.columns import ACTION, PROPENSITY, REWARD, Columns
+from understudy.errors import InvalidArgument
+from understudy.logs.actions import UNKNOWN, Actions, as_text
+from understudy.logs.columns import ACTION, LOG, PROPENSITY, REWARD, Columns
 from understudy.logs.rows import GOOD, REASON, Rows, lazy, require_column, rows_of
-from understudy.logs.survey import MOST_ACTIONS
+from understudy.logs.survey import MOST_ACTIONS, Survey, nothing_left, too_few
 from understudy.logs.tables import behavior_by_action
 from understudy.logs.tally import Tally
 from understudy.types import Integers, frozen
@@ -126,7 +126,7 @@ def seen_actions(frame: Any, columns: Columns) -> Actions:
     found = whole.select(nw.col(columns.action).alias(ACTION))
     table = collect(found.unique().head(MOST_ACTIONS + 1))
     _refuse_too_many(table, columns)
-    return Actions.of(_texts(table).drop_nulls().to_list())
+    return _found(frozenset(_texts(table).drop_nulls()), len(table), {})
 
 
 def group(
@@ -159,8 +159,9 @@ def group(
     _refuse_too_many(found, columns)
     table = found.rename({f"sum of {name}": name for name in summed})
     texts = _texts(table)
-    known = _those_of_good_rows(texts, table) if actions is None else actions
-    indices, refused = known.indices(texts), _refusals(rows, actions, texts, table)
+    refused = _refusals(rows, actions, texts, table)
+    known = _those_of_good_rows(texts, table, refused) if actions is None else actions
+    indices = known.indices(texts)
     if behavior is not None:
         never = (indices >= 0) & (behavior[indices] < SMALLEST_PROBABILITY)
         if impossible := int(table[GOOD].to_numpy()[never].sum()):
@@ -208,15 +209,19 @@ def _texts(table: pl.DataFrame) -> pl.Series:
     return table.select(as_text(pl.col(ACTION), table[ACTION].dtype))[ACTION]
 
 
-def _those_of_good_rows(texts: pl.Series, table: pl.DataFrame) -> Actions:
-    labels: list[Label] = texts.filter(table[GOOD] > 0).drop_nulls().to_list()
+def _those_of_good_rows(
+    texts: pl.Series, table: pl.DataFrame, refused: Mapping[str, int]
+) -> Actions:
+    good = texts.filter(table[GOOD] > 0).drop_nulls()
+    return _found(frozenset(good), int(table[GOOD].sum() or 0), refused)
+
+
+def _found(labels: frozenset[str], rows: int, refused: Mapping[str, int]) -> Actions:
+    """The labels that a log shows, if there are some to choose from."""
     if not labels:
-        raise InvalidLog(
-            "log",
-            f"{int(table[ROWS].sum() or 0)} rows",
-            "no row has an action, and a reward and a propensity in their range",
-            "name the right columns with --action, --reward and --propensity, and --reward-range",
-        )
+        raise nothing_left(LOG, refused)
+    if len(labels) == 1:
+        raise too_few(LOG, Survey(labels, rows, refused))
     return Actions.of(labels)
 
 
