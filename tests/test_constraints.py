@@ -564,7 +564,7 @@ STEPS = {  # of `us.logs.learn`, `coverage` and `certify`, whose examples are th
     "tabular": ("header_of", "names", "scan"),
     "verdicts": ("judge_rows",),
 }
-KERNELS = {f"understudy.kernels.{name}" for name in us.kernels.__all__}
+KERNELS = {f"understudy.kernels.{name}" for name in (*us.kernels.__all__, "exponentials", "levels")}
 WITHOUT_EXAMPLE = {
     "understudy.cli.main": "it ends the process",
     "understudy.experiments.core.write": "matplotlib is optional",
