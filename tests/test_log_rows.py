@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
+from log_files import write
 from strategies import quick
+from understudy.certificates import Certified
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.kernels import reference
 from understudy.logs.actions import Actions
@@ -35,18 +37,7 @@ ROWS = pl.DataFrame(
         "propensity": [0.5, 0.25, 0.5, 0.25],
     }
 )
-WRITERS = {
-    "log.csv": pl.DataFrame.write_csv,
-    "log.parquet": pl.DataFrame.write_parquet,
-    "log.ndjson": pl.DataFrame.write_ndjson,
-    "log.arrow": pl.DataFrame.write_ipc,
-}
-
-
-def write(folder: Path, name: str, frame: pl.DataFrame = ROWS) -> Path:
-    path = folder / name
-    WRITERS[f"log{path.suffix}"](frame, path)  # type: ignore[operator] # all take a path
-    return path
+NAMES = ("log.csv", "log.parquet", "log.ndjson", "log.arrow")
 
 
 def rows(*paths: Path, rules: Rules | None = None) -> list[Any]:
@@ -58,9 +49,9 @@ def rows(*paths: Path, rules: Rules | None = None) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_format_gives_the_same_rows(name: str, tmp_path: Path) -> None:
-    (found,) = rows(write(tmp_path, name))
+    (found,) = rows(write(tmp_path / name, ROWS))
     assert found.actions.tolist() == [0, 1, 0, 2]
     assert found.rewards.tolist() == ROWS["reward"].to_list()
     assert found.propensities.tolist() == ROWS["propensity"].to_list()
@@ -72,14 +63,14 @@ def test_every_format_gives_the_same_rows(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["csv", "ndjson"])
 def test_text_may_be_packed(form: str, tmp_path: Path) -> None:
     packed = tmp_path / f"log.{form}.gz"
-    packed.write_bytes(gzip.compress(write(tmp_path, f"log.{form}").read_bytes()))
+    packed.write_bytes(gzip.compress(write(tmp_path / f"log.{form}", ROWS).read_bytes()))
     (found,) = rows(packed)
     assert found.actions.tolist() == [0, 1, 0, 2]
 
 
 def test_rows_are_numbered_through_the_batches_of_a_file(tmp_path: Path) -> None:
     many = pl.DataFrame({"action": ["a"], "reward": [1.0], "propensity": [0.5]})
-    path = write(tmp_path, "log.parquet", many.select(pl.all().repeat_by(BATCH + 10).explode()))
+    path = write(tmp_path / "log.parquet", many.select(pl.all().repeat_by(BATCH + 10).explode()))
     numbers = [frame["row"] for frame in read(find([path])[0], Columns())]
     assert len(numbers) > 1
     assert pl.concat(numbers).to_list() == list(range(1, BATCH + 11))
@@ -92,7 +83,7 @@ def test_folders_and_globs_are_files_in_the_order_of_their_names(tmp_path: Path)
     (tmp_path / "notes.md").write_text("x")
     names = ["b.csv", "a.parquet", "day=2/c.ndjson"]
     for name in names:
-        write(tmp_path, name)
+        write(tmp_path / name, ROWS)
     found = [str(source.path.relative_to(tmp_path)) for source in find([tmp_path])]
     assert found == ["a.parquet", "b.csv", "day=2/c.ndjson"]
     assert [s.path.name for s in find([str(tmp_path / "*.csv"), tmp_path / "a.parquet"])] == [
@@ -128,7 +119,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("values", "reason"), BAD)
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_bad_row_is_quarantined_with_its_reason(
     name: str, values: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
@@ -139,7 +130,7 @@ def test_a_bad_row_is_quarantined_with_its_reason(
         isinstance(v, float) and not math.isfinite(v) for v in values.values()
     ):
         pytest.skip("JSON has no such number")
-    path = write(tmp_path, name, pl.concat([ROWS, bad, ROWS]))
+    path = write(tmp_path / name, pl.concat([ROWS, bad, ROWS]))
     (found,) = rows(path)
     assert len(found) == 8
     (kept,) = found.quarantined.rows(named=True)
@@ -214,7 +205,7 @@ def test_a_column_of_the_wrong_type_is_named(
     column: str, values: pl.Series, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidLog, match=f"column for the {column} holds"):
-        rows(write(tmp_path, "log.parquet", ROWS.with_columns(values.alias(column))))
+        rows(write(tmp_path / "log.parquet", ROWS.with_columns(values.alias(column))))
 
 
 @given(st.lists(st.sampled_from(["a", "b", "3", "-7", "007", "10", "é", "x y"]), min_size=1))
@@ -288,7 +279,7 @@ def test_a_study_is_a_fold_and_its_curve_is_that_of_certify() -> None:
     state, trace = learner.replay(learner.init(), log)
     certified = us.certify(log, trace, behavior=us.Logged(n_actions=K))
     assert study.certificate is not None
-    found = study.curve.certified(study.certificate)
+    found = Certified.of(study.certificate, study.curve)
     assert np.array_equal(learner.policy(study.state), learner.policy(state))
     for name in ("rounds", "lower_curve", "upper_curve", "production_curve", "gain_curve"):
         assert np.array_equal(getattr(found, name), getattr(certified, name)), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -22,18 +23,11 @@ from understudy.types import Integers, Log, Trace, frozen
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Certified", "certify", "curve_rounds"]
+__all__ = ["POINTS", "Certified", "Point", "certify", "follow"]
 
-POINTS: Integers = spaced(2)  # 1 707 of them, up to any count
+POINTS: Integers = spaced(2)  # rounds after which a curve has a point: 1 707, up to any count
 
-
-def curve_rounds(rounds: int) -> Integers:
-    """After which rounds a curve has its points: the same for a log that still grows, and the last.
-
-    >>> curve_rounds(120)[[0, 1, 49, 50, 51, -3, -2, -1]].tolist()
-    [1, 2, 50, 51, 53, 116, 119, 120]
-    """
-    return frozen(np.append(POINTS[: np.searchsorted(POINTS, rounds)], rounds))
+Point = tuple[float, float, float, float | None]  # totals: lower, upper, production, gain
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,6 +44,28 @@ class Certified:
     upper_curve: Array
     production_curve: Array
     gain_curve: Array | None
+
+    @staticmethod
+    def of(certificate: Certificate, points: Sequence[Point] = ()) -> Certified:
+        """With curves through the points that `follow` gave from the first round on, and the last.
+
+        >>> log = Log([0, 1] * 60, [0.0, 1.0] * 60)
+        >>> certificate, points = follow(Certificate([0.5, 0.5]), log, np.ones(120))
+        >>> Certified.of(certificate, points).rounds[[0, 1, 49, 50, 51, -3, -2, -1]].tolist()
+        [1, 2, 50, 51, 53, 116, 119, 120]
+        """
+        rounds = POINTS[: len(points)].tolist()
+        if rounds[-1:] != [certificate.rounds]:
+            rounds, points = [*rounds, certificate.rounds], [*points, _point_of(certificate)]
+        lower, upper, production, gain = zip(*points, strict=True)
+        return Certified(
+            certificate,
+            frozen(np.array(rounds)),
+            frozen(np.array(lower)),
+            frozen(np.array(upper)),
+            frozen(np.array(production)),
+            None if certificate.behavior is None else frozen(np.array(gain)),
+        )
 
     @property
     def lower(self) -> float:
@@ -178,25 +194,34 @@ def certify(
                 "pass n_actions=K",
             )
     start = Certificate(behavior, confidence, n_actions, lambdas)
-    return _follow(start, log, target)
+    shown = start.check(log)
+    return Certified.of(*follow(start, shown, probabilities_under(target, shown, start.n_actions)))
 
 
-def _follow(certificate: Certificate, log: Log, target: Target) -> Certified:
-    shown = certificate.check(log)
-    probability = probabilities_under(target, shown, certificate.n_actions)
-    rounds, points = curve_rounds(len(log)), []
-    for start, stop in pairwise([0, *rounds.tolist()]):
-        trace = Trace(probability[start:stop], 0, certificate.n_actions)
-        certificate = certificate.observe(shown[start:stop], trace)
-        points.append(
-            (certificate.lower, certificate.upper, certificate.production, certificate.gain)
-        )
-    lower, upper, production, gain = zip(*points, strict=True)
-    return Certified(
-        certificate,
-        rounds,
-        frozen(np.array(lower)),
-        frozen(np.array(upper)),
-        frozen(np.array(production)),
-        None if certificate.behavior is None else frozen(np.array(gain)),
-    )
+def follow(
+    certificate: Certificate, log: Log, probability: Array
+) -> tuple[Certificate, list[Point]]:
+    """The certificate after more rounds, and its points after those of them that have one.
+
+    `probability` is that of each action under the target, `log` what the certificate may see.
+
+    >>> start = Certificate([0.5, 0.5])
+    >>> certificate, points = follow(start, Log([1, 0], [1.0, 0.0]), np.array([0.9, 0.2]))
+    >>> certificate.rounds, len(points), points[-1][2]
+    (2, 2, 1.0)
+    """
+    start, end = certificate.rounds, certificate.rounds + len(log)
+    first, last = np.searchsorted(POINTS, [start, end], side="right")
+    grid = set(POINTS[first:last].tolist())
+    points = []
+    for low, high in pairwise(sorted({start, *grid, end})):
+        part = slice(low - start, high - start)
+        trace = Trace(probability[part], 0, certificate.n_actions)
+        certificate = certificate.observe(log[part], trace)
+        if high in grid:
+            points.append(_point_of(certificate))
+    return certificate, points
+
+
+def _point_of(certificate: Certificate) -> Point:
+    return certificate.lower, certificate.upper, certificate.production, certificate.gain

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import gettempdir
@@ -17,6 +17,7 @@ import polars as pl
 
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate, Certified
+from understudy.certificates.curves import Point
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Actions, Label
 from understudy.logs.checking import Checked
@@ -24,7 +25,7 @@ from understudy.logs.choosing import FIXED
 from understudy.logs.columns import ESTIMATED, Kind
 from understudy.logs.engine_runs import Unordered, certify_from
 from understudy.logs.findings import Candidate, Coverage, covered
-from understudy.logs.learned import DRIFTING, Learned, told
+from understudy.logs.learned import Learned, told
 from understudy.logs.options import CONFIDENT, LogOptions, Options
 from understudy.logs.origins import fingerprints_of, origins_of, refuse_learned
 from understudy.logs.outputs import (
@@ -41,16 +42,14 @@ from understudy.logs.reading import Origin
 from understudy.logs.reporting import (
     BEHAVIOR_WORDS,
     assemble,
-    curve_of,
-    drifting,
     panel_of,
-    sentence,
-    unusable,
-    verdict,
+    say,
+    set_aside,
 )
+from understudy.logs.results import Result
 from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
-from understudy.logs.study import Curve, observe, with_propensities
+from understudy.logs.study import observe, with_propensities
 from understudy.logs.survey import refuse_bad_rows
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
@@ -58,8 +57,8 @@ from understudy.logs.targets import ContextualTarget, Target, target_of
 from understudy.logs.verdicts import judge_rows
 from understudy.logs.watching import Watch, unwatched
 from understudy.plots import draw_certificates
-from understudy.report import Report, VerdictKind, fragment, render
-from understudy.types import Integers, Trace
+from understudy.report import Report, render
+from understudy.types import Integers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +67,7 @@ __all__ = ["Judged", "certify"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Judged:
+class Judged(Result):
     """What a log says about one policy that stays as it is.
 
     `policy` has the probability of every action, or is None if that depends on the row.
@@ -81,7 +80,7 @@ class Judged:
     scale: Scale
     kind: Kind
     intake: Intake
-    warnings: tuple[str, ...] = ()
+    oddities: Mapping[str, int]
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -93,32 +92,31 @@ class Judged:
     @cached_property
     def report(self) -> Report:
         """All of it as plain data, for the page, the notebook and the terminal."""
+        refused, rounds = self.intake.refused, self.certified.certificate.rounds
+        said = say(
+            self.certified,
+            self.coverage,
+            self.kind,
+            who=self.name,
+            rows=rounds - refused.total(),
+            refused=refused,
+            scale=self.scale,
+        )
         facts = [
             ("Policy", self.name),
             ("Behavior", BEHAVIOR_WORDS[self.kind]),
-            ("Rows", f"{self.certified.certificate.rounds:,}"),
+            ("Rows", f"{rounds:,}"),
         ]
-        refused = Counter[str]()
-        for (_, reason), count in self.intake.quarantined.items():
-            refused[reason] += count
-        aside, curve = sum(refused.values()), None
-        few = unusable(self.certified.certificate.rounds - aside, refused)
-        found: tuple[VerdictKind, str] = ("cannot tell", few or DRIFTING)
-        if few is None and not drifting(self.kind, self.coverage):
-            found = verdict(self.certified, self.coverage.verdicts[0], self.name)
-            if self.certified.lower <= self.certified.upper:
-                curve = curve_of(self.certified, self.scale, self.name)
-                words = sentence(self.certified, self.scale, self.name, aside=aside)
-                facts.append(("Certificate", f"On this log, {words}."))
+        if said.sentence is not None:
+            facts.append(("Certificate", f"On this log, {said.sentence}."))
         assumptions = ["the policy was not chosen by what this log says"]
         if self.kind == ESTIMATED:
             assumptions.append(FIXED)
         return assemble(
             title=f"What this log says about {self.name}",
-            verdict=found,
+            said=said,
             facts=facts,
             assumptions=assumptions,
-            certificate=curve,
             coverage=self.coverage,
             scale=self.scale,
             policy=None if self.policy is None else np.array(list(self.policy.values())),
@@ -126,21 +124,15 @@ class Judged:
             warnings=self.warnings,
         )
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the reader should know before believing the rest."""
+        return [*told(self.oddities), *set_aside(self.intake.refused, self.coverage.mean_reward)]
+
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
         panel = panel_of(self.certified, self.scale)
         return draw_certificates([panel], title=f"What {self.name} would have earned")
-
-    @property
-    def verdict(self) -> VerdictKind:
-        """'promote', 'not yet', 'worse', or 'cannot tell'; `report.verdict` says it in words."""
-        return self.report.verdict_kind
-
-    def __repr__(self) -> str:
-        return f"Judged({self.report.verdict})"
-
-    def _repr_html_(self) -> str:
-        return fragment(self.report)
 
 
 def certify(
@@ -199,6 +191,16 @@ def certify(
 
 
 @dataclass(frozen=True, eq=False)
+class Observed:
+    """What a run saw: the certificate, sums, actions early and late, and odd values of contexts."""
+
+    certified: Certified
+    tallied: Tallied
+    stretches: Integers | None = None
+    oddities: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
 class Judging:
     """One run over a log: what is certified, what was asked for, a folder for what it writes."""
 
@@ -215,10 +217,8 @@ class Judging:
         self._refuse_uncertifiable(chosen)
         with Quarantine(self.hidden / QUARANTINE_FILE) as quarantine:
             rows = good_rows(chosen, quarantine, "certifying", self.watch, strict=self.strict)
-            certified, tallied, stretches, oddities = self._observed(chosen, rows)
-        intake = intake_of(origins, fingerprints, quarantine)
-        judged = self._judged(certified, tallied, chosen.kind, stretches, intake)
-        return dataclasses.replace(judged, warnings=tuple(told(oddities)))
+            seen = self._observed(chosen, rows)
+        return self._judged(seen, chosen.kind, intake_of(origins, fingerprints, quarantine))
 
     def in_no_order(self, log: Unordered) -> Judged:
         """From sums: at the end, without a curve."""
@@ -228,56 +228,47 @@ class Judging:
         with Quarantine(self.hidden / QUARANTINE_FILE):
             pass  # which rows they are is not known
         intake = Intake.in_no_order(log.engine, tallied.refused)
-        return self._judged(Curve().certified(certificate), tallied, kind, None, intake)
+        return self._judged(Observed(Certified.of(certificate), tallied), kind, intake)
 
-    def _judged(
-        self,
-        certified: Certified,
-        tallied: Tallied,
-        kind: Kind,
-        stretches: Integers | None,
-        intake: Intake,
-    ) -> Judged:
+    def _judged(self, seen: Observed, kind: Kind, intake: Intake) -> Judged:
         return Judged(
             name=self.target.name,
-            policy=_by_label(self.target, tallied.actions),
-            certified=certified,
-            coverage=self._coverage(tallied, certified.certificate, kind, stretches),
+            policy=_by_label(self.target, seen.tallied.actions),
+            certified=seen.certified,
+            coverage=self._coverage(seen, kind),
             scale=self.options.scale,
             kind=kind,
             intake=intake,
+            oddities=seen.oddities,
         )
 
-    def _observed(
-        self, chosen: Prepared, rows: Iterator[Checked]
-    ) -> tuple[Certified, Tallied, Integers, Counter[str]]:
-        """The certificate over all rows, their sums, actions early and late, and odd contexts."""
+    def _observed(self, chosen: Prepared, rows: Iterator[Checked]) -> Observed:
         K, logged = len(chosen.actions), isinstance(chosen.behavior, Logged)
         certificate = Certificate(chosen.behavior, self.options.confidence or CONFIDENT, K)
-        curve, tally, stretches = Curve(), Tally.empty(K), Stretches.empty(K)
+        tally, stretches = Tally.empty(K), Stretches.empty(K)
+        points: list[Point] = []
         oddities = Counter[str]()
         for checked in rows:
             oddities += self.target.oddities(checked)
             log = checked.log().visible(propensities=logged, features=False)
-            trace = Trace(self.target.probabilities(checked, chosen.actions), 0, K)
-            certificate, points = observe(certificate, log, trace, checked.aside)
-            curve = curve.after(points)
+            pi = self.target.probabilities(checked, chosen.actions)
+            certificate, more = observe(certificate, log, pi, checked.aside)
+            points += more
             tally = tally.after(with_propensities(log, chosen.behavior))
             stretches = stretches.after(checked.actions)
         tallied = Tallied(chosen.actions, tally, {})
-        return curve.certified(certificate), tallied, stretches.counts, oddities
+        return Observed(Certified.of(certificate, points), tallied, stretches.counts, oddities)
 
-    def _coverage(
-        self, tallied: Tallied, certificate: Certificate, kind: Kind, stretches: Integers | None
-    ) -> Coverage:
+    def _coverage(self, seen: Observed, kind: Kind) -> Coverage:
         """What the log says about actions, and about the one policy that was asked about."""
+        tallied, certificate = seen.tallied, seen.certified.certificate
         name, fixed = self.target.name, self.target.fixed(tallied.actions)
         found = covered(
             tallied,
             behavior=kind,
             candidates=[] if fixed is None else [Candidate(name, fixed)],
             certificates=[] if fixed is None else [certificate],
-            stretches=stretches,
+            stretches=seen.stretches,
             confidence=certificate.confidence,
             scale=self.options.scale,
         )

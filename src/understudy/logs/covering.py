@@ -26,7 +26,8 @@ from understudy.logs.outputs import QUARANTINE_FILE, Quarantine, workplace
 from understudy.logs.passes import Intake, good_rows, intake_of
 from understudy.logs.policies import Policy
 from understudy.logs.prepare import Prepared, prepare
-from understudy.logs.reporting import BEHAVIOR_WORDS, assemble
+from understudy.logs.reporting import BEHAVIOR_WORDS, Said, assemble
+from understudy.logs.results import Result
 from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
 from understudy.logs.study import observe, with_propensities
@@ -35,8 +36,7 @@ from understudy.logs.tally import Tally
 from understudy.logs.targets import ContextualTarget, Target, target_of
 from understudy.logs.watching import Watch, unwatched
 from understudy.plots import draw_bars
-from understudy.report import Report, fragment
-from understudy.types import Trace
+from understudy.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ Asked = Policy | Learned | str | os.PathLike[str] | Mapping[Label, float]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Covered:
+class Covered(Result):
     """What a log can say about its actions, and about policies."""
 
     coverage: Coverage
@@ -69,7 +69,7 @@ class Covered:
         """All of it as plain data, for the page, the notebook and the terminal."""
         return assemble(
             title="What this log can say",
-            verdict=("coverage", f"{self.coverage.rows:,} rows of {len(self.table):,} actions."),
+            said=Said("coverage", f"{self.coverage.rows:,} rows of {len(self.table):,} actions."),
             facts=[("Behavior", BEHAVIOR_WORDS[self.kind])],
             coverage=self.coverage,
             scale=self.scale,
@@ -82,14 +82,8 @@ class Covered:
         means = self.table["mean_reward"].fill_null(0.0).to_list()
         return draw_bars(labels, {"share of rows": shares, "mean reward": means})
 
-    def __repr__(self) -> str:
-        return f"Covered({self.report.verdict})"
-
     def __str__(self) -> str:
         return "\n".join(self.coverage.describe())
-
-    def _repr_html_(self) -> str:
-        return fragment(self.report)
 
 
 def coverage(
@@ -192,6 +186,6 @@ def _certificates(
         for i, candidate in enumerate(candidates):
             certificate = found[i]
             if certificate is not None:
-                trace = Trace(candidate.policy[log.actions], 0, K)
-                found[i], _ = observe(certificate, log, trace, checked.aside)
+                pi = candidate.policy[log.actions]
+                found[i], _ = observe(certificate, log, pi, checked.aside)
     return found

@@ -19,6 +19,7 @@ from understudy.logs.columns import Columns, Kind
 from understudy.logs.drift import Drift, drift_of
 from understudy.logs.order_free import certify_sums
 from understudy.logs.scale import Scale
+from understudy.logs.survey import counted
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
 from understudy.logs.targets import Target
@@ -78,6 +79,12 @@ class Coverage:
     drift: Drift
     verdicts: tuple[Verdict, ...]
 
+    @property
+    def mean_reward(self) -> float:
+        """What production earned in a good row."""
+        earned = (self.table["count"] * self.table["mean_reward"]).sum()
+        return float(earned) / max(self.rows, 1)
+
     def describe(self) -> list[str]:
         """The findings and the verdicts in lines, without the table."""
         return [*self.findings(), *(f"{one.name}: {one.words}" for one in self.verdicts)]
@@ -85,8 +92,8 @@ class Coverage:
     def findings(self) -> list[str]:
         """What is to be said of the log itself, in lines."""
         lost = sum(self.refused.values())
-        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in self.refused.items())
-        lines = [f"{self.rows:,} rows" + (f"; {lost:,} refused ({reasons})" if lost else "")]
+        refused = f"; {lost:,} refused ({counted(self.refused)})" if lost else ""
+        lines = [f"{self.rows:,} rows{refused}"]
         if self.unseen:
             more = f" and {len(self.unseen) - NAMED:,} more" if len(self.unseen) > NAMED else ""
             lines.append(f"never played: {', '.join(map(in_words, self.unseen[:NAMED]))}{more}")
@@ -251,13 +258,7 @@ def _known(tally: Tally) -> Tally:
     """The same rows; if no propensities are known, each with the frequency of its action."""
     if not np.isnan(tally.weights).all():
         return tally
-    counts = tally.counts
-    q = np.where(counts > 0, counts / max(tally.rows, 1), np.nan)
-    inverse = np.nan_to_num(1.0 / q)
-    weights, squares = frozen(counts * inverse), frozen(counts * inverse**2)
-    played = frozen(q)
-    weighted = frozen(tally.rewards * inverse)
-    return Tally(counts, tally.rewards, weighted, weights, squares, played, played)
+    return Tally.of_behavior(tally.counts, tally.rewards, tally.counts / max(tally.rows, 1))
 
 
 def _table(

@@ -21,24 +21,23 @@ from understudy.logs.planning import LAST
 from understudy.logs.policies import Policy, playable
 from understudy.logs.reporting import (
     BEHAVIOR_WORDS,
+    Said,
     assemble,
-    curve_of,
-    drifting,
     panel_of,
-    sentence,
+    say,
     set_aside,
     unusable,
-    verdict,
 )
+from understudy.logs.results import Result
 from understudy.logs.tallies import Tallied
 from understudy.logs.verdicts import judge_rows
 from understudy.plots import draw_certificates
-from understudy.report import Report, VerdictKind, fragment
+from understudy.report import Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["DRIFTING", "Learned", "coverage_of_policy", "told"]
+__all__ = ["Learned", "coverage_of_policy", "told"]
 
 UNDERSTUDY = "the understudy"
 ELSEWHERE = "not looked at here; understudy coverage --engine does"
@@ -49,10 +48,6 @@ OF_PROPENSITIES = (
     "effective_sample_size",
     "estimate",
     "self_normalised",
-)
-DRIFTING = (
-    "This log cannot tell: production changed over time, so its propensities cannot be counted. "
-    "Log them with every row."
 )
 IN_NO_ORDER = (
     "Nothing was judged: a certificate of what was earned while learning takes rows in order. "
@@ -65,7 +60,7 @@ UNKNOWN_IN_CONTEXT = (
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Learned:
+class Learned(Result):
     """A policy learned from a log, and what the log can say about it.
 
     `oddities` counts values of contexts that are unlike those that the features were made of.
@@ -80,7 +75,7 @@ class Learned:
     def certified(self) -> Certified | None:
         """The certificate of what was played while learning, with its curves."""
         study = self.policy.study
-        return None if study.certificate is None else study.curve.certified(study.certificate)
+        return None if study.certificate is None else Certified.of(study.certificate, study.curve)
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -90,43 +85,35 @@ class Learned:
     @cached_property
     def report(self) -> Report:
         """All of it as plain data, for the page, the notebook and the terminal."""
-        policy, settings, certified = self.policy, self.policy.settings, self.certified
-        found: tuple[VerdictKind, str] = ("cannot tell", self._why_uncertified())
-        curve = None
-        if certified is not None and not self._withheld():
-            found = verdict(certified, self.coverage.verdicts[0], UNDERSTUDY)
-            curve = curve_of(certified, settings.scale, UNDERSTUDY)
+        policy = self.policy
         return assemble(
             title="What was learned from this log",
-            verdict=found,
+            said=self._said,
             facts=self._facts(),
-            assumptions=settings.unmet,
-            certificate=curve,
+            assumptions=policy.settings.unmet,
             coverage=self.coverage,
-            scale=settings.scale,
+            scale=policy.settings.scale,
             policy=policy.average,
             averaged_over=None if policy.contextual is None else LAST,
             intake=dataclasses.replace(self.intake, files=policy.files),
             warnings=self.warnings,
         )
 
-    def _withheld(self) -> bool:
-        """Whether nothing that the certificate says may be relied on."""
-        return self.certified is not None and (
-            drifting(self.policy.settings.behavior, self.coverage)
-            or unusable(self.policy.rows, self.policy.refused) is not None
-            or self.certified.lower > self.certified.upper
-        )
-
-    def _why_uncertified(self) -> str:
-        policy, coverage = self.policy, self.coverage
-        if (few := unusable(policy.rows, policy.refused)) is not None:
-            return few
+    @cached_property
+    def _said(self) -> Said:
+        policy, settings = self.policy, self.policy.settings
         if self.certified is None:
-            return UNKNOWN_IN_CONTEXT if policy.contextual is not None else IN_NO_ORDER
-        if drifting(policy.settings.behavior, coverage):
-            return DRIFTING
-        return f"{coverage.verdicts[0].words[0].upper()}{coverage.verdicts[0].words[1:]}."
+            why = UNKNOWN_IN_CONTEXT if policy.contextual is not None else IN_NO_ORDER
+            return Said("cannot tell", unusable(policy.rows, policy.refused) or why)
+        return say(
+            self.certified,
+            self.coverage,
+            settings.behavior,
+            who=UNDERSTUDY,
+            rows=policy.rows,
+            refused=policy.refused,
+            scale=settings.scale,
+        )
 
     def _facts(self) -> list[tuple[str, str]]:
         settings, study = self.policy.settings, self.policy.study
@@ -139,10 +126,8 @@ class Learned:
         ]
         if self.policy.warmup:
             found.append(("Rows that prepared the features", f"{self.policy.warmup:,}"))
-        if self.certified is not None and not self._withheld():
-            aside = sum(self.policy.refused.values())
-            words = sentence(self.certified, settings.scale, UNDERSTUDY, aside=aside)
-            found.append(("Certificate", f"While learning, {words}."))
+        if self._said.sentence is not None:
+            found.append(("Certificate", f"While learning, {self._said.sentence}."))
             found.append(("The policy now", "is certified by a later log: understudy certify"))
         return found
 
@@ -164,9 +149,7 @@ class Learned:
         if policy.contextual is not None and (same := policy.contextual.encoder.constants):
             found.append(f"Contexts that never change are left out: {', '.join(same)}.")
         if policy.study.certificate is not None:
-            tally = policy.study.tally
-            mean = scale.reward(float(tally.rewards.sum()) / max(tally.rows, 1))
-            found += set_aside(policy.refused, mean)
+            found += set_aside(policy.refused, self.coverage.mean_reward)
         return found
 
     def plot(self) -> Figure:
@@ -180,17 +163,6 @@ class Learned:
             )
         panel = panel_of(self.certified, self.policy.settings.scale)
         return draw_certificates([panel], title="What the understudy would have earned")
-
-    @property
-    def verdict(self) -> VerdictKind:
-        """'promote', 'not yet', 'worse', or 'cannot tell'; `report.verdict` says it in words."""
-        return self.report.verdict_kind
-
-    def __repr__(self) -> str:
-        return f"Learned({self.report.verdict})"
-
-    def _repr_html_(self) -> str:
-        return fragment(self.report)
 
 
 def _without_propensities(found: Coverage) -> Coverage:

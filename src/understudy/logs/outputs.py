@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +25,7 @@ __all__ = [
     "QUARANTINE_FILE",
     "REPORT_FILE",
     "Quarantine",
+    "by_reason",
     "put_in_place",
     "workplace",
 ]
@@ -128,10 +129,7 @@ class Quarantine:
             rows -= min(rows, len(table))
 
     def by_reason(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for (_, reason), count in self.counts.items():
-            found[reason] += count
-        return found
+        return by_reason(self.counts)
 
     def by_file(self) -> Counter[str]:
         found: Counter[str] = Counter()
@@ -144,6 +142,18 @@ class Quarantine:
 
     def __exit__(self, *_: object) -> None:
         self._writer.close()
+
+
+def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
+    """How many rows were refused for which reason, whatever the file.
+
+    >>> by_reason({("a.csv", "reward is missing"): 2, ("b.csv", "reward is missing"): 3})
+    Counter({'reward is missing': 5})
+    """
+    found: Counter[str] = Counter()
+    for (_, reason), count in counts.items():
+        found[reason] += count
+    return found
 
 
 def _set_aside(path: Path) -> Iterator[pa.Table]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import polars as pl
 from understudy.errors import InvalidLog
 from understudy.logs.ahead import ahead
 from understudy.logs.checking import QUARANTINE, Checked
-from understudy.logs.outputs import Quarantine
+from understudy.logs.outputs import Quarantine, by_reason
 from understudy.logs.policies import FileRead
 from understudy.logs.prepare import Prepared
 from understudy.logs.reading import Origin
@@ -29,6 +30,11 @@ class Intake:
     files: tuple[FileRead, ...]
     quarantined: Mapping[tuple[str, str], int]
     examples: pl.DataFrame
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How many rows were refused for which reason, of all files."""
+        return by_reason(self.quarantined)
 
     @staticmethod
     def in_no_order(engine: str, refused: Mapping[str, int]) -> Intake:

@@ -1,4 +1,4 @@
-"""`learn`: a log in, a policy out, with what the log can and cannot say about it."""
+"""Who learns from a log, and how: fixed before the first row; then a fold over its rows."""
 
 from __future__ import annotations
 

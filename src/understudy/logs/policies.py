@@ -14,7 +14,7 @@ import numpy as np
 
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate
-from understudy.certificates.curves import POINTS
+from understudy.certificates.curves import POINTS, Point
 from understudy.constraints import HORIZON, PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.actions import Actions, Label, is_unicode
@@ -23,7 +23,7 @@ from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Columns, Kind
 from understudy.logs.contextual import Contextual
 from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
-from understudy.logs.study import Curve, Study
+from understudy.logs.study import Study
 from understudy.logs.tally import Tally
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 
@@ -147,7 +147,7 @@ class Policy:
             "state": as_data(study.state, "state"),
             "behavior": as_data(study.behavior, "behavior"),
             "certificate": as_data(study.certificate, "certificate"),
-            "curve": [list(point) for point in study.curve.points],
+            "curve": [list(point) for point in study.curve],
             "tally": study.tally.as_data(),
             "stretches": study.stretches.as_data(),
         }
@@ -225,14 +225,14 @@ def _study(content: dict[str, Any]) -> Study:
     if not isinstance(certificate, Certificate | None):
         raise InvalidSnapshot("certificate", certificate, "it is not a certificate", REMEDY)
     gains = certificate is not None and certificate.behavior is not None
-    curve = Curve(tuple(_point(point, gains=gains) for point in content["curve"]))
+    curve = tuple(_point(point, gains=gains) for point in content["curve"])
     watched = 0 if certificate is None else certificate.rounds  # those set aside count there too
     stretches = Stretches.from_data(content["stretches"], learner.form.n_actions)
     agree = (
         content["rows"] == tally.rows == n
         and (certificate is None or watched >= n)
         and stretches.rows in {0, n}
-        and len(curve.points) == np.searchsorted(POINTS, watched, side="right")
+        and len(curve) == np.searchsorted(POINTS, watched, side="right")
         and KINDS[content["settings"]["behavior"]] is type(behavior)
     )
     if not agree:
@@ -240,7 +240,7 @@ def _study(content: dict[str, Any]) -> Study:
     return Study(learner, state, behavior, certificate, tally, stretches, curve)
 
 
-def _point(point: list[Any], *, gains: bool) -> tuple[float, float, float, float | None]:
+def _point(point: list[Any], *, gains: bool) -> Point:
     lower, upper, production, gain = point
     if (gain is not None) != gains:
         raise InvalidSnapshot("curve", point, "a gain is missing, or known to nobody", REMEDY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -34,15 +35,13 @@ from understudy.report import (
 
 __all__ = [
     "BEHAVIOR_WORDS",
+    "Said",
     "as_dict",
     "assemble",
-    "curve_of",
-    "drifting",
     "panel_of",
-    "sentence",
+    "say",
     "set_aside",
     "unusable",
-    "verdict",
 ]
 
 NEAR = 10  # times the rows: what so many would show is not shown yet, beyond nobody can tell
@@ -51,9 +50,49 @@ BEHAVIOR_WORDS = {
     GIVEN: "fixed probabilities, as given",
     ESTIMATED: "not known: counted, and taken to be the same in all rows",
 }
+DRIFTING = (
+    "This log cannot tell: production changed over time, so its propensities cannot be counted. "
+    "Log them with every row."
+)
 
 
-def curve_of(certified: Certified, scale: Scale, target: str) -> CertificateCurve:
+@dataclass(frozen=True, eq=False)
+class Said:
+    """A verdict, in words; `curve` and `sentence` only if the certificate can be relied on."""
+
+    kind: VerdictKind
+    words: str
+    curve: CertificateCurve | None = None
+    sentence: str | None = None
+
+
+def say(
+    certified: Certified,
+    coverage: Coverage,
+    behavior: Kind,
+    *,
+    who: str,
+    rows: int,
+    refused: Mapping[str, int],
+    scale: Scale,
+) -> Said:
+    """What a certificate says about the first policy of `coverage`, if anything.
+
+    `rows` were used, and others refused. That of a counted behavior holds only if it stayed the
+    same; one whose bounds contradict each other shows that something is wrong with the log.
+    """
+    if (few := unusable(rows, refused)) is not None:
+        return Said("cannot tell", few)
+    if behavior == ESTIMATED and coverage.drift.fixed is False:
+        return Said("cannot tell", DRIFTING)
+    kind, words = _verdict(certified, coverage.verdicts[0], who)
+    if certified.lower > certified.upper:
+        return Said(kind, words)
+    certainty = _certainty(certified, scale, who, aside=sum(refused.values()))
+    return Said(kind, words, _curve_of(certified, scale, who), certainty)
+
+
+def _curve_of(certified: Certified, scale: Scale, target: str) -> CertificateCurve:
     """A certificate over time, as means a round."""
     t, n = certified.rounds, certified.certificate.rounds
     gain = certified.gain_curve
@@ -73,7 +112,7 @@ def curve_of(certified: Certified, scale: Scale, target: str) -> CertificateCurv
     )
 
 
-def sentence(certified: Certified, scale: Scale, who: str, *, aside: int = 0) -> str:
+def _certainty(certified: Certified, scale: Scale, who: str, *, aside: int) -> str:
     """What the certificate says, as people say it; `aside` rows were set aside."""
     at_most = "at most " if aside else ""
     n, percent = certified.certificate.rounds, 100 * certified.certificate.confidence
@@ -89,7 +128,7 @@ def sentence(certified: Certified, scale: Scale, who: str, *, aside: int = 0) ->
     )
 
 
-def verdict(certified: Certified, found: Verdict, who: str) -> tuple[VerdictKind, str]:
+def _verdict(certified: Certified, found: Verdict, who: str) -> tuple[VerdictKind, str]:
     """One clear sentence: promote, not yet, worse, or that this log cannot tell, and why."""
     percent = f"{100 * certified.certificate.confidence:.6g} % confidence"
     if certified.lower > certified.upper:
@@ -114,9 +153,9 @@ def verdict(certified: Certified, found: Verdict, who: str) -> tuple[VerdictKind
     return "cannot tell", _sentence(found.words)
 
 
-def unusable(policy_rows: int, refused: Mapping[str, int]) -> str | None:
+def unusable(rows: int, refused: Mapping[str, int]) -> str | None:
     """Why nothing is said, if more rows were set aside than were used."""
-    if sum(refused.values()) <= policy_rows:
+    if sum(refused.values()) <= rows:
         return None
     return f"This log cannot tell: most of its rows were set aside ({counted(refused)}); " + (
         f"{remedy_for(refused)}."
@@ -133,14 +172,6 @@ def set_aside(refused: Mapping[str, int], production: float) -> list[str]:
         "certificate the policy earns nothing in them, and production what they say, or the most "
         f"possible where they do not; in the rows that can be read it earned {production:.4g}."
     ]
-
-
-def drifting(kind: Kind, coverage: Coverage) -> bool:
-    """Whether counting production was in vain, because it changed.
-
-    A certificate of a counted behavior holds only if it stayed the same.
-    """
-    return kind == ESTIMATED and coverage.drift.fixed is False
 
 
 def panel_of(certified: Certified, scale: Scale) -> Panel:
@@ -164,29 +195,27 @@ def _sentence(words: str) -> str:
 def assemble(
     *,
     title: str,
-    verdict: tuple[VerdictKind, str],
+    said: Said,
     facts: Sequence[tuple[str, str]],
     coverage: Coverage,
     scale: Scale,
     intake: Intake,
     assumptions: Sequence[str] = (),
-    certificate: CertificateCurve | None = None,
     policy: Array | None = None,
     averaged_over: int | None = None,
     warnings: Sequence[str] = (),
 ) -> Report:
     """A report from its parts."""
-    kind, words = verdict
     examples = intake.examples
     return Report(
         title=title,
-        verdict=words,
-        verdict_kind=kind,
+        verdict=said.words,
+        verdict_kind=said.kind,
         generated_by=f"understudy {version('understudy')}",
         generated_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         facts=facts,
         assumptions=assumptions,
-        certificate=certificate,
+        certificate=said.curve,
         actions=_action_rows(coverage.table, policy),
         averaged_over=averaged_over,
         coverage=coverage.findings(),

@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from understudy.behaviors import Behavior, Logged
-from understudy.certificates import Certificate, Certified
-from understudy.certificates.curves import POINTS
+from understudy.certificates import Certificate
+from understudy.certificates.curves import Point, follow
 from understudy.constraints import Array
 from understudy.logs.checking import Aside
 from understudy.logs.stretches import Stretches
 from understudy.logs.tally import Tally
 from understudy.protocols import Learner
-from understudy.types import Log, Trace, frozen
+from understudy.types import Log
 
-__all__ = ["Curve", "Study", "observe", "with_aside", "with_propensities"]
-
-Point = tuple[float, float, float, float | None]
-
-
-@dataclass(frozen=True)
-class Curve:
-    """The certificate after the rounds of a fixed grid: lower, upper, production, gain, totals."""
-
-    points: tuple[Point, ...] = ()
-
-    def after(self, more: list[Point]) -> Curve:
-        return Curve((*self.points, *more)) if more else self
-
-    def certified(self, certificate: Certificate) -> Certified:
-        """The curve with its last point, as `us.certify` gives it."""
-        points = list(self.points)
-        rounds = [*POINTS[: len(points)].tolist()]
-        if not rounds or rounds[-1] != certificate.rounds:
-            rounds.append(certificate.rounds)
-            points.append(point_of(certificate))
-        lower, upper, production, gain = zip(*points, strict=True)
-        return Certified(
-            certificate,
-            frozen(np.array(rounds)),
-            frozen(np.array(lower)),
-            frozen(np.array(upper)),
-            frozen(np.array(production)),
-            None if certificate.behavior is None else frozen(np.array(gain)),
-        )
+__all__ = ["Study", "observe", "with_aside", "with_propensities"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +26,7 @@ class Study:
 
     `behavior` is what is known of who was on stage: probabilities, `us.Logged`, or None. Without a
     `certificate`, none is kept: contexts whose behavior is not known cannot be certified.
-    `stretches` counts actions early and late.
+    `stretches` counts actions early and late; `curve` has the points of the certificate so far.
     """
 
     learner: Learner[Any]
@@ -65,7 +35,7 @@ class Study:
     certificate: Certificate | None
     tally: Tally
     stretches: Stretches
-    curve: Curve = Curve()
+    curve: tuple[Point, ...] = ()
 
     @staticmethod
     def begin(learner: Learner[Any], behavior: Behavior | None, confidence: float | None) -> Study:
@@ -102,8 +72,8 @@ class Study:
         )
         if self.certificate is None:
             return learned
-        certificate, points = observe(self.certificate, plain, trace, aside)
-        return replace(learned, certificate=certificate, curve=self.curve.after(points))
+        certificate, more = observe(self.certificate, plain, trace.probability, aside)
+        return replace(learned, certificate=certificate, curve=(*self.curve, *more))
 
 
 def with_aside(
@@ -149,29 +119,12 @@ def with_propensities(log: Log, behavior: Behavior | None) -> Log:
 
 
 def observe(
-    certificate: Certificate, log: Log, trace: Trace, aside: Aside | None = None
+    certificate: Certificate, log: Log, probability: Array, aside: Aside | None = None
 ) -> tuple[Certificate, list[Point]]:
-    """The certificate after more rounds, and its points after the rounds of the grid."""
-    probability = trace.probability
+    """The certificate after more rounds, with those set aside, and its points on the way.
+
+    `probability` is that of each action under the target.
+    """
     if aside is not None:
         log, probability = with_aside(log, probability, aside, certificate.behavior)
-    start, end = certificate.rounds, certificate.rounds + len(log)
-    grid = _grid(start, end)
-    points = []
-    for low, high in pairwise(sorted({start, *grid, end})):
-        part = slice(low - start, high - start)
-        piece = Trace(probability[part], 0, trace.n_actions)
-        certificate = certificate.observe(log[part], piece)
-        if high in grid:
-            points.append(point_of(certificate))
-    return certificate, points
-
-
-def _grid(start: int, end: int) -> set[int]:
-    """The rounds of the grid after `start`, up to `end`."""
-    low, high = np.searchsorted(POINTS, [start, end], side="right")
-    return set(POINTS[low:high].tolist())
-
-
-def point_of(certificate: Certificate) -> Point:
-    return certificate.lower, certificate.upper, certificate.production, certificate.gain
+    return follow(certificate, log, probability)

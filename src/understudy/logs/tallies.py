@@ -111,7 +111,12 @@ def tally(
     if logged := fixed is None and columns.propensity is not None:
         terms |= {"weighted": R / q, "weights": 1.0 / q, "squares": 1.0 / (q * q), PROPENSITY: q}
     groups = group(rows, columns, terms, actions, fixed)
-    found = _of_sums(groups) if logged else _of_counts(groups, fixed)
+    if logged:
+        found = _of_sums(groups)
+    elif fixed is not None:
+        found = Tally.of_behavior(groups.counts, groups.sums("rewards"), fixed)
+    else:
+        found = Tally.without_propensities(groups.counts, groups.sums("rewards"))
     return Tallied(groups.actions, found, groups.refused)
 
 
@@ -192,16 +197,6 @@ def _of_sums(groups: Groups) -> Tally:
         groups.extremes("lowest", np.fmin),
         groups.extremes("highest", np.fmax),
     )
-
-
-def _of_counts(groups: Groups, behavior: Array | None) -> Tally:
-    """With those of a fixed behavior, from which all follows; nan if there are none."""
-    counts, rewards = groups.counts, groups.sums("rewards")
-    q = np.full(len(counts), np.nan) if behavior is None else behavior
-    inverse = np.where(q == 0.0, 0.0, 1.0 / np.where(q == 0.0, 1.0, q))
-    played = frozen(np.where(counts > 0, q, np.nan))
-    weights, squares = frozen(counts * inverse), frozen(counts * inverse**2)
-    return Tally(counts, rewards, frozen(rewards * inverse), weights, squares, played, played)
 
 
 def _texts(table: pl.DataFrame) -> pl.Series:

@@ -59,6 +59,18 @@ class Tally:
         unknown = frozen(np.full(len(counts), np.nan))
         return Tally(counts, rewards, unknown, unknown, unknown, unknown, unknown)
 
+    @staticmethod
+    def of_behavior(counts: Integers, rewards: Array, q: Array) -> Tally:
+        """Of rows that were all played with the same K probabilities.
+
+        >>> Tally.of_behavior(np.array([2, 0]), np.array([1.0, 0.0]), np.array([0.5, 0.5])).weights
+        array([4., 0.])
+        """
+        inverse = np.where(q == 0.0, 0.0, 1.0 / np.where(q == 0.0, 1.0, q))
+        played = frozen(np.where(counts > 0, q, np.nan))
+        weights, squares = frozen(counts * inverse), frozen(counts * inverse**2)
+        return Tally(counts, rewards, frozen(rewards * inverse), weights, squares, played, played)
+
     @property
     def rows(self) -> int:
         """n, the number of rows."""
