@@ -20,6 +20,7 @@ import pyarrow.parquet
 import pytest
 
 from dirty import dirty_log
+from log_files import write
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra
 from understudy.logs import engines
 from understudy.logs.columns import Columns
@@ -67,6 +68,17 @@ def test_every_format_says_the_same_on_every_engine(engine: str, form: str, tmp_
     assert found.refused == expected.refused
     assert found.actions == expected.actions
     np.testing.assert_allclose(found.tally.squares, expected.tally.squares, rtol=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("engine", HERE)
+@pytest.mark.parametrize("name", ["log[1]", "lo*", "log?", "log{1,2}"])
+def test_a_name_is_no_pattern(engine: str, form: str, name: str, tmp_path: Path) -> None:
+    """Files that Polars writes itself, whose texts other libraries may not know."""
+    rows = pl.DataFrame({"action": ["a", "b"], "reward": 1.0, "propensity": 0.5})
+    write(tmp_path / f"log1.{form}", pl.concat([rows, rows]))
+    path = write(tmp_path / f"{name}.{form}", rows)
+    assert read(engine, Source(path, form)).tally.counts.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("engine", HERE)
@@ -206,7 +218,10 @@ def test_spark_begins_and_ends_with_the_frame_and_is_quiet(tmp_path: Path) -> No
     """In a process of its own: twice, so that a session that ended is begun anew."""
     pytest.importorskip("pyspark", reason="PySpark is not installed")
     table = finite(dirty_log())
-    arguments = [str(written(table, form, tmp_path / f"log.{form}")) for form in ("csv", "ndjson")]
+    arguments = []
+    for form in ("csv", "ndjson"):
+        arguments.append(str(written(table, form, tmp_path / f"log[1].{form}")))
+        written(pa.concat_tables([table, table]), form, tmp_path / f"log1.{form}")  # not asked for
     broken = {"text for a table": "parquet"}
     for name, form in broken.items():
         content = BROKEN[name][1]

@@ -324,6 +324,8 @@ def test_rows_set_aside_count_in_the_certificate_where_they_stood() -> None:
     assert np.array_equal(learned.certified.lower_curve, wanted.lower_curve)
     assert np.array_equal(learned.certified.gain_curve, wanted.gain_curve)  # type: ignore[arg-type] # logged, so there
     assert any("set aside" in words for words in learned.warnings)
+    judged = us.logs.certify(bad.drop("n"), "uniform")
+    assert judged.warnings == [words for words in learned.warnings if "set aside" in words]
 
 
 def test_a_drifting_behavior_that_was_only_counted_certifies_nothing(tmp_path: Path) -> None:

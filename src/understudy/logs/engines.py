@@ -7,8 +7,10 @@ said by the same expressions on all of them (`rows`).
 from __future__ import annotations
 
 import contextlib
+import glob
 import importlib
 import os
+import re
 import shutil
 import sys
 import warnings
@@ -43,6 +45,7 @@ EXTRAS = {
 }
 LONGEST = 200  # of what an engine says
 HOLLOW = "An error occurred while calling"  # says nothing yet: the next line does
+HADOOP_MAGIC = re.compile(r"[\\*?\[\]{}]")
 LEAVE_OUT = "leave out --engine, which reads it with Polars"
 SPARK = {
     "spark.driver.memory": "2g",
@@ -189,32 +192,38 @@ def _quietly(engine: str) -> Iterator[None]:
 
 def _open_polars(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:  # noqa: ARG001 - nothing to close
     if files.format == CSV:
-        return pl.scan_csv(paths, infer_schema=False, separator=files.separator)
+        return pl.scan_csv(paths, infer_schema=False, separator=files.separator, glob=False)
     if files.format == NDJSON:
-        return pl.scan_ndjson(paths, infer_schema_length=None)
+        return pl.scan_ndjson(_as_globs(paths), infer_schema_length=None)
     if files.format == PARQUET:
-        return pl.scan_parquet(paths)
+        return pl.scan_parquet(paths, glob=False)
     return pl.concat([scan_arrow(Path(path)) for path in paths])
+
+
+def _as_globs(paths: Sequence[str]) -> list[str]:
+    """Patterns that match these files alone, for whoever takes every name for a pattern."""
+    return [glob.escape(path) for path in paths]
 
 
 def _open_duckdb(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:
     duckdb: Any = importlib.import_module("duckdb")
     connection = stack.enter_context(duckdb.connect())
     if files.format == CSV:
+        quotes = {"quotechar": '"', "escapechar": '"'}
         return connection.read_csv(
-            paths, header=True, sep=files.separator, quotechar='"', escapechar='"', all_varchar=True
+            _as_globs(paths), header=True, sep=files.separator, all_varchar=True, **quotes
         )
     if files.format == NDJSON:
-        return connection.read_json(paths, format="newline_delimited", sample_size=-1)
+        return connection.read_json(_as_globs(paths), format="newline_delimited", sample_size=-1)
     if files.format == PARQUET:
-        return connection.read_parquet(paths)
+        return connection.read_parquet(_as_globs(paths))
     return connection.from_arrow(pyarrow.dataset.dataset(paths, format="ipc"))
 
 
 def _open_dask(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:  # noqa: ARG001 - nothing to close
     dataframe: Any = importlib.import_module("dask.dataframe")
     if files.format == PARQUET:
-        return dataframe.read_parquet(paths, dtype_backend="pyarrow")
+        return dataframe.read_parquet(_as_globs(paths), dtype_backend="pyarrow")
     return dataframe.from_map(_as_pandas, paths, files=files)
 
 
@@ -237,12 +246,16 @@ def _as_pandas(path: str, files: Files) -> Any:
     elif files.format == NDJSON:
         table = pyarrow.json.read_json(path)
     else:
-        table = pyarrow.feather.read_table(path)
+        found = pl.DataFrame(pl.from_arrow(pyarrow.feather.read_table(path)))
+        table = found.to_arrow(
+            compat_level=pl.CompatLevel.oldest()
+        )  # newer texts pandas cannot cut
     return table.to_pandas(types_mapper=importlib.import_module("pandas").ArrowDtype)
 
 
 def _open_spark(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:
     session = stack.enter_context(_spark_session())
+    paths = [HADOOP_MAGIC.sub(r"\\\g<0>", path) for path in paths]
     if files.format == CSV:
         reader = session.read.option("columnPruning", False)  # or lines would be read in part
         how = {"sep": files.separator, "header": True, "escape": '"', "multiLine": True}
