@@ -14,7 +14,7 @@ test: setup ## tests and doctests that need nothing but Python; about three minu
 test-all: .venv/spark ## all tests: the paper's experiments at full size, and PySpark where Java is
 	$(BIN)/pytest -n auto
 
-test-uncompiled: setup ## the tests once more with the compiler off, small sizes
+test-uncompiled: setup ## what is compiled once more without the compiler, small sizes
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto -m "not full and not large and not plain"
 
 bench: .venv/bench ## measure beside peers; writes benchmarks/results and docs/performance.md

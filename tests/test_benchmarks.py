@@ -27,6 +27,8 @@ from understudy.errors import InvalidArgument
 from understudy.experiments.core import Options
 from understudy.experiments.figure1 import FIGURE_1
 
+pytestmark = pytest.mark.plain
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"

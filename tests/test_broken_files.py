@@ -18,6 +18,8 @@ from log_files import make_rows
 
 __all__ = ["place"]
 
+pytestmark = pytest.mark.plain
+
 ROWS = make_rows(40)
 
 

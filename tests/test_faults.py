@@ -28,6 +28,8 @@ import understudy as us
 from understudy.adversaries import Oblivious
 from understudy.types import Array, saved
 
+pytestmark = pytest.mark.plain
+
 PI = np.array([0.4, 0.3, 0.2, 0.1])
 ROUNDS = 40
 RUNS = 3

@@ -29,6 +29,8 @@ from understudy.report import render
 
 __all__ = ["place"]
 
+pytestmark = pytest.mark.plain
+
 TABLE = as_bytes(ROWS, "csv")
 LINES = as_bytes(ROWS, "ndjson")
 EVENTS = list(enumerate(ROWS.select("reward", "propensity").rows()))

@@ -26,6 +26,8 @@ from understudy.logs import Policy, outputs
 
 __all__ = ["place"]
 
+pytestmark = pytest.mark.plain
+
 ACTIONS: dict[str, tuple[str | bytes, str]] = {
     "nothing": ("", "fewer than two"),
     "one": ("north\n", "fewer than two"),

@@ -36,6 +36,8 @@ from understudy.logs.sources import Source
 from understudy.logs.tables import behavior_by_action
 from understudy.logs.tallies import seen_actions, tally
 
+pytestmark = pytest.mark.plain
+
 EXACT = 1e-9  # relative
 K = 5
 ACTIONS = Actions(labels_of("integers"))
