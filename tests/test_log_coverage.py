@@ -22,15 +22,10 @@ from understudy.logs.calibration import calibrate
 from understudy.logs.columns import Columns
 from understudy.logs.drift import drift_of, homogeneity
 from understudy.logs.findings import Candidate, candidates_of, certify_candidates, covered
+from understudy.logs.suffice import exploration_for, rows_for, second_moment
 from understudy.logs.tallies import Tallied, tally
 from understudy.logs.tally import Tally
-from understudy.logs.verdicts import (
-    exploration_for,
-    judge,
-    reach_of,
-    rows_for,
-    second_moment,
-)
+from understudy.logs.verdicts import Grounds, judge, reach_of
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -63,11 +58,12 @@ def texts(n_actions: int) -> Actions:
 
 
 def test_the_table_is_what_python_finds_row_by_row() -> None:
-    table, labels = dirty_log(), (*labels_of("integers"), "9")
+    table, labels = dirty_log(3_000), (*labels_of("integers"), "9")
     found = covered(tally(table, LOGGED, actions=Actions(labels))).table
     hand = by_hand(table, known=labels)
-    n = len(hand.rows)
+    n, rows = len(hand.rows), len(table)
     assert found["action"].to_list() == [0, 1, 2, 3, 4, 9]
+    assert found["calibration"].count()  # of some action there is enough
     for row in found.iter_rows(named=True):
         own = [(R, q) for text, R, q, _ in hand.rows if text == str(row["action"])]
         if not own:
@@ -77,6 +73,8 @@ def test_the_table_is_what_python_finds_row_by_row() -> None:
             continue
         inverse, squares = sum(1 / q for _, q in own), sum(1 / q**2 for _, q in own)
         weighted = sum(R / q for R, q in own)
+        lost = (rows - n) * inverse / len(own)  # if all that was set aside had been its own
+        distance = (min(rows, inverse + lost) if inverse < rows else inverse) / rows - 1
         expected = {
             "count": len(own),
             "share": len(own) / n,
@@ -87,10 +85,10 @@ def test_the_table_is_what_python_finds_row_by_row() -> None:
             "effective_sample_size": inverse**2 / squares,
             "estimate": weighted / n,
             "self_normalised": weighted / inverse,
-            "calibration": inverse / n,
-            "calibration_score": (inverse - n) / math.sqrt(n * (squares / inverse - 1)),
+            "calibration": inverse / rows,
+            "calibration_score": distance / math.sqrt((squares / inverse - 1) / rows),
         }
-        enough = n * inverse / squares >= 30
+        enough = rows >= 30 / min(q for _, q in own)
         for name, value in expected.items():
             told = enough or not name.startswith("calibration")
             assert row[name] == (pytest.approx(value, rel=1e-12) if told else None), name
@@ -110,7 +108,7 @@ def test_the_coverage_ratio_is_unbiased(first: Array, second: Any) -> None:
         mean += own.prod() * ratios
     found = covered(tally(frame_of([0, 1], [0, 1], q[[0, 1], [0, 1]]), LOGGED)).table
     assert found["coverage_ratio"].to_list() == pytest.approx(
-        [1 / (2 * q[a, a] ** 2) for a in (0, 1)]
+        [max(1.0, 1 / (2 * q[a, a] ** 2)) for a in (0, 1)]
     )
     np.testing.assert_allclose(mean, (1 / q).mean(axis=0))
 
@@ -161,7 +159,8 @@ def test_right_propensities_raise_few_alarms() -> None:
         weights, squares = np.zeros(3), np.zeros(3)
         np.add.at(weights, played, inverse)
         np.add.at(squares, played, inverse**2)
-        sums = Tally(counts, none, none, weights, squares, none, none)
+        lowest = np.array([1.0 / inverse[played == a].max() for a in range(3)])
+        sums = Tally(counts, none, none, weights, squares, lowest, np.ones(3))
         alarms += calibrate(sums, texts(3)).agrees is False
     assert alarms <= 8
 
@@ -187,15 +186,17 @@ def test_actions_that_are_not_always_possible_are_never_called_wrong() -> None:
     assert "eligible sets" in found.calibration.words
     assert "wrong" not in found.calibration.words
     assert found.verdicts[0].reach.hidden == pytest.approx(1 / 6, abs=0.01)
-    assert "of its plays are actions that the log never shows" in found.verdicts[0].words
+    assert "of its plays are not shown by these rows" in found.verdicts[0].words
 
 
 def test_a_few_rows_tell_nothing_about_propensities() -> None:
-    found = calibrate(tally_of(np.array([0.5, 0.5]), np.array([20, 2])), texts(2))
+    found = calibrate(tally_of(np.array([0.5, 0.5]), np.array([12, 10])), texts(2))
     assert found.agrees is None
     assert found.words == "too few rows to tell whether the propensities are right"
     enough = calibrate(tally_of(np.array([0.5, 0.5]), np.array([520, 480])), texts(2))
-    assert enough.words.startswith("logged propensities agree with the observed frequencies (2 of")
+    assert enough.words.endswith(
+        "as far as these can show (2 of 2 actions have enough rows to tell)"
+    )
 
 
 # --------------------------------------------------------------------------------------- drift
@@ -465,7 +466,7 @@ def test_propensities_that_contradict_a_certificate_decide_nothing() -> None:
     observed = certificate.observe(log, us.FixedPolicy([1.0, 0.0]))
     assert observed.lower > observed.upper
     policy = np.array([1.0, 0.0])
-    found = judge("mine", policy, sums, calibrate(sums, texts(2)), certificate=observed)
+    found = judge("mine", policy, sums, Grounds(calibrate(sums, texts(2))), observed)
     assert found.decision == "unknown"
     assert "bounds of its certificate contradict each other" in found.words
 
@@ -523,6 +524,6 @@ def test_wrong_questions_are_refused(options: dict[str, Any]) -> None:
 
 def test_a_verdict_needs_a_certificate() -> None:
     sums = tally_of(np.array([0.5, 0.5]), np.array([500, 500]), np.array([0.0, 1.0]))
-    found = judge("mine", np.array([0.0, 1.0]), sums, calibrate(sums, texts(2)))
+    found = judge("mine", np.array([0.0, 1.0]), sums, Grounds(calibrate(sums, texts(2))))
     assert found.decision == "unknown"
     assert found.words.endswith("certify it for a verdict")

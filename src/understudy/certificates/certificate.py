@@ -217,6 +217,25 @@ class Certificate:
         """Σ_t R_t, what the behavior policy earned."""
         return float(self.evidence.totals[0])
 
+    def least_production(self, earned: float | None = None) -> float:
+        """A lower bound on Σ_t ⟨π_B, r_t⟩, what production's choices were worth without their luck.
+
+        A target whose `upper` is below it earns less than production, with the `confidence`. It is
+        the `lower` of w = 1, whose log(1 + λR) is at least R log(1 + λ). `earned` takes the place
+        of Σ_t R_t, where less of it is certain.
+
+        >>> import understudy as us
+        >>> log = us.Log(actions=[0, 1] * 500, rewards=[0.0, 1.0] * 500)
+        >>> certificate = us.Certificate(behavior=[0.5, 0.5]).observe(log, [1.0, 0.0])
+        >>> certificate.production, round(certificate.least_production())
+        (500.0, 443)
+        """
+        total = self.production if earned is None else earned
+        S = total * np.log1p(self.lambdas)
+        threshold = -math.log(self._side)
+        worth = kernels.certificates.root(S, given(self.lambdas), self.rounds, threshold, 0.0)
+        return self.rounds * float(worth)
+
     @property
     def estimate(self) -> float:
         """Σ_t w_t R_t, the inverse propensity score; too low where q is counted, thus bounded."""

@@ -27,7 +27,7 @@ from understudy.logs.engine_runs import Unordered, certify_from
 from understudy.logs.findings import Candidate, Coverage, covered
 from understudy.logs.learned import Learned, told
 from understudy.logs.options import CONFIDENT, LogOptions, Options
-from understudy.logs.origins import fingerprints_of, origins_of, refuse_learned
+from understudy.logs.origins import fingerprints_of, origins_of, refuse_learned, refuse_same_rows
 from understudy.logs.outputs import (
     QUARANTINE_FILE,
     REPORT_FILE,
@@ -49,11 +49,11 @@ from understudy.logs.reporting import (
 from understudy.logs.results import Result
 from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
-from understudy.logs.study import observe, with_propensities
+from understudy.logs.study import observe, with_propensities, without_first_plays
 from understudy.logs.survey import refuse_bad_rows
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
-from understudy.logs.targets import ContextualTarget, Target, target_of
+from understudy.logs.targets import ContextualTarget, Target, Uniform, target_of
 from understudy.logs.verdicts import judge_rows
 from understudy.logs.watching import Watch, unwatched
 from understudy.plots import draw_certificates
@@ -92,24 +92,15 @@ class Judged(Result):
     @cached_property
     def report(self) -> Report:
         """All of it as plain data, for the page, the notebook and the terminal."""
-        refused, rounds = self.intake.refused, self.certified.certificate.rounds
-        said = say(
-            self.certified,
-            self.coverage,
-            self.kind,
-            who=self.name,
-            rows=rounds - refused.total(),
-            refused=refused,
-            scale=self.scale,
-        )
+        said = say(self.certified, self.coverage, self.name, self.scale)
         facts = [
             ("Policy", self.name),
             ("Behavior", BEHAVIOR_WORDS[self.kind]),
-            ("Rows", f"{rounds:,}"),
+            ("Rows", f"{self.certified.certificate.rounds:,}"),
         ]
         if said.sentence is not None:
             facts.append(("Certificate", f"On this log, {said.sentence}."))
-        assumptions = ["the policy was not chosen by what this log says"]
+        assumptions = ["the policy was neither learned from rows of this log nor chosen by them"]
         if self.kind == ESTIMATED:
             assumptions.append(FIXED)
         return assemble(
@@ -127,7 +118,7 @@ class Judged(Result):
     @property
     def warnings(self) -> list[str]:
         """What the reader should know before believing the rest."""
-        return [*told(self.oddities), *set_aside(self.intake.refused, self.coverage.mean_reward)]
+        return [*told(self.oddities), *set_aside(self.coverage.refused, self.coverage.mean_reward)]
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
@@ -179,7 +170,7 @@ def certify(
         refuse_learned(origins, fingerprints, learned)
     folder = None if out is None else Path(out)
     with workplace(folder or Path(gettempdir())) as hidden:
-        run = Judging(target, checked, hidden, watch, strict)
+        run = Judging(target, learned, checked, hidden, watch, strict)
         if native or engine is not None:
             judged = run.in_no_order(native or Unordered(engine or "", origins))
         else:
@@ -202,9 +193,13 @@ class Observed:
 
 @dataclass(frozen=True, eq=False)
 class Judging:
-    """One run over a log: what is certified, what was asked for, a folder for what it writes."""
+    """One run over a log: what is certified, what was asked for, a folder for what it writes.
+
+    `learned` is the policy that the target was made from, if it was.
+    """
 
     target: Target
+    learned: Policy | None
     options: Options
     hidden: Path
     watch: Watch
@@ -217,7 +212,7 @@ class Judging:
         self._refuse_uncertifiable(chosen)
         with Quarantine(self.hidden / QUARANTINE_FILE) as quarantine:
             rows = good_rows(chosen, quarantine, "certifying", self.watch, strict=self.strict)
-            seen = self._observed(chosen, rows)
+            seen = self._observed(chosen, rows, quarantine)
         return self._judged(seen, chosen.kind, intake_of(origins, fingerprints, quarantine))
 
     def in_no_order(self, log: Unordered) -> Judged:
@@ -231,6 +226,8 @@ class Judging:
         return self._judged(Observed(Certified.of(certificate), tallied), kind, intake)
 
     def _judged(self, seen: Observed, kind: Kind, intake: Intake) -> Judged:
+        if self.learned is not None:
+            refuse_same_rows(seen.tallied, seen.stretches, self.learned)
         return Judged(
             name=self.target.name,
             policy=_by_label(self.target, seen.tallied.actions),
@@ -242,21 +239,26 @@ class Judging:
             oddities=seen.oddities,
         )
 
-    def _observed(self, chosen: Prepared, rows: Iterator[Checked]) -> Observed:
+    def _observed(
+        self, chosen: Prepared, rows: Iterator[Checked], quarantine: Quarantine
+    ) -> Observed:
         K, logged = len(chosen.actions), isinstance(chosen.behavior, Logged)
         certificate = Certificate(chosen.behavior, self.options.confidence or CONFIDENT, K)
         tally, stretches = Tally.empty(K), Stretches.empty(K)
         points: list[Point] = []
+        hindsight = isinstance(self.target, Uniform) and not self.options.declared()
         oddities = Counter[str]()
         for checked in rows:
             oddities += self.target.oddities(checked)
             log = checked.log().visible(propensities=logged, features=False)
             pi = self.target.probabilities(checked, chosen.actions)
+            if hindsight:
+                pi = without_first_plays(pi, log.actions, tally.counts)
             certificate, more = observe(certificate, log, pi, checked.aside)
             points += more
             tally = tally.after(with_propensities(log, chosen.behavior))
             stretches = stretches.after(checked.actions)
-        tallied = Tallied(chosen.actions, tally, {})
+        tallied = Tallied(chosen.actions, tally, dict(quarantine.by_reason()))
         return Observed(Certified.of(certificate, points), tallied, stretches.counts, oddities)
 
     def _coverage(self, seen: Observed, kind: Kind) -> Coverage:
@@ -274,17 +276,23 @@ class Judging:
         )
         if fixed is not None:
             return found
-        aside = certificate.rounds - tallied.tally.rows
-        words = judge_rows(name, certificate, aside=aside, scale=self.options.scale)
-        return dataclasses.replace(found, verdicts=(words,))
+        verdict = judge_rows(
+            name,
+            certificate,
+            found.grounds,
+            rows=tallied.tally.rows,
+            earned=float(tallied.tally.rewards.sum()),
+        )
+        return dataclasses.replace(found, verdicts=(verdict,))
 
     def _refuse_uncertifiable(self, chosen: Prepared) -> None:
-        if isinstance(self.target, ContextualTarget) and chosen.behavior is None:
+        depends = isinstance(self.target, ContextualTarget) or chosen.reading.columns.eligible
+        if depends and chosen.behavior is None:
             raise InvalidArgument(
                 "behavior",
                 chosen.kind,
-                "a behavior that may depend on contexts cannot be counted",
-                "name the column of propensities",
+                "a behavior that may depend on contexts or eligible sets cannot be counted",
+                "name the column of propensities with --propensity",
             )
 
 

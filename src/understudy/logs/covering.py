@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
 import polars as pl
 
 from understudy.behaviors import Logged
@@ -21,7 +22,7 @@ from understudy.logs.engine_runs import Unordered, cover_from
 from understudy.logs.findings import Candidate, Coverage, candidates_beside, covered
 from understudy.logs.learned import Learned
 from understudy.logs.options import CONFIDENT, LogOptions, Options
-from understudy.logs.origins import fingerprints_of, origins_of
+from understudy.logs.origins import fingerprints_of, knows_rows, origins_of
 from understudy.logs.outputs import QUARANTINE_FILE, Quarantine, workplace
 from understudy.logs.passes import Intake, good_rows, intake_of
 from understudy.logs.policies import Policy
@@ -30,7 +31,7 @@ from understudy.logs.reporting import BEHAVIOR_WORDS, Said, assemble
 from understudy.logs.results import Result
 from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
-from understudy.logs.study import observe, with_propensities
+from understudy.logs.study import observe, with_propensities, without_first_plays
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
 from understudy.logs.targets import ContextualTarget, Target, target_of
@@ -125,7 +126,12 @@ def coverage(
         chosen = prepare(origins, checked, hidden, watch, known=known)
         with Quarantine(hidden / QUARANTINE_FILE) as quarantine:
             tallied, stretches = _tallied(chosen, quarantine, watch)
-        candidates = candidates_beside(targets, own, tallied)
+        declared = bool(checked.declared())
+        own = [
+            known_file or (policy is not None and knows_rows(policy, tallied, stretches.counts))
+            for known_file, (_, policy) in zip(own, asked, strict=True)
+        ]
+        candidates = candidates_beside(targets, own, tallied, declared=declared)
         confidence = checked.confidence or CONFIDENT
         found = covered(
             tallied,
@@ -173,6 +179,8 @@ def _certificates(
     chosen: Prepared, candidates: Sequence[Candidate], confidence: float, watch: Watch
 ) -> list[Certificate | None]:
     """The certificate of each candidate that this log may judge."""
+    if chosen.behavior is None and chosen.reading.columns.eligible is not None:
+        return [None] * len(candidates)  # what can be played differs, so it cannot be counted
     K, logged = len(chosen.actions), isinstance(chosen.behavior, Logged)
     found = [
         Certificate(chosen.behavior, candidate.confidence(confidence), K)
@@ -180,6 +188,7 @@ def _certificates(
         else None
         for candidate in candidates
     ]
+    seen = np.zeros(K, dtype=np.int64)
     for checked in chosen.checked():
         watch("certifying", len(checked), chosen.rows)
         log = checked.log().visible(propensities=logged, features=False)
@@ -187,5 +196,8 @@ def _certificates(
             certificate = found[i]
             if certificate is not None:
                 pi = candidate.policy[log.actions]
+                if candidate.hindsight:
+                    pi = without_first_plays(pi, log.actions, seen)
                 found[i], _ = observe(certificate, log, pi, checked.aside)
+        seen += np.bincount(log.actions, minlength=K)
     return found

@@ -55,14 +55,13 @@ def drift_of(
     'the shares of actions change over time (action a: between 10 % and 90 %), which ...'
     """
     factor = _largest_factor(tally) if kind == "logged" else math.nan
-    p_value = None if stretches is None else homogeneity(_checked(stretches, actions))[1]
+    counts = None if stretches is None else _without_stub(_checked(stretches, actions))
+    p_value = None if counts is None else homogeneity(counts)[1]
     words = []
     if kind == "logged" and math.isfinite(factor):
         words.append(_about_propensities(factor))
-    if stretches is not None:
-        words.append(
-            _about_time(p_value, np.asarray(stretches), actions, kind, fixed=factor <= SAME)
-        )
+    if counts is not None:
+        words.append(_about_time(p_value, counts, actions, kind, fixed=factor <= SAME))
     varies = factor > SAME or (p_value is not None and p_value < LEVEL)
     known = math.isfinite(factor) or p_value is not None
     nothing = "nothing is known about changes of production: name a column with --time"
@@ -140,6 +139,17 @@ def _about_time(
     if kind == "logged":
         return f"{change}, which logged propensities take care of"
     return f"{change}, which {kind} propensities do not know of: log the propensity of each row"
+
+
+def _without_stub(counts: Integers) -> Integers:
+    """With a last stretch that has just begun as part of the one before: too few rows for shares.
+
+    >>> _without_stub(np.array([[3, 5], [4, 4], [0, 1]])).tolist()
+    [[3, 5], [4, 5]]
+    """
+    if len(counts) < 2 or 2 * counts[-1].sum() >= counts[0].sum():  # noqa: PLR2004 - none before it
+        return counts
+    return np.vstack([counts[:-2], counts[-2:].sum(axis=0, keepdims=True)])
 
 
 def _checked(stretches: Integers, actions: Actions) -> Integers:

@@ -28,7 +28,7 @@ from understudy.logs.study import Study
 from understudy.logs.survey import nothing_left
 from understudy.logs.tallies import Tallied, seen_actions, tally
 from understudy.logs.tally import Tally
-from understudy.logs.targets import ColumnTarget, Target
+from understudy.logs.targets import ColumnTarget, Target, Uniform
 
 __all__ = ["Summed", "Unordered", "certify_from", "cover_from", "learn_from"]
 
@@ -174,7 +174,8 @@ def cover_from(
         if actions is None and not known <= set(tallied.actions.texts):
             actions = Actions.of(known | set(tallied.actions.texts))
             tallied = tally(frame, columns, actions=actions, **_asked(options))
-        candidates = candidates_beside(targets, own, tallied)
+        declared = bool(options.declared())
+        candidates = candidates_beside(targets, own, tallied, declared=declared)
         certificates: Sequence[Certificate | None] = ()
         if kind != ESTIMATED:
             certificates = certify_candidates(
@@ -199,6 +200,13 @@ def certify_from(
     if kind == ESTIMATED:
         raise InvalidArgument(
             "behavior", kind, "counting it takes an order", "pass propensities, or no --engine"
+        )
+    if isinstance(target, Uniform) and not options.declared():
+        raise InvalidArgument(
+            "policy",
+            target.name,
+            "over actions that only the log tells, it takes an order to certify",
+            "declare them with --actions FILE, or leave out --engine",
         )
     with log.opened(columns) as frame:
         sums = tally(frame, columns, **_asked(options))

@@ -15,15 +15,15 @@ from understudy.constraints import PROBABILITIES, Array, number
 from understudy.errors import InvalidArgument
 from understudy.logs.actions import Label, in_words
 from understudy.logs.calibration import Calibration, calibrate
-from understudy.logs.columns import Columns, Kind
+from understudy.logs.columns import ESTIMATED, Columns, Kind
 from understudy.logs.drift import Drift, drift_of
 from understudy.logs.order_free import certify_sums
 from understudy.logs.scale import Scale
-from understudy.logs.survey import counted
-from understudy.logs.tallies import Tallied
+from understudy.logs.survey import counted, remedy_for
+from understudy.logs.tallies import MISSING_ACTION, UNKNOWN_ACTION, Tallied
 from understudy.logs.tally import Tally
-from understudy.logs.targets import Target
-from understudy.logs.verdicts import UNIT, Verdict, judge
+from understudy.logs.targets import Target, Uniform
+from understudy.logs.verdicts import UNIT, Grounds, Verdict, judge
 from understudy.types import Integers, frozen
 
 __all__ = [
@@ -33,11 +33,13 @@ __all__ = [
     "candidates_of",
     "certify_candidates",
     "covered",
+    "obstacle_of",
 ]
 
 GAIN = number(0.0, 1.0, "pass a gain a row in (0, 1], with rewards in [0, 1]", above=True)
 CERTAIN = 1.0 - 1e-9  # a propensity of 1, rounded
 NAMED = 10  # labels in one line
+UNCOUNTABLE = "so its propensities cannot be counted; log them with every row"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +48,15 @@ class Candidate:
 
     `chosen_from` is out of how many policies the log itself picked it: as many chances to be lucky,
     for which its certificate must pay. One that was learned from the log may not be judged by it.
+    If its actions were read from the log too, it is a `hindsight`: who knows which actions will
+    come up knows too much, so the first row of each counts as one in which it earned nothing.
     """
 
     name: str
     policy: Array
     chosen_from: int = 1
     may_be_judged: bool = True
+    hindsight: bool = False
 
     def confidence(self, wanted: float) -> float:
         """1 − δ/k for a policy that was chosen out of k: then all k hold together."""
@@ -75,9 +80,14 @@ class Coverage:
     refused: dict[str, int]
     unseen: tuple[Label, ...]
     deterministic: str | None
-    calibration: Calibration
+    grounds: Grounds
     drift: Drift
     verdicts: tuple[Verdict, ...]
+
+    @property
+    def calibration(self) -> Calibration:
+        """Whether propensities agree with frequencies."""
+        return self.grounds.calibration
 
     @property
     def mean_reward(self) -> float:
@@ -122,8 +132,7 @@ def covered(
         candidates: policies to judge; left out: those of `candidates_of`.
         certificates: of the candidates, or none; without one, no decision (`certify_candidates`).
         stretches: how often each action was played in a few stretches of time, (B, K).
-        gain: how much a row the log should be able to show, in rewards of [0, 1]; left out: 0.05,
-            or production's mean reward if that is less.
+        gain: how much a row the log should be able to show, in rewards of [0, 1] (`Grounds`).
         confidence: 1 − δ, of what would suffice.
         scale: the units of rewards in words and table.
 
@@ -135,45 +144,67 @@ def covered(
     >>> found.describe()[-1]
     'always b: it is covered: 100 rows are worth 50 plays of its own; certify it for a verdict'
     """
-    delta, wanted = CONFIDENCE("confidence", confidence), GAIN.optional()("gain", gain)
+    sure, wanted = CONFIDENCE("confidence", confidence), GAIN.optional()("gain", gain)
     unknown = bool(np.isnan(tallied.tally.weights).all())
-    kind: Kind = "estimated" if unknown else behavior
-    given = (
-        Tally.without_propensities(tallied.tally.counts, tallied.tally.rewards)
-        if kind == "estimated"
-        else tallied.tally
-    )
-    sums, calibration = _known(given), calibrate(given, tallied.actions)
+    kind: Kind = ESTIMATED if unknown else behavior
+    counts, rewards = tallied.tally.counts, tallied.tally.rewards
+    given = Tally.without_propensities(counts, rewards) if kind == ESTIMATED else tallied.tally
+    sums, drift = _known(given), drift_of(given, tallied.actions, kind, stretches)
     chosen = candidates_of(tallied) if candidates is None else candidates
     proofs = certificates or [None] * len(chosen)
+    grounds = Grounds(
+        calibrate(given, tallied.actions, sum(tallied.refused.values())),
+        obstacle_of(tallied, kind, drift),
+        counted=kind == ESTIMATED,
+        gain=wanted,
+        confidence=sure,
+        scale=scale,
+    )
     verdicts = [
-        judge(
-            candidate.name,
-            _policy(candidate, len(tallied.actions)),
-            sums,
-            calibration,
-            certificate=certificate,
-            gain=wanted,
-            confidence=delta,
-            scale=scale,
-        )
+        judge(candidate.name, _policy(candidate, len(sums.counts)), sums, grounds, certificate)
         for candidate, certificate in zip(chosen, proofs, strict=True)
     ]
     labels = tallied.actions.labels
     return Coverage(
-        _table(labels, sums, calibration, scale),
+        _table(labels, sums, grounds.calibration, scale),
         sums.rows,
         tallied.refused,
         tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
         _deterministic(given, labels),
-        calibration,
-        drift_of(given, tallied.actions, kind, stretches),
+        grounds,
+        drift,
         tuple(verdicts),
     )
 
 
-def candidates_of(tallied: Tallied) -> list[Candidate]:
+def obstacle_of(tallied: Tallied, kind: Kind, drift: Drift) -> str | None:
+    """Why nothing can be decided by a log, whatever the policy, if so.
+
+    A certificate of a counted behavior holds only if that stayed the same, and if all was counted:
+    rows without an action may have been of any one.
+
+    >>> from understudy.logs.actions import Actions
+    >>> sums = Tallied(Actions(("a", "b")), Tally.empty(2), {"reward is missing": 3})
+    >>> obstacle_of(sums, "logged", drift_of(sums.tally, sums.actions))
+    'most of its rows were set aside (reward is missing: 3); check the column of the reward'
+    """
+    rows, aside = tallied.tally.rows, sum(tallied.refused.values())
+    if aside > rows:
+        why = f"{counted(tallied.refused)}); {remedy_for(tallied.refused)}"
+        return f"most of its rows were set aside ({why}"
+    if kind == ESTIMATED and drift.fixed is False:
+        return f"production changed over time, {UNCOUNTABLE}"
+    unlabelled = sum(tallied.refused.get(reason, 0) for reason in (MISSING_ACTION, UNKNOWN_ACTION))
+    if kind == ESTIMATED and unlabelled:
+        return f"production's action is not known in {unlabelled:,} rows, {UNCOUNTABLE}"
+    return None
+
+
+def candidates_of(tallied: Tallied, *, declared: bool = True) -> list[Candidate]:
     """The policies that everybody asks about: uniform, and always the action that looks best.
+
+    If the actions were not `declared`, but came up one after the other, the j-th may spend
+    δ/(j(j+1)): all of these together spend less than δ, however many there might have been.
 
     >>> from understudy.logs.actions import Actions
     >>> counts = np.array([2, 2])
@@ -186,24 +217,33 @@ def candidates_of(tallied: Tallied) -> list[Candidate]:
     best = int(np.argmax(means))
     only = np.zeros(K)
     only[best] = 1.0
-    always = Candidate(f"always {in_words(tallied.actions.labels[best])}", frozen(only), K)
-    return [Candidate("uniform", frozen(np.full(K, 1.0 / K))), always]
+    always = f"always {in_words(tallied.actions.labels[best])}"
+    return [
+        Candidate("uniform", frozen(np.full(K, 1.0 / K)), hindsight=not declared),
+        Candidate(always, frozen(only), K if declared else K * (K + 1), hindsight=not declared),
+    ]
 
 
 def candidates_beside(
-    targets: Sequence[Target], own: Sequence[bool], tallied: Tallied
+    targets: Sequence[Target], own: Sequence[bool], tallied: Tallied, *, declared: bool
 ) -> list[Candidate]:
     """Policies that somebody asks about, and beside them those that everybody does.
 
     `own` says which were learned from this log.
     """
     asked = [
-        Candidate(target.name, policy, may_be_judged=not learned)
+        Candidate(
+            target.name,
+            policy,
+            may_be_judged=not learned,
+            hindsight=isinstance(target, Uniform) and not declared,
+        )
         for target, learned in zip(targets, own, strict=True)
         if (policy := target.fixed(tallied.actions)) is not None
     ]
     names = {candidate.name for candidate in asked}
-    return [*asked, *(one for one in candidates_of(tallied) if one.name not in names)]
+    others = candidates_of(tallied, declared=declared)
+    return [*asked, *(one for one in others if one.name not in names)]
 
 
 def certify_candidates(
@@ -217,6 +257,8 @@ def certify_candidates(
     confidence: float = 0.95,
 ) -> list[Certificate | None]:
     """The certificate of each candidate that the log may judge, as sure as `confidence` says.
+
+    Without an order nobody knows which row of an action was the first, so none of a hindsight.
 
     >>> from understudy.logs.tallies import tally
     >>> log = pl.DataFrame({"action": ["a", "b"] * 99, "reward": [0, 1] * 99, "propensity": 0.5})
@@ -236,7 +278,7 @@ def certify_candidates(
             reward_range=reward_range,
             confidence=candidate.confidence(sure),
         ).certificate
-        if candidate.may_be_judged
+        if candidate.may_be_judged and not candidate.hindsight
         else None
         for candidate in candidates
     ]
@@ -273,7 +315,7 @@ def _table(
             "highest_propensity": sums.highest,
             "coverage_ratio": sums.coverage_ratios(),
             "effective_sample_size": np.where(seen, sums.weights**2 / sums.squares, 0.0),
-            "estimate": scale.reward(np.where(seen, sums.weighted / n, np.nan)),
+            "estimate": np.where(seen, scale.weighted(sums.weighted, sums.weights) / n, np.nan),
             "self_normalised": scale.reward(sums.weighted / sums.weights),
             "calibration": calibration.ratios,
             "calibration_score": calibration.scores,

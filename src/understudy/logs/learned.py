@@ -26,7 +26,6 @@ from understudy.logs.reporting import (
     panel_of,
     say,
     set_aside,
-    unusable,
 )
 from understudy.logs.results import Result
 from understudy.logs.tallies import Tallied
@@ -52,6 +51,10 @@ OF_PROPENSITIES = (
 IN_NO_ORDER = (
     "Nothing was judged: a certificate of what was earned while learning takes rows in order. "
     "Certify the policy on a later log."
+)
+UNKNOWN_WHERE_ELIGIBLE = (
+    "Nothing was judged: where not all can be played in all rows, a certificate takes the "
+    "propensity of every row. Name their column with --propensity."
 )
 UNKNOWN_IN_CONTEXT = (
     "Nothing was judged: with contexts, a certificate takes the propensity of every row. "
@@ -101,19 +104,16 @@ class Learned(Result):
 
     @cached_property
     def _said(self) -> Said:
-        policy, settings = self.policy, self.policy.settings
-        if self.certified is None:
-            why = UNKNOWN_IN_CONTEXT if policy.contextual is not None else IN_NO_ORDER
-            return Said("cannot tell", unusable(policy.rows, policy.refused) or why)
-        return say(
-            self.certified,
-            self.coverage,
-            settings.behavior,
-            who=UNDERSTUDY,
-            rows=policy.rows,
-            refused=policy.refused,
-            scale=settings.scale,
-        )
+        if self.certified is not None:
+            return say(self.certified, self.coverage, UNDERSTUDY, self.policy.settings.scale)
+        obstacle = self.coverage.grounds.obstacle
+        why = self._why_uncertified() if obstacle is None else f"This log cannot tell: {obstacle}."
+        return Said("cannot tell", why)
+
+    def _why_uncertified(self) -> str:
+        if self.policy.contextual is not None:
+            return UNKNOWN_IN_CONTEXT
+        return IN_NO_ORDER if self.policy.study.behavior is not None else UNKNOWN_WHERE_ELIGIBLE
 
     def _facts(self) -> list[tuple[str, str]]:
         settings, study = self.policy.settings, self.policy.study
@@ -171,7 +171,9 @@ def _without_propensities(found: Coverage) -> Coverage:
     return dataclasses.replace(
         found,
         table=found.table.with_columns(unknown),
-        calibration=dataclasses.replace(found.calibration, words=ELSEWHERE),
+        grounds=dataclasses.replace(
+            found.grounds, calibration=dataclasses.replace(found.calibration, words=ELSEWHERE)
+        ),
         drift=dataclasses.replace(found.drift, words=ELSEWHERE),
         verdicts=(),
     )
@@ -209,6 +211,11 @@ def coverage_of_policy(policy: Policy) -> Coverage:
         return _without_propensities(found)
     if certificate is None:
         return found
-    aside = certificate.rounds - study.rounds
-    watched = judge_rows(UNDERSTUDY, certificate, aside=aside, scale=scale)
+    watched = judge_rows(
+        UNDERSTUDY,
+        certificate,
+        found.grounds,
+        rows=study.rounds,
+        earned=float(study.tally.rewards.sum()),
+    )
     return dataclasses.replace(found, verdicts=(watched, *found.verdicts))

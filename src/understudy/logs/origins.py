@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import narwhals as nw
+import numpy as np
 import polars as pl
 
 from understudy.errors import InvalidLog
@@ -15,9 +16,19 @@ from understudy.logs.bandit_feedback import from_bandit_feedback
 from understudy.logs.policies import Policy
 from understudy.logs.reading import Origin, Table
 from understudy.logs.sources import Source, find
+from understudy.logs.tallies import Tallied
+from understudy.types import Integers
 
-__all__ = ["fingerprints_of", "inside", "origins_of", "refuse_learned"]
+__all__ = [
+    "fingerprints_of",
+    "inside",
+    "knows_rows",
+    "origins_of",
+    "refuse_learned",
+    "refuse_same_rows",
+]
 
+MANY = 1_000  # rows: so many do not have the same sums by chance
 REMEDY = "pass a path, several, a frame (Polars, pandas, PyArrow, …), or a bandit_feedback dict"
 
 
@@ -81,6 +92,37 @@ def refuse_learned(origins: Sequence[Origin], fingerprints: Sequence[str], polic
                 "the policy was learned from a file of this name that has changed since",
                 "put new rows into a file of their own, or rename it if all of its rows are new",
             )
+
+
+def refuse_same_rows(tallied: Tallied, stretches: Integers | None, policy: Policy) -> None:
+    """Raise `InvalidLog` if these are the rows that the policy was learned from, however they came.
+
+    They have the same sums of each action; few rows may by chance, if nobody knows their order.
+    """
+    if knows_rows(policy, tallied, stretches):
+        raise InvalidLog(
+            "log",
+            f"{tallied.tally.rows:,} rows",
+            "the policy was learned from these rows",
+            "pass a log of other rows: what was learned from cannot judge what was learned",
+        )
+
+
+def knows_rows(policy: Policy, tallied: Tallied, stretches: Integers | None) -> bool:
+    """Whether the sums are those of the rows that the policy was learned from."""
+    here, there = tallied.tally, policy.study.tally
+    place = {text: i for i, text in enumerate(tallied.actions.texts)}
+    if here.rows != there.rows or not place.keys() >= set(policy.actions.texts):
+        return False
+    own = [place[text] for text in policy.actions.texts]
+    same = all(
+        np.allclose(column[own], kept, rtol=1e-9, atol=0.0, equal_nan=True)
+        for column, kept in ((here.counts, there.counts), (here.rewards, there.rewards))
+    )
+    early, before = stretches, policy.study.stretches.counts
+    if early is None or not len(before):
+        return same and here.rows >= MANY
+    return same and np.array_equal(early[:, own], before)
 
 
 def _refuse_twice(origins: Sequence[Origin], fingerprints: Sequence[str]) -> None:

@@ -70,9 +70,11 @@ def plan(
         theorem=choice.theorem,
         unmet=tuple(unmet),
     )
-    uncertified = log.behavior is None and contextual is not None
+    uncountable = contextual is not None or log.reading.columns.eligible is not None
+    uncertified = log.behavior is None and uncountable
     confidence = None if uncertified else (options.confidence or CONFIDENT)
-    study = Study.begin(choice.learner, log.behavior, confidence)
+    declared = bool(options.declared())
+    study = Study.begin(choice.learner, log.behavior, confidence, declared=declared)
     return Plan(log, settings, study, warmup, contextual)
 
 

@@ -15,12 +15,13 @@ import polars as pl
 
 from understudy.certificates import Certified
 from understudy.constraints import Array
-from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Kind
+from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED
 from understudy.logs.findings import Coverage
 from understudy.logs.passes import Intake
 from understudy.logs.scale import Scale
 from understudy.logs.survey import counted, remedy_for
-from understudy.logs.verdicts import CANNOT, Verdict
+from understudy.logs.verdict_words import CANNOT
+from understudy.logs.verdicts import Verdict
 from understudy.plots import Panel
 from understudy.report import (
     ActionRow,
@@ -41,19 +42,13 @@ __all__ = [
     "panel_of",
     "say",
     "set_aside",
-    "unusable",
 ]
 
-NEAR = 10  # times the rows: what so many would show is not shown yet, beyond nobody can tell
 BEHAVIOR_WORDS = {
     LOGGED: "propensities as logged, row by row",
     GIVEN: "fixed probabilities, as given",
     ESTIMATED: "not known: counted, and taken to be the same in all rows",
 }
-DRIFTING = (
-    "This log cannot tell: production changed over time, so its propensities cannot be counted. "
-    "Log them with every row."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,36 +61,21 @@ class Said:
     sentence: str | None = None
 
 
-def say(
-    certified: Certified,
-    coverage: Coverage,
-    behavior: Kind,
-    *,
-    who: str,
-    rows: int,
-    refused: Mapping[str, int],
-    scale: Scale,
-) -> Said:
-    """What a certificate says about the first policy of `coverage`, if anything.
-
-    `rows` were used, and others refused. That of a counted behavior holds only if it stayed the
-    same; one whose bounds contradict each other shows that something is wrong with the log.
-    """
-    if (few := unusable(rows, refused)) is not None:
-        return Said("cannot tell", few)
-    if behavior == ESTIMATED and coverage.drift.fixed is False:
-        return Said("cannot tell", DRIFTING)
-    kind, words = _verdict(certified, coverage.verdicts[0], who)
-    if certified.lower > certified.upper:
+def say(certified: Certified, coverage: Coverage, who: str, scale: Scale) -> Said:
+    """What a certificate says about the first policy of `coverage`, if anything."""
+    found = coverage.verdicts[0]
+    kind, words = _verdict(certified, found, who)
+    if not found.sound:
         return Said(kind, words)
-    certainty = _certainty(certified, scale, who, aside=sum(refused.values()))
-    return Said(kind, words, _curve_of(certified, scale, who), certainty)
+    certainty = _certainty(certified, scale, who, aside=sum(coverage.refused.values()))
+    return Said(kind, words, _curve_of(certified, scale, who, coverage.rows), certainty)
 
 
-def _curve_of(certified: Certified, scale: Scale, target: str) -> CertificateCurve:
-    """A certificate over time, as means a round."""
+def _curve_of(certified: Certified, scale: Scale, target: str, rows: int) -> CertificateCurve:
+    """A certificate over time, as means a round; estimates are of the `rows` that were read."""
     t, n = certified.rounds, certified.certificate.rounds
     gain = certified.gain_curve
+    _, weighted, weights, _ = certified.certificate.evidence.totals.tolist()
     return CertificateCurve(
         rounds=t,
         lower=scale.reward(certified.lower_curve / t),
@@ -104,7 +84,7 @@ def _curve_of(certified: Certified, scale: Scale, target: str) -> CertificateCur
         gain=None if gain is None else scale.gain(gain / t),
         promoted_at=certified.promoted_at,
         confidence=certified.certificate.confidence,
-        estimate=scale.reward(certified.estimate / n),
+        estimate=scale.weighted(weighted, weights) / max(rows, 1),
         self_normalised=scale.reward(certified.self_normalised / n),
         effective_sample_size=certified.effective_sample_size,
         target=target,
@@ -131,35 +111,14 @@ def _certainty(certified: Certified, scale: Scale, who: str, *, aside: int) -> s
 def _verdict(certified: Certified, found: Verdict, who: str) -> tuple[VerdictKind, str]:
     """One clear sentence: promote, not yet, worse, or that this log cannot tell, and why."""
     percent = f"{100 * certified.certificate.confidence:.6g} % confidence"
-    if certified.lower > certified.upper:
-        return "cannot tell", _sentence(found.words)
-    if certified.promoted:
+    if found.decision == "better":
         when = f" after round {certified.promoted_at:,}" if certified.promoted_at else ""
-        lost = (
-            ""
-            if (certified.gain or 0.0) > 0.0
-            else ", but over all rounds there is no certain gain any more"
-        )
-        return "promote", _sentence(
-            f"{who} was shown to beat production{when}, with {percent}{lost}"
-        )
-    if certified.upper < certified.production:
+        return "promote", _sentence(f"{who} was shown to beat production{when}, with {percent}")
+    if found.decision == "worse":
         return "worse", _sentence(f"{who} earns less than production, with {percent}")
-    if certified.gain is None or found.enough is None or found.reach.hidden > 0.0:
-        return "cannot tell", _sentence(found.words)
-    near = found.enough.rows < NEAR * certified.certificate.rounds
-    if near and certified.estimate > certified.production:
-        return "not yet", _sentence(found.words.removeprefix(f"{CANNOT}: "))
-    return "cannot tell", _sentence(found.words)
-
-
-def unusable(rows: int, refused: Mapping[str, int]) -> str | None:
-    """Why nothing is said, if more rows were set aside than were used."""
-    if sum(refused.values()) <= rows:
-        return None
-    return f"This log cannot tell: most of its rows were set aside ({counted(refused)}); " + (
-        f"{remedy_for(refused)}."
-    )
+    if found.near:
+        return "not yet", _sentence(f"{who}: {found.words.removeprefix(f'{CANNOT}: ')}")
+    return "cannot tell", _sentence(f"{CANNOT} about {who}{found.words.removeprefix(CANNOT)}")
 
 
 def set_aside(refused: Mapping[str, int], production: float) -> list[str]:

@@ -65,6 +65,14 @@ class Scale:
         """A difference of mean rewards."""
         return (self.high - self.low) * difference
 
+    def weighted(self, rewards: Numbers, weights: Numbers) -> Numbers:
+        """Σ w R in these units, of Σ w R between 0 and 1 and of Σ w.
+
+        >>> Scale(-1.0, 3.0).weighted(0.5 * 0.25 + 2.0 * 1.0, 0.5 + 2.0)  # rewards of 0 and 3
+        6.0
+        """
+        return self.low * weights + (self.high - self.low) * rewards
+
     def unit(self, reward: Numbers) -> Numbers:
         """A reward of the log as the learner sees it; the same bits if it is in [0, 1] already."""
         return reward if self.is_unit else (reward - self.low) / (self.high - self.low)

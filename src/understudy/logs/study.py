@@ -15,9 +15,9 @@ from understudy.logs.checking import Aside
 from understudy.logs.stretches import Stretches
 from understudy.logs.tally import Tally
 from understudy.protocols import Learner
-from understudy.types import Log
+from understudy.types import Integers, Log
 
-__all__ = ["Study", "observe", "with_aside", "with_propensities"]
+__all__ = ["Study", "observe", "with_aside", "with_propensities", "without_first_plays"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +27,8 @@ class Study:
     `behavior` is what is known of who was on stage: probabilities, `us.Logged`, or None. Without a
     `certificate`, none is kept: contexts whose behavior is not known cannot be certified.
     `stretches` counts actions early and late; `curve` has the points of the certificate so far.
+    If the actions were not `declared`, but read from the log, the first row of each counts in the
+    certificate as one in which the learner earned nothing: it knew too early that it would come.
     """
 
     learner: Learner[Any]
@@ -36,9 +38,16 @@ class Study:
     tally: Tally
     stretches: Stretches
     curve: tuple[Point, ...] = ()
+    declared: bool = True
 
     @staticmethod
-    def begin(learner: Learner[Any], behavior: Behavior | None, confidence: float | None) -> Study:
+    def begin(
+        learner: Learner[Any],
+        behavior: Behavior | None,
+        confidence: float | None,
+        *,
+        declared: bool = True,
+    ) -> Study:
         """Before the first row; no confidence, no certificate.
 
         >>> import understudy as us
@@ -49,7 +58,8 @@ class Study:
         K = learner.form.n_actions
         certificate = None if confidence is None else Certificate(behavior, confidence, K)
         empty = Tally.empty(K), Stretches.empty(K)
-        return Study(learner, learner.init(), behavior, certificate, *empty)
+        state = learner.init()
+        return Study(learner, state, behavior, certificate, *empty, declared=declared)
 
     @property
     def rounds(self) -> int:
@@ -72,7 +82,10 @@ class Study:
         )
         if self.certificate is None:
             return learned
-        certificate, more = observe(self.certificate, plain, trace.probability, aside)
+        pi = trace.probability
+        if not self.declared:
+            pi = without_first_plays(pi, log.actions, self.tally.counts)
+        certificate, more = observe(self.certificate, plain, pi, aside)
         return replace(learned, certificate=certificate, curve=(*self.curve, *more))
 
 
@@ -105,6 +118,24 @@ def with_aside(
         return Log._of(actions, rewards, q, None), pi
     actions[~good] = int(np.argmax(behavior))  # any that can be played: it weighs nothing
     return Log._of(actions, rewards, None, None), pi
+
+
+def without_first_plays(probability: Array, actions: Integers, counts: Integers) -> Array:
+    """The target's probabilities, 0 where an action comes up for the first time.
+
+    A target over the actions that a log shows is none that anybody could have played before. But
+    one that spreads what it has over the actions seen so far is, and has no less in all other rows.
+
+    >>> without_first_plays(np.full(3, 0.5), np.array([1, 0, 1]), np.array([7, 0])).tolist()
+    [0.0, 0.5, 0.5]
+    """
+    new = np.flatnonzero(counts[actions] == 0)
+    if not len(new):
+        return probability
+    _, first = np.unique(actions[new], return_index=True)
+    found = probability.copy()
+    found[new[first]] = 0.0
+    return found
 
 
 def with_propensities(log: Log, behavior: Behavior | None) -> Log:

@@ -20,7 +20,16 @@ from understudy.logs.tables import behavior_by_action
 from understudy.logs.tally import Tally
 from understudy.types import Integers, frozen
 
-__all__ = ["Groups", "Tallied", "collect", "group", "seen_actions", "tally"]
+__all__ = [
+    "MISSING_ACTION",
+    "UNKNOWN_ACTION",
+    "Groups",
+    "Tallied",
+    "collect",
+    "group",
+    "seen_actions",
+    "tally",
+]
 
 ROWS = "rows"
 MISSING_ACTION, UNKNOWN_ACTION = "action is missing", "action is unknown"

@@ -79,13 +79,16 @@ class Tally:
     def coverage_ratios(self) -> Array:
         """The mean of 1/q_t(a) of each action, (K,); inf where it was never played.
 
-        Σ 1/q² / n, which is unbiased; or 1/q itself, where enough rows show that there is only one.
+        1/q itself, where enough rows show that there is only one; else Σ 1/q² / n, which is
+        unbiased, or 1, if chance has it below.
         """
         n = max(self.rows, 1)
         fixed = (self.lowest == self.highest) & (self.counts >= ENOUGH)
         with np.errstate(invalid="ignore"):
             known = 1.0 / np.where(fixed, self.lowest, 1.0)
-        return np.where(self.counts > 0, np.where(fixed, known, self.squares / n), np.inf)
+        return np.where(
+            self.counts > 0, np.where(fixed, known, np.maximum(self.squares / n, 1.0)), np.inf
+        )
 
     def after(self, log: Log) -> Tally:
         """With more rows, which all carry propensities or none: the bits do not depend on cuts.
