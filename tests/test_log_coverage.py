@@ -487,6 +487,7 @@ def test_what_the_log_picked_pays_for_all_it_could_have_picked() -> None:
     sums = tally(log, LOGGED)
     uniform, best = candidates_of(sums)
     assert (uniform.chosen_from, best.chosen_from, best.name) == (1, 4, "always 3")
+    assert candidates_of(sums, declared=False)[1].chosen_from == 4 * 5  # Σ_j 1/(j(j+1)) is 1
     found = certify_candidates(log, LOGGED, sums, [uniform, best], confidence=0.9)
     confidences = [certificate.confidence for certificate in found if certificate]
     assert confidences == pytest.approx([0.9, 0.975])
