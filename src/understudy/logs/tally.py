@@ -144,13 +144,26 @@ class Tally:
         bounded = counts.clip(0.0, LARGEST_COUNT)
         whole = (counts == np.floor(counts)).all() and not np.isnan(columns["rewards"]).any()
         if any(column.shape != (n_actions,) for column in columns.values()) or not (
-            whole and all(_within(columns[name], *_range(name, bounded)) for name in names)
+            whole
+            and all(_within(columns[name], *_range(name, bounded)) for name in names)
+            and _agree(columns)
         ):
             raise InvalidSnapshot(
                 "tally", data, "its sums are not those of a log", "load an unchanged file"
             )
         columns["counts"] = counts.astype(np.int64)
         return Tally(**{name: frozen(column) for name, column in columns.items()})
+
+
+def _agree(columns: dict[str, Array]) -> bool:
+    """Whether propensities are known of all actions that were played, or of none."""
+    played, sums = columns["counts"] > 0, ("weighted", "weights", "squares")
+    unknown = np.isnan([columns[name] for name in sums])
+    none = np.isnan([columns[name] for name in ("lowest", "highest")])
+    if unknown.all():
+        return bool(none.all())
+    positive = (columns["weights"] > 0.0) == played
+    return not unknown.any() and bool(positive.all()) and bool((none != played).all())
 
 
 def _range(name: str, counts: Array) -> tuple[float, Array | float]:
