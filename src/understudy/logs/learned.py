@@ -14,6 +14,7 @@ import polars as pl
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
 from understudy.logs.columns import ESTIMATED
+from understudy.logs.encoded_columns import NEW
 from understudy.logs.findings import Candidate, Coverage, candidates_of, covered
 from understudy.logs.options import CONFIDENT
 from understudy.logs.passes import Intake
@@ -33,6 +34,7 @@ from understudy.logs.tallies import Tallied
 from understudy.logs.verdicts import judge_rows
 from understudy.plots import draw_certificates
 from understudy.report import Report
+from understudy.report.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,8 +148,8 @@ class Learned(Result):
                 "the reward above the lowest one: another range gives another learner."
             )
         found += told(self.oddities)
-        if policy.contextual is not None and (same := policy.contextual.encoder.constants):
-            found.append(f"Contexts that never change are left out: {', '.join(same)}.")
+        if policy.contextual is not None:
+            found += policy.contextual.left_out()
         if policy.study.certificate is not None:
             found += set_aside(policy.refused, self.coverage.mean_reward)
         return found
@@ -183,8 +185,10 @@ def told(oddities: Mapping[str, int]) -> list[str]:
     >>> told({"age is missing": 3})
     ['Context: age is missing in 3 rows, and was taken for missing or unknown.']
     """
+    new = ": labels that the warm-up did not have, taken for rare or unknown."
+    other = ", and was taken for missing or unknown."
     return [
-        f"Context: {what} in {count:,} rows, and was taken for missing or unknown."
+        f"Context: {what} in {counted(count, 'row')}{new if what.endswith(NEW) else other}"
         for what, count in oddities.items()
     ]
 

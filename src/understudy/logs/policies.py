@@ -90,7 +90,11 @@ class Policy:
     contextual: Contextual | None = None
 
     def probabilities(self, context: Mapping[str, Any] | None = None) -> dict[Label, float]:
-        """The probability of every action in the next round, in a context if it has them."""
+        """The probability of every action in the next round.
+
+        A policy with contexts needs one: a value for each of its columns, None (or nan) for what is
+        missing. One without takes none.
+        """
         if self.contextual is None:
             if context is not None:
                 raise InvalidArgument(
@@ -98,7 +102,7 @@ class Policy:
                 )
             found = self.study.learner.policy(self.study.state)
         else:
-            x = self.contextual.features_of_one(context or {})
+            x = self.contextual.features_of_one(context)
             found = self.study.learner.policy(self.study.state, x)
         return dict(zip(self.actions.labels, found.tolist(), strict=True))
 
