@@ -142,7 +142,7 @@ def coverage(
 
 def _several(policies: Asked | Sequence[Asked]) -> Sequence[Asked]:
     """A list of one, where only one was passed."""
-    one = isinstance(policies, Policy | Learned | str | os.PathLike | Mapping)
+    one = isinstance(policies, str) or not isinstance(policies, Sequence)
     return [policies] if one else policies  # type: ignore[list-item,return-value] # seen just now
 
 
