@@ -21,6 +21,7 @@ from understudy.constraints import (
 from understudy.errors import InvalidLog, shorten
 from understudy.logs.actions import as_text
 from understudy.logs.times import look_like_dates
+from understudy.report import wording
 
 __all__ = ["NEW", "Category", "Column", "Number", "fit_column"]
 
@@ -119,8 +120,10 @@ class Number:
         }
 
     def __str__(self) -> str:
-        value = f"mean {self.mean:.4g}, standard deviation {self.scale:.4g}"
-        value = value if self.scale > 0 else f"always {self.mean:.4g} where there is one"
+        value = f"mean {wording.number(self.mean)}, standard deviation {wording.number(self.scale)}"
+        value = (
+            value if self.scale > 0 else f"always {wording.number(self.mean)} where there is one"
+        )
         return f"{self.name}: a number, {value}{', or missing' if self.missing else ''}"
 
 

@@ -24,6 +24,7 @@ from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
 from understudy.logs.targets import Target
 from understudy.logs.verdicts import UNIT, Verdict, judge
+from understudy.report import wording
 from understudy.types import Integers, frozen
 
 __all__ = [
@@ -93,7 +94,7 @@ class Coverage:
         """What is to be said of the log itself, in lines."""
         lost = sum(self.refused.values())
         refused = f"; {lost:,} refused ({counted(self.refused)})" if lost else ""
-        lines = [f"{self.rows:,} rows{refused}"]
+        lines = [f"{wording.counted(self.rows, 'row')}{refused}"]
         if self.unseen:
             more = f" and {len(self.unseen) - NAMED:,} more" if len(self.unseen) > NAMED else ""
             lines.append(f"never played: {', '.join(map(in_words, self.unseen[:NAMED]))}{more}")

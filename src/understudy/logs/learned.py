@@ -34,7 +34,7 @@ from understudy.logs.tallies import Tallied
 from understudy.logs.verdicts import judge_rows
 from understudy.plots import draw_certificates
 from understudy.report import Report
-from understudy.report.wording import counted
+from understudy.report.wording import counted, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -140,12 +140,13 @@ class Learned(Result):
         found = []
         past = policy.study.learner.past_horizon(policy.study.state)
         if past:
-            found.append(f"{past:,} rows came after the horizon: no theorem speaks of them.")
+            found.append(f"{counted(past, 'row')} came after the horizon: no theorem covers that.")
         scale = policy.settings.scale
         if not scale.is_unit:
             found.append(
-                f"Rewards were rescaled from [{scale.low:g}, {scale.high:g}]. Pessimism is about "
-                "the reward above the lowest one: another range gives another learner."
+                f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}]. "
+                "Pessimism is about the reward above the lowest one: another range gives another "
+                "learner."
             )
         found += told(self.oddities)
         if policy.contextual is not None:

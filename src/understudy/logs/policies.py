@@ -25,6 +25,7 @@ from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
 from understudy.logs.study import Study
 from understudy.logs.tally import Tally
+from understudy.report.wording import counted
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 
 __all__ = ["FileRead", "Policy", "Settings", "playable"]
@@ -107,7 +108,8 @@ class Policy:
         return dict(zip(self.actions.labels, found.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        return f"Policy({len(self.actions)} actions, {self.settings.learner}, {self.rows:,} rows)"
+        rows = counted(self.rows, "row")
+        return f"Policy({len(self.actions)} actions, {self.settings.learner}, {rows})"
 
     @property
     def rows(self) -> int:

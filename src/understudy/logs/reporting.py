@@ -32,6 +32,8 @@ from understudy.report import (
     Report,
     VerdictKind,
 )
+from understudy.report.wording import counted as so_many
+from understudy.report.wording import number
 
 __all__ = [
     "BEHAVIOR_WORDS",
@@ -88,7 +90,7 @@ def say(
     kind, words = _verdict(certified, coverage.verdicts[0], who)
     if certified.lower > certified.upper:
         return Said(kind, words)
-    certainty = _certainty(certified, scale, who, aside=sum(refused.values()))
+    certainty = _certainty(certified, scale, who, aside=certified.certificate.rounds - rows)
     return Said(kind, words, _curve_of(certified, scale, who), certainty)
 
 
@@ -113,18 +115,18 @@ def _curve_of(certified: Certified, scale: Scale, target: str) -> CertificateCur
 
 
 def _certainty(certified: Certified, scale: Scale, who: str, *, aside: int) -> str:
-    """What the certificate says, as people say it; `aside` rows were set aside."""
+    """What the certificate says, as people say it; `aside` of its rows could not be read."""
     at_most = "at most " if aside else ""
     n, percent = certified.certificate.rounds, 100 * certified.certificate.confidence
     lower, production = (scale.reward(x / n) for x in (certified.lower, certified.production))
     gain = (
         "no gain is certified, as the behavior was only counted"
         if certified.gain is None
-        else f"the gain is at least {scale.gain(certified.gain / n):.4g}"
+        else f"the gain is at least {number(scale.gain(certified.gain / n))}"
     )
     return (
-        f"with {percent:.6g} % confidence, {who} would have earned at least {lower:.4g} per round; "
-        f"production earned {at_most}{production:.4g}; {gain}"
+        f"with {percent:.6g} % confidence, {who} would have earned at least {number(lower)} per "
+        f"round; production earned {at_most}{number(production)}; {gain}"
     )
 
 
@@ -168,9 +170,10 @@ def set_aside(refused: Mapping[str, int], production: float) -> list[str]:
     if not aside:
         return []
     return [
-        f"{aside:,} rows were set aside ({counted(refused)}): {remedy_for(refused)}. In the "
-        "certificate the policy earns nothing in them, and production what they say, or the most "
-        f"possible where they do not; in the rows that can be read it earned {production:.4g}."
+        f"{so_many(aside, 'row')} {'was' if aside == 1 else 'were'} set aside "
+        f"({counted(refused)}): {remedy_for(refused)}. In the certificate the policy earns nothing "
+        "there, and production what is said, or the most possible where nothing is; in the rows "
+        f"that can be read it earned {number(production)}."
     ]
 
 
@@ -215,7 +218,7 @@ def assemble(
         generated_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         facts=facts,
         assumptions=assumptions,
-        certificate=said.curve,
+        certificate=_beside(said.curve, coverage.rows),
         actions=_action_rows(coverage.table, policy),
         averaged_over=averaged_over,
         coverage=coverage.findings(),
@@ -228,6 +231,11 @@ def assemble(
         files=[FileRow(f.name, f.sha256, f.rows, f.quarantined) for f in intake.files],
         warnings=warnings,
     )
+
+
+def _beside(curve: CertificateCurve | None, rows: int) -> CertificateCurve | None:
+    """A certificate beside what was read: of other rows, nobody may know what production earned."""
+    return curve and dataclasses.replace(curve, at_most=int(curve.table[-1, 0]) > rows)
 
 
 def _candidate(found: Verdict, scale: Scale) -> Candidate:
@@ -289,6 +297,7 @@ def as_dict(report: Report) -> dict[str, Any]:
             "lower": lower,
             "upper": upper,
             "production": production,
+            "production_is_at_most": curve.at_most,
             "gain": gain,
             "promoted_at": curve.promoted_at,
             "ips": curve.estimate,
