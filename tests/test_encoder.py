@@ -382,8 +382,10 @@ def test_contexts_that_are_refused() -> None:
     for incomplete in ({}, {"site": "any"}):
         assert_refused(partial(encoder.encode_one, incomplete), "context", "it does not say x")
         assert_refused(partial(encoder.encode_one, incomplete), "context", all_of_it)
-    for none in (None, 3, "x", [("x", 1.0)], pl.DataFrame({"x": [1.0]}), pl.Series("x", [1.0])):
-        assert_refused(partial(encoder.encode_one, none), "context", all_of_it)
+    frame = pl.DataFrame({"x": [1.0]})
+    none: list[Any] = [None, 3, "x", [("x", 1.0)], frame, frame["x"]]
+    for wrong in none:
+        assert_refused(partial(encoder.encode_one, wrong), "context", all_of_it)
     assert_refused(lambda: encoder.encode_one({"x": 1.0, "z": 1.0}), "context", "no column of con")
     assert_refused(lambda: encoder.encode_one({"x": "abc"}), "context['x']", "it is not a number")
     for value in ([1.0], {"a": 1}, object(), b"1", date(2026, 1, 1), 1j, np.arange(2)):

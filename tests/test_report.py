@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -258,10 +259,8 @@ def test_production_that_is_a_bound_is_shown_as_one() -> None:
     for shown in (render, fragment, lambda one: "\n".join(printed(one))):
         assert "production earned at most" not in shown(whole)
         assert "production earned at most" in shown(replace(whole, certificate=curve))
-    one = replace(
-        curve,
-        **{name: np.asarray(getattr(curve, name))[-1:] for name in CURVES},
-    )
+    last: dict[str, Any] = {name: np.asarray(getattr(curve, name))[-1:] for name in CURVES}
+    one = replace(curve, **last)
     described = draw_interval(one).partition("production earned ")[2]
     assert described.startswith(f"at most {number(one.table[-1, 3])}")
     assert f"production earned at most {number(one.table[-1, 3])}" in draw_certificate(curve)

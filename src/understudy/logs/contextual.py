@@ -52,7 +52,7 @@ class Contextual:
         """What the learner is shown of every row, (n, p): the same bits in any batching."""
         return shrink(self.encoder.encode(frame), self.learner)
 
-    def features_of_one(self, context: Mapping[str, object] | None) -> Array:
+    def features_of_one(self, context: Mapping[str, object]) -> Array:
         """What the learner is shown of one context, (p,)."""
         return shrink(self.encoder.encode_one(context)[np.newaxis], self.learner)[0]  # type: ignore[no-any-return] # a row
 

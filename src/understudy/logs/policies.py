@@ -103,7 +103,7 @@ class Policy:
                 )
             found = self.study.learner.policy(self.study.state)
         else:
-            x = self.contextual.features_of_one(context)
+            x = self.contextual.features_of_one(context)  # type: ignore[arg-type] # it refuses None
             found = self.study.learner.policy(self.study.state, x)
         return dict(zip(self.actions.labels, found.tolist(), strict=True))
 
