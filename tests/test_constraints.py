@@ -167,7 +167,7 @@ EXAMPLES: dict[str, Arguments] = {
     "logs.encoded_columns.Category": {
         "name": "city",
         "categories": ["Rome", "Oslo"],
-        "other": False,
+        "rare": ["Bonn"],
         "missing": True,
     },
     "logs.encoded_columns.Number": {"name": "age", "mean": 40, "scale": 10.0, "missing": False},

@@ -71,7 +71,7 @@ def learned() -> tuple[Contextual, Any]:
 
 
 @quick
-@forall(seed=seeds, n=st.integers(1, 60))
+@forall(seed=seeds, n=st.integers(4, 60))
 def test_v_and_kappa_are_those_of_a_plain_loop(seed: int, n: int) -> None:
     contextual, actions = made(seed, n), played(seed, n)
     x = contextual.encoder.encode(rows(seed, n))
@@ -200,7 +200,8 @@ def test_features_are_scaled_down_only_where_they_must_be() -> None:
 def test_no_more_than_half_of_the_warm_up_is_scaled_down() -> None:
     contextual = made()
     assert contextual.shrunk <= contextual.rows / 2
-    assert any(f"{contextual.shrunk / contextual.rows:.0%}" in x for x in contextual.assumptions())
+    share = f"{100 * contextual.shrunk / contextual.rows:.4g} %"
+    assert any(f"here {share} of the warm-up" in x for x in contextual.assumptions())
 
 
 # The same bits
@@ -298,6 +299,24 @@ def test_a_warm_up_that_is_empty_or_a_state_that_is_too_large() -> None:
         make_contextual(encoder, rows(0, 0), np.zeros(0, dtype=np.int64), K)
     with pytest.raises(InvalidLog, match="name fewer columns of contexts: at most 2 features"):
         make_contextual(encoder, rows(0, 4), np.zeros(4, dtype=np.int64), 10**6)
+
+
+def test_contexts_that_never_change_in_the_warm_up_are_no_contexts() -> None:
+    warmup = frame_of(day=["1"] * 4, site=["s"] * 4)
+    encoder = Encoder.fit(warmup, ("day", "site"))
+    with pytest.raises(InvalidLog, match=r"day, site.* changes in the 4 rows .* a larger --warmup"):
+        make_contextual(encoder, warmup, np.zeros(4, dtype=np.int64), K)
+
+
+def test_columns_that_are_left_out_are_told_with_the_rows_that_decided_it() -> None:
+    warmup = frame_of(day=["1"] * 4, size=[1.0, 2.0, 3.0, 4.0])
+    played_once = np.zeros(4, dtype=np.int64)
+    found = make_contextual(Encoder.fit(warmup, ("day", "size")), warmup, played_once, K)
+    assert found.left_out() == [
+        "Contexts that did not change in the 4 rows of the warm-up are left out: day; "
+        "a larger --warmup may see them change."
+    ]
+    assert made().left_out() == []
 
 
 # It learns

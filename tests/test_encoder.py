@@ -66,6 +66,17 @@ def plain_number(value: object) -> float | None:
     return found if math.isfinite(found) and "_" not in text else None
 
 
+def is_word(value: object) -> bool:
+    """Whether a value is text that Python reads as no number, and not as a missing one."""
+    if not isinstance(value, str) or value.strip().lower() in {"", "nan", "true", "false"}:
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
+
+
 def plain_features(encoder: Encoder, row: dict[str, Any]) -> list[float]:
     """The features of one row, a value at a time."""
     found = [1.0]
@@ -167,7 +178,8 @@ def test_the_most_frequent_labels_have_a_feature_and_the_rest_share_one() -> Non
     places = found[:, 1:].argmax(axis=1).tolist()
     assert places == [MOST_CATEGORIES, MOST_CATEGORIES, 30, 0]
     assert found[:, 1:].sum(axis=1).tolist() == [1.0] * 4
-    assert not fit(city=rows).oddities(contexts(city=["new"]))
+    later = contexts(city=["new", labels[25], labels[0], "other", None])
+    assert fit(city=rows).oddities(later) == {"city is new": 2, "city is missing": 1}
     assert not fit(city=rows).encode(contexts(city=[None]))[:, 1:].any()  # missing is no label
 
 
@@ -279,6 +291,31 @@ def test_what_is_no_context_is_refused(values: Any) -> None:
         fit(x=[1.0, 2.0]).encode(contexts(x=values))
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["2024-01-05", "2024-01-06"],
+        ["2024-01-05 10:30:00.25", "2024-01-06T10:30Z", "2024-01-06 10:30:00+02:00"],
+        ["2024-01-05", "", "n/a", None],
+        ["2024-01-05", "0000-00-00"],
+        pl.Series(["2024-01-05", "2024-01-06"], dtype=pl.Categorical),
+    ],
+)
+def test_dates_as_text_are_refused_as_dates_are(texts: Any) -> None:
+    with pytest.raises(InvalidLog) as of_text:
+        fit(when=texts)
+    with pytest.raises(InvalidLog) as of_type:
+        fit(when=[date(2024, 1, 5)])
+    for part in ("argument", "reason", "remedy"):
+        assert getattr(of_text.value, part) == getattr(of_type.value, part)
+    assert str(of_text.value).startswith("context when = '2024-01-05")
+
+
+@pytest.mark.parametrize("texts", [["2024-01-05", "Oslo"], ["2024-01", "05.01.2024"], ["10:30"]])
+def test_labels_that_are_no_dates_are_labels(texts: list[str]) -> None:
+    assert fit(when=[*texts, "another"]).encode(contexts(when=texts))[:, 1:].any()
+
+
 def test_a_frame_without_the_column_is_refused() -> None:
     with pytest.raises(InvalidLog, match="there is no column 'x'"):
         fit(x=[1.0, 2.0]).encode(contexts(y=[1.0]))
@@ -303,9 +340,13 @@ def test_any_batching_gives_the_same_bits(
     assert encoder.encode(later[:0]).shape == (0, whole.shape[1])
     for i, row in enumerate(later.iter_rows(named=True)):
         one = {name: row[f"context.{name}"] for name in NAMES}
+        text = any(isinstance(c, Number) and is_word(one[c.name]) for c in encoder.columns)
+        if text:
+            assert_refused(partial(encoder.encode_one, one), "context", "it is not a number")
+            continue
         assert encoder.encode_one(one).tobytes() == whole[i].tobytes()
-        present = {name: value for name, value in one.items() if value is not None}
-        assert encoder.encode_one(present).tobytes() == whole[i].tobytes()
+        needed = {column.name: one[column.name] for column in encoder.columns}
+        assert encoder.encode_one(needed).tobytes() == whole[i].tobytes()
 
 
 @quick
@@ -324,18 +365,29 @@ def test_values_of_one_context_that_no_column_holds() -> None:
     encoder = fit(x=[-1.0, 1.0], y=["3", "a"])
     big, small = 10**30, -(10**30)
     values: list[tuple[Any, float]] = [(big, 5.0), (small, -5.0), (10**400, 0.0), (True, 1.0)]
-    values += [(np.float64(0.5), 0.5), (np.int64(1), 1.0), ("0.5", 0.5), ("text", 0.0)]
+    values += [(np.float64(0.5), 0.5), (np.int64(1), 1.0), ("0.5", 0.5), ("n/a", 0.0)]
+    values += [(None, 0.0), (math.nan, 0.0), (np.float32("nan"), 0.0)]
     for value, wanted in values:
-        assert encoder.encode_one({"x": value})[1] == wanted
-    assert encoder.encode_one({"y": np.str_("a")}).tolist() == [1, 0, 0, 1]
-    assert encoder.encode_one({"y": 3}).tolist() == [1, 0, 1, 0]
+        assert encoder.encode_one({"x": value, "y": None})[1] == wanted
+    assert encoder.encode_one({"x": None, "y": np.str_("a")}).tolist() == [1, 0, 0, 1]
+    assert encoder.encode_one({"x": None, "y": 3}).tolist() == [1, 0, 1, 0]
+    assert encoder.encode_one({"x": None, "y": math.nan}).tolist() == [1, 0, 0, 0]
     assert fit(y=[str(2**62 + 1), "a"]).encode_one({"y": 2**62 + 1})[1] == 1.0
 
 
 def test_contexts_that_are_refused() -> None:
     encoder = Encoder((Number("x", 0.0, 1.0, missing=False),), ("site",))
-    assert encoder.encode_one({"site": "any"}).tolist() == [1.0, 0.0]
-    assert_refused(lambda: encoder.encode_one({"z": 1.0}), "context", "pass some of x, site")
+    assert encoder.encode_one({"x": None, "site": "any"}).tolist() == [1.0, 0.0]
+    all_of_it = "pass {'x': …}, with None for what is missing"
+    for incomplete in ({}, {"site": "any"}):
+        assert_refused(partial(encoder.encode_one, incomplete), "context", "it does not say x")
+        assert_refused(partial(encoder.encode_one, incomplete), "context", all_of_it)
+    frame = pl.DataFrame({"x": [1.0]})
+    none: list[Any] = [None, 3, "x", [("x", 1.0)], frame, frame["x"]]
+    for wrong in none:
+        assert_refused(partial(encoder.encode_one, wrong), "context", all_of_it)
+    assert_refused(lambda: encoder.encode_one({"x": 1.0, "z": 1.0}), "context", "no column of con")
+    assert_refused(lambda: encoder.encode_one({"x": "abc"}), "context['x']", "it is not a number")
     for value in ([1.0], {"a": 1}, object(), b"1", date(2026, 1, 1), 1j, np.arange(2)):
         assert_refused(partial(encoder.encode_one, {"x": value}), "x", "a number")
 
@@ -358,7 +410,7 @@ def test_oddities_are_counted(warmup: pl.DataFrame, later: pl.DataFrame) -> None
                 wanted[f"{column.name} is not a number"] += odd
             else:
                 empty = empty or value == ""
-                new = not empty and value not in column.categories and not column.other
+                new = not empty and value not in set(warmup[f"context.{column.name}"])
                 wanted[f"{column.name} is new"] += new
             wanted[f"{column.name} is missing"] += empty and not column.missing
     assert encoder.oddities(later) == +wanted
@@ -383,7 +435,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "scale": (None, "1", math.inf, -1.0),
     "missing": (None, 1, "true"),
     "categories": (None, "ab", ["a", "a"], [1]),
-    "other": (None, 0),
+    "rare": (None, "ab", ["a", "a"], [1]),
 }
 
 

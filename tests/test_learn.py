@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import pytest
 
 import understudy as us
 from log_files import LABELS, K, as_log, make_rows, write
+from refusals import assert_refused
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.logs import Policy, learn
+from understudy.logs.reporting import as_dict
 
 ROWS = make_rows(3_000)
 TEXTS = tuple(sorted(LABELS))
@@ -160,6 +164,11 @@ def test_what_is_asked_for_decides_the_learner() -> None:
         settings = learn(rows[:200], **asked).policy.settings
         assert (settings.learner, settings.behavior) == (learner, kind)
         assert settings.theorem
+        if learner == "coverage-adaptive":
+            coverage = {"logged": "the mean of 1/q_t", "given": "its coverage ratio Σ π(a)/q(a)"}
+            assert settings.theorem.endswith(
+                f"against every policy at once, C being {coverage[kind]}"
+            )
 
 
 @pytest.mark.parametrize(
@@ -182,6 +191,8 @@ def test_what_is_asked_for_decides_the_learner() -> None:
         ({"warmup": 0.0}, "warmup"),
         ({"strict": True, "actions": ["north", "south"]}, "row .*: action is unknown"),
         ({"resume": "nowhere.json"}, "cannot be read"),
+        ({"resume": True}, "the path of a policy.json, a us.logs.Policy, or what us.logs.learn"),
+        ({"resume": us.Understudy(us.exp3_ix([0.5, 0.5]))}, "the path of a policy.json"),
     ],
 )
 def test_wrong_wishes_are_refused_in_one_line(
@@ -271,6 +282,95 @@ def test_frames_of_other_libraries_and_dictionaries_are_logs() -> None:
     assert found.policy.actions.labels == (0, 1, 2, 3, 4)
     with pytest.raises(InvalidLog, match="not a log"):
         learn(3.0)
+    with pytest.raises(InvalidLog, match=r"taken for .* bandit_feedback, .*pl\.DataFrame\(log\)"):
+        learn({"action": ["a", "b"], "reward": [0, 1]})
+    assert len(learn(pl.DataFrame({"action": ["a", "b"], "reward": [0, 1]})).table) == 2
+
+
+@pytest.mark.parametrize("aside", [0, 1])
+def test_production_is_a_bound_in_words_tiles_and_json_where_rows_were_set_aside(
+    aside: int,
+) -> None:
+    rows = ROWS.sample(fraction=1.0, shuffle=True, seed=0).with_columns(
+        reward=pl.when(pl.int_range(pl.len()) < aside).then(None).otherwise(pl.col("reward"))
+    )
+    results = [
+        learn(rows, learner="exp3-ix"),
+        us.logs.certify(rows, "uniform"),
+        us.logs.certify(rows, "uniform", behavior="estimated", actions=LABELS),
+    ]
+    for result in results:
+        facts, curve = dict(result.report.facts), result.report.certificate
+        assert curve is not None
+        assert ("production earned at most" in facts["Certificate"]) == bool(aside)
+        assert curve.at_most == bool(aside)
+        found = as_dict(result.report)["certificate"]
+        assert found["production_is_at_most"] == bool(aside)
+        said = [words for words in result.report.warnings if "set aside" in words]
+        assert [words[:21] for words in said] == ["1 row was set aside ("] * aside
+
+
+def test_losses_have_one_minus_sign_in_words_and_python_s_in_json() -> None:
+    """Costs in [−1, 0], and a policy that is worse than production."""
+    rows = ROWS.with_columns(reward=pl.col("reward") - 1.0)
+    judged = us.logs.certify(rows, {"north": 1.0}, reward_range=(-1, 0))
+    words = dict(judged.report.facts)["Certificate"]
+    assert re.search(r"at least −0\.\d+ .*earned −0\.\d+; the gain is at least −0\.\d+\.$", words)
+    assert json.loads(json.dumps(as_dict(judged.report)))["certificate"]["gain"] < 0
+    learned = learn(rows, reward_range=(-1, 0), learner="exp3-ix")
+    assert any("rescaled from [−1, 0]" in words for words in learned.warnings)
+
+
+def test_what_is_no_policy_is_named_in_the_words_of_python(tmp_path: Path) -> None:
+    learn(ROWS[:500], learner="exp3-ix", out=tmp_path / "out")
+    path = tmp_path / "out" / "policy.json"
+    assert_refused(lambda: us.load(path.parent), "path", "it is a folder; name the file in it")
+    assert_refused(lambda: us.load_certificate(path.parent), "path", "it is a folder")
+    labels = "has no labels; pass the path of its policy.json, or us.logs.Policy.load(path)"
+    others = "pass a path, a us.logs.Policy, probabilities by label in a dict, or 'uniform'"
+    later = ROWS[500:]
+    ask: Any
+    for ask in (us.logs.certify, us.logs.coverage):
+        assert_refused(partial(ask, later, us.load(path)), "policy", labels)
+        for wrong in (3, np.array([0.5, 0.5]), later):
+            assert_refused(partial(ask, later, wrong), "policy", others)
+    right: list[Any] = [path, str(path), Policy.load(path)]
+    assert len({ask(later, policy).coverage.rows for policy in right}) == 1
+
+
+def test_a_contextual_policy_asks_for_its_columns() -> None:
+    policy = learn(make_rows(600, context=True), context=("x", "color")).policy
+    needed = "pass {'x': …, 'color': …}, with None for what is missing"
+    frame = pl.DataFrame({"x": [1.0], "color": ["red"]})
+    none: list[Any] = [None, {}, {"x": 1.0}, frame, frame.to_pandas(), frame["x"], 3]
+    for wrong in none:
+        assert_refused(partial(policy.probabilities, wrong), "context", needed)
+    assert_refused(policy.probabilities, "context", needed)
+    abc = partial(policy.probabilities, {"x": "abc", "color": "red"})
+    assert_refused(abc, "context['x']", "it is not a number")
+    missing = policy.probabilities({"x": None, "color": "red"})
+    assert policy.probabilities({"x": np.nan, "color": "red"}) == missing
+    assert policy.probabilities(frame.row(0, named=True)) != missing
+
+
+def test_labels_that_the_warm_up_did_not_have_are_counted_and_told() -> None:
+    """Each row of its own: all after the warm-up are new, though rare labels share a feature."""
+    rows = make_rows(2_000).with_columns(
+        id=pl.Series([f"u{i}" for i in range(2_000)]), day=pl.Series([1] * 500 + [2] * 1_500)
+    )
+    learned = learn(rows, context=("id", "day"))
+    told = [words for words in learned.report.warnings if "warm-up" in words]
+    assert told == [
+        "Context: id is new in 1,800 rows: labels that the warm-up did not have, or hardly, taken "
+        "for rare or unknown.",
+        "Contexts that did not change in the 200 rows of the warm-up are left out: day; "
+        "a larger --warmup may see them change.",
+    ]
+    again = learn(rows[:700], context="id", warmup=0.5, resume=None)
+    assert again.oddities == {"id is new": 350}
+    with pytest.raises(InvalidLog, match="no context changes in the 200 rows of the warm-up"):
+        learn(rows, context="day")
+    assert learn(rows, context="day", warmup=0.5).policy.rows == 1_000
 
 
 def certified_gain(rows: pl.DataFrame, **asked: Any) -> tuple[str, us.Certified]:

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,9 +25,19 @@ from rich.console import Console
 
 from reports import HOSTILE, SAMPLES, action_rows, certificate, sample
 from strategies import quick
-from understudy.report import FileRow, QuarantineCount, Report, fragment, render, show
+from understudy.report import (
+    ActionRow,
+    Candidate,
+    FileRow,
+    QuarantineCount,
+    Report,
+    fragment,
+    render,
+    show,
+)
+from understudy.report.charts import draw_certificate, draw_interval
 from understudy.report.statements import MARKS, beside, bounds
-from understudy.report.wording import count, named, number, percent, plain, seen
+from understudy.report.wording import count, named, number, percent, plain, quoted, seen, size
 
 pytestmark = pytest.mark.plain
 
@@ -33,6 +45,7 @@ TEMPLATES = Path(__file__).parents[1] / "src" / "understudy" / "report" / "templ
 CSS = (TEMPLATES / "report.css").read_text(encoding="utf-8")
 VOID = {"meta", "br", "hr", "img", "link", "input", "source", "base"}
 CLOSED = {"circle", "line", "path", "rect"}  # of SVG: written with a slash
+CURVES = ("rounds", "lower", "upper", "production", "gain")
 REFERENCES = {"src", "href", "xlink:href", "srcset", "action", "data", "poster", "background"}
 
 
@@ -115,6 +128,15 @@ def report(request: pytest.FixtureRequest) -> Report:
     return sample(str(request.param))
 
 
+def everything(report: Report) -> list[str]:
+    """All that is said of the certificate."""
+    curve, kind = report.certificate, report.verdict_kind
+    assert curve is not None
+    said = bounds(curve, kind) | beside(curve, kind)
+    assert len(said) == 7 + (kind != "worse")  # nothing twice
+    return list(said.values())
+
+
 def many_actions(n_actions: int = 1000) -> Report:
     labels: list[object] = [
         f"{i} " + "action with a rather long name " * 9 for i in range(n_actions)
@@ -148,14 +170,12 @@ def test_the_page_is_well_formed_and_can_be_read_aloud(report: Report) -> None:
 def test_every_word_and_number_of_the_data_is_on_the_page(report: Report) -> None:
     root = tree(render(report))
     said = " ".join(root.every("body")[0].text.split())
-    curve = report.certificate
-    assert curve is not None
     words = [report.title, report.subtitle, report.verdict, MARKS[report.verdict_kind].word]
     words += [*report.assumptions, *report.coverage, *report.warnings]
     words += [word for fact in report.facts for word in fact]
     words += [c.words for c in report.candidates] + [f.sha256 for f in report.files]
     words += [report.generated_by, report.generated_at]
-    words += [*bounds(curve).values(), *beside(curve).values()]
+    words += [*everything(report)]
     assert [word for word in words if plain(word) not in said] == []
 
 
@@ -173,11 +193,15 @@ def test_the_certificate_on_the_page_is_that_of_the_data(report: Report) -> None
     assert close(shown["production earned"], production)
     assert close(shown["inverse propensity score (IPS)"], curve.estimate)
     assert close(shown["self-normalised IPS"], curve.self_normalised)
-    size, total = shown["effective sample size"].removesuffix(" rounds").split(" of ")
-    assert close(size, curve.effective_sample_size)
+    worth, total = shown["effective sample size"].removesuffix(" rounds").split(" of ")
+    assert close(worth, curve.effective_sample_size)
     assert value(total) == rounds
-    said = shown["gain over production, at least"], shown["promotion justified after round"]
-    if curve.gain is None:
+    promotion = shown.get("promotion justified after round", "nothing")
+    said = shown["gain over production, at least"], promotion
+    if report.verdict_kind == "worse":
+        assert close(said[0], gain)
+        assert said[1] == "nothing"
+    elif curve.gain is None:
         assert said == ("not certified", "not certified")
     else:
         assert close(said[0], gain)
@@ -211,6 +235,59 @@ def test_every_action_stands_in_the_table_with_its_numbers(report: Report) -> No
             assert attribute is None or float(attribute) == number_
 
 
+def test_a_policy_that_is_worse_shows_the_bound_that_says_so_first() -> None:
+    root = tree(render(sample("contextual")))
+    tiles, beside_them, *_ = ([pair.text for pair in dl.every("dt")] for dl in root.every("dl"))
+    assert tiles == [
+        "the understudy would have earned at least",
+        "would have earned at most",
+        "production earned",
+        "gain over production, at least",
+    ]
+    assert "would have earned at most" not in beside_them
+    tiles, beside_them, *_ = (
+        [pair.text for pair in dl.every("dt")] for dl in tree(render(sample("waiting"))).every("dl")
+    )
+    assert tiles[-1] == "promotion justified after round"
+    assert "would have earned at most" in beside_them
+
+
+def test_production_that_is_a_bound_is_shown_as_one() -> None:
+    whole = sample("waiting")
+    assert whole.certificate is not None
+    curve = replace(whole.certificate, at_most=True)
+    for shown in (render, fragment, lambda one: "\n".join(printed(one))):
+        assert "production earned at most" not in shown(whole)
+        assert "production earned at most" in shown(replace(whole, certificate=curve))
+    last: dict[str, Any] = {name: np.asarray(getattr(curve, name))[-1:] for name in CURVES}
+    one = replace(curve, **last)
+    described = draw_interval(one).partition("production earned ")[2]
+    assert described.startswith(f"at most {number(one.table[-1, 3])}")
+    assert f"production earned at most {number(one.table[-1, 3])}" in draw_certificate(curve)
+
+
+def test_counts_beside_each_other_do_not_contradict_each_other() -> None:
+    """An effective sample size is never above the rows that it is of."""
+    rows = [ActionRow("a", 10_295, 0.5, effective_sample_size=10_295.0)]
+    candidates = [Candidate("uniform", "29,191 plays", 3.0, 29_191.2, 0.1)]
+    report = replace(sample("waiting"), actions=rows, candidates=candidates)
+    for shown in (render(report), "\n".join(printed(report, 120))):
+        assert "10,295" in shown
+        assert "29,191" in shown
+        assert not re.search(r"10,300|29,190", shown)
+
+
+def test_labels_that_differ_in_spaces_differ_where_they_are_shown() -> None:
+    labels = [" a b", "a b", "a b ", "\ta b", "a"]
+    assert [quoted(label) == label for label in labels] == [False, True, False, False, True]
+    report = replace(sample("waiting"), actions=action_rows([*labels], 1_000))
+    rows = cells(captioned(tree(render(report)), "What the log says about each action"))
+    assert {row[0].text for row in rows} == {"' a b'", "a b", "'a b '", "a"}
+    said = "\n".join(printed(report))
+    assert "' a b'" in said
+    assert "'a b '" in said
+
+
 def test_counts_of_quarantine_and_files_add_up() -> None:
     report = sample("dirty")
     root = tree(render(report))
@@ -235,7 +312,11 @@ def test_what_is_left_out_is_said() -> None:
     files = [FileRow(f"{i}.csv", "0" * 64, 10, 0) for i in range(250)]
     groups = [QuarantineCount(f"{i}.csv", "reward is missing", 1) for i in range(101)]
     page = tree(render(replace(report, files=files, quarantine=groups))).text
-    for words in ("… and 800 more actions.", "… and 150 more files.", "… and 1 more line."):
+    for words in (
+        "… and 800 more actions: with --json.",
+        "… and 150 more files.",
+        "… and 1 more line.",
+    ):
         assert words in page
     rest = sorted(report.actions, key=lambda row: -max(row.policy or 0.0, row.share))[20:]
     policy, share = sum(row.policy or 0 for row in rest), sum(row.share for row in rest)
@@ -446,9 +527,7 @@ def test_a_fragment_touches_nothing_around_it(report: Report) -> None:
 def test_a_fragment_says_the_verdict_the_certificate_and_the_first_actions(report: Report) -> None:
     root = tree(fragment(report))
     said = " ".join(root.text.split())
-    curve = report.certificate
-    assert curve is not None
-    words = [report.verdict, *bounds(curve).values(), *beside(curve).values(), *report.warnings]
+    words = [report.verdict, *everything(report), *report.warnings]
     assert [word for word in words if plain(word) not in said] == []
     rows = cells(captioned(root, "What the log says about each action"))
     assert len(rows) == min(8, len(report.actions))
@@ -471,10 +550,8 @@ def test_the_terminal_shows_everything_within_its_width(report: Report, width: i
     said = re.sub(r"\s+", " ", " ".join(lines))
     assert all(line.isprintable() for line in lines)
     mark = MARKS[report.verdict_kind]
-    curve = report.certificate
-    assert curve is not None
     words = [f"{mark.sign} {mark.word}. {report.verdict}", *report.coverage, *report.warnings]
-    words += [*report.assumptions, *bounds(curve).values(), *beside(curve).values()]
+    words += [*report.assumptions, *everything(report)]
     words += [f"{value}" for _, value in report.facts] + [c.words for c in report.candidates]
     flat = said.replace(" ", "")
     assert [word for word in words if plain(word).replace(" ", "") not in flat] == []
@@ -491,7 +568,7 @@ def test_numbers_are_never_cut_in_the_terminal(report: Report) -> None:
     for row in ordered[:15]:
         numbers = [seen(row.count), percent(row.share), percent(row.policy)]
         numbers += [number(row.mean_reward), number(row.coverage)]
-        numbers += [number(row.effective_sample_size)]
+        numbers += [size(row.effective_sample_size)]
         wanted = " ".join(numbers).split()
         assert any(line[-len(wanted) :] == wanted for line in lines)
     for file in report.files:
@@ -507,7 +584,7 @@ def test_numbers_that_are_too_many_for_a_line_are_folded_not_cut() -> None:
 
 
 def test_the_terminal_says_how_many_are_left_out() -> None:
-    assert "… and 85 more actions" in printed(sample("promoted"))
+    assert "… and 85 more actions: in report.html, or with --json" in printed(sample("promoted"))
     assert "… and 2 more lines" in printed(sample("dirty"))
     assert any("banner-" in line for line in printed(sample("promoted")))
 
@@ -627,6 +704,25 @@ def test_a_browser_shows_it_and_nothing_is_wider_than_a_phone(
     phone.write_text(PHONE, encoding="utf-8")
     told = browse(chromium, phone, tmp_path / "user", "--dump-dom", "--virtual-time-budget=5000")
     assert "<title>390 of 390</title>" in told
+
+
+TELL_VERDICTS = """
+const box = document.querySelector(".sentences-inside"), edge = box.getBoundingClientRect().right;
+const out = [...box.querySelectorAll("tbody tr > *")].filter(
+  (cell) => cell.getBoundingClientRect().right > edge || cell.scrollWidth > cell.clientWidth + 1);
+parent.postMessage(`${out.length} of ${box.querySelectorAll("td").length} cut`, '*');
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["promoted", "undecided", "dirty"])
+def test_no_verdict_is_cut_on_a_phone(tmp_path: Path, chromium: str, name: str) -> None:
+    report = sample(name)
+    page, phone = tmp_path / "report.html", tmp_path / "phone.html"
+    page.write_text(with_script(render(report), TELL_VERDICTS), encoding="utf-8")
+    phone.write_text(PHONE, encoding="utf-8")
+    told = browse(chromium, phone, tmp_path / "user", "--dump-dom", "--virtual-time-budget=5000")
+    assert f"<title>0 of {4 * len(report.candidates)} cut</title>" in told
 
 
 @pytest.mark.full

@@ -35,6 +35,7 @@ __all__ = [
     "from_json",
     "load",
     "parse",
+    "read_text",
     "to_json",
     "write_atomically",
 ]
@@ -158,11 +159,23 @@ def load(path: str | os.PathLike[str]) -> Understudy[Any]:
     ...     us.load(f"{folder}/saved.json").rounds
     0
     """
+    return Understudy(*from_json(read_text(path)))
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """What a file holds, or `InvalidSnapshot` if it can hold no snapshot.
+
+    >>> read_text(".")
+    Traceback (most recent call last):
+    understudy.errors.InvalidSnapshot: path = '.': it is a folder; name the file in it
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise InvalidSnapshot("path", str(path), "it is a folder", "name the file in it")
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise _damaged("path", str(path), "the file is not text") from error
-    return Understudy(*from_json(text))
 
 
 def write_atomically(path: Path, content: bytes) -> None:

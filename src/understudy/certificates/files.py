@@ -15,6 +15,7 @@ from understudy.snapshots import (
     as_data,
     from_data,
     parse,
+    read_text,
     write_atomically,
 )
 
@@ -46,12 +47,11 @@ def load_certificate(path: str | os.PathLike[str]) -> Certificate:
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.json'
     """
     try:
-        found = from_data(parse(Path(path).read_text(encoding="utf-8")).get("certificate"), "it")
+        found = from_data(parse(read_text(path)).get("certificate"), "it")
     except InvalidSnapshot:
         raise
-    except (InvalidArgument, UnicodeDecodeError) as error:
-        reason = error.reason if isinstance(error, InvalidArgument) else "the file is not text"
-        raise InvalidSnapshot("path", str(path), reason, REMEDY) from error
+    except InvalidArgument as error:
+        raise InvalidSnapshot("path", str(path), error.reason, REMEDY) from error
     if not isinstance(found, Certificate):
         raise InvalidSnapshot("path", str(path), "it holds no certificate", REMEDY)
     return found

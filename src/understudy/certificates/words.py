@@ -61,10 +61,8 @@ def describe(bounds: Bounds) -> str:
 def _gain(bounds: Bounds) -> str:
     if bounds.gain is None:
         return "the behavior was only counted, so no gain over production is certified"
-    return (
-        f"the gain over production is at least {bounds.gain / bounds.rounds:.4f} a round, and "
-        f"promotion {_verdict(bounds)}"
-    )
+    gain = f"{bounds.gain / bounds.rounds:.4f}".replace("-", "−")
+    return f"the gain over production is at least {gain} a round, and promotion {_verdict(bounds)}"
 
 
 def _verdict(bounds: Bounds) -> str:

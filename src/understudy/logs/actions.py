@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from understudy.errors import InvalidArgument
+from understudy.report.wording import quoted
 from understudy.types import Integers
 
 __all__ = ["Actions", "Label", "as_text", "in_words", "is_unicode"]
@@ -109,12 +110,12 @@ def as_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 
 def in_words(label: Label) -> str:
-    """A label within a sentence: cut where it would be all of it.
+    """A label within a sentence: cut where it would be all of it, quoted where its end is not seen.
 
-    >>> in_words(7), len(in_words("x" * 1_000))
-    ('7', 40)
+    >>> in_words(7), in_words("a "), len(in_words("x" * 1_000))
+    ('7', "'a '", 40)
     """
-    text = str(label)
+    text = quoted(label)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 

@@ -100,11 +100,11 @@ def guarantee(
         return NO_THEOREM, (falling if anytime else small,)
     if name == "coverage-adaptive":
         grid = isinstance(behavior, Logged)
-        tuning = "the mean of 1/q_t" if grid else "the coverage C"
+        coverage = "the mean of 1/q_t" if grid else "its coverage ratio Σ π(a)/q(a)"
         form = ", in its form without a horizon" if anytime else ""
         return (
             f"the coverage-adaptive theorem{form}: regret of order √(C n) against every policy at "
-            f"once, C being {tuning}",
+            f"once, C being {coverage}",
             (),
         )
     if name == UNKNOWN:

@@ -20,6 +20,7 @@ from understudy.constraints import HORIZON, N_ACTIONS, NONNEGATIVE, Array, const
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.learners import DisjointFeatures, LinProdCompact, lin_prod_compact
 from understudy.logs.encoder import REMEDY, Encoder, refuse_empty
+from understudy.report.wording import counted, percent
 from understudy.theory import leverage
 from understudy.types import Integers, given, rounds_per_stretch
 
@@ -55,15 +56,24 @@ class Contextual:
         """What the learner is shown of one context, (p,)."""
         return shrink(self.encoder.encode_one(context)[np.newaxis], self.learner)[0]  # type: ignore[no-any-return] # a row
 
+    def left_out(self) -> list[str]:
+        """Which columns say nothing to the learner, and what would change that, in a sentence."""
+        if not self.encoder.constants:
+            return []
+        return [
+            f"Contexts that did not change in the {counted(self.rows, 'row')} of the warm-up are "
+            f"left out: {', '.join(self.encoder.constants)}; a larger --warmup may see them change."
+        ]
+
     def assumptions(self) -> list[str]:
         """What Theorem 3 assumes and nobody has checked, or is known not to hold here."""
         share = self.shrunk / self.rows
         found = [
             "mean rewards are linear in the features: no log can show that",
             "contexts are drawn alike, and production plays alike, in the warm-up and after it",
-            f"V is known: here it is an average of {self.rows:,} rows and a ridge of "
+            f"V is known: here it is an average of {counted(self.rows, 'row')} and a ridge of "
             f"{self.ridge:.3g}, which makes estimates cautious and biased",
-            f"features are bounded: here {share:.0%} of the warm-up are scaled down to "
+            f"features are bounded: here {percent(share)} of the warm-up are scaled down to "
             f"κ = {self.learner.kappa:.4g}, and rewards would have to be linear in what is left",
         ]
         if self.unseen:
@@ -132,6 +142,14 @@ def make_contextual(
     p, m = len(encoder.features), len(frame)
     refuse_empty(frame)
     refuse_actions(actions, m, n_actions)
+    if not encoder.columns:
+        raise InvalidLog(
+            "contexts",
+            ", ".join(encoder.constants),
+            f"no context changes in the {counted(m, 'row')} of the warm-up, so there is nothing to "
+            "tell contexts apart by",
+            "pass a larger --warmup, such as 0.5, name other columns, or leave out --context",
+        )
     if n_actions * p**2 > LARGEST:
         raise InvalidLog(
             "contexts",

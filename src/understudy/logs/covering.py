@@ -38,6 +38,7 @@ from understudy.logs.targets import ContextualTarget, Target, target_of
 from understudy.logs.watching import Watch, unwatched
 from understudy.plots import draw_bars
 from understudy.report import Report
+from understudy.report.wording import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +71,10 @@ class Covered(Result):
         """All of it as plain data, for the page, the notebook and the terminal."""
         return assemble(
             title="What this log can say",
-            said=Said("coverage", f"{self.coverage.rows:,} rows of {len(self.table):,} actions."),
+            said=Said(
+                "coverage",
+                f"{counted(self.coverage.rows, 'row')} of {counted(len(self.table), 'action')}.",
+            ),
             facts=[("Behavior", BEHAVIOR_WORDS[self.kind])],
             coverage=self.coverage,
             scale=self.scale,
@@ -148,7 +152,7 @@ def coverage(
 
 def _several(policies: Asked | Sequence[Asked]) -> Sequence[Asked]:
     """A list of one, where only one was passed."""
-    one = isinstance(policies, Policy | Learned | str | os.PathLike | Mapping)
+    one = isinstance(policies, str) or not isinstance(policies, Sequence)
     return [policies] if one else policies  # type: ignore[list-item,return-value] # seen just now
 
 

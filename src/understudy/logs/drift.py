@@ -10,7 +10,7 @@ import numpy as np
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
-from understudy.logs.actions import Actions
+from understudy.logs.actions import Actions, in_words
 from understudy.logs.columns import Kind
 from understudy.logs.tally import Tally
 from understudy.types import Integers
@@ -128,7 +128,7 @@ def _about_time(
     most = int(np.argmax(np.ptp(shares, axis=0)))
     low, high = (PERCENT * float(pick(shares[:, most])) for pick in (np.min, np.max))
     change = (
-        f"the shares of actions change over time (action {actions.texts[most]}: "
+        f"the shares of actions change over time (action {in_words(actions.texts[most])}: "
         f"between {low:.3g} % and {high:.3g} %)"
     )
     if kind == "logged" and fixed:

@@ -20,13 +20,21 @@ from understudy.constraints import (
 )
 from understudy.errors import InvalidLog, shorten
 from understudy.logs.actions import as_text
+from understudy.logs.times import look_like_dates
+from understudy.report import wording
 
-__all__ = ["Category", "Column", "Number", "fit_column"]
+__all__ = ["NEW", "Category", "Column", "Number", "fit_column"]
 
 Truths = NDArray[np.bool_]
 
 BOUND = 5.0  # in standard deviations: what is further out counts as this far
 MOST_CATEGORIES = 50
+MOST_RARE = 1_000  # that are remembered: a column of ids would fill policy.json with them
+NEW = "is new"
+MOMENTS = (
+    "a moment never comes back, so that nothing learned about it could be used",
+    "make columns of it that do, such as the hour and the day of the week",
+)
 MISSING = ("", "-", "na", "n/a", "nan", "null", "none")  # as numbers are written, in lower case
 
 
@@ -113,8 +121,10 @@ class Number:
         }
 
     def __str__(self) -> str:
-        value = f"mean {self.mean:.4g}, standard deviation {self.scale:.4g}"
-        value = value if self.scale > 0 else f"always {self.mean:.4g} where there is one"
+        value = f"mean {wording.number(self.mean)}, standard deviation {wording.number(self.scale)}"
+        value = (
+            value if self.scale > 0 else f"always {wording.number(self.mean)} where there is one"
+        )
         return f"{self.name}: a number, {value}{', or missing' if self.missing else ''}"
 
 
@@ -122,10 +132,11 @@ class Number:
 class Category:
     """A column of labels: a feature for each, 1 where the row has it.
 
-    `other`: the warm-up had more than `MOST_CATEGORIES`, and those that are not the most frequent
-    share a feature, with all that are new. Without it, a new label has no feature that is 1.
+    `rare`: the labels that the warm-up had beyond the `MOST_CATEGORIES` most frequent ones, or the
+    first `MOST_RARE` of them. They share a feature with all that are new; if there are none, a new
+    label has no feature that is 1.
 
-    >>> cities = Category("city", ("Rome", "Oslo"), other=False, missing=False)
+    >>> cities = Category("city", ("Rome", "Oslo"), rare=(), missing=False)
     >>> cities.read(pl.Series(["Oslo", "Bonn"]))
     array([[0., 1.],
            [0., 0.]])
@@ -133,9 +144,9 @@ class Category:
 
     name: str
     categories: tuple[str, ...]
-    other: bool
+    rare: tuple[str, ...]
     missing: bool
-    CONSTRAINTS: ClassVar = {"name": TEXT, "categories": TEXTS, "other": TRUTH, "missing": TRUTH}
+    CONSTRAINTS: ClassVar = {"name": TEXT, "categories": TEXTS, "rare": TEXTS, "missing": TRUTH}
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -146,8 +157,14 @@ class Category:
         texts = _labels(column)
         counts = texts.drop_nulls().value_counts(name="rows")
         order = counts.sort(["rows", texts.name], descending=[True, False])
-        most = order[texts.name].head(MOST_CATEGORIES).to_list()
-        return Category(name, tuple(most), len(order) > len(most), texts.null_count() > 0)
+        labels = order[texts.name].to_list()
+        most, rare = tuple(labels[:MOST_CATEGORIES]), tuple(labels[MOST_CATEGORIES:][:MOST_RARE])
+        return Category(name, most, rare, texts.null_count() > 0)
+
+    @property
+    def other(self) -> bool:
+        """Whether labels without a feature of their own share one."""
+        return bool(self.rare)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -171,13 +188,12 @@ class Category:
         return one_hot
 
     def oddities(self, column: pl.Series) -> dict[str, int]:
-        """How many labels are new, and how many are missing where none was before."""
+        """How many labels the warm-up hardly had, and how many miss where none did before."""
         texts = _labels(column)
-        absent = texts.null_count()
-        new = int((self._places(texts) < 0).sum()) - absent
+        known = pl.Series([*self.categories, *self.rare], dtype=pl.String)
         return {
-            f"{self.name} is new": 0 if self.other else new,
-            f"{self.name} is missing": 0 if self.missing else absent,
+            f"{self.name} {NEW}": int((~texts.drop_nulls().is_in(known.implode())).sum()),
+            f"{self.name} is missing": 0 if self.missing else texts.null_count(),
         }
 
     def _places(self, texts: pl.Series) -> NDArray[np.int64]:
@@ -205,7 +221,8 @@ def fit_column(name: str, column: pl.Series) -> Column | None:
     >>> fit_column("site", pl.Series(["A", "A"]))
     """
     refuse_type(name, column)
-    if not _is_numeric(column):
+    if not is_numeric(column):
+        refuse_dates(name, column)
         labels = Category.of(name, column)
         return labels if len(labels.features) > 1 else None
     if np.isnan(_finite(column)).all():
@@ -223,8 +240,7 @@ def refuse_type(name: str, column: pl.Series) -> None:
     """
     dtype = column.dtype
     if dtype.is_temporal():  # as a number it would leave the range of the warm-up at once
-        reason = "a moment never comes back, so that nothing learned about it could be used"
-        remedy = "make columns of it that do, such as the hour and the day of the week"
+        reason, remedy = MOMENTS
     elif dtype.is_nested() or dtype in {pl.Binary, pl.Object}:
         reason, remedy = "a context is a number, a label or missing", "make columns of its parts"
     else:
@@ -232,7 +248,24 @@ def refuse_type(name: str, column: pl.Series) -> None:
     raise InvalidLog(f"context {name}", dtype, reason, remedy)
 
 
-def _is_numeric(column: pl.Series) -> bool:
+def refuse_dates(name: str, column: pl.Series) -> None:
+    """Raise `InvalidLog` if all that a column of text holds are dates, as a CSV file has them.
+
+    >>> refuse_dates("when", pl.Series(["2024-05-01", "2024-05-02 10:30", ""]))
+    Traceback (most recent call last):
+    understudy.errors.InvalidLog: context when = '2024-05-01': a moment never comes back, ...
+    """
+    texts = column.cast(pl.String).filter(~_blank(column))
+    if len(texts) and look_like_dates(texts).all():
+        raise InvalidLog(f"context {name}", texts[0], *MOMENTS)
+
+
+def is_numeric(column: pl.Series) -> bool:
+    """Whether a column holds numbers, whatever its type, or nothing.
+
+    >>> is_numeric(pl.Series(["1.5", "n/a", "true"])), is_numeric(pl.Series(["1.5", "old"]))
+    (True, False)
+    """
     if column.dtype == pl.String:
         return bool((_numbers(column).is_not_null().to_numpy() | _blank(column)).all())
     return column.dtype.is_numeric() or column.dtype in {pl.Boolean, pl.Null}

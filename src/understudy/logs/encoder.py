@@ -18,7 +18,15 @@ import polars as pl
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.logs.columns import CONTEXT
-from understudy.logs.encoded_columns import TEXTS, Category, Column, Number, fit_column, refuse_type
+from understudy.logs.encoded_columns import (
+    TEXTS,
+    Category,
+    Column,
+    Number,
+    fit_column,
+    is_numeric,
+    refuse_type,
+)
 
 __all__ = ["Encoder"]
 
@@ -77,17 +85,26 @@ class Encoder:
         return np.concatenate([np.ones((len(frame), 1)), *read], axis=1)
 
     def encode_one(self, context: Mapping[str, object]) -> Array:
-        """The features of one context, (p,); what it leaves out is missing."""
+        """The features of one context, (p,); a value of None or nan is a missing one."""
+        self._refuse_incomplete(context)
+        read = [column.read(_one(column, context[column.name])) for column in self.columns]
+        return np.concatenate([np.ones(1), *(own[0] for own in read)])
+
+    def _refuse_incomplete(self, context: object) -> None:
+        """Raise `InvalidArgument` unless it is a dictionary of all columns that are features."""
+        needed = [column.name for column in self.columns]
+        example = ", ".join(f"{name!r}: …" for name in needed)
+        remedy = f"pass {{{example}}}, with None for what is missing"
+        if not isinstance(context, Mapping):
+            reason = "a context is a dictionary of the columns that the policy depends on"
+            raise InvalidArgument("context", context, reason, remedy)
         for name in context:
             if name not in self.names:
-                raise InvalidArgument(
-                    "context",
-                    name,
-                    "the log had no such column of contexts",
-                    f"pass some of {', '.join(self.names)}",
-                )
-        read = [column.read(_one(column.name, context.get(column.name))) for column in self.columns]
-        return np.concatenate([np.ones(1), *(own[0] for own in read)])
+                reason = f"the log had no column of contexts {name!r}"
+                raise InvalidArgument("context", dict(context), reason, remedy)
+        if absent := [name for name in needed if name not in context]:
+            reason = f"it does not say {', '.join(absent)}"
+            raise InvalidArgument("context", dict(context), reason, remedy)
 
     def oddities(self, frame: pl.DataFrame) -> Counter[str]:
         """How many values are unlike all of the warm-up, by what is odd about them.
@@ -159,8 +176,9 @@ def _context(frame: pl.DataFrame, name: str) -> pl.Series:
     return column
 
 
-def _one(name: str, value: object) -> pl.Series:
+def _one(column: Column, value: object) -> pl.Series:
     """One value as a column."""
+    name = column.name
     value = value.item() if isinstance(value, np.generic) else value
     if not (value is None or isinstance(value, bool | int | float | str)):
         raise InvalidArgument(
@@ -171,7 +189,15 @@ def _one(name: str, value: object) -> pl.Series:
         )
     if isinstance(value, int) and not isinstance(value, bool):
         value = _whole(value)
-    return pl.Series(name, [value])
+    found = pl.Series(name, [value])
+    if isinstance(column, Number) and not is_numeric(found):
+        raise InvalidArgument(
+            f"context[{name!r}]",
+            value,
+            "it is not a number, as this column was in the log",
+            "pass a number, or None if it is missing",
+        )
+    return found
 
 
 def _whole(value: int) -> int | float:

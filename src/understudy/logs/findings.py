@@ -24,6 +24,7 @@ from understudy.logs.tallies import MISSING_ACTION, UNKNOWN_ACTION, Tallied
 from understudy.logs.tally import Tally
 from understudy.logs.targets import Target, Uniform
 from understudy.logs.verdicts import UNIT, Grounds, Verdict, judge
+from understudy.report import wording
 from understudy.types import Integers, frozen
 
 __all__ = [
@@ -103,7 +104,7 @@ class Coverage:
         """What is to be said of the log itself, in lines."""
         lost = sum(self.refused.values())
         refused = f"; {lost:,} refused ({counted(self.refused)})" if lost else ""
-        lines = [f"{self.rows:,} rows{refused}"]
+        lines = [f"{wording.counted(self.rows, 'row')}{refused}"]
         if self.unseen:
             more = f" and {len(self.unseen) - NAMED:,} more" if len(self.unseen) > NAMED else ""
             lines.append(f"never played: {', '.join(map(in_words, self.unseen[:NAMED]))}{more}")
@@ -196,7 +197,8 @@ def obstacle_of(tallied: Tallied, kind: Kind, drift: Drift) -> str | None:
         return f"production changed over time, {UNCOUNTABLE}"
     unlabelled = sum(tallied.refused.get(reason, 0) for reason in (MISSING_ACTION, UNKNOWN_ACTION))
     if kind == ESTIMATED and unlabelled:
-        return f"production's action is not known in {unlabelled:,} rows, {UNCOUNTABLE}"
+        rows_of_nobody = wording.counted(unlabelled, "row")
+        return f"production's action is not known in {rows_of_nobody}, {UNCOUNTABLE}"
     return None
 
 

@@ -14,6 +14,7 @@ import polars as pl
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
 from understudy.logs.columns import ESTIMATED
+from understudy.logs.encoded_columns import NEW
 from understudy.logs.findings import Candidate, Coverage, candidates_of, covered
 from understudy.logs.options import CONFIDENT
 from understudy.logs.passes import Intake
@@ -32,6 +33,7 @@ from understudy.logs.tallies import Tallied
 from understudy.logs.verdicts import judge_rows
 from understudy.plots import draw_certificates
 from understudy.report import Report
+from understudy.report.wording import counted, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,16 +140,17 @@ class Learned(Result):
         found = []
         past = policy.study.learner.past_horizon(policy.study.state)
         if past:
-            found.append(f"{past:,} rows came after the horizon: no theorem speaks of them.")
+            found.append(f"{counted(past, 'row')} came after the horizon: no theorem covers that.")
         scale = policy.settings.scale
         if not scale.is_unit:
             found.append(
-                f"Rewards were rescaled from [{scale.low:g}, {scale.high:g}]. Pessimism is about "
-                "the reward above the lowest one: another range gives another learner."
+                f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}]. "
+                "Pessimism is about the reward above the lowest one: another range gives another "
+                "learner."
             )
         found += told(self.oddities)
-        if policy.contextual is not None and (same := policy.contextual.encoder.constants):
-            found.append(f"Contexts that never change are left out: {', '.join(same)}.")
+        if policy.contextual is not None:
+            found += policy.contextual.left_out()
         if policy.study.certificate is not None:
             found += set_aside(policy.refused, self.coverage.mean_reward)
         return found
@@ -185,8 +188,10 @@ def told(oddities: Mapping[str, int]) -> list[str]:
     >>> told({"age is missing": 3})
     ['Context: age is missing in 3 rows, and was taken for missing or unknown.']
     """
+    new = ": labels that the warm-up did not have, or hardly, taken for rare or unknown."
+    other = ", and was taken for missing or unknown."
     return [
-        f"Context: {what} in {count:,} rows, and was taken for missing or unknown."
+        f"Context: {what} in {counted(count, 'row')}{new if what.endswith(NEW) else other}"
         for what, count in oddities.items()
     ]
 

@@ -82,7 +82,8 @@ def learn(
         confidence: of the certificate; left out: 0.95.
         warmup: the share of the rows that only prepares the features of contexts.
         strict: whether a row that would be quarantined is an error.
-        resume: the policy to go on from.
+        resume: the policy to go on from: the path of a policy.json, a `Policy`, or what `learn`
+            gave.
         overwrite: whether a policy that is in `out` already may be replaced.
         engine: learn from sums in no order, computed by 'polars', 'duckdb', 'dask' or 'pyspark'; it
             takes a horizon, and gives no certificate. A native frame of these does the same.
@@ -113,9 +114,7 @@ def learn(
     native = Unordered.of(log)
     origins = [] if native else origins_of(log, format)
     unordered = native or (None if engine is None else Unordered(engine, origins))
-    resume = resume.policy if isinstance(resume, Learned) else resume
-    kept = resume if isinstance(resume, Policy | None) else Policy.load(resume)
-    earlier = None if isinstance(resume, Policy | None) else Path(resume).parent / QUARANTINE_FILE
+    kept, earlier = _kept(resume)
     folder = None if out is None else Path(out)
     before = None
     if folder is not None:
@@ -133,6 +132,24 @@ def learn(
             names = [QUARANTINE_FILE, REPORT_FILE, POLICY_FILE]
             put_in_place(hidden, folder, names, lambda: _refuse_changed(folder, before))
     return learned
+
+
+def _kept(
+    resume: Policy | Learned | str | os.PathLike[str] | None,
+) -> tuple[Policy | None, Path | None]:
+    """The policy to go on from, and where its quarantine is if it comes from a file."""
+    if isinstance(resume, Learned):
+        return resume.policy, None
+    if isinstance(resume, Policy | None):
+        return resume, None
+    if not isinstance(resume, str | os.PathLike):
+        raise InvalidArgument(
+            "resume",
+            resume,
+            "it is not a policy to go on from",
+            "pass the path of a policy.json, a us.logs.Policy, or what us.logs.learn gave",
+        )
+    return Policy.load(resume), Path(resume).parent / QUARANTINE_FILE
 
 
 def _check_folder(out: Path, origins: Sequence[Origin], *, may_replace: bool) -> None:

@@ -41,10 +41,22 @@ def origins_of(log: Any, format: str | None = None) -> list[Origin]:  # noqa: A0
     if isinstance(log, str | os.PathLike):
         return list(find([log], format))
     if isinstance(log, Mapping):
+        _refuse_columns(log)
         return [Table(from_bandit_feedback(log), "bandit_feedback")]
     if isinstance(log, Sequence) and all(isinstance(path, str | os.PathLike) for path in log):
         return list(find(log, format))
     return [Table(as_polars(log))]
+
+
+def _refuse_columns(log: Mapping[Any, Any]) -> None:
+    """Raise `InvalidLog` for a dictionary of columns, which `bandit_feedback` is not."""
+    if "n_rounds" not in log:
+        raise InvalidLog(
+            "log",
+            [str(key) for key in log],
+            "a dictionary is taken for Open Bandit Pipeline's bandit_feedback, with its 'n_rounds'",
+            "pass columns as a frame, such as pl.DataFrame(log)",
+        )
 
 
 def as_polars(frame: Any) -> pl.DataFrame:

@@ -25,6 +25,7 @@ from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
 from understudy.logs.study import Study
 from understudy.logs.tally import Tally
+from understudy.report.wording import counted
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 
 __all__ = ["FileRead", "Policy", "Settings", "playable"]
@@ -90,7 +91,11 @@ class Policy:
     contextual: Contextual | None = None
 
     def probabilities(self, context: Mapping[str, Any] | None = None) -> dict[Label, float]:
-        """The probability of every action in the next round, in a context if it has them."""
+        """The probability of every action in the next round.
+
+        A policy with contexts needs one: a value for each of its columns, None (or nan) for what is
+        missing. One without takes none.
+        """
         if self.contextual is None:
             if context is not None:
                 raise InvalidArgument(
@@ -98,12 +103,13 @@ class Policy:
                 )
             found = self.study.learner.policy(self.study.state)
         else:
-            x = self.contextual.features_of_one(context or {})
+            x = self.contextual.features_of_one(context)  # type: ignore[arg-type] # it refuses None
             found = self.study.learner.policy(self.study.state, x)
         return dict(zip(self.actions.labels, found.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        return f"Policy({len(self.actions)} actions, {self.settings.learner}, {self.rows:,} rows)"
+        rows = counted(self.rows, "row")
+        return f"Policy({len(self.actions)} actions, {self.settings.learner}, {rows})"
 
     @property
     def rows(self) -> int:

@@ -33,6 +33,8 @@ from understudy.report import (
     Report,
     VerdictKind,
 )
+from understudy.report.wording import counted as so_many
+from understudy.report.wording import number
 
 __all__ = [
     "BEHAVIOR_WORDS",
@@ -67,7 +69,8 @@ def say(certified: Certified, coverage: Coverage, who: str, scale: Scale) -> Sai
     kind, words = _verdict(certified, found, who)
     if not found.sound:
         return Said(kind, words)
-    certainty = _certainty(certified, scale, who, aside=sum(coverage.refused.values()))
+    aside = certified.certificate.rounds - coverage.rows
+    certainty = _certainty(certified, scale, who, aside=aside)
     return Said(kind, words, _curve_of(certified, scale, who, coverage.rows), certainty)
 
 
@@ -89,22 +92,23 @@ def _curve_of(certified: Certified, scale: Scale, target: str, rows: int) -> Cer
         effective_sample_size=certified.effective_sample_size,
         target=target,
         promoted=bool(certified.promoted),
+        at_most=n > rows,
     )
 
 
 def _certainty(certified: Certified, scale: Scale, who: str, *, aside: int) -> str:
-    """What the certificate says, as people say it; `aside` rows were set aside."""
+    """What the certificate says, as people say it; `aside` of its rows could not be read."""
     at_most = "at most " if aside else ""
     n, percent = certified.certificate.rounds, 100 * certified.certificate.confidence
     lower, production = (scale.reward(x / n) for x in (certified.lower, certified.production))
     gain = (
         "no gain is certified, as the behavior was only counted"
         if certified.gain is None
-        else f"the gain is at least {scale.gain(certified.gain / n):.4g}"
+        else f"the gain is at least {number(scale.gain(certified.gain / n))}"
     )
     return (
-        f"with {percent:.6g} % confidence, {who} would have earned at least {lower:.4g} per round; "
-        f"production earned {at_most}{production:.4g}; {gain}"
+        f"with {percent:.6g} % confidence, {who} would have earned at least {number(lower)} per "
+        f"round; production earned {at_most}{number(production)}; {gain}"
     )
 
 
@@ -127,9 +131,10 @@ def set_aside(refused: Mapping[str, int], production: float) -> list[str]:
     if not aside:
         return []
     return [
-        f"{aside:,} rows were set aside ({counted(refused)}): {remedy_for(refused)}. In the "
-        "certificate the policy earns nothing in them, and production what they say, or the most "
-        f"possible where they do not; in the rows that can be read it earned {production:.4g}."
+        f"{so_many(aside, 'row')} {'was' if aside == 1 else 'were'} set aside "
+        f"({counted(refused)}): {remedy_for(refused)}. In the certificate the policy earns nothing "
+        "there, and production what is said, or the most possible where nothing is; in the rows "
+        f"that can be read it earned {number(production)}."
     ]
 
 
@@ -248,6 +253,7 @@ def as_dict(report: Report) -> dict[str, Any]:
             "lower": lower,
             "upper": upper,
             "production": production,
+            "production_is_at_most": curve.at_most,
             "gain": gain,
             "promoted_at": curve.promoted_at,
             "ips": curve.estimate,

@@ -13,6 +13,7 @@ from understudy.logs.actions import as_text
 from understudy.logs.checking import Checked
 from understudy.logs.columns import ACTION
 from understudy.logs.watching import Watch
+from understudy.report.wording import counted as so_many
 
 __all__ = [
     "MOST_ACTIONS",
@@ -132,7 +133,7 @@ def refuse_bad_rows(refused: Mapping[str, int]) -> None:
     for reason, count in refused.items():
         raise InvalidLog(
             "log",
-            f"{count:,} rows",
+            so_many(count, "row"),
             reason,
             "correct them, or leave out --strict to set them aside",
         )

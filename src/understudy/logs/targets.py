@@ -18,6 +18,7 @@ from understudy.logs.checking import Checked
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policies import Policy, playable
 from understudy.logs.tables import arranged, checked_probabilities, read_probabilities
+from understudy.snapshots import Understudy
 
 __all__ = ["ColumnTarget", "ContextualTarget", "Fixed", "Target", "Uniform", "target_of"]
 
@@ -165,14 +166,14 @@ def target_of(
                 "best_action", True, "a column does not say the best", "leave it out"
             )
         return ColumnTarget(f"column {column}"), None
+    if not isinstance(policy, Policy | str | os.PathLike | Mapping):
+        raise InvalidArgument("policy", policy, *_no_policy(policy))
     if policy == UNIFORM:
         if best_action:
             raise InvalidArgument(
                 "best_action", True, "the uniform policy has none", "leave it out"
             )
         return Uniform(), None
-    if not isinstance(policy, Policy | str | os.PathLike | Mapping):
-        raise InvalidArgument("policy", policy, "it is not a policy", POLICIES)
     if isinstance(policy, str | os.PathLike) and Path(policy).is_dir():
         policy = Path(policy) / POLICY_FILE
     learned = policy if isinstance(policy, Policy) else _learned(policy)
@@ -182,6 +183,15 @@ def target_of(
     if learned is not None and learned.contextual is not None:
         return ContextualTarget(name, learned, best_action), learned
     return Fixed(name, _best(_by_label(policy, learned), best_action=best_action)), learned
+
+
+def _no_policy(found: object) -> tuple[str, str]:
+    """Why something that only Python can pass is no policy, and what to pass instead."""
+    if isinstance(found, Understudy):
+        reason = "an Understudy knows actions by their index, and has no labels"
+        return reason, "pass the path of its policy.json, or us.logs.Policy.load(path)"
+    reason = "it is not a policy"
+    return reason, "pass a path, a us.logs.Policy, probabilities by label in a dict, or 'uniform'"
 
 
 def _by_label(policy: object, learned: Policy | None) -> dict[Label, float]:

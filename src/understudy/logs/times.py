@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-__all__ = ["TimeColumn", "in_order"]
+__all__ = ["TimeColumn", "in_order", "look_like_dates"]
 
 NUMBER, WHOLE, DATE = "number", "whole number", "date"
 EXACT = 2**53  # from here on, not every whole number is a float
@@ -64,6 +64,15 @@ def in_order(previous: float | None, times: pl.Series) -> bool:
     if not len(known):
         return True
     return known.is_sorted() and (previous is None or bool(known[0] >= previous))
+
+
+def look_like_dates(texts: pl.Series) -> pl.Series:
+    """Which texts are written as ISO 8601 writes dates, whether the calendar has them or not.
+
+    >>> look_like_dates(pl.Series(["2024-05-01", "0000-00-00 10:00", "12:30", None])).to_list()
+    [True, True, False, None]
+    """
+    return texts.str.contains(ISO)
 
 
 def _numbers(column: pl.Series) -> pl.Series:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from understudy.certificates import Certificate
 from understudy.logs.scale import Scale
 from understudy.logs.suffice import Enough
+from understudy.report.wording import counted, number
 
 __all__ = ["CANNOT", "CONTRADICTION", "COUNTED", "WRONG", "Case"]
 
@@ -59,7 +60,8 @@ class Case:
             share = f"{PERCENT * self.hidden:.3g} %"
             what = UNSEEN if self.unseen else NOT_SHOWN
             return f"{CANNOT}: {share} of its plays are {what}; {self._explored()}"
-        worth = f"{self.rows:,} rows are worth {self.effective_sample_size:,.0f} plays of its own"
+        plays = counted(round(self.effective_sample_size), "play")
+        worth = f"{counted(self.rows, 'row')} are worth {plays} of its own"
         if self.certificate is None:
             return f"it is covered: {worth}; certify it for a verdict"
         return f"{CANNOT}: {self._undecided(worth)}"
@@ -90,21 +92,23 @@ class Case:
         n, scale = certificate.rounds, self.scale
         percent = f"{PERCENT * self.confidence:.6g} % confidence"
         if self.decision == "worse":
-            most = scale.reward(certificate.upper / n)
-            least = scale.reward(certificate.least_production(self.earned) / n)
+            worth = certificate.least_production(self.earned)
+            most, least = (number(scale.reward(x / n)) for x in (certificate.upper, worth))
             return (
-                f"worse than production: with {percent} it earns at most {most:.4g} a row, "
-                f"production at least {least:.4g}"
+                f"worse than production: with {percent} it earns at most {most} a row, production "
+                f"at least {least}"
             )
-        least, gain = (scale.reward(certificate.lower / n), (certificate.gain or 0.0) / n)
+        least, production = (
+            number(scale.reward(total / n)) for total in (certificate.lower, certificate.production)
+        )
+        gain = number(scale.gain((certificate.gain or 0.0) / n))
         return (
-            f"better than production: with {percent} it earns at least {least:.4g} a row, "
-            f"production earned {scale.reward(certificate.production / n):.4g}, and the gain is at "
-            f"least {scale.gain(gain):.4g}"
+            f"better than production: with {percent} it earns at least {least} a row, production "
+            f"earned {production}, and the gain is at least {gain}"
         )
 
     def _gain(self) -> str:
-        words = f"a gain of {self.scale.gain(self.enough.gain):.3g} a row"
+        words = f"a gain of {number(self.scale.gain(self.enough.gain))} a row"
         return f"{words}, which it seems to have" if self.seems else words
 
     def _explored(self) -> str:
@@ -118,4 +122,8 @@ class Case:
 
 
 def _about(rows: float) -> str:
-    return f"about {rows:,.0f} rows" if rows < COUNTLESS else "more rows than there will ever be"
+    return (
+        f"about {counted(round(rows), 'row')}"
+        if rows < COUNTLESS
+        else "more rows than there will ever be"
+    )

@@ -62,8 +62,8 @@ def draw_certificate(curve: CertificateCurve, width: float = 720.0, height: floa
     return chart(
         "The certificate over time",
         f"After {counted(int(ends[ROUNDS]), 'round')} the policy would have earned between "
-        f"{number(ends[LOWER])} and {number(ends[UPPER])} a round; production earned "
-        f"{number(ends[PRODUCTION])}.",
+        f"{number(ends[LOWER])} and {number(ends[UPPER])} a round; "
+        f"{_earned(curve, ends[PRODUCTION])}.",
         width,
         height,
         [
@@ -150,8 +150,7 @@ def draw_interval(curve: CertificateCurve, width: float = 720.0) -> str:
     parts.append(text("reward a round", width / 2, 114.0, class_="tick", anchor="middle"))
     return chart(
         "The certified range",
-        f"Between {number(lower)} and {number(upper)} a round; production earned "
-        f"{number(production)}.",
+        f"Between {number(lower)} and {number(upper)} a round; {_earned(curve, production)}.",
         width,
         118.0,
         parts,
@@ -217,6 +216,10 @@ def _thinned(table: Table, x: Scale, pixels: float) -> Table:
     last = np.append(np.diff(column) > 0, True)
     last[0] = True
     return np.compress(last, table, axis=0)
+
+
+def _earned(curve: CertificateCurve, production: float) -> str:
+    return f"production earned {'at most ' if curve.at_most else ''}{number(production)}"
 
 
 def _promotion(plot: Plot, curve: CertificateCurve, width: float) -> list[str]:

@@ -33,6 +33,8 @@ class CertificateCurve:
     All rewards are means a round. One round is enough (the last): then there is no picture over
     time. `gain` is None where none is certified, `promoted_at` where promotion was not justified.
     `target` names what is certified. It may be `promoted` though nobody knows when.
+    `at_most` says that production earned no more than that: rows that were set aside may count in
+    it with the most possible.
     """
 
     rounds: ArrayLike
@@ -47,6 +49,7 @@ class CertificateCurve:
     effective_sample_size: float
     target: str = "the understudy"
     promoted: bool = False
+    at_most: bool = False
 
     def __post_init__(self) -> None:
         points = np.shape(self.rounds)

@@ -39,7 +39,7 @@ def render(report: Report) -> str:
         pictures=_pictures(report.certificate),
         policy=_both(charts.draw_policy, report.actions) if report.has_policy else "",
         others=statements.others(tables.folded(report.actions, charts.MOST_BARS)[1]),
-        actions=tables.tabulate_actions(report, MOST_ACTIONS),
+        actions=tables.tabulate_actions(report, MOST_ACTIONS, "with --json"),
         candidates=tables.tabulate_candidates(report),
         reasons=tables.tabulate_reasons(report),
         quarantine=tables.tabulate_quarantine(report, MOST_ROWS),
@@ -65,7 +65,7 @@ def fragment(report: Report) -> str:
             report=report,
             statements=statements,
             mark=statements.MARKS[report.verdict_kind],
-            actions=tables.tabulate_actions(report, MOST_IN_NOTEBOOKS),
+            actions=tables.tabulate_actions(report, MOST_IN_NOTEBOOKS, "in .table"),
         )
     )
 

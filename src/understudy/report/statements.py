@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from understudy.report.data import ActionRow, CertificateCurve, Report, VerdictKind
-from understudy.report.wording import count, counted, number, percent
+from understudy.report.wording import count, counted, number, percent, size
 
 __all__ = ["MARKS", "Mark", "averaged", "beside", "bounds", "holds", "others", "set_aside"]
 
@@ -28,48 +28,58 @@ MARKS: dict[VerdictKind, Mark] = {
 }
 
 
-def bounds(curve: CertificateCurve) -> dict[str, str]:
-    """What a certificate says at its end, by name.
+MOST = "would have earned at most"
+
+
+def bounds(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
+    """What a certificate says at its end, by name, as far as it matters to the verdict.
 
     >>> curve = CertificateCurve(rounds=[9], lower=[0.1], upper=[0.3], production=[0.2], gain=None,
     ...     promoted_at=None, confidence=0.95, estimate=0.25, self_normalised=0.2,
     ...     effective_sample_size=7.0)
-    >>> for name, value in bounds(curve).items():
+    >>> for name, value in bounds(curve, "not yet").items():
     ...     print(name, "·", value)
     the understudy would have earned at least · 0.1
     production earned · 0.2
     gain over production, at least · not certified
     promotion justified after round · not certified
     """
-    _, lower, _, production, gain = curve.table[-1].tolist()
+    _, lower, upper, production, gain = curve.table[-1].tolist()
     certified = curve.gain is not None
-    when = "not yet" if curve.promoted_at is None else count(curve.promoted_at)
-    if curve.promoted and curve.promoted_at is None:
-        when = "not known without an order"
+    worse = kind == "worse"
     return {
         f"{curve.target} would have earned at least": number(lower),
-        "production earned": number(production),
+        **({MOST: number(upper)} if worse else {}),
+        f"production earned{' at most' if curve.at_most else ''}": number(production),
         "gain over production, at least": number(gain) if certified else "not certified",
-        "promotion justified after round": when if certified else "not certified",
+        **({} if worse else {"promotion justified after round": _promotion(curve)}),
     }
 
 
-def beside(curve: CertificateCurve) -> dict[str, str]:
+def _promotion(curve: CertificateCurve) -> str:
+    if curve.gain is None:
+        return "not certified"
+    if curve.promoted_at is not None:
+        return count(curve.promoted_at)
+    return "not known without an order" if curve.promoted else "not yet"
+
+
+def beside(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
     """What stands beside it: the other bound, and estimates that bound nothing.
 
     >>> curve = CertificateCurve(rounds=[9], lower=[0.1], upper=[0.3], production=[0.2], gain=None,
     ...     promoted_at=None, confidence=0.95, estimate=0.25, self_normalised=0.2,
     ...     effective_sample_size=7.0)
-    >>> list(beside(curve).values())
+    >>> list(beside(curve, "not yet").values())
     ['0.3', '0.25', '0.2', '7 of 9 rounds']
     """
     rounds, _, upper, *_ = curve.table[-1].tolist()
-    size = f"{number(curve.effective_sample_size)} of {counted(int(rounds), 'round')}"
+    worth = f"{size(curve.effective_sample_size)} of {counted(int(rounds), 'round')}"
     return {
-        "would have earned at most": number(upper),
+        **({} if kind == "worse" else {MOST: number(upper)}),
         "inverse propensity score (IPS)": number(curve.estimate),
         "self-normalised IPS": number(curve.self_normalised),
-        "effective sample size": size,
+        "effective sample size": worth,
     }
 
 

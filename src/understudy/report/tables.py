@@ -17,6 +17,7 @@ from understudy.report.wording import (
     plain,
     propensities,
     seen,
+    size,
 )
 
 __all__ = [
@@ -80,14 +81,14 @@ def folded(
     return ordered[:most], ordered[most:]
 
 
-def tabulate_actions(report: Report, most: int) -> Table:
-    """What the log says about each action, the most important first.
+def tabulate_actions(report: Report, most: int, where: str) -> Table:
+    """What the log says about each action, the most important first; where all are to be seen.
 
     >>> one = Report(title="A log", verdict="Yes.", verdict_kind="promote", generated_by="",
     ...     generated_at="", actions=[ActionRow("a", 0, 0.0), ActionRow("b", 9, 1.0)])
-    >>> table = tabulate_actions(one, most=1)
+    >>> table = tabulate_actions(one, most=1, where="with --json")
     >>> [cell.text for cell in table.rows[0]][:3], table.rest
-    (['b', '9', '100 %'], '… and 1 more action')
+    (['b', '9', '100 %'], '… and 1 more action: with --json')
     """
     columns = (
         Column("action", words=True),
@@ -100,7 +101,7 @@ def tabulate_actions(report: Report, most: int) -> Table:
         Column("effective sample size"),
     )
     shown, others = folded(report.actions, most)
-    rest = _rest(len(others), "action")
+    rest = f"{_rest(len(others), 'action')}: {where}" if others else ""
     rows = [_action(row) for row in shown]
     table = Table("What the log says about each action", columns, rows, rest)
     return table if report.has_policy else table.without("policy")
@@ -115,12 +116,12 @@ def _action(row: ActionRow) -> tuple[Cell, ...]:
         Cell(number(row.mean_reward), row.mean_reward),
         Cell(propensities(row.lowest, row.highest), row.lowest),
         Cell(number(row.coverage), row.coverage),
-        Cell(number(row.effective_sample_size), row.effective_sample_size),
+        Cell(size(row.effective_sample_size), row.effective_sample_size),
     )
 
 
 def tabulate_candidates(report: Report) -> Table:
-    """What the log can say about other policies.
+    """What the log can say about policies.
 
     >>> one = Report(title="A log", verdict="Yes.", verdict_kind="promote", generated_by="",
     ...     generated_at="")
@@ -140,11 +141,11 @@ def tabulate_candidates(report: Report) -> Table:
             Cell(one.words),
             Cell(number(one.estimate), one.estimate),
             Cell(number(one.coverage), one.coverage),
-            Cell(number(one.effective_sample_size), one.effective_sample_size),
+            Cell(size(one.effective_sample_size), one.effective_sample_size),
         )
         for one in report.candidates
     ]
-    return Table("What this log can say about other policies", columns, rows)
+    return Table("What this log can say about policies", columns, rows)
 
 
 def tabulate_reasons(report: Report) -> Table:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["show"]
 
 MOST_ACTIONS, MOST_ROWS = 15, 10
+ALL = "in report.html, or with --json"
 NARROWEST, WIDEST = 10, 28  # letters of a first column, and of another one
 STYLES = {"good": "bold green", "wait": "bold yellow", "open": "bold", "bad": "bold red"}
 
@@ -32,8 +33,8 @@ def show(report: Report, console: Console) -> None:
     """
     _show_verdict(report, console)
     if report.certificate is not None:
-        _list(console, statements.bounds(report.certificate).items())
-        _list(console, statements.beside(report.certificate).items())
+        _list(console, statements.bounds(report.certificate, report.verdict_kind).items())
+        _list(console, statements.beside(report.certificate, report.verdict_kind).items())
         _say(console, statements.holds(report.certificate), style="dim")
     _list(console, report.facts)
     _show_coverage(report, console)
@@ -54,7 +55,7 @@ def _show_verdict(report: Report, console: Console) -> None:
 
 
 def _show_coverage(report: Report, console: Console) -> None:
-    _draw(console, tables.tabulate_actions(report, MOST_ACTIONS).without("propensity"))
+    _draw(console, tables.tabulate_actions(report, MOST_ACTIONS, ALL).without("propensity"))
     _say(console, statements.averaged(report), style="dim")
     for sentence in report.coverage:
         _say(console, f"• {sentence}")

@@ -17,11 +17,14 @@ __all__ = [
     "percent",
     "plain",
     "propensities",
+    "quoted",
     "seen",
+    "size",
 ]
 
 NOTHING = "–"
 DIGITS = 4
+FEWEST_WHOLE = 1_000
 LARGEST_PLAIN, SMALLEST_PLAIN = 1e15, 1e-4
 SMALLEST_SHARE, LARGEST_SHARE = 1e-5, 0.9999
 LONGEST_TEXT = 2_000
@@ -50,10 +53,20 @@ def plain(text: object, longest: int = LONGEST_TEXT) -> str:
 def named(label: object, longest: int) -> str:
     """The label of an action, the name of a file: never nothing.
 
-    >>> named(3, longest=9), named(" ", longest=9)
-    ('3', '(empty)')
+    >>> named(3, longest=9), named("a ", longest=9), named("", longest=9)
+    ('3', "'a '", '(empty)')
     """
-    return plain(label, longest) or "(empty)"
+    return plain(quoted(label), longest) or "(empty)"
+
+
+def quoted(label: object) -> str:
+    """A label in quotes if it begins or ends with what cannot be seen: it is not the one without.
+
+    >>> quoted("a b"), quoted(" a b"), quoted("a b ")
+    ('a b', "' a b'", "'a b '")
+    """
+    text = str(label)
+    return text if text == text.strip() else f"'{text}'"
 
 
 def number(value: float | None) -> str:
@@ -76,6 +89,17 @@ def number(value: float | None) -> str:
         decimals = max(0, DIGITS - 1 - _magnitude(rounded))
         text = _trimmed(f"{rounded:,.{decimals}f}")
     return text.replace("-", "−")
+
+
+def size(value: float | None) -> str:
+    """How many, if not exactly a whole number: as a whole one where nobody minds the difference.
+
+    >>> [size(x) for x in (29191.4, 1000.0, 999.54, 12.345, 1e16, float("inf"), None)]
+    ['29,191', '1,000', '999.5', '12.35', '10,000,000,000,000,000', '∞', '–']
+    """
+    if value is None or not math.isfinite(value) or abs(value) < FEWEST_WHOLE:
+        return number(value)
+    return count(round(value))
 
 
 def count(value: int) -> str:
