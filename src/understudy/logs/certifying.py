@@ -38,7 +38,7 @@ from understudy.logs.outputs import (
 from understudy.logs.passes import Intake, good_rows, intake_of
 from understudy.logs.policies import Policy
 from understudy.logs.prepare import Prepared, prepare
-from understudy.logs.reading import Origin
+from understudy.logs.reading import Origin, name_of
 from understudy.logs.reporting import (
     BEHAVIOR_WORDS,
     assemble,
@@ -50,7 +50,7 @@ from understudy.logs.results import Result
 from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
 from understudy.logs.study import observe, with_propensities
-from understudy.logs.survey import refuse_bad_rows
+from understudy.logs.survey import nothing_left, refuse_bad_rows
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
 from understudy.logs.targets import ContextualTarget, Target, target_of
@@ -218,6 +218,8 @@ class Judging:
         with Quarantine(self.hidden / QUARANTINE_FILE) as quarantine:
             rows = good_rows(chosen, quarantine, "certifying", self.watch, strict=self.strict)
             seen = self._observed(chosen, rows)
+        if not seen.tallied.tally.rows:
+            raise nothing_left(name_of(origins), quarantine.by_reason())
         return self._judged(seen, chosen.kind, intake_of(origins, fingerprints, quarantine))
 
     def in_no_order(self, log: Unordered) -> Judged:
