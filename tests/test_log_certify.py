@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from log_files import LABELS, make_rows
-from understudy.errors import InvalidLog
-from understudy.logs import Judged, certify
+from understudy.errors import InvalidArgument, InvalidLog
+from understudy.logs import Judged, certify, learn
 
 pytestmark = pytest.mark.plain
 
-BEHAVIOR = dict(zip(LABELS, (0.4, 0.1, 0.3, 0.2), strict=True))
+BEHAVIOR: dict[int | str, float] = dict(zip(LABELS, (0.4, 0.1, 0.3, 0.2), strict=True))
 ROWS = make_rows(600)
 EXACT = 1e-9  # relative
 
@@ -79,3 +79,30 @@ def test_a_given_behavior_says_what_could_be_played() -> None:
 def test_a_log_of_other_actions_than_the_behavior_is_refused(engine: str | None) -> None:
     with pytest.raises(InvalidLog, match=r"none of its rows .*action is unknown: 600"):
         certify(ROWS, "uniform", behavior={"up": 0.5, "down": 0.5}, engine=engine)
+
+
+def test_a_policy_of_other_labels_than_the_log_is_told() -> None:
+    shouted: dict[int | str, float] = dict.fromkeys([label.upper() for label in LABELS], 0.25)
+    (warning,) = certify(ROWS, shouted).report.warnings
+    assert "no action in common" in warning
+    assert "EAST, NORTH, SOUTH, …; the log shows east, north, south, …" in warning
+    for known in ({"north": 1.0}, {"north": 0.0, "up": 1.0}):
+        assert not certify(ROWS, {**known}).report.warnings
+    assert not certify(ROWS, "uniform").report.warnings
+
+
+def test_a_report_is_not_put_over_that_of_a_policy(tmp_path: Path) -> None:
+    learn(ROWS, out=tmp_path / "learned")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "learned").iterdir()}
+    with pytest.raises(InvalidArgument, match="it holds a policy and the report about it"):
+        certify("nowhere.csv", "uniform", out=tmp_path / "learned")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "learned").iterdir()} == before
+
+
+def test_a_policy_that_comes_meanwhile_keeps_its_report(tmp_path: Path) -> None:
+    def another_run(_phase: str, _rows: int, _expected: int | None) -> None:
+        learn(ROWS, out=tmp_path / "out", overwrite=True)
+
+    with pytest.raises(InvalidArgument, match="it holds a policy and the report about it"):
+        certify(ROWS, "uniform", out=tmp_path / "out", watch=another_run)
+    assert "What was learned" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

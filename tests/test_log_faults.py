@@ -187,6 +187,35 @@ def test_a_broken_quarantine_of_before_is_refused(place: Place) -> None:
     assert place.run_on("learn", log, "--resume").code == 0
 
 
+def test_reasons_are_kept_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    """Every time: a report that is made again says the same."""
+    rows = pl.DataFrame(
+        {
+            "file": [f"{i % 40}.csv" for i in range(400)],
+            "row": range(400),
+            "reason": [f"reason {i % 100}" for i in range(400)],
+            **dict.fromkeys(("action", "reward", "propensity"), "x"),
+        }
+    )
+    with outputs.Quarantine(tmp_path / "quarantine.parquet") as quarantine:
+        quarantine.add(rows)
+    came = dict.fromkeys(rows.select("file", "reason").iter_rows())
+    assert list(quarantine.counts) == list(came)
+    assert list(quarantine.by_reason()) == [f"reason {i}" for i in range(100)]
+
+
+def test_advice_fits_what_was_asked_for(place: Place) -> None:
+    """The column of what could be played is named already; of several reasons, one is meant."""
+    rows = make_rows(60).with_columns(could=pl.lit("up|down"))
+    log = write(place.root / "logs" / "log.csv", rows)
+    line = place.refused("coverage", log, "--eligible", "could")
+    assert "see whether the column named with --eligible lists what could be played" in line
+    number = pl.int_range(pl.len())
+    mixed = rows.with_columns(reward=pl.when(number < 20).then(None).otherwise(7.0))
+    line = place.refused("coverage", write(place.root / "logs" / "mixed.csv", mixed))
+    assert "where the reward is out of range, pass the smallest" in line
+
+
 def test_results_are_not_written_into_a_file_or_over_others(place: Place) -> None:
     log = place.write("log.csv", TEXT)
     learned(place)

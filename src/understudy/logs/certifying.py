@@ -29,6 +29,7 @@ from understudy.logs.learned import Learned, told
 from understudy.logs.options import CONFIDENT, LogOptions, Options
 from understudy.logs.origins import fingerprints_of, origins_of, refuse_learned
 from understudy.logs.outputs import (
+    POLICY_FILE,
     QUARANTINE_FILE,
     REPORT_FILE,
     Quarantine,
@@ -53,7 +54,7 @@ from understudy.logs.study import observe, with_propensities
 from understudy.logs.survey import nothing_left, refuse_bad_rows
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
-from understudy.logs.targets import ContextualTarget, Target, target_of
+from understudy.logs.targets import ContextualTarget, Target, strangers, target_of
 from understudy.logs.verdicts import judge_rows
 from understudy.logs.watching import Watch, unwatched
 from understudy.plots import draw_certificates
@@ -70,7 +71,8 @@ __all__ = ["Judged", "certify"]
 class Judged(Result):
     """What a log says about one policy that stays as it is.
 
-    `policy` has the probability of every action, or is None if that depends on the row.
+    `policy` has the probability of every action, or is None if that depends on the row; `strange`
+    says what the two have to do with each other, if it is nothing.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Judged(Result):
     kind: Kind
     intake: Intake
     oddities: Mapping[str, int]
+    strange: Sequence[str] = ()
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -127,7 +130,8 @@ class Judged(Result):
     @property
     def warnings(self) -> list[str]:
         """What the reader should know before believing the rest."""
-        return [*told(self.oddities), *set_aside(self.intake.refused, self.coverage.mean_reward)]
+        aside = set_aside(self.intake.refused, self.coverage.mean_reward)
+        return [*self.strange, *told(self.oddities), *aside]
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
@@ -168,6 +172,8 @@ def certify(
     >>> certify(rows, {"a": 0.1, "b": 0.9}).certified.promoted
     True
     """
+    folder = None if out is None else Path(out)
+    _refuse_folder_of_policy(folder)
     asked = policy.policy if isinstance(policy, Learned) else policy
     target, learned = target_of(asked, target_probability, best_action=best_action)
     kept = None if learned is None else learned.settings
@@ -177,7 +183,6 @@ def certify(
     fingerprints = fingerprints_of(origins)
     if learned is not None:
         refuse_learned(origins, fingerprints, learned)
-    folder = None if out is None else Path(out)
     with workplace(folder or Path(gettempdir())) as hidden:
         run = Judging(target, checked, hidden, watch, strict)
         if native or engine is not None:
@@ -186,8 +191,20 @@ def certify(
             judged = run.in_order(origins, fingerprints)
         if folder is not None:
             (hidden / REPORT_FILE).write_text(render(judged.report), encoding="utf-8")
-            put_in_place(hidden, folder, [QUARANTINE_FILE, REPORT_FILE])
+            names = [QUARANTINE_FILE, REPORT_FILE]
+            put_in_place(hidden, folder, names, lambda: _refuse_folder_of_policy(folder))
     return judged
+
+
+def _refuse_folder_of_policy(out: Path | None) -> None:
+    """What `learn` wrote belongs together: a report about something else is not put there."""
+    if out is not None and (out / POLICY_FILE).exists():
+        raise InvalidArgument(
+            "out",
+            str(out),
+            "it holds a policy and the report about it",
+            "choose another folder",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,6 +259,7 @@ class Judging:
             kind=kind,
             intake=intake,
             oddities=seen.oddities,
+            strange=strangers(self.target, seen.tallied),
         )
 
     def _observed(self, chosen: Prepared, rows: Iterator[Checked]) -> Observed:

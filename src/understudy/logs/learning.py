@@ -110,6 +110,13 @@ def learn(
         confidence=confidence,
         warmup=warmup,
     )
+    if resume is not None and overwrite:
+        raise InvalidArgument(
+            "overwrite",
+            overwrite,
+            "a policy that --resume goes on from is not replaced",
+            "leave out --overwrite, or --resume to begin anew",
+        )
     native = Unordered.of(log)
     origins = [] if native else origins_of(log, format)
     unordered = native or (None if engine is None else Unordered(engine, origins))

@@ -116,7 +116,9 @@ class Quarantine:
         if not len(rows):
             return
         self._writer.write_table(rows.to_arrow().cast(SCHEMA))
-        for file, reason, count in rows.group_by("file", "reason").len().rows():
+        for file, reason, count in (
+            rows.group_by("file", "reason", maintain_order=True).len().rows()
+        ):
             self.counts[file, reason] += count
         room = EXAMPLES - len(self.examples)
         if room > 0:
