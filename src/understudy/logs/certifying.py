@@ -246,7 +246,7 @@ class Judging:
             refuse_bad_rows(tallied.refused)
         with Quarantine(self.hidden / QUARANTINE_FILE):
             pass  # which rows they are is not known
-        intake = Intake.in_no_order(log.engine, tallied.refused)
+        intake = Intake.in_no_order(log.engine, tallied.refused, log.origins)
         return self._judged(Observed(Certified.of(certificate), tallied), kind, intake)
 
     def _judged(self, seen: Observed, kind: Kind, intake: Intake) -> Judged:

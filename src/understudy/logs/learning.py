@@ -252,7 +252,7 @@ class Run:
             refused=found.refused,
         )
         if not self.origins:
-            intake = Intake.in_no_order(log.engine, found.refused)
+            intake = Intake.in_no_order(log.engine, found.refused, log.origins)
         coverage = coverage_of_policy(policy)
         return Learned(policy=policy, coverage=coverage, intake=intake, oddities={})
 
