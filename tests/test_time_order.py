@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from refusals import assert_refused
 from strategies import quick
+from understudy.logs import order
 from understudy.logs.order import sorted_by_time
 from understudy.logs.times import TimeColumn, in_order
 
@@ -167,8 +169,8 @@ def assert_order_is_seen(batches: list[list[int | None]]) -> None:
     assert ordered == (flat == sorted(flat))
 
 
-def sorted_rows(batches: list[Batch], folder: str, **limits: str) -> list[dict[str, Any]]:
-    frames = sorted_by_time(iter(batches), Path(folder), **limits)
+def sorted_rows(batches: list[Batch], folder: str) -> list[dict[str, Any]]:
+    frames = sorted_by_time(iter(batches), Path(folder))
     return [row for frame in frames for row in frame.to_dicts()]
 
 
@@ -263,6 +265,34 @@ def test_nothing_is_left_behind_when_reading_stops(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir())
     frames.close()  # type: ignore[attr-defined] # a generator
     assert list(tmp_path.iterdir()) == []
+
+
+def endless(rows: duckdb.DuckDBPyRelation) -> Any:
+    """A sort that takes longer than anybody waits."""
+    many = "range(10000000)"
+    found = rows.query("log", f"SELECT sum(a.i * b.i) FROM {many} a(i), {many} b(i)")
+    assert found is not None
+    return found.fetchall()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_impatient_user_ends_the_sort(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are told as they are spilled; then nothing but that it goes on, until it must not."""
+    seen: list[tuple[str, int]] = []
+
+    def watch(phase: str, rows: int, _expected: int | None) -> None:
+        seen.append((phase, rows))
+        if len(seen) == 5:
+            raise error
+
+    monkeypatch.setattr(order, "_begin", endless)
+    with pytest.raises(error):
+        next(sorted_by_time(many(2, 1 << 10), tmp_path, watch))
+    assert seen == [("sorting", 1 << 10)] * 2 + [("sorting", 0)] * 3
+    assert list(tmp_path.iterdir()) == []
+    assert not [one for one in threading.enumerate() if one.name.startswith("understudy-sorter")]
 
 
 def test_an_error_of_the_reader_passes_and_nothing_is_left_behind(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def prepare(
     columns, kind = columns_of(
         options, lambda found: any(has_propensities(origin, found) for origin in origins)
     )
-    reading = Reading(origins, columns).in_time(folder)
+    reading = Reading(origins, columns).in_time(folder, watch)
     rules = rules_of(options, kind, None, None, closed=False)
     declared = options.declared()
     closed = bool(declared) and (options.probabilities is not None or not grow)
