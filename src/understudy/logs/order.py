@@ -49,7 +49,13 @@ def keep_sorted(
 
 
 def read_sorted(path: Path) -> Iterator[pl.DataFrame]:
-    """The rows that `keep_sorted` has put into a file, a batch at a time."""
+    """The rows that `keep_sorted` has put into a file, a batch at a time.
+
+    >>> with TemporaryDirectory() as folder:
+    ...     pl.DataFrame({"time": [1, 3]}).write_parquet(Path(folder, "sorted"))
+    ...     [frame.rows() for frame in read_sorted(Path(folder, "sorted"))]
+    [[(1,), (3,)]]
+    """
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(ROWS):
             yield pl.DataFrame(batch)
