@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import math
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,9 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_files import make_rows
 from refusals import assert_refused
 from strategies import quick
-from understudy.logs import order
+from understudy.logs import coverage, order
 from understudy.logs.order import sorted_by_time
 from understudy.logs.times import TimeColumn, in_order
 
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.plain
 Batch = tuple[str, pl.DataFrame]
 UTC = dt.UTC
 NANOSECONDS = 10**9
+PHASES = ("sorting", "looking", "counting", "certifying")
 
 
 def parsed(values: list[Any], dtype: Any = None) -> list[Any]:
@@ -293,6 +296,13 @@ def test_an_impatient_user_ends_the_sort(
     assert seen == [("sorting", 1 << 10)] * 2 + [("sorting", 0)] * 3
     assert list(tmp_path.iterdir()) == []
     assert not [one for one in threading.enumerate() if one.name.startswith("understudy-sorter")]
+
+
+def test_a_log_is_sorted_once_however_often_it_is_gone_over() -> None:
+    rows, told = make_rows(300).with_columns(at=-pl.int_range(pl.len())), Counter[str]()
+    covered = coverage(rows, time="at", watch=lambda phase, n, _: told.update({phase: n}))
+    assert told == {"checking the order": 300, **dict.fromkeys(PHASES, 300)}
+    assert covered.coverage.rows == 300
 
 
 def test_an_error_of_the_reader_passes_and_nothing_is_left_behind(tmp_path: Path) -> None:
