@@ -169,7 +169,11 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
     "percentages": ("log.csv", HEADER + "a,1,50\nb,0,50\n", "divide percentages by 100"),
     "percent signs": ("log.csv", HEADER + "a,1,50%\nb,0,50%\n", "write each propensity with a"),
     "decimal commas": ("log.csv", HEADER + 'a,"0,5",1\nb,"0,5",1\n', "write each reward with a"),
-    "one action": ("log.csv", HEADER + "a,1,0.5\n" * 9, "the action 'a' alone"),
+    "one action": (
+        "log.csv",
+        HEADER + "a,1,0.5\n" * 9,
+        "the action 'a' alone: production was deterministic",
+    ),
     "one action that is good": ("log.csv", HEADER + "a,1,0.5\nb,x,0.5\n", "reward is not a number"),
 }
 

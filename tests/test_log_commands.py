@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from log_files import make_rows, write
@@ -19,6 +20,10 @@ from understudy.logs.sources import FORMATS
 pytestmark = pytest.mark.plain
 
 ROWS = make_rows(3_000)
+FEW_ACTIONS = (
+    "actions = 3 actions (up, east, north): the policy was learned with "
+    "4 actions (south, west, east, …)"
+)
 
 
 @pytest.fixture
@@ -99,6 +104,7 @@ def test_engines_on_the_command_line_agree(
         (("learn", "log.parquet", "--out", "."), "the log is in this folder"),
         (("learn", "nowhere.csv", "--out", "out"), "there is no such file"),
         (("learn", "log.parquet", "--out", "out", "--engine", "duckdb"), "--horizon"),
+        (("learn", "log.parquet", "--out", "out", "--warmup", "0.2"), "there are none; name their"),
         (("certify", "later.csv"), "one thing to certify"),
         (("certify", "later.csv", "--policy", "uniform", "--best-action"), "has none"),
         (("coverage", "later.csv", "--reward-range", "1", "0"), "a lower and a higher"),
@@ -118,3 +124,34 @@ def test_wrong_commands_end_in_one_line(
     assert said.count("\n") == 1
     assert said.startswith("understudy: ")
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+OUT = ("--out", "out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("learn", "later.csv", *OUT, "--resume", "--overwrite"), "leave out --overwrite"),
+        (("learn", "later.csv", *OUT, "--resume", "--actions", "few.txt"), FEW_ACTIONS),
+        (("learn", "strange.csv", *OUT, "--resume"), "of the policy that --resume goes on from"),
+        (("certify", "later.csv", *OUT, "--policy", "uniform"), "it holds a policy"),
+    ],
+)
+def test_what_contradicts_a_policy_of_before_ends_in_one_line(
+    arguments: tuple[str, ...],
+    words: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert not understudy("learn", "log.parquet", *OUT, monkeypatch=monkeypatch)
+    (folder / "few.txt").write_text("east\nnorth\nup\n")
+    write(folder / "strange.csv", ROWS[:9].with_columns(action=pl.lit("up")))
+    before = {path: path.read_bytes() for path in (folder / "out").iterdir()}
+    capsys.readouterr()
+    assert understudy(*arguments, monkeypatch=monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import errno
+import html
 import itertools
 import json
 import os
@@ -185,6 +186,75 @@ def test_a_broken_quarantine_of_before_is_refused(place: Place) -> None:
     assert "quarantine.parquet" in place.refused("learn", log, "--resume")
     (place.out / "quarantine.parquet").unlink()
     assert place.run_on("learn", log, "--resume").code == 0
+
+
+def test_reasons_are_kept_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    """Every time: a report that is made again says the same."""
+    rows = pl.DataFrame(
+        {
+            "file": [f"{i % 40}.csv" for i in range(400)],
+            "row": range(400),
+            "reason": [f"reason {i % 100}" for i in range(400)],
+            **dict.fromkeys(("action", "reward", "propensity"), "x"),
+        }
+    )
+    with outputs.Quarantine(tmp_path / "quarantine.parquet") as quarantine:
+        quarantine.add(rows)
+    came = dict.fromkeys(rows.select("file", "reason").iter_rows())
+    assert list(quarantine.counts) == list(came)
+    assert list(quarantine.by_reason()) == [f"reason {i}" for i in range(100)]
+
+
+UNREAD = {"b.log": "x", "c.txt": "x", "e.json": "{}", "sub/x.csv.bz2": "x"}
+HIDDEN = {".notes": "x", "_SUCCESS": "", "_logs/d.txt": "x"}
+WORDS = (
+    "4 files of the folder '{}' were not read, for their names do not say what they hold: "
+    "'b.log', 'c.txt', 'e.json', …; name them, with --format."
+)
+
+
+@pytest.mark.parametrize("engine", [(), ("--engine", "polars")], ids=["ordered", "engine"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_files_of_a_folder_that_are_not_read_are_told(
+    command: str, engine: tuple[str, ...], place: Place
+) -> None:
+    folder = write(place.root / "logs" / "a.csv", make_rows(300)).parent
+    for name, content in (UNREAD | HIDDEN).items():
+        place.write(name, content)
+    learning = ("--horizon", "300") if engine and command == "learn" else ()
+    results = {"certify": ("--out", place.out), "learn": ("--overwrite",)}.get(command, ())
+    arguments: tuple[Any, ...] = (*engine, *learning, *results)
+    words = WORDS.format(folder)
+    said = place.run_on(command, folder, "--json", *arguments)
+    assert words in json.loads(said.out)["warnings"]
+    said = place.run_on(command, folder, *arguments)
+    assert words.replace(" ", "") in "".join(said.out.split())
+    if results:
+        page = html.unescape((place.out / "report.html").read_text(encoding="utf-8"))
+        assert words in page
+
+
+def test_one_file_that_is_not_read_and_results_of_before(place: Place) -> None:
+    """What this library writes beside its report is nobody's log, and needs no word."""
+    folder = write(place.root / "logs" / "a.csv", make_rows(300)).parent
+    assert place.run("learn", folder / "a.csv", "--out", folder / "out").code == 0
+    assert json.loads(place.run("coverage", folder, "--json").out)["warnings"] == []
+    place.write("caf\ne\u0301.log", "x")
+    (warning,) = json.loads(place.run("coverage", folder, "--json").out)["warnings"]
+    assert "1 file of the folder" in warning
+    assert "was not read, for its name does not say what it holds: 'caf\\ne" in warning
+
+
+def test_advice_fits_what_was_asked_for(place: Place) -> None:
+    """The column of what could be played is named already; of several reasons, one is meant."""
+    rows = make_rows(60).with_columns(could=pl.lit("up|down"))
+    log = write(place.root / "logs" / "log.csv", rows)
+    line = place.refused("coverage", log, "--eligible", "could")
+    assert "see whether the column named with --eligible lists what could be played" in line
+    number = pl.int_range(pl.len())
+    mixed = rows.with_columns(reward=pl.when(number < 20).then(None).otherwise(7.0))
+    line = place.refused("coverage", write(place.root / "logs" / "mixed.csv", mixed))
+    assert "where the reward is out of range, pass the smallest" in line
 
 
 def test_results_are_not_written_into_a_file_or_over_others(place: Place) -> None:

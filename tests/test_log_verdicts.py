@@ -70,7 +70,7 @@ def test_declared_actions_are_known_before_and_count_from_the_first_row() -> Non
     assert learned.certified is not None
     assert named.certified is not None
     assert learned.certified.estimate <= named.certified.estimate
-    with pytest.raises(InvalidArgument, match="declare them with --actions"):
+    with pytest.raises(InvalidArgument, match="declare all of them with --actions"):
         us.logs.certify(log, "uniform", engine="polars")
 
 

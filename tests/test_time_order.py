@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,8 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from log_files import make_rows
 from refusals import assert_refused
 from strategies import quick
+from understudy.logs import coverage, order
 from understudy.logs.order import sorted_by_time
 from understudy.logs.times import TimeColumn, in_order
 
@@ -28,6 +32,7 @@ pytestmark = pytest.mark.plain
 Batch = tuple[str, pl.DataFrame]
 UTC = dt.UTC
 NANOSECONDS = 10**9
+PHASES = ("sorting", "looking", "counting", "certifying")
 
 
 def parsed(values: list[Any], dtype: Any = None) -> list[Any]:
@@ -167,8 +172,8 @@ def assert_order_is_seen(batches: list[list[int | None]]) -> None:
     assert ordered == (flat == sorted(flat))
 
 
-def sorted_rows(batches: list[Batch], folder: str, **limits: str) -> list[dict[str, Any]]:
-    frames = sorted_by_time(iter(batches), Path(folder), **limits)
+def sorted_rows(batches: list[Batch], folder: str) -> list[dict[str, Any]]:
+    frames = sorted_by_time(iter(batches), Path(folder))
     return [row for frame in frames for row in frame.to_dicts()]
 
 
@@ -242,8 +247,8 @@ def many(batches: int, rows: int) -> Iterator[Batch]:
 
 
 def test_a_small_limit_is_kept_by_writing_to_the_folder(tmp_path: Path) -> None:
-    """40 MB of keys and values are sorted with a limit of 32 MB."""
-    frames = sorted_by_time(many(16, 1 << 16), tmp_path, memory_limit="32MB")
+    """80 MB of keys and values are sorted with a limit of 64 MB."""
+    frames = sorted_by_time(many(32, 1 << 16), tmp_path, memory_limit="64MB")
     first = next(frames)
     spilled = [path for path in tmp_path.rglob("duckdb/*") if path.stat().st_size]
     assert spilled
@@ -253,7 +258,7 @@ def test_a_small_limit_is_kept_by_writing_to_the_folder(tmp_path: Path) -> None:
         assert in_order(lasts[-1], frame["time"])
         lasts.append(frame["time"][-1])
         counts.append(len(frame))
-    assert sum(counts) == 16 << 16
+    assert sum(counts) == 32 << 16
     assert list(tmp_path.iterdir()) == []
 
 
@@ -263,6 +268,41 @@ def test_nothing_is_left_behind_when_reading_stops(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir())
     frames.close()  # type: ignore[attr-defined] # a generator
     assert list(tmp_path.iterdir()) == []
+
+
+def endless(rows: duckdb.DuckDBPyRelation) -> Any:
+    """A sort that takes longer than anybody waits."""
+    many = "range(10000000)"
+    found = rows.query("log", f"SELECT sum(a.i * b.i) FROM {many} a(i), {many} b(i)")
+    assert found is not None
+    return found.fetchall()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_impatient_user_ends_the_sort(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are told as they are spilled; then nothing but that it goes on, until it must not."""
+    seen: list[tuple[str, int]] = []
+
+    def watch(phase: str, rows: int, _expected: int | None) -> None:
+        seen.append((phase, rows))
+        if len(seen) == 5:
+            raise error
+
+    monkeypatch.setattr(order, "_begin", endless)
+    with pytest.raises(error):
+        next(sorted_by_time(many(2, 1 << 10), tmp_path, watch))
+    assert seen == [("sorting", 1 << 10)] * 2 + [("sorting", 0)] * 3
+    assert list(tmp_path.iterdir()) == []
+    assert not [one for one in threading.enumerate() if one.name.startswith("understudy-sorter")]
+
+
+def test_a_log_is_sorted_once_however_often_it_is_gone_over() -> None:
+    rows, told = make_rows(300).with_columns(at=-pl.int_range(pl.len())), Counter[str]()
+    covered = coverage(rows, time="at", watch=lambda phase, n, _: told.update({phase: n}))
+    assert told == {"checking the order": 300, **dict.fromkeys(PHASES, 300)}
+    assert covered.coverage.rows == 300
 
 
 def test_an_error_of_the_reader_passes_and_nothing_is_left_behind(tmp_path: Path) -> None:

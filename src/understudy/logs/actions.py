@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,12 +13,13 @@ from understudy.errors import InvalidArgument
 from understudy.report.wording import quoted
 from understudy.types import Integers
 
-__all__ = ["Actions", "Label", "as_text", "in_words", "is_unicode"]
+__all__ = ["Actions", "Label", "a_few", "as_text", "in_words", "is_unicode"]
 
 Label = int | str
 WIDEST = 1 << 20  # of a table from whole numbers to indices
 UNKNOWN = -1
 LONGEST = 40  # characters of a label within a sentence
+FEW = 3  # labels of many within a sentence
 DIGITS = 19  # of the largest whole number of 64 bits
 
 
@@ -117,6 +118,16 @@ def in_words(label: Label) -> str:
     """
     text = quoted(label)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def a_few(labels: Sequence[Label]) -> str:
+    """Labels within a sentence: the first of them, where there are many.
+
+    >>> a_few("ab"), a_few("abcde")
+    ('a, b', 'a, b, c, …')
+    """
+    more = ["…"] if len(labels) > FEW else []
+    return ", ".join([*map(in_words, labels[:FEW]), *more])
 
 
 def _is_whole(text: str) -> bool:

@@ -29,6 +29,7 @@ from understudy.logs.learned import Learned, told
 from understudy.logs.options import CONFIDENT, LogOptions, Options
 from understudy.logs.origins import fingerprints_of, origins_of, refuse_learned, refuse_same_rows
 from understudy.logs.outputs import (
+    POLICY_FILE,
     QUARANTINE_FILE,
     REPORT_FILE,
     Quarantine,
@@ -38,7 +39,7 @@ from understudy.logs.outputs import (
 from understudy.logs.passes import Intake, good_rows, intake_of
 from understudy.logs.policies import Policy
 from understudy.logs.prepare import Prepared, prepare
-from understudy.logs.reading import Origin
+from understudy.logs.reading import Origin, name_of
 from understudy.logs.reporting import (
     BEHAVIOR_WORDS,
     assemble,
@@ -50,10 +51,10 @@ from understudy.logs.results import Result
 from understudy.logs.scale import Scale
 from understudy.logs.stretches import Stretches
 from understudy.logs.study import observe, with_propensities, without_first_plays
-from understudy.logs.survey import refuse_bad_rows
+from understudy.logs.survey import nothing_left, refuse_bad_rows
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
-from understudy.logs.targets import ContextualTarget, Target, Uniform, target_of
+from understudy.logs.targets import ContextualTarget, Target, Uniform, strangers, target_of
 from understudy.logs.verdicts import judge_rows
 from understudy.logs.watching import Watch, unwatched
 from understudy.plots import draw_certificates
@@ -70,7 +71,8 @@ __all__ = ["Judged", "certify"]
 class Judged(Result):
     """What a log says about one policy that stays as it is.
 
-    `policy` has the probability of every action, or is None if that depends on the row.
+    `policy` has the probability of every action, or is None if that depends on the row; `strange`
+    says what the two have to do with each other, if it is nothing.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Judged(Result):
     kind: Kind
     intake: Intake
     oddities: Mapping[str, int]
+    strange: Sequence[str] = ()
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -118,7 +121,8 @@ class Judged(Result):
     @property
     def warnings(self) -> list[str]:
         """What the reader should know before believing the rest."""
-        return [*told(self.oddities), *set_aside(self.coverage.refused, self.coverage.mean_reward)]
+        aside = set_aside(self.coverage.refused, self.coverage.mean_reward)
+        return [*self.strange, *told(self.oddities), *aside]
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
@@ -159,6 +163,8 @@ def certify(
     >>> certify(rows, {"a": 0.1, "b": 0.9}).certified.promoted
     True
     """
+    folder = None if out is None else Path(out)
+    _refuse_folder_of_policy(folder)
     asked = policy.policy if isinstance(policy, Learned) else policy
     target, learned = target_of(asked, target_probability, best_action=best_action)
     kept = None if learned is None else learned.settings
@@ -168,7 +174,6 @@ def certify(
     fingerprints = fingerprints_of(origins)
     if learned is not None:
         refuse_learned(origins, fingerprints, learned)
-    folder = None if out is None else Path(out)
     with workplace(folder or Path(gettempdir())) as hidden:
         run = Judging(target, learned, checked, hidden, watch, strict)
         if native or engine is not None:
@@ -177,8 +182,20 @@ def certify(
             judged = run.in_order(origins, fingerprints)
         if folder is not None:
             (hidden / REPORT_FILE).write_text(render(judged.report), encoding="utf-8")
-            put_in_place(hidden, folder, [QUARANTINE_FILE, REPORT_FILE])
+            names = [QUARANTINE_FILE, REPORT_FILE]
+            put_in_place(hidden, folder, names, lambda: _refuse_folder_of_policy(folder))
     return judged
+
+
+def _refuse_folder_of_policy(out: Path | None) -> None:
+    """What `learn` wrote belongs together: a report about something else is not put there."""
+    if out is not None and (out / POLICY_FILE).exists():
+        raise InvalidArgument(
+            "out",
+            str(out),
+            "it holds a policy and the report about it",
+            "choose another folder",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +230,8 @@ class Judging:
         with Quarantine(self.hidden / QUARANTINE_FILE) as quarantine:
             rows = good_rows(chosen, quarantine, "certifying", self.watch, strict=self.strict)
             seen = self._observed(chosen, rows, quarantine)
+        if not seen.tallied.tally.rows:
+            raise nothing_left(name_of(origins), quarantine.by_reason())
         return self._judged(seen, chosen.kind, intake_of(origins, fingerprints, quarantine))
 
     def in_no_order(self, log: Unordered) -> Judged:
@@ -222,7 +241,7 @@ class Judging:
             refuse_bad_rows(tallied.refused)
         with Quarantine(self.hidden / QUARANTINE_FILE):
             pass  # which rows they are is not known
-        intake = Intake.in_no_order(log.engine, tallied.refused)
+        intake = Intake.in_no_order(log.engine, tallied.refused, log.origins)
         return self._judged(Observed(Certified.of(certificate), tallied), kind, intake)
 
     def _judged(self, seen: Observed, kind: Kind, intake: Intake) -> Judged:
@@ -237,6 +256,7 @@ class Judging:
             kind=kind,
             intake=intake,
             oddities=seen.oddities,
+            strange=strangers(self.target, seen.tallied),
         )
 
     def _observed(
@@ -246,7 +266,8 @@ class Judging:
         certificate = Certificate(chosen.behavior, self.options.confidence or CONFIDENT, K)
         tally, stretches = Tally.empty(K), Stretches.empty(K)
         points: list[Point] = []
-        hindsight = isinstance(self.target, Uniform) and not self.options.declared()
+        foreseen = self.options.declared() >= set(chosen.actions.texts)
+        hindsight = isinstance(self.target, Uniform) and not foreseen
         oddities = Counter[str]()
         for checked in rows:
             oddities += self.target.oddities(checked)

@@ -123,7 +123,7 @@ def coverage(
     if native or engine is not None:
         unordered = native or Unordered(engine or "", origins)
         found, kind = cover_from(unordered, checked, targets, own)
-        intake = Intake.in_no_order(unordered.engine, found.refused)
+        intake = Intake.in_no_order(unordered.engine, found.refused, origins)
         return Covered(coverage=found, scale=checked.scale, kind=kind, intake=intake)
     known = frozenset(label for target in targets for label in target.labels)
     with workplace(Path(gettempdir())) as hidden:

@@ -21,7 +21,13 @@ from understudy.logs.findings import Coverage, candidates_beside, certify_candid
 from understudy.logs.options import CONFIDENT, Options
 from understudy.logs.order_free import SummedState, certify_sums, learn_sums
 from understudy.logs.policies import Settings
-from understudy.logs.prepare import Prepared, behavior_of, columns_of, rules_of
+from understudy.logs.prepare import (
+    Prepared,
+    behavior_of,
+    columns_of,
+    declared_actions,
+    rules_of,
+)
 from understudy.logs.reading import Origin, Reading, Table, has_propensities, name_of
 from understudy.logs.stretches import Stretches
 from understudy.logs.study import Study
@@ -201,16 +207,21 @@ def certify_from(
         raise InvalidArgument(
             "behavior", kind, "counting it takes an order", "pass propensities, or no --engine"
         )
-    if isinstance(target, Uniform) and not options.declared():
-        raise InvalidArgument(
-            "policy",
-            target.name,
-            "over actions that only the log tells, it takes an order to certify",
-            "declare them with --actions FILE, or leave out --engine",
-        )
     with log.opened(columns) as frame:
-        sums = tally(frame, columns, **_asked(options))
-        actions = Actions.of(set(sums.actions.texts) | options.declared() | target.labels)
+        sums = None
+        if options.probabilities is None:
+            sums = tally(frame, columns, **_asked(options))
+            known = options.declared() | target.labels
+            actions = Actions.of(known | set(sums.actions.texts))
+        else:
+            actions = declared_actions(options, target.labels)
+        if isinstance(target, Uniform) and not options.declared() >= set(actions.texts):
+            raise InvalidArgument(
+                "policy",
+                target.name,
+                "over actions that only the log tells, it takes an order to certify",
+                "declare all of them with --actions FILE, or leave out --engine",
+            )
         policy = target.fixed(actions)
         if policy is None and not isinstance(target, ColumnTarget):
             raise InvalidArgument(
@@ -225,8 +236,10 @@ def certify_from(
             confidence=options.confidence or CONFIDENT,
             **_asked(options),
         )
-        if actions != sums.actions:
+        if sums is None or actions != sums.actions:
             sums = tally(frame, columns, actions=actions, **_asked(options))
+        if not sums.tally.rows:
+            raise nothing_left(LOG, found.refused)
     return found.certificate, Tallied(sums.actions, sums.tally, found.refused), kind
 
 

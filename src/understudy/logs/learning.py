@@ -111,6 +111,13 @@ def learn(
         confidence=confidence,
         warmup=warmup,
     )
+    if resume is not None and overwrite:
+        raise InvalidArgument(
+            "overwrite",
+            overwrite,
+            "a policy that --resume goes on from is not replaced",
+            "leave out --overwrite, or --resume to begin anew",
+        )
     native = Unordered.of(log)
     origins = [] if native else origins_of(log, format)
     unordered = native or (None if engine is None else Unordered(engine, origins))
@@ -262,7 +269,7 @@ class Run:
             refused=found.refused,
         )
         if not self.origins:
-            intake = Intake.in_no_order(log.engine, found.refused)
+            intake = Intake.in_no_order(log.engine, found.refused, log.origins)
         coverage = coverage_of_policy(policy)
         return Learned(policy=policy, coverage=coverage, intake=intake, oddities={})
 

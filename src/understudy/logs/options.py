@@ -11,8 +11,8 @@ from typing import Any, TypedDict
 
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, number
-from understudy.errors import InvalidArgument
-from understudy.logs.actions import Actions, Label
+from understudy.errors import InvalidArgument, Shown, shorten
+from understudy.logs.actions import Actions, Label, a_few
 from understudy.logs.choosing import LEARNERS
 from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, PRESETS, Columns, Kind
 from understudy.logs.policies import Settings
@@ -84,6 +84,13 @@ class Options:
         'click'
         """
         kind, probabilities = _behavior(behavior)
+        if warmup is not None and not context:
+            raise InvalidArgument(
+                "warmup",
+                warmup,
+                "it prepares the features of contexts, and there are none",
+                "name their columns with --context, or leave it out",
+            )
         _one_of("learner", learner, LEARNERS)
         roles = {
             "action": action,
@@ -149,12 +156,21 @@ def agree(option: str, asked: object, kept: object) -> None:
     understudy.errors.InvalidArgument: learner = 'prod': the policy was learned with 'exp3'; ...
     """
     if asked is not None and asked != kept:
+        now, before = asked, kept
+        if isinstance(asked, Actions) and isinstance(kept, Actions):
+            now, before = _unlike(asked, kept), _unlike(kept, asked)
         raise InvalidArgument(
             option,
-            asked,
-            f"the policy was learned with {kept!r}",
+            now,
+            f"the policy was learned with {shorten(before)}",
             "leave it out to go on as before, or start anew without --resume",
         )
+
+
+def _unlike(actions: Actions, others: Actions) -> Shown:
+    """How many actions there are, and a few of them: first those that the others are not."""
+    labels = sorted(actions.texts, key=lambda text: text in others.texts)
+    return Shown(f"{len(labels):,} actions ({a_few(labels)})")
 
 
 def _preset(name: str | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from understudy.logs.outputs import Quarantine, by_reason
 from understudy.logs.policies import FileRead
 from understudy.logs.prepare import Prepared
 from understudy.logs.reading import Origin
+from understudy.logs.sources import Source
 from understudy.logs.watching import Watch
 
 __all__ = ["Intake", "good_rows", "intake_of"]
@@ -24,12 +25,13 @@ __all__ = ["Intake", "good_rows", "intake_of"]
 class Intake:
     """What came in: the files, and how many rows of which were refused for which reason.
 
-    `examples` are some of them, as in quarantine.parquet.
+    `examples` are some of them, as in quarantine.parquet; `remarks` say what did not come in.
     """
 
     files: tuple[FileRead, ...]
     quarantined: Mapping[tuple[str, str], int]
     examples: pl.DataFrame
+    remarks: tuple[str, ...] = ()
 
     @property
     def refused(self) -> Counter[str]:
@@ -37,11 +39,11 @@ class Intake:
         return by_reason(self.quarantined)
 
     @staticmethod
-    def in_no_order(engine: str, refused: Mapping[str, int]) -> Intake:
+    def in_no_order(engine: str, refused: Mapping[str, int], origins: Sequence[Origin]) -> Intake:
         """From sums, which do not tell files and rows apart."""
         where = f"all files, as {engine} read them"
         counts = {(where, reason): count for reason, count in refused.items()}
-        return Intake((), counts, pl.DataFrame(schema=QUARANTINE))
+        return Intake((), counts, pl.DataFrame(schema=QUARANTINE), _remarks(origins))
 
 
 def good_rows(
@@ -67,7 +69,13 @@ def intake_of(
         FileRead(origin.name, fingerprint, quarantine.rows[origin.name], refused[origin.name])
         for origin, fingerprint in zip(origins, fingerprints, strict=True)
     )
-    return Intake(files, quarantine.counts, quarantine.examples)
+    return Intake(files, quarantine.counts, quarantine.examples, _remarks(origins))
+
+
+def _remarks(origins: Sequence[Origin]) -> tuple[str, ...]:
+    return tuple(
+        origin.remark for origin in origins if isinstance(origin, Source) and origin.remark
+    )
 
 
 def _fatal(quarantined: pl.DataFrame) -> InvalidLog:

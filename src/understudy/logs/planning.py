@@ -50,7 +50,7 @@ def plan(
 ) -> Plan:
     """Look at the log as far as needed, and fix who learns from it and how."""
     if kept is not None:
-        return _continued(origins, options, kept, folder)
+        return _continued(origins, options, kept, folder, watch)
     contexts = bool(options.columns.get("context"))
     log = prepare(origins, options, folder, watch, count=contexts)
     choice, contextual, warmup = _choice(log, options)
@@ -151,7 +151,9 @@ def _average(chosen: Plan, study: Study, last: Array | None) -> Array:
     return np.asarray(learner.policies_at(study.state, last).mean(axis=0))
 
 
-def _continued(origins: Sequence[Origin], options: Options, kept: Policy, folder: Path) -> Plan:
+def _continued(
+    origins: Sequence[Origin], options: Options, kept: Policy, folder: Path, watch: Watch
+) -> Plan:
     """Go on where an earlier run stopped; what it fixed stays fixed."""
     settings = kept.settings
     agree("reward_range", options.reward_range, settings.reward_range)
@@ -169,7 +171,7 @@ def _continued(origins: Sequence[Origin], options: Options, kept: Policy, folder
     rules = rules_of(
         options.after(settings), settings.behavior, kept.actions, behavior, closed=True
     )
-    reading = Reading(origins, columns).in_time(folder)
+    reading = Reading(origins, columns).in_time(folder, watch)
     log = Prepared(reading, rules, kept.actions, settings.behavior, behavior, None)
     settings = dataclasses.replace(settings, columns=columns)
     return Plan(log, settings, kept.study, 0, kept.contextual)

@@ -17,11 +17,11 @@ from understudy.logs.checking import Checked, Rules, check
 from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, Columns, Kind
 from understudy.logs.options import Options
 from understudy.logs.reading import Origin, Reading, has_propensities, name_of
-from understudy.logs.survey import Survey, nothing_left, survey, too_few
+from understudy.logs.survey import nothing_left, survey, too_few
 from understudy.logs.tables import arranged
 from understudy.logs.watching import Watch
 
-__all__ = ["Prepared", "behavior_of", "columns_of", "prepare", "rules_of"]
+__all__ = ["Prepared", "behavior_of", "columns_of", "declared_actions", "prepare", "rules_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,26 +56,33 @@ def prepare(
 ) -> Prepared:
     """Look at a log as far as needed.
 
-    Actions are those declared, by a list or a given behavior; where there are none, or where the
-    list may `grow`, those of the log and those `known` otherwise. `count` asks for the number of
-    rows. What has to be sorted by time is sorted in the folder.
+    Actions are those declared, by a list or a given behavior; where there are none, or where a list
+    may `grow`, those of the log and those `known` otherwise. What a given behavior does not name
+    could not be played: it grows by what is known otherwise, not by the log. `count` asks for the
+    number of rows. What has to be sorted by time is sorted in the folder.
     """
     columns, kind = columns_of(
         options, lambda found: any(has_propensities(origin, found) for origin in origins)
     )
-    reading = Reading(origins, columns).in_time(folder)
+    reading = Reading(origins, columns).in_time(folder, watch)
     rules = rules_of(options, kind, None, None, closed=False)
     declared = options.declared()
+    closed = bool(declared) and (options.probabilities is not None or not grow)
     found = None
-    if not declared or grow or count:
+    if not closed or count:
         found = survey(ahead(checked(reading, rules)), watch)
         if not found.rows:
             raise nothing_left(name_of(origins), found.refused)
         if len(declared | known | found.labels) == 1:
             raise too_few(name_of(origins), found)
-    actions = _actions(options.actions, declared, known, found, grow=grow)
+    if closed:
+        listed = options.actions is not None and not grow
+        actions = declared_actions(options, frozenset() if listed else known)
+    else:
+        assert found is not None
+        actions = Actions.of(declared | known | found.labels)
     behavior = behavior_of(kind, options, actions)
-    rules = rules_of(options, kind, actions, behavior, closed=bool(declared) and not grow)
+    rules = rules_of(options, kind, actions, behavior, closed=closed)
     rows = None if found is None else found.rows
     return Prepared(reading, rules, actions, kind, behavior, rows)
 
@@ -96,27 +103,21 @@ def columns_of(
     return (columns if kind == LOGGED else dataclasses.replace(columns, propensity=None)), kind
 
 
-def _actions(
-    listed: Actions | None,
-    declared: frozenset[str],
-    known: frozenset[str],
-    found: Survey | None,
-    *,
-    grow: bool,
-) -> Actions:
-    if listed is not None and not grow:
-        return listed
-    if declared and not grow:
-        if len(declared) == 1:
-            raise InvalidArgument(
-                "behavior",
-                next(iter(declared)),
-                "this action alone has a probability, and there is nothing to choose from",
-                "give the others the probability 0, or name all in --actions FILE",
-            )
-        return Actions.of(declared)
-    assert found is not None
-    return Actions.of(declared | known | found.labels)
+def declared_actions(options: Options, known: frozenset[str]) -> Actions:
+    """The actions that are declared, and those `known` otherwise.
+
+    >>> declared_actions(Options.of(behavior={"a": 0.5, "b": 0.5}), frozenset("c")).labels
+    ('a', 'b', 'c')
+    """
+    labels = options.declared() | known
+    if len(labels) == 1:
+        raise InvalidArgument(
+            "behavior",
+            next(iter(labels)),
+            "this action alone has a probability, and there is nothing to choose from",
+            "give the others the probability 0, or name all in --actions FILE",
+        )
+    return Actions.of(labels)
 
 
 def behavior_of(kind: Kind, options: Options, actions: Actions) -> Behavior | None:

@@ -11,9 +11,10 @@ import polars as pl
 
 from understudy.logs import dsjson, tabular, vowpal
 from understudy.logs.columns import ROW, TIME, Columns
-from understudy.logs.order import sorted_by_time
+from understudy.logs.order import keep_sorted, read_sorted
 from understudy.logs.sources import Source
 from understudy.logs.times import NUMBER, TimeColumn, in_order
+from understudy.logs.watching import Watch
 
 __all__ = ["Origin", "Reading", "Table", "has_propensities", "name_of", "rows_by_file"]
 
@@ -47,24 +48,23 @@ def name_of(origins: Sequence[Origin]) -> str:
 class Reading:
     """Which files are read, which of their columns, and how times are written if they matter.
 
-    `sorting` is a folder for what does not fit into memory, where rows must be sorted by time.
+    `kept` is a file of all rows by their time, where those of the origins are not in order.
     """
 
     origins: Sequence[Origin]
     columns: Columns
     times: TimeColumn | None = None
-    sorting: Path | None = None
+    kept: Path | None = None
 
     def batches(self) -> Iterator[tuple[str, pl.DataFrame]]:
         """Rows in the order in which they are learned from, with the name of their file."""
-        if self.sorting is None:
-            for origin in self.origins:
-                for frame in batches_of(origin, self.columns):
-                    yield origin.name, self._timed(frame)
-        else:
-            unsorted = Reading(self.origins, self.columns).batches()
-            for frame in sorted_by_time(unsorted, self.sorting):
+        if self.kept is not None:
+            for frame in read_sorted(self.kept):
                 yield "", self._timed(frame)
+            return
+        for origin in self.origins:
+            for frame in batches_of(origin, self.columns):
+                yield origin.name, self._timed(frame)
 
     def _timed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """With times as numbers, null where they cannot be read."""
@@ -72,19 +72,22 @@ class Reading:
             return frame
         return frame.with_columns(self.times.parse(frame[TIME]).alias(TIME))
 
-    def in_time(self, folder: Path) -> Reading:
+    def in_time(self, folder: Path, watch: Watch) -> Reading:
         """The same rows by time: as they are if they are in order, else sorted in a folder."""
         if self.columns.time is None:
             return self
         times: TimeColumn | None = None
         previous: Any = None
         for _, frame in self.batches():
+            watch("checking the order", len(frame), None)
             times = times or TimeColumn.of(frame[TIME])
             if times is None:
                 continue
             parsed = times.parse(frame[TIME])
             if not in_order(previous, parsed):
-                return Reading(self.origins, self.columns, times, folder)
+                kept = folder / "sorted.parquet"
+                keep_sorted(self.batches(), kept, watch)
+                return Reading(self.origins, self.columns, times, kept)
             previous = parsed.max() if parsed.null_count() < len(parsed) else previous
         return Reading(self.origins, self.columns, times or TimeColumn(NUMBER))
 

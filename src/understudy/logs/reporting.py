@@ -190,7 +190,7 @@ def assemble(
             for file, row, reason, *values in examples.iter_rows()
         ],
         files=[FileRow(f.name, f.sha256, f.rows, f.quarantined) for f in intake.files],
-        warnings=warnings,
+        warnings=[*intake.remarks, *warnings],
     )
 
 

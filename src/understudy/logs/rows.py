@@ -2,8 +2,9 @@
 
 Everything is a narwhals expression, so that Polars, DuckDB, Dask and PySpark compute the same. What
 they differ in is avoided: numbers that are written as text are recognised by their characters
-before they are cast, a range is what refuses NaN (for some above all numbers, for others not
-comparable), and labels become text when they have been counted.
+before they are cast, NaN is asked for by name (for some it is above all numbers, for others not
+comparable, and DuckDB takes it for what lies between the bounds that a Parquet file states), and
+labels become text when they have been counted.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ class Numbers:
 
     @property
     def good(self) -> nw.Expr:
-        """Whether the number is in its range; then it is also there, and finite."""
-        return self.value.is_between(self.low, self.high)
+        """Whether the number is there, finite, and in its range."""
+        return self.value.is_finite() & self.value.is_between(self.low, self.high)
 
     def reasons(self) -> list[tuple[str, nw.Expr]]:
         """What may be wrong with it, and in which rows it is; the first reason counts."""

@@ -7,10 +7,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from understudy.errors import InvalidLog
+from understudy.errors import LONGEST_PATH, InvalidLog, shorten
 
 __all__ = ["FORMATS", "Source", "find"]
 
@@ -31,14 +31,17 @@ SIGNATURES = {b"PAR1": "parquet", b"PARE": "parquet", b"ARROW1": "arrow"}  # PAR
 STREAM = b"\xff\xff\xff\xff"  # how Arrow begins where it is not a file
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 START = 8  # bytes that say what a file is
+RESULTS = ("policy.json", "report.html", "quarantine.parquet")
+FEW = 3  # names that a sentence holds
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file and its format."""
+    """A file and its format; the first of a folder also says which of its files are not read."""
 
     path: Path
     format: str
+    remark: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
@@ -72,9 +75,9 @@ def find(logs: Iterable[str | os.PathLike[str]], format: str | None = None) -> l
     understudy.errors.InvalidLog: log = 'missing.csv': there is no such file or folder; ...
     """
     found = [
-        Source(path, format or format_of(path))
+        Source(path, format or format_of(path), remark)
         for log in logs
-        for path in _expand(str(log), format)
+        for path, remark in _expand(str(log), format)
     ]
     if not found:
         raise InvalidLog("log", "", "no file is named", "name at least one file, glob or folder")
@@ -116,7 +119,8 @@ def unreadable(name: str, error: OSError) -> InvalidLog:
     return InvalidLog("log", name, reason, "check the path and its permissions")
 
 
-def _expand(log: str, form: str | None) -> Iterator[Path]:
+def _expand(log: str, form: str | None) -> Iterator[tuple[Path, str]]:
+    """The files that a name means, and what is to be said beside them."""
     path = Path(log)
     try:
         is_folder, exists = path.is_dir(), path.exists()
@@ -127,7 +131,7 @@ def _expand(log: str, form: str | None) -> Iterator[Path]:
     if is_folder:
         yield from _in_folder(path, form)
     elif exists:
-        yield path
+        yield path, ""
     elif not glob.has_magic(log):
         raise InvalidLog("log", log, "there is no such file or folder", "check the path")
     else:
@@ -135,10 +139,10 @@ def _expand(log: str, form: str | None) -> Iterator[Path]:
         files = [Path(match) for match in matches if not Path(match).is_dir()]
         if not files:
             raise InvalidLog("log", log, "no file matches", "check the pattern")
-        yield from files
+        yield from ((file, "") for file in files)
 
 
-def _in_folder(folder: Path, form: str | None) -> list[Path]:
+def _in_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, str]]:
     """All files of a known format below a folder; what is hidden and _SUCCESS are not data."""
 
     def fail(error: OSError) -> None:
@@ -153,12 +157,29 @@ def _in_folder(folder: Path, form: str | None) -> list[Path]:
         raise InvalidLog(
             "log", str(folder), "this folder holds no log", f"its files must end in one of {KNOWN}"
         )
-    return named
+    others = [str(path.relative_to(folder)) for path in sorted({*shown} - {*named})]
+    yield named[0], _not_read(folder, others) if others else ""
+    yield from ((path, "") for path in named[1:])
+
+
+def _not_read(folder: Path, names: list[str]) -> str:
+    """A sentence about files that are passed over, so that nothing is left out in silence."""
+    few = ", ".join([*map(shorten, names[:FEW]), *(["…"] if len(names) > FEW else [])])
+    where = f"of the folder {shorten(str(folder), LONGEST_PATH)}"
+    if len(names) == 1:
+        return (
+            f"1 file {where} was not read, for its name does not say what it holds: {few}; "
+            "name it, with --format."
+        )
+    return (
+        f"{len(names):,} files {where} were not read, for their names do not say what they hold: "
+        f"{few}; name them, with --format."
+    )
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is what an earlier run has set aside, beside its report."""
-    return path.name == "quarantine.parquet" and (path.parent / "report.html").exists()
+    """Whether it is what an earlier run has written, beside its report."""
+    return path.name in RESULTS and (path.parent / "report.html").exists()
 
 
 def _is_hidden(path: Path) -> bool:

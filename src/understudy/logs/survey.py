@@ -29,11 +29,13 @@ __all__ = [
 MOST_ACTIONS = 100_000  # that a log may bring up by itself
 REMEDIES = {
     "action is missing": "name the column of actions with --action, or the format with --format",
-    "action is unknown": "name the log's actions in --actions FILE, or leave it out",
-    "action is not eligible": "name the column of what could be played with --eligible",
+    "action is unknown": "compare its labels with those of --actions FILE, of --behavior FILE, or "
+    "of the policy that --resume goes on from: no others are known",
+    "action is not eligible": "see whether the column named with --eligible lists what could be "
+    "played",
     "action has probability 0 in the behavior": "give what was played a probability in --behavior",
     "reward is out of range": "pass the smallest and largest possible with --reward-range LOW HIGH",
-    "propensity is out of range": "propensities are above 0, at most 1: divide percentages by 100",
+    "propensity is out of range": "divide percentages by 100: propensities are above 0, at most 1",
     "time is missing or not a time": "name a column of numbers or of ISO 8601 dates with --time",
 }
 
@@ -60,7 +62,7 @@ def survey(batches: Iterator[Checked], watch: Watch) -> Survey:
         if len(labels) > MOST_ACTIONS:
             raise InvalidLog(
                 "action",
-                next(iter(labels)),
+                min(labels),
                 f"the log shows more than {MOST_ACTIONS:,} actions, this among them",
                 "check --action, or declare so many with --actions FILE",
             )
@@ -81,14 +83,15 @@ def too_few(file: str, found: Survey) -> InvalidLog:
     """The error for a log whose good rows show one action only.
 
     >>> print(too_few("log.csv", Survey(frozenset("a"), 9, {"reward is not a number": 3})))
-    log = 'log.csv': it cannot tell: its good rows show the action 'a' alone (refused: reward ...
+    log = 'log.csv': it cannot tell: its good rows show the action 'a' alone: production was ...
     """
     (label,) = found.labels
     refused = f" (refused: {counted(found.refused)})" if found.refused else ""
     return InvalidLog(
         "log",
         file,
-        f"it cannot tell: its good rows show the action {shorten(label)} alone{refused}",
+        f"it cannot tell: its good rows show the action {shorten(label)} alone: production was "
+        f"deterministic, or one action is all there is{refused}",
         remedy_for(found.refused) if found.refused else "name the others in --actions FILE",
     )
 
@@ -103,18 +106,21 @@ def counted(refused: Mapping[str, int]) -> str:
 
 
 def remedy_for(refused: Mapping[str, int]) -> str:
-    """What to do about the reason that most rows are refused for.
+    """What to do about the reason that most rows are refused for, with its name if there are more.
 
     >>> remedy_for({"reward is out of range": 3})
     'pass the smallest and largest possible with --reward-range LOW HIGH'
+    >>> remedy_for({"time is missing": 1, "reward is not finite": 3})
+    'where the reward is not finite, check the column of the reward'
     """
     if not refused:
         return "leave it out"
     reason = max(refused, key=refused.__getitem__)
     what, _, fault = reason.partition(" is ")
+    remedy = REMEDIES.get(reason, f"check the column of the {what}")
     if fault == "not a number":
-        return f"write each {what} with a point and no other signs, such as 0.5"
-    return REMEDIES.get(reason, f"check the column of the {what}")
+        remedy = f"write each {what} with a point and no other signs, such as 0.5"
+    return remedy if len(refused) == 1 else f"where the {reason}, {remedy}"
 
 
 def _labels(frame: pl.DataFrame) -> set[str]:

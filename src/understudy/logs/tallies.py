@@ -95,7 +95,8 @@ def tally(
     Args:
         frame: the log; lazy frames are read once, and once more if rows have to be refused.
         columns: what its columns mean. Without `columns.propensity`, and without a behavior, all
-            sums that need propensities are nan.
+            sums that need propensities are nan. With `columns.target`, rows whose target is no
+            probability are refused.
         actions: the actions; left out: those of the behavior, or those of the good rows.
         behavior: the probability of every label, if production always played with these: then
             propensities are not read.
@@ -110,7 +111,13 @@ def tally(
     >>> found.refused
     {'action is missing': 1, 'reward is out of range': 1}
     """
-    rows = rows_of(frame, columns, reward_range=reward_range, propensities=behavior is None)
+    rows = rows_of(
+        frame,
+        columns,
+        reward_range=reward_range,
+        propensities=behavior is None,
+        target=columns.target,
+    )
     fixed = None
     if behavior is not None:
         actions = Actions.of(behavior) if actions is None else actions

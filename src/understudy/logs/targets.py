@@ -13,14 +13,23 @@ import numpy as np
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
-from understudy.logs.actions import Actions, Label
+from understudy.logs.actions import Actions, Label, a_few
 from understudy.logs.checking import Checked
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policies import Policy, playable
 from understudy.logs.tables import arranged, checked_probabilities, read_probabilities
+from understudy.logs.tallies import Tallied
 from understudy.snapshots import Understudy
 
-__all__ = ["ColumnTarget", "ContextualTarget", "Fixed", "Target", "Uniform", "target_of"]
+__all__ = [
+    "ColumnTarget",
+    "ContextualTarget",
+    "Fixed",
+    "Target",
+    "Uniform",
+    "strangers",
+    "target_of",
+]
 
 UNIFORM = "uniform"
 POLICIES = (
@@ -140,6 +149,24 @@ class ColumnTarget:
 
     def oddities(self, rows: Checked) -> Counter[str]:  # noqa: ARG002 - it reads no contexts
         return Counter()
+
+
+def strangers(target: Target, log: Tallied) -> list[str]:
+    """That a policy and the rows of a log have no action in common, if it is so.
+
+    >>> from understudy.logs.tally import Tally
+    >>> from understudy.types import Log
+    >>> rows = Tallied(Actions(("a", "b", "c")), Tally.empty(3).after(Log([1], [0.5])), {})
+    >>> strangers(Fixed("mine", {"a": 0.5, "c": 0.5}), rows)
+    ['The policy and the log have no action in common: the policy knows a, c; the log shows b.']
+    """
+    shown = [log.actions.texts[i] for i in log.tally.counts.nonzero()[0]]
+    if not target.labels or target.labels & set(shown):
+        return []
+    return [
+        "The policy and the log have no action in common: the policy knows "
+        f"{a_few(sorted(target.labels))}; the log shows {a_few(shown)}."
+    ]
 
 
 def target_of(
