@@ -133,6 +133,14 @@ OUT = ("--out", "out")
     ("arguments", "words"),
     [
         (("learn", "later.csv", *OUT, "--resume", "--overwrite"), "leave out --overwrite"),
+        (
+            ("learn", "later.csv", *OUT, "--resume", "--context", "x", "--warmup", "0.2"),
+            "leave out --warmup",
+        ),
+        (
+            ("certify", "later.csv", "--policy", "uniform", "--out", "."),
+            "the log is in this folder",
+        ),
         (("learn", "later.csv", *OUT, "--resume", "--actions", "few.txt"), FEW_ACTIONS),
         (("learn", "strange.csv", *OUT, "--resume"), "of the policy that --resume goes on from"),
         (("certify", "later.csv", *OUT, "--policy", "uniform"), "it holds a policy"),

@@ -27,7 +27,13 @@ from understudy.logs.engine_runs import Unordered, certify_from
 from understudy.logs.findings import Candidate, Coverage, covered
 from understudy.logs.learned import Learned, told
 from understudy.logs.options import CONFIDENT, LogOptions, Options
-from understudy.logs.origins import fingerprints_of, origins_of, refuse_learned, refuse_same_rows
+from understudy.logs.origins import (
+    fingerprints_of,
+    origins_of,
+    refuse_inside,
+    refuse_learned,
+    refuse_same_rows,
+)
 from understudy.logs.outputs import (
     POLICY_FILE,
     QUARANTINE_FILE,
@@ -171,6 +177,8 @@ def certify(
     checked = Options.of(target=target_probability, **options).after(kept)
     native = Unordered.of(log)
     origins = [] if native else origins_of(log, options.get("format"))
+    if folder is not None:
+        refuse_inside(folder, origins)
     fingerprints = fingerprints_of(origins)
     if learned is not None:
         refuse_learned(origins, fingerprints, learned)

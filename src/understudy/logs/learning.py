@@ -16,7 +16,7 @@ from understudy.logs.checking import Checked
 from understudy.logs.engine_runs import Unordered, learn_from
 from understudy.logs.learned import Learned, coverage_of_policy
 from understudy.logs.options import Options
-from understudy.logs.origins import fingerprints_of, inside, origins_of, refuse_learned
+from understudy.logs.origins import fingerprints_of, origins_of, refuse_inside, refuse_learned
 from understudy.logs.outputs import (
     POLICY_FILE,
     QUARANTINE_FILE,
@@ -111,13 +111,8 @@ def learn(
         confidence=confidence,
         warmup=warmup,
     )
-    if resume is not None and overwrite:
-        raise InvalidArgument(
-            "overwrite",
-            overwrite,
-            "a policy that --resume goes on from is not replaced",
-            "leave out --overwrite, or --resume to begin anew",
-        )
+    if resume is not None:
+        _refuse_anew(overwrite=overwrite or None, warmup=warmup)
     native = Unordered.of(log)
     origins = [] if native else origins_of(log, format)
     unordered = native or (None if engine is None else Unordered(engine, origins))
@@ -141,6 +136,18 @@ def learn(
     return learned
 
 
+def _refuse_anew(**options: object) -> None:
+    """Raise `InvalidArgument` for options that only have a meaning for a policy that begins."""
+    for name, value in options.items():
+        if value is not None:
+            raise InvalidArgument(
+                name,
+                value,
+                "a policy that --resume goes on from is not begun anew",
+                f"leave out --{name}, or --resume to begin anew",
+            )
+
+
 def _kept(
     resume: Policy | Learned | str | os.PathLike[str] | None,
 ) -> tuple[Policy | None, Path | None]:
@@ -161,10 +168,7 @@ def _kept(
 
 def _check_folder(out: Path, origins: Sequence[Origin], *, may_replace: bool) -> None:
     """Say before the work that its results must not be written there."""
-    if inside(out, origins):
-        raise InvalidArgument(
-            "out", str(out), "the log is in this folder", "choose another folder for the results"
-        )
+    refuse_inside(out, origins)
     if (out / POLICY_FILE).exists() and not may_replace:
         raise InvalidArgument(
             "out",

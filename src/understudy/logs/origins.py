@@ -11,7 +11,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from understudy.errors import InvalidLog
+from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.bandit_feedback import from_bandit_feedback
 from understudy.logs.policies import Policy
 from understudy.logs.reading import Origin, Table
@@ -21,9 +21,9 @@ from understudy.types import Integers
 
 __all__ = [
     "fingerprints_of",
-    "inside",
     "knows_rows",
     "origins_of",
+    "refuse_inside",
     "refuse_learned",
     "refuse_same_rows",
 ]
@@ -151,13 +151,15 @@ def _refuse_twice(origins: Sequence[Origin], fingerprints: Sequence[str]) -> Non
         seen[fingerprint] = origin.name
 
 
-def inside(out: Path, origins: Iterable[Origin]) -> bool:
-    """Whether results would be written among the files of the log.
+def refuse_inside(out: Path, origins: Iterable[Origin]) -> None:
+    """Raise `InvalidArgument` if results would be written among the files of the log.
 
-    >>> inside(Path("logs"), [Source(Path("logs/a.csv"), "csv")])
-    True
+    >>> refuse_inside(Path("logs"), [Source(Path("logs/a.csv"), "csv")])
+    Traceback (most recent call last):
+    understudy.errors.InvalidArgument: out = 'logs': the log is in this folder; choose another ...
     """
     where = out.resolve()
-    return any(
-        isinstance(origin, Source) and where == origin.path.resolve().parent for origin in origins
-    )
+    if any(isinstance(one, Source) and where == one.path.resolve().parent for one in origins):
+        raise InvalidArgument(
+            "out", str(out), "the log is in this folder", "choose another folder for the results"
+        )
