@@ -20,7 +20,7 @@ import pytest
 import understudy as us
 from broken_files import TEXT
 from command_line import COMMANDS, Place, place
-from log_files import make_rows, write
+from log_files import LABELS, make_rows, write
 from understudy.cli import logs as commands
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs import Policy, outputs
@@ -223,7 +223,9 @@ def test_files_of_a_folder_that_are_not_read_are_told(
         place.write(name, content)
     learning = ("--horizon", "300") if engine and command == "learn" else ()
     results = {"certify": ("--out", place.out), "learn": ("--overwrite",)}.get(command, ())
-    arguments: tuple[Any, ...] = (*engine, *learning, *results)
+    declared = place.root / "actions.txt"
+    declared.write_text("\n".join(LABELS), encoding="utf-8")
+    arguments: tuple[Any, ...] = (*engine, *learning, *results, "--actions", declared)
     words = WORDS.format(folder)
     said = place.run_on(command, folder, "--json", *arguments)
     assert words in json.loads(said.out)["warnings"]
