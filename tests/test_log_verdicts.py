@@ -74,6 +74,25 @@ def test_declared_actions_are_known_before_and_count_from_the_first_row() -> Non
         us.logs.certify(log, "uniform", engine="polars")
 
 
+def test_what_the_first_run_has_seen_is_declared_for_the_next(tmp_path: Path) -> None:
+    """From a file or from memory, also an action that only the warm-up had."""
+    rng = np.random.default_rng(10)
+    rows = [
+        frame(PAIR[actions], rewards, 0.5, x=rng.normal(size=400))
+        for actions, rewards in (drawn(rng, 400, (0.2, 0.8)) for _ in range(2))
+    ]
+    rare = pl.when(pl.int_range(400) == 5).then(pl.lit("c")).otherwise("action")
+    first, second = (one.with_columns(action=rare) for one in rows)
+    learned = us.logs.learn(first, context="x", out=tmp_path)
+    assert learned.policy.study.tally.counts.min() == 0
+    kept, loaded = (
+        us.logs.learn(second, resume=one).certified for one in (learned, tmp_path / "policy.json")
+    )
+    assert kept is not None
+    assert loaded is not None
+    assert kept.estimate == loaded.estimate
+
+
 def test_the_same_rows_do_not_judge_what_was_learned_from_them(tmp_path: Path) -> None:
     """Whatever they come in: sums tell them."""
     rng = np.random.default_rng(1)

@@ -174,4 +174,5 @@ def _continued(
     reading = Reading(origins, columns).in_time(folder, watch)
     log = Prepared(reading, rules, kept.actions, settings.behavior, behavior, None)
     settings = dataclasses.replace(settings, columns=columns)
-    return Plan(log, settings, kept.study, 0, kept.contextual)
+    study = dataclasses.replace(kept.study, declared=True)  # by the first run
+    return Plan(log, settings, study, 0, kept.contextual)
