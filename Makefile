@@ -2,6 +2,7 @@
 # Needed: Python 3.11 or newer, make, a package index. Another Python: make PYTHON=python3.13 test
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11 python,$(if $(shell $(p) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null | grep 1),$(p))))
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
 .PHONY: run test test-all test-uncompiled check bench format setup clean
 
@@ -9,13 +10,13 @@ run: setup ## reproduce the paper's Figure 1 under out/
 	$(BIN)/understudy paper
 
 test: setup ## tests and doctests that need nothing but Python; about three minutes
-	$(BIN)/pytest -n auto -m "not full"
+	$(PYTEST) -m "not full"
 
 test-all: .venv/spark ## all tests: the paper's experiments at full size, and PySpark where Java is
-	$(BIN)/pytest -n auto
+	$(PYTEST)
 
 test-uncompiled: setup ## what is compiled once more without the compiler, small sizes
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n auto -m "not full and not large and not plain"
+	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not full and not large and not plain"
 
 bench: .venv/bench ## measure beside peers; writes benchmarks/results and docs/performance.md
 	$(BIN)/understudy bench --out benchmarks/results --docs docs/performance.md

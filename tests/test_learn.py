@@ -19,6 +19,8 @@ from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.logs import Policy, learn
 from understudy.logs.reporting import as_dict
 
+pytestmark = pytest.mark.plain
+
 ROWS = make_rows(3_000)
 TEXTS = tuple(sorted(LABELS))
 LOGGED = us.Logged(n_actions=K)
