@@ -12,7 +12,7 @@ run: setup ## reproduce the paper's Figure 1 under out/
 test: setup ## tests and doctests that need nothing but Python; about three minutes
 	$(PYTEST) -m "not full"
 
-test-all: .venv/spark ## all tests: the paper's experiments at full size, and PySpark where Java is
+test-all: .venv/bench .venv/spark ## all tests: experiments at full size, beside Vowpal Wabbit, and PySpark where Java is
 	$(PYTEST)
 
 test-uncompiled: setup ## what is compiled once more without the compiler, small sizes
