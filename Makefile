@@ -9,7 +9,7 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal
 run: setup ## reproduce the paper's Figure 1 under out/
 	$(BIN)/understudy paper
 
-test: setup ## tests and doctests that need nothing but Python; about three minutes
+test: setup ## tests and doctests that need nothing but Python; about six minutes
 	$(PYTEST) -m "not full"
 
 test-all: .venv/bench .venv/spark ## all tests: experiments at full size, beside Vowpal Wabbit, and PySpark where Java is
