@@ -103,8 +103,8 @@ def test_the_same_rows_do_not_judge_what_was_learned_from_them(tmp_path: Path) -
     for engine in (None, "polars"):
         with pytest.raises(InvalidLog, match="the policy was learned from these rows"):
             us.logs.certify(log, learned, engine=engine)
-    covered = us.logs.coverage(log, learned).coverage.verdicts[0]
-    assert covered.words.endswith("certify it for a verdict")
+        covered = us.logs.coverage(log, learned, engine=engine).coverage.verdicts[0]
+        assert covered.words.endswith("certify it for a verdict")
     small = log[:300]
     with pytest.raises(InvalidLog, match="the policy was learned from these rows"):
         us.logs.certify(small.clone().with_columns(note=1), us.logs.learn(small))

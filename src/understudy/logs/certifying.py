@@ -60,7 +60,7 @@ from understudy.logs.study import observe, with_propensities, without_first_play
 from understudy.logs.survey import nothing_left, refuse_bad_rows
 from understudy.logs.tallies import Tallied
 from understudy.logs.tally import Tally
-from understudy.logs.targets import ContextualTarget, Target, Uniform, strangers, target_of
+from understudy.logs.targets import ContextualTarget, Target, is_hindsight, strangers, target_of
 from understudy.logs.verdicts import judge_rows
 from understudy.logs.watching import Watch, unwatched
 from understudy.plots import draw_certificates
@@ -274,8 +274,7 @@ class Judging:
         certificate = Certificate(chosen.behavior, self.options.confidence or CONFIDENT, K)
         tally, stretches = Tally.empty(K), Stretches.empty(K)
         points: list[Point] = []
-        foreseen = self.options.declared() >= set(chosen.actions.texts)
-        hindsight = isinstance(self.target, Uniform) and not foreseen
+        hindsight = is_hindsight(self.target, chosen.actions, self.options.declared())
         oddities = Counter[str]()
         for checked in rows:
             oddities += self.target.oddities(checked)
@@ -305,13 +304,7 @@ class Judging:
         )
         if fixed is not None:
             return found
-        verdict = judge_rows(
-            name,
-            certificate,
-            found.grounds,
-            rows=tallied.tally.rows,
-            earned=float(tallied.tally.rewards.sum()),
-        )
+        verdict = judge_rows(name, certificate, tallied.tally, found.grounds)
         return dataclasses.replace(found, verdicts=(verdict,))
 
     def _refuse_uncertifiable(self, chosen: Prepared) -> None:

@@ -22,7 +22,7 @@ from understudy.logs.engine_runs import Unordered, cover_from
 from understudy.logs.findings import Candidate, Coverage, candidates_beside, covered
 from understudy.logs.learned import Learned
 from understudy.logs.options import CONFIDENT, LogOptions, Options
-from understudy.logs.origins import fingerprints_of, knows_rows, origins_of
+from understudy.logs.origins import fingerprints_of, origins_of
 from understudy.logs.outputs import QUARANTINE_FILE, Quarantine, workplace
 from understudy.logs.passes import Intake, good_rows, intake_of
 from understudy.logs.policies import Policy
@@ -118,24 +118,19 @@ def coverage(
     native = Unordered.of(log)
     origins = [] if native else origins_of(log, options.get("format"))
     fingerprints = fingerprints_of(origins)
-    targets = [target for target, _ in asked]
-    own = [policy is not None and policy.knows(fingerprints) for _, policy in asked]
     if native or engine is not None:
         unordered = native or Unordered(engine or "", origins)
-        found, kind = cover_from(unordered, checked, targets, own)
+        found, kind = cover_from(unordered, checked, asked, fingerprints)
         intake = Intake.in_no_order(unordered.engine, found.refused, origins)
         return Covered(coverage=found, scale=checked.scale, kind=kind, intake=intake)
-    known = frozenset(label for target in targets for label in target.labels)
+    known = frozenset(label for target, _ in asked for label in target.labels)
     with workplace(Path(gettempdir())) as hidden:
         chosen = prepare(origins, checked, hidden, watch, known=known)
         with Quarantine(hidden / QUARANTINE_FILE) as quarantine:
             tallied, stretches = _tallied(chosen, quarantine, watch)
-        declared = bool(checked.declared())
-        own = [
-            known_file or (policy is not None and knows_rows(policy, tallied, stretches.counts))
-            for known_file, (_, policy) in zip(own, asked, strict=True)
-        ]
-        candidates = candidates_beside(targets, own, tallied, declared=declared)
+        candidates = candidates_beside(
+            asked, fingerprints, tallied, stretches.counts, declared=bool(checked.declared())
+        )
         confidence = checked.confidence or CONFIDENT
         found = covered(
             tallied,

@@ -17,7 +17,7 @@ from understudy.logs.actions import Actions
 from understudy.logs.choosing import FROM_LOG, Choice, choose, name_of_default
 from understudy.logs.columns import ESTIMATED, LOG, Columns, Kind
 from understudy.logs.engines import open_frame
-from understudy.logs.findings import Coverage, candidates_beside, certify_candidates, covered
+from understudy.logs.findings import Asked, Coverage, candidates_beside, certify_candidates, covered
 from understudy.logs.options import CONFIDENT, Options
 from understudy.logs.order_free import SummedState, certify_sums, learn_sums
 from understudy.logs.policies import Settings
@@ -34,7 +34,7 @@ from understudy.logs.study import Study
 from understudy.logs.survey import nothing_left
 from understudy.logs.tallies import Tallied, seen_actions, tally
 from understudy.logs.tally import Tally
-from understudy.logs.targets import ColumnTarget, Target, Uniform
+from understudy.logs.targets import ColumnTarget, Target, is_hindsight
 
 __all__ = ["Summed", "Unordered", "certify_from", "cover_from", "learn_from"]
 
@@ -168,20 +168,20 @@ def _learned(
 
 
 def cover_from(
-    log: Unordered, options: Options, targets: Sequence[Target], own: Sequence[bool]
+    log: Unordered, options: Options, asked: Sequence[Asked], fingerprints: Sequence[str]
 ) -> tuple[Coverage, Kind]:
-    """What a log can say, from sums in no order; `own` marks policies learned from it."""
+    """What a log can say, also about policies that somebody asks about, from sums in no order."""
     columns, kind = log.columns(options)
     confidence = options.confidence or CONFIDENT
     with log.opened(columns) as frame:
         actions = options.actions
-        known = {label for target in targets for label in target.labels}
+        known = {label for target, _ in asked for label in target.labels}
         tallied = tally(frame, columns, actions=actions, **_asked(options))
         if actions is None and not known <= set(tallied.actions.texts):
             actions = Actions.of(known | set(tallied.actions.texts))
             tallied = tally(frame, columns, actions=actions, **_asked(options))
         declared = bool(options.declared())
-        candidates = candidates_beside(targets, own, tallied, declared=declared)
+        candidates = candidates_beside(asked, fingerprints, tallied, declared=declared)
         certificates: Sequence[Certificate | None] = ()
         if kind != ESTIMATED:
             certificates = certify_candidates(
@@ -215,7 +215,7 @@ def certify_from(
             actions = Actions.of(known | set(sums.actions.texts))
         else:
             actions = declared_actions(options, target.labels)
-        if isinstance(target, Uniform) and not options.declared() >= set(actions.texts):
+        if is_hindsight(target, actions, options.declared()):
             raise InvalidArgument(
                 "policy",
                 target.name,

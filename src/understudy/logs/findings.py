@@ -18,6 +18,8 @@ from understudy.logs.calibration import Calibration, calibrate
 from understudy.logs.columns import ESTIMATED, Columns, Kind
 from understudy.logs.drift import Drift, drift_of
 from understudy.logs.order_free import certify_sums
+from understudy.logs.origins import knows_rows
+from understudy.logs.policies import Policy
 from understudy.logs.scale import Scale
 from understudy.logs.survey import counted, remedy_for
 from understudy.logs.tallies import MISSING_ACTION, UNKNOWN_ACTION, Tallied
@@ -28,6 +30,7 @@ from understudy.report import wording
 from understudy.types import Integers, frozen
 
 __all__ = [
+    "Asked",
     "Candidate",
     "Coverage",
     "candidates_beside",
@@ -40,6 +43,7 @@ __all__ = [
 GAIN = number(0.0, 1.0, "pass a gain a row in (0, 1], with rewards in [0, 1]", above=True)
 CERTAIN = 1.0 - 1e-9  # a propensity of 1, rounded
 NAMED = 10  # labels in one line
+Asked = tuple[Target, Policy | None]  # a policy, and what `learn` wrote about it if it did
 UNCOUNTABLE = "so its propensities cannot be counted; log them with every row"
 
 
@@ -221,31 +225,42 @@ def candidates_of(tallied: Tallied, *, declared: bool = True) -> list[Candidate]
     only[best] = 1.0
     always = f"always {in_words(tallied.actions.labels[best])}"
     return [
-        Candidate("uniform", frozen(np.full(K, 1.0 / K)), hindsight=not declared),
+        Candidate(Uniform.name, frozen(np.full(K, 1.0 / K)), hindsight=not declared),
         Candidate(always, frozen(only), K if declared else K * (K + 1), hindsight=not declared),
     ]
 
 
 def candidates_beside(
-    targets: Sequence[Target], own: Sequence[bool], tallied: Tallied, *, declared: bool
+    asked: Sequence[Asked],
+    fingerprints: Sequence[str],
+    tallied: Tallied,
+    stretches: Integers | None = None,
+    *,
+    declared: bool,
 ) -> list[Candidate]:
     """Policies that somebody asks about, and beside them those that everybody does.
 
-    `own` says which were learned from this log.
+    What was learned from these files, or from these rows however they came, may not be judged.
     """
-    asked = [
+
+    def own(learned: Policy | None) -> bool:
+        return learned is not None and (
+            learned.knows(fingerprints) or knows_rows(learned, tallied, stretches)
+        )
+
+    theirs = [
         Candidate(
             target.name,
             policy,
-            may_be_judged=not learned,
+            may_be_judged=not own(learned),
             hindsight=isinstance(target, Uniform) and not declared,
         )
-        for target, learned in zip(targets, own, strict=True)
+        for target, learned in asked
         if (policy := target.fixed(tallied.actions)) is not None
     ]
-    names = {candidate.name for candidate in asked}
+    names = {candidate.name for candidate in theirs}
     others = candidates_of(tallied, declared=declared)
-    return [*asked, *(one for one in others if one.name not in names)]
+    return [*theirs, *(one for one in others if one.name not in names)]
 
 
 def certify_candidates(

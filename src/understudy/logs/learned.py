@@ -216,11 +216,5 @@ def coverage_of_policy(policy: Policy) -> Coverage:
         return _without_propensities(found)
     if certificate is None:
         return found
-    watched = judge_rows(
-        UNDERSTUDY,
-        certificate,
-        found.grounds,
-        rows=study.rounds,
-        earned=float(study.tally.rewards.sum()),
-    )
+    watched = judge_rows(UNDERSTUDY, certificate, study.tally, found.grounds)
     return dataclasses.replace(found, verdicts=(watched, *found.verdicts))

@@ -21,6 +21,7 @@ from understudy.logs.outputs import (
     POLICY_FILE,
     QUARANTINE_FILE,
     REPORT_FILE,
+    RESULTS,
     Quarantine,
     put_in_place,
     workplace,
@@ -131,8 +132,7 @@ def learn(
         if folder is not None:
             learned.policy.save(hidden / POLICY_FILE)
             (hidden / REPORT_FILE).write_text(render(learned.report), encoding="utf-8")
-            names = [QUARANTINE_FILE, REPORT_FILE, POLICY_FILE]
-            put_in_place(hidden, folder, names, lambda: _refuse_changed(folder, before))
+            put_in_place(hidden, folder, RESULTS, lambda: _refuse_changed(folder, before))
     return learned
 
 

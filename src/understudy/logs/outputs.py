@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +24,7 @@ __all__ = [
     "POLICY_FILE",
     "QUARANTINE_FILE",
     "REPORT_FILE",
+    "RESULTS",
     "Quarantine",
     "by_reason",
     "put_in_place",
@@ -35,6 +36,7 @@ fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 SCHEMA = pa.schema([(name, pa.int64() if name == "row" else pa.string()) for name in QUARANTINE])
 EXAMPLES = 100  # quarantined rows that are shown
 POLICY_FILE, REPORT_FILE, QUARANTINE_FILE = "policy.json", "report.html", "quarantine.parquet"
+RESULTS = (QUARANTINE_FILE, REPORT_FILE, POLICY_FILE)  # in the order in which they are put in place
 
 
 @contextmanager
@@ -65,7 +67,7 @@ def workplace(near: Path) -> Iterator[Path]:
 
 
 def put_in_place(
-    hidden: Path, out: Path, names: list[str], unless: Callable[[], None] = lambda: None
+    hidden: Path, out: Path, names: Sequence[str], unless: Callable[[], None] = lambda: None
 ) -> None:
     """Move finished files to where they are wanted, the last one last: its presence means all.
 

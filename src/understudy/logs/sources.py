@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from understudy.errors import LONGEST_PATH, InvalidLog, shorten
+from understudy.logs.outputs import REPORT_FILE, RESULTS
 
 __all__ = ["FORMATS", "Source", "find"]
 
@@ -31,7 +32,6 @@ SIGNATURES = {b"PAR1": "parquet", b"PARE": "parquet", b"ARROW1": "arrow"}  # PAR
 STREAM = b"\xff\xff\xff\xff"  # how Arrow begins where it is not a file
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 START = 8  # bytes that say what a file is
-RESULTS = ("policy.json", "report.html", "quarantine.parquet")
 FEW = 3  # names that a sentence holds
 
 
@@ -179,7 +179,7 @@ def _not_read(folder: Path, names: list[str]) -> str:
 
 def _is_ours(path: Path) -> bool:
     """Whether it is what an earlier run has written, beside its report."""
-    return path.name in RESULTS and (path.parent / "report.html").exists()
+    return path.name in RESULTS and (path.parent / REPORT_FILE).exists()
 
 
 def _is_hidden(path: Path) -> bool:

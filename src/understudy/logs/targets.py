@@ -27,6 +27,7 @@ __all__ = [
     "Fixed",
     "Target",
     "Uniform",
+    "is_hindsight",
     "strangers",
     "target_of",
 ]
@@ -149,6 +150,15 @@ class ColumnTarget:
 
     def oddities(self, rows: Checked) -> Counter[str]:  # noqa: ARG002 - it reads no contexts
         return Counter()
+
+
+def is_hindsight(target: Target, actions: Actions, declared: frozenset[str]) -> bool:
+    """Whether it is spread over actions of which some were not declared: only the log tells them.
+
+    >>> is_hindsight(Uniform(), Actions(("a", "b")), frozenset("a"))
+    True
+    """
+    return isinstance(target, Uniform) and not declared >= set(actions.texts)
 
 
 def strangers(target: Target, log: Tallied) -> list[str]:

@@ -108,22 +108,20 @@ def judge(
     return _judged(name, reach, seen, grounds, certificate)
 
 
-def judge_rows(
-    name: str, certificate: Certificate, grounds: Grounds, *, rows: int, earned: float
-) -> Verdict:
+def judge_rows(name: str, certificate: Certificate, tally: Tally, grounds: Grounds) -> Verdict:
     """The verdict about a policy that depends on the row, from the weights w that it gave rise to.
 
     Of what it plays the log does not show what is missing from a mean weight of 1, beyond three
-    standard errors. `rows` could be read, in which production `earned` so much in all; others were
-    set aside, and have no weight.
+    standard errors. The `tally` is of the rows that could be read; others were set aside, and have
+    no weight.
     """
     _, weighted, weights, squares = certificate.evidence.totals.tolist()
-    read = max(rows, 1)
+    read, earned = max(tally.rows, 1), float(tally.rewards.sum())
     error = math.sqrt(max(0.0, squares / read - (weights / read) ** 2) / read)
     hidden = max(0.0, 1.0 - weights / read - THREE * error)
     estimate = weighted / weights if weights else math.nan
     seen = Seen(
-        rows=rows,
+        rows=tally.rows,
         earned=earned,
         spread=earned / read * max(0.0, squares - 2.0 * weights + read) / read,
         wrong=bool(grounds.calibration.wrong.any()),
