@@ -169,7 +169,8 @@ def agree(option: str, asked: object, kept: object) -> None:
 
 def _unlike(actions: Actions, others: Actions) -> Shown:
     """How many actions there are, and a few of them: first those that the others are not."""
-    labels = sorted(actions.texts, key=lambda text: text in others.texts)
+    theirs = set(others.texts)
+    labels = sorted(actions.texts, key=lambda text: text in theirs)
     return Shown(f"{len(labels):,} actions ({a_few(labels)})")
 
 
