@@ -10,6 +10,8 @@
     ├── NotMergeable (TypeError)       states whose learner reads the past
     ├── NotSaveable (TypeError)        a learner that JSON cannot hold
     ├── BrokenLaw (AssertionError)     a learner that fails `us.check_learner`
+    ├── StoreUnavailable (OSError)     a live service's store cannot be used now
+    │   └── StoreInUse                 because another server writes to it
     └── MissingExtra (ImportError)     an optional dependency is not installed
 
     UnderstudyWarning (UserWarning)
@@ -34,6 +36,8 @@ __all__ = [
     "MissingExtra",
     "NotMergeable",
     "NotSaveable",
+    "StoreInUse",
+    "StoreUnavailable",
     "UnderstudyError",
     "UnderstudyWarning",
     "UnknownCell",
@@ -150,6 +154,14 @@ class NotSaveable(UnderstudyError, TypeError):
 
 class BrokenLaw(UnderstudyError, AssertionError):
     """A learner does not obey a law that every learner must."""
+
+
+class StoreUnavailable(UnderstudyError, OSError):
+    """The store of a live service cannot be used now; nothing was written, and it may be tried."""
+
+
+class StoreInUse(StoreUnavailable):
+    """Another server is the one writer of this store."""
 
 
 class MissingExtra(UnderstudyError, ImportError):
