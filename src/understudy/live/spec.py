@@ -29,7 +29,7 @@ MOST_ACTIONS = 10_000
 MOST_CONTEXTS = 64
 LONGEST_WAIT = 366 * 24 * 3600.0  # seconds
 LARGEST_WHOLE = (1 << 63) - 1
-TAKEN = ("id", "time", ACTION, REWARD, PROPENSITY)  # columns that an exported log has anyway
+TAKEN = ("id", "time", ACTION, REWARD, PROPENSITY, "rewarded")  # columns of an exported log
 SECOND = 1_000_000  # microseconds
 
 

@@ -29,7 +29,6 @@ from understudy.types import Integers
 
 __all__ = ["LAST", "Done", "Plan", "choose_contextual", "fold", "plan"]
 
-MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
 NAME_IT = "name their column with --propensity, or a file of fixed ones with --behavior"
 LAST = 4_096  # rows whose contexts a policy is averaged over
 
@@ -120,8 +119,7 @@ def _choice(log: Prepared, options: Options) -> tuple[Choice, Contextual | None,
             "learner", name, "it ignores contexts", f"pass {CONTEXTUAL}, or leave out --context"
         )
     assert log.rows is not None
-    warmup = min(max(1, int(options.warmup * log.rows)), MOST_WARMUP)
-    frame, played = _first_rows(log.checked(), warmup)
+    frame, played = _first_rows(log.checked(), options.warmup_of(log.rows))
     choice, contextual = choose_contextual(frame, played, context, K, options.horizon)
     return choice, contextual, len(played)
 
