@@ -26,7 +26,8 @@ CREATE TABLE decisions (
 ) {sorted};
 CREATE INDEX late_rewards ON decisions (study) WHERE late_reward IS NOT NULL;
 CREATE TABLE snapshots (
-    study BIGINT PRIMARY KEY REFERENCES studies (key), seq BIGINT NOT NULL, policy TEXT NOT NULL
+    study BIGINT PRIMARY KEY REFERENCES studies (key), seq BIGINT NOT NULL, policy TEXT NOT NULL,
+    expired BIGINT NOT NULL
 );
 CREATE TABLE refused (
     study BIGINT NOT NULL REFERENCES studies (key), reason TEXT NOT NULL, count BIGINT NOT NULL,

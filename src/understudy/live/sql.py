@@ -43,7 +43,8 @@ class SqlReader:
 
     def snapshot(self, study: int) -> Snapshot | None:
         """The newest one, if there is any."""
-        rows = self._session.rows("SELECT seq, policy FROM snapshots WHERE study = ?", study)
+        query = "SELECT seq, policy, expired FROM snapshots WHERE study = ?"
+        rows = self._session.rows(query, study)
         return Snapshot(*rows[0]) if rows else None
 
     def refused(self, study: int) -> dict[str, int]:
@@ -145,9 +146,10 @@ class SqlStore(SqlTokens):
     def keep_snapshot(self, study: int, snapshot: Snapshot) -> None:
         """In place of the one before."""
         self._session.change(
-            "INSERT INTO snapshots (study, seq, policy) VALUES (?, ?, ?) "
-            "ON CONFLICT (study) DO UPDATE SET seq = excluded.seq, policy = excluded.policy",
-            *(study, snapshot.seq, snapshot.policy),
+            "INSERT INTO snapshots (study, seq, policy, expired) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (study) DO UPDATE SET seq = excluded.seq, policy = excluded.policy, "
+            "expired = excluded.expired",
+            *(study, snapshot.seq, snapshot.policy, snapshot.expired),
         )
 
     def _fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> None:
