@@ -6,12 +6,14 @@ comes. A start after a crash is the same as that: nothing is in memory, all is r
 
 from __future__ import annotations
 
+import json
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice, takewhile
 
 import structlog
 
+from understudy.constraints import Array
 from understudy.live.rates import Rate
 from understudy.live.records import Changes, Decision, StudyRecord
 from understudy.live.spec import Event, StudySpec
@@ -50,7 +52,9 @@ class LiveStudy:
         self.spec = StudySpec.model_validate_json(record.spec)
         self.rate = Rate()
         self.seen = Counter[str]()
+        self.malformed = 0
         self.fault: str | None = None
+        self._policy: tuple[tuple[int, int, int, int], bytes] | None = None
         self.load(store)
 
     def load(self, store: Reader) -> None:
@@ -74,6 +78,19 @@ class LiveStudy:
         refused = sum(self.refused.values()) + self.seen["late"]
         archived = self.record.archived_at or 0
         return self.standing.seq, self.next_seq, refused, archived
+
+    def refusals(self) -> Counter[str]:
+        """What was not taken, by reason; what was malformed, since the service started."""
+        own = Counter({"late": self.seen["late"], "malformed": self.malformed})
+        return +(self.refused + own)
+
+    def policy_now(self, show: Callable[[LiveStudy, Array], object]) -> bytes:
+        """The policy as JSON; made anew only if there is something new to say."""
+        version = self.version
+        if self._policy is None or self._policy[0] != version:
+            shown = show(self, self.standing.probabilities())
+            self._policy = version, json.dumps(shown, ensure_ascii=False).encode()
+        return self._policy[1]
 
     def unknown(self, events: Sequence[Event]) -> list[str]:
         """The ids that the store has to be asked about."""
