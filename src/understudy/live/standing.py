@@ -83,9 +83,10 @@ class Standing:
         """As a snapshot says, whose last decisions are these: what the fold up to there gives."""
         policy = from_text(snapshot.policy)
         found = replace(self._going_on(policy), seq=snapshot.seq, expired=snapshot.expired)
-        if found.contextual is None or not before:
+        rows = min(LAST, found.learned)  # those of a warm-up are no part of the average
+        if found.contextual is None or not rows:
             return found
-        return replace(found, last=found.contextual.features(found._frame(before[-LAST:])))
+        return replace(found, last=found.contextual.features(found._frame(before[-rows:])))
 
     def _going_on(self, policy: Policy) -> Standing:
         return replace(
