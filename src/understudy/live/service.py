@@ -14,7 +14,7 @@ from understudy.errors import InvalidArgument, UnderstudyError
 from understudy.live.audit import in_order
 from understudy.live.export import as_lines
 from understudy.live.opening import open_reader, open_store
-from understudy.live.records import StudyRecord
+from understudy.live.records import StudyRecord, TokenRecord
 from understudy.live.spec import Event, StudySpec
 from understudy.live.standing import Standing
 from understudy.live.study import LiveStudy
@@ -74,6 +74,10 @@ class Service:
     @property
     def studies(self) -> dict[str, LiveStudy]:
         return self.writer.studies
+
+    def tokens(self) -> list[TokenRecord]:
+        """Those that the store had a moment ago; it need not be asked for every request."""
+        return self.writer.tokens
 
     def study(self, name: str) -> LiveStudy:
         """The study of this name, or `NoSuchStudy`."""

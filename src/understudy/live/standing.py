@@ -9,7 +9,7 @@ clicks, and no bound would hold.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -211,7 +211,7 @@ class Standing:
             size *= 2
         return size - len(self.warming)
 
-    def probabilities(self, context: dict[str, object] | None = None) -> Array:
+    def probabilities(self, context: Mapping[str, object] | None = None) -> Array:
         """π of the next round, (K,); uniform while the warm-up goes on."""
         if (wrong := self.spec.fault_of_context(context)) is not None:
             raise InvalidArgument("context", context, wrong, "see the study's contexts")

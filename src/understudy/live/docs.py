@@ -1,0 +1,2 @@
+def docs_page(document):
+    return "<p>docs"
