@@ -9,19 +9,19 @@ from importlib.metadata import version
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from understudy.live import page
 from understudy.live.answers import answer, refuse
 from understudy.live.docs import docs_page
 from understudy.live.gate import Gate
+from understudy.live.handlers import Handlers
 from understudy.live.openapi import Handler, document, not_found, routes
 from understudy.live.operations import operations
-from understudy.live.service import Busy, NoSuchStudy, Service
+from understudy.live.service import Service
 from understudy.live.streams import Streams
 from understudy.live.tokens import Keys
 from understudy.live.watching import Watcher
@@ -35,31 +35,30 @@ def make_app(service: Service, *, loopback_only: bool = True) -> ASGIApp:
     registry.register(Studies(service))
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: object) -> AsyncIterator[None]:
         await service.start()
         try:
             yield
         finally:
             await service.stop()
 
-    offered = operations(Streams(Watcher(service), service.stopped))
+    offered = operations(Handlers(service), Streams(Watcher(service), service.stopped))
     described = document(offered, version("understudy"))
-    app = Starlette(
+    # A bare router: the gate around it answers whatever goes wrong.
+    router = Router(
         routes=[
             *routes(offered),
             *page.routes(),
             Route("/docs", _static(HTMLResponse(docs_page(described)))),
             Route("/openapi.json", _static(answer(200, described))),
             Route("/healthz", _static(answer(200, {"status": "alive"}))),
-            Route("/readyz", _ready),
+            Route("/readyz", _ready(service)),
             Route("/metrics", _metrics(registry)),
         ],
-        exception_handlers={NoSuchStudy: _no_such_study, Busy: _busy},
+        default=not_found,
         lifespan=lifespan,
     )
-    app.router.default = not_found
-    app.state.service = service
-    return Gate(app, Keys(service.tokens), loopback_only=loopback_only, registry=registry)
+    return Gate(router, Keys(service.tokens), loopback_only=loopback_only, registry=registry)
 
 
 def _static(response: Response) -> Handler:
@@ -69,13 +68,17 @@ def _static(response: Response) -> Handler:
     return endpoint
 
 
-async def _ready(request: Request) -> Response:
+def _ready(service: Service) -> Handler:
     """Whether events would be taken now."""
-    service: Service = request.app.state.service
-    obstacle = service.writer.obstacle
-    if obstacle is not None or service.writer.stopping:
-        return refuse(503, "store unavailable", obstacle or "the service is shutting down")
-    return answer(200, {"status": "ready"})
+
+    async def endpoint(_: Request) -> Response:
+        writer = service.writer
+        if writer.obstacle is not None or writer.stopping:
+            reason = writer.obstacle or "the service is shutting down"
+            return refuse(503, "store unavailable", reason)
+        return answer(200, {"status": "ready"})
+
+    return endpoint
 
 
 def _metrics(registry: CollectorRegistry) -> Handler:
@@ -83,15 +86,6 @@ def _metrics(registry: CollectorRegistry) -> Handler:
         return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
     return endpoint
-
-
-async def _no_such_study(_: Request, error: Exception) -> Response:
-    return refuse(404, "unknown study", str(error))
-
-
-async def _busy(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Busy)
-    return refuse(409, error.error, str(error))
 
 
 class Studies(Collector):

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from understudy.errors import InvalidArgument, StoreUnavailable
-from understudy.live.answers import JSON, refuse, refuse_argument, refuse_body
+from understudy.live.answers import JSON, Declined, refuse, refuse_argument, refuse_body
 from understudy.live.exchanges import Exchange, Exchanges, address_of
 from understudy.live.records import Scope
 from understudy.live.rules import READING, Limits, is_loopback, is_same_origin, needed_scope
@@ -168,6 +168,8 @@ class Gate:
         """What went wrong inside, for whoever asked; None if nobody foresaw it."""
         if isinstance(error, _TooLarge):
             return self._too_large(scope["path"])
+        if isinstance(error, Declined):
+            return refuse(error.status, error.error, str(error))
         if isinstance(error, ValidationError):
             return refuse_body(error)
         if isinstance(error, InvalidArgument):

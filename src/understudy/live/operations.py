@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from understudy.live import handlers, models
+from understudy.live import models
+from understudy.live.handlers import Handlers
 from understudy.live.openapi import Content, Operation, Parameter
 from understudy.live.spec import Event, StudySpec
 from understudy.live.streams import Streams
@@ -42,12 +43,12 @@ TAKING = {**UNKNOWN, 409: "The study is archived, or the event contradicts what 
 NDJSON, EVENTS = "application/x-ndjson", "text/event-stream"
 
 
-def operations(streams: Streams) -> list[Operation]:
-    """Everything under /v1."""
-    return [*_studies(), *_feedback(), *_answers(), *_live(streams)]
+def operations(handlers: Handlers, streams: Streams) -> list[Operation]:
+    """Everything under /v1; what is asked most often is first, and found first."""
+    return [*_feedback(handlers), *_answers(handlers), *_studies(handlers), *_live(streams)]
 
 
-def _studies() -> list[Operation]:
+def _studies(handlers: Handlers) -> list[Operation]:
     return [
         Operation(
             "POST",
@@ -112,7 +113,7 @@ def _studies() -> list[Operation]:
     ]
 
 
-def _feedback() -> list[Operation]:
+def _feedback(handlers: Handlers) -> list[Operation]:
     return [
         Operation(
             "POST",
@@ -144,7 +145,7 @@ def _feedback() -> list[Operation]:
     ]
 
 
-def _answers() -> list[Operation]:
+def _answers(handlers: Handlers) -> list[Operation]:
     return [
         Operation(
             "GET",

@@ -12,7 +12,7 @@ __all__ = ["HEADERS", "NO_STORE", "Limits", "is_loopback", "is_same_origin", "ne
 MEBIBYTE = 2**20
 READING = frozenset({"GET", "HEAD"})
 PUBLIC = frozenset({"/", "/docs", "/openapi.json", "/healthz", "/readyz"})
-ASSETS, API, SNAPSHOTS = "/assets/", "/v1/", "/v1/snapshots"
+ASSETS, PAGES, API, SNAPSHOTS = "/assets/", "/studies/", "/v1/", "/v1/snapshots"
 DRAW = re.compile(r"/v1/studies/[^/]+/draw")
 LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
 
@@ -59,7 +59,7 @@ def needed_scope(method: str, path: str) -> Scope | None:
     ('read', None)
     """
     if method in READING:
-        public = path in PUBLIC or path.startswith(ASSETS)
+        public = path in PUBLIC or path.startswith((ASSETS, PAGES))
         return None if public else "read"
     drawing = method == "POST" and DRAW.fullmatch(path) is not None
     return "read" if drawing else "write"

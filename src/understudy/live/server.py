@@ -35,6 +35,7 @@ def serve(store: str, host: str, port: int) -> None:
         host=host,
         port=port,
         access_log=False,
+        proxy_headers=False,
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=GRACE,

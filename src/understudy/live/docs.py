@@ -1,2 +1,0 @@
-def docs_page(document):
-    return "<p>docs"
