@@ -185,9 +185,12 @@ def settings_of(url: str) -> dict[str, Any]:
     """
     try:
         asked = conninfo_to_dict(url)
-    except psycopg.Error as error:  # the URL is not repeated: it may hold a password
+    except psycopg.Error:  # what it says repeats the URL, and there may be a password in it
         raise InvalidArgument(
-            "store", "postgresql://…", first_line(error), "pass postgresql://user@host/database"
+            "store",
+            "postgresql://…",
+            "this is no URL of a PostgreSQL database",
+            "pass postgresql://user@host/database, with %40 for an @ in a password",
         ) from None
     who = {"application_name": f"understudy, process {os.getpid()} on {socket.gethostname()}"}
     return {**DEFAULTS, **who, **asked}
