@@ -6,9 +6,10 @@ What is imported here is its client, which needs nothing but httpx.
 from __future__ import annotations
 
 from understudy.live.async_client import AsyncClient, AsyncStudy
-from understudy.live.background import Background, Delivery
+from understudy.live.background import Background
 from understudy.live.canary import mixture
 from understudy.live.client import Client, Study
+from understudy.live.outbox import Delivery
 from understudy.live.taken import BatchTaken, Drawn, RefusedEvent, Taken
 
 __all__ = [

@@ -14,6 +14,7 @@ from understudy.live.background import Background
 from understudy.live.calls import StudyOptions
 from understudy.live.connections import Connection, patience_of, settings_of
 from understudy.live.facts import Context
+from understudy.live.outbox import Outbox
 from understudy.live.taken import BatchTaken, Drawn, Taken
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ class Client:
 
     def background(self, name: str, *, most: int = 10_000) -> Background:
         """A thread that sends events of a study, so that nobody waits; `most` may be waiting."""
-        return Background(lambda events: self._connection.ask(calls.batch(name, events)), most)
+        return Background(
+            Outbox(lambda events: self._connection.ask(calls.batch(name, events)), most)
+        )
 
 
 class Study:
