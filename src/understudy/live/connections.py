@@ -1,7 +1,7 @@
 """Asking a service until it answers, or until there is no point: at once, or for `asyncio`.
 
 The two classes differ in nothing but who waits; what is asked (`calls`), when it is asked again
-(`patience`) and what an answer means (`answers`) they share.
+(`patience`) and what an answer means (`replies`) they share.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import httpx
 
 from understudy.constraints import POSITIVE, integer
 from understudy.errors import InvalidArgument
-from understudy.live.answers import Lines, interrupted, read, settle
+from understudy.live.replies import Lines, interrupted, read, settle
 from understudy.live.calls import Call
 from understudy.live.patience import Outcome, Patience
 
