@@ -84,7 +84,9 @@ def log_options(command: Command) -> Command:
     "--learner", type=click.Choice(LEARNERS), help="Who learns.  [default: what suits the log]"
 )
 @click.option("--horizon", type=click.IntRange(min=1), help="Fix the rate for so many rows.")
-@click.option("--warmup", type=float, help="Share of rows to prepare contexts.  [default: 0.1]")
+@click.option(
+    "--warmup", type=float, help="Rows that prepare contexts: a share, or how many.  [default: 0.1]"
+)
 @click.option("--strict", is_flag=True, help="A row that would be quarantined is an error.")
 @click.option("--resume", is_flag=True, help="Go on from the policy in --out.")
 @click.option("--overwrite", is_flag=True, help="Replace the policy in --out.")

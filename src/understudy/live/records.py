@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-__all__ = ["Changes", "Decision", "Scope", "Snapshot", "StudyRecord", "TokenRecord"]
+__all__ = ["Changes", "Decision", "Rewarded", "Scope", "Snapshot", "StudyRecord", "TokenRecord"]
 
 Scope = Literal["read", "write"]
 
@@ -68,10 +68,14 @@ class StudyRecord:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A cache: what the fold of all decisions up to `seq` gave, as a policy.json."""
+    """A cache: what the fold of all decisions up to `seq` gave, as a policy.json.
+
+    `expired` of them counted with the default reward.
+    """
 
     seq: int
     policy: str
+    expired: int
 
 
 @dataclass(frozen=True)

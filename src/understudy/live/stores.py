@@ -7,7 +7,7 @@ from typing import Protocol
 
 from understudy.live.records import Changes, Decision, Scope, Snapshot, StudyRecord, TokenRecord
 
-__all__ = ["Reader", "Store"]
+__all__ = ["Reader", "Store", "TokenBook"]
 
 
 class Reader(Protocol):
@@ -44,7 +44,17 @@ class Reader(Protocol):
         """Let go of it."""
 
 
-class Store(Reader, Protocol):
+class TokenBook(Reader, Protocol):
+    """Changes tokens, also while a server is the writer: each method is a transaction."""
+
+    def add_token(self, name: str, digest: bytes, scope: Scope, at: int) -> None:
+        """A token; one of the same name is replaced."""
+
+    def remove_token(self, name: str) -> bool:
+        """Whether there was one."""
+
+
+class Store(TokenBook, Protocol):
     """The one writer. What a method has written is on disk when it returns, or it raised."""
 
     def open(self) -> bool:
@@ -67,9 +77,3 @@ class Store(Reader, Protocol):
 
     def keep_snapshot(self, study: int, snapshot: Snapshot) -> None:
         """In place of the one before."""
-
-    def add_token(self, name: str, digest: bytes, scope: Scope, at: int) -> None:
-        """A token; one of the same name is replaced."""
-
-    def remove_token(self, name: str) -> bool:
-        """Whether there was one."""

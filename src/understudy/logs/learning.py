@@ -81,7 +81,7 @@ def learn(
         learner: by name; left out: one that suits what is known.
         horizon: fixes the rate for so many rows; left out: it falls as the log grows.
         confidence: of the certificate; left out: 0.95.
-        warmup: the share of the rows that only prepares the features of contexts.
+        warmup: the rows that only prepare the features of contexts: a share below 1, or how many.
         strict: whether a row that would be quarantined is an error.
         resume: the policy to go on from: the path of a policy.json, a `Policy`, or what `learn`
             gave.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from understudy.certificates.evidence import CONFIDENCE
-from understudy.constraints import HORIZON, number
+from understudy.constraints import HORIZON, integer, number
 from understudy.errors import InvalidArgument, Shown, shorten
 from understudy.logs.actions import Actions, Label, a_few
 from understudy.logs.choosing import LEARNERS
@@ -19,12 +19,15 @@ from understudy.logs.policies import Settings
 from understudy.logs.scale import Scale
 from understudy.logs.tables import checked_probabilities, read_actions, read_probabilities
 
-__all__ = ["CONFIDENT", "LogOptions", "Options", "agree"]
+__all__ = ["CONFIDENT", "MOST_WARMUP", "LogOptions", "Options", "agree"]
 
 WORDS: dict[str, Kind] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
 CONFIDENT = 0.95
 WARMUP = 0.1
-SHARE = number(0.0, 0.9, "pass the share of the rows to prepare with, such as 0.1", above=True)
+MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
+PREPARING = "pass the share of the rows to prepare with, such as 0.1, or how many, such as 1000"
+SHARE = number(0.0, 0.9, PREPARING, above=True)
+ROWS = integer(1, PREPARING, MOST_WARMUP)
 Probabilities = Mapping[Label, float]
 
 
@@ -112,13 +115,22 @@ class Options:
             learner,
             HORIZON.optional()("horizon", horizon),
             CONFIDENCE.optional()("confidence", confidence),
-            SHARE("warmup", WARMUP if warmup is None else warmup),
+            _warmup(WARMUP if warmup is None else warmup),
         )
 
     @property
     def scale(self) -> Scale:
         """The units of rewards: those asked for, or [0, 1]."""
         return Scale.of(self.reward_range)
+
+    def warmup_of(self, rows: int) -> int:
+        """How many of so many rows prepare the features of contexts.
+
+        >>> Options.of(context="age", warmup=0.5).warmup_of(10)
+        5
+        """
+        wanted = int(self.warmup * rows) if self.warmup < 1 else int(self.warmup)
+        return min(max(1, wanted), MOST_WARMUP)
 
     def declared(self) -> frozenset[str]:
         """The actions that are known without looking at the log: a list, or a given behavior."""
@@ -172,6 +184,12 @@ def _unlike(actions: Actions, others: Actions) -> Shown:
     theirs = set(others.texts)
     labels = sorted(actions.texts, key=lambda text: text in theirs)
     return Shown(f"{len(labels):,} actions ({a_few(labels)})")
+
+
+def _warmup(asked: float) -> float:
+    """A share of the rows, or how many of them."""
+    whole = isinstance(asked, int | float) and asked >= 1 and asked == int(asked)
+    return float(ROWS("warmup", int(asked)) if whole else SHARE("warmup", asked))
 
 
 def _preset(name: str | None) -> dict[str, Any]:

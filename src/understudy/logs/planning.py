@@ -27,9 +27,8 @@ from understudy.logs.tables import arranged
 from understudy.logs.watching import Watch
 from understudy.types import Integers
 
-__all__ = ["Done", "Plan", "fold", "plan"]
+__all__ = ["LAST", "Done", "Plan", "choose_contextual", "fold", "plan"]
 
-MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
 NAME_IT = "name their column with --propensity, or a file of fixed ones with --behavior"
 LAST = 4_096  # rows whose contexts a policy is averaged over
 
@@ -120,13 +119,29 @@ def _choice(log: Prepared, options: Options) -> tuple[Choice, Contextual | None,
             "learner", name, "it ignores contexts", f"pass {CONTEXTUAL}, or leave out --context"
         )
     assert log.rows is not None
-    warmup = min(max(1, int(options.warmup * log.rows)), MOST_WARMUP)
-    frame, played = _first_rows(log.checked(), warmup)
+    frame, played = _first_rows(log.checked(), options.warmup_of(log.rows))
+    choice, contextual = choose_contextual(frame, played, context, K, options.horizon)
+    return choice, contextual, len(played)
+
+
+def choose_contextual(
+    frame: pl.DataFrame,
+    played: Integers,
+    context: Sequence[str],
+    n_actions: int,
+    horizon: int | None,
+) -> tuple[Choice, Contextual]:
+    """The learner of contexts that the rows of a warm-up prepare, and their features.
+
+    >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0]})
+    >>> choose_contextual(warmup, np.array([0, 1]), ["age"], 2, None)[0].name
+    'lin-prod-compact'
+    """
     encoder = Encoder.fit(frame, context)
-    contextual = make_contextual(encoder, frame, played, K, horizon=options.horizon)
+    contextual = make_contextual(encoder, frame, played, n_actions, horizon=horizon)
     unmet = tuple(contextual.assumptions())
     theorem = "Theorem 3, for LinProd in constant memory: regret at most log K/η + η n C_φ"
-    return Choice(name, contextual.learner, theorem, unmet), contextual, len(played)
+    return Choice(CONTEXTUAL, contextual.learner, theorem, unmet), contextual
 
 
 def _first_rows(rows: Iterator[Checked], count: int) -> tuple[pl.DataFrame, Integers]:

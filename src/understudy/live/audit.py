@@ -1,0 +1,87 @@
+"""Whether a store holds what it should: its decisions, folded again, against what was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from understudy.live.records import Decision, StudyRecord
+from understudy.live.spec import StudySpec
+from understudy.live.standing import Standing
+from understudy.live.stores import Reader
+
+__all__ = ["Audited", "audit", "in_order"]
+
+STRETCH = 10_000
+Watch = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What an audit found about one study.
+
+    `folded` is how many of its `decisions` the newest snapshot stands for, 0 if there is none yet.
+    `faults` are in words; without any, what was kept is the fold of the log, bit for bit.
+    """
+
+    study: str
+    decisions: int
+    folded: int
+    faults: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.faults
+
+
+def audit(store: Reader, watch: Watch) -> list[Audited]:
+    """Go over every study of a store from the beginning."""
+    return [_audited(store, record, watch) for record in store.studies()]
+
+
+def in_order(store: Reader, study: int, until: int | None = None) -> Iterator[list[Decision]]:
+    """All decisions of a study up to a `seq`, a stretch at a time."""
+    after = 0
+    while until is None or after < until:
+        limit = STRETCH if until is None else min(STRETCH, until - after)
+        found = store.decisions(study, after, limit)
+        if not found:
+            return
+        yield found
+        after = found[-1].seq
+
+
+def _audited(store: Reader, record: StudyRecord, watch: Watch) -> Audited:
+    spec = StudySpec.model_validate_json(record.spec)
+    snapshot = store.snapshot(record.key)
+    folded = 0 if snapshot is None else snapshot.seq
+    last = store.last_seq(record.key)
+    standing, faults = Standing.begin(spec, record.base), []
+    previous = Decision(0, "", 0, None, None, 0)
+    for decisions in in_order(store, record.key):
+        for decision in decisions:
+            faults += _faults(previous, decision, spec)
+            previous = decision
+        due = [decision for decision in decisions if decision.seq <= folded]
+        standing = standing.after(due)
+        watch(f"auditing {spec.name}", len(decisions), last)
+    if previous.seq != last or folded > last:
+        faults.append(f"{last} decisions are counted, {previous.seq} were found")
+    if snapshot is not None and standing.snapshot() != snapshot:
+        faults.append(f"the snapshot after decision {folded} is not the fold of the log")
+    return Audited(spec.name, last, folded, tuple(faults[:10]))
+
+
+def _faults(previous: Decision, decision: Decision, spec: StudySpec) -> list[str]:
+    """What cannot be true of two decisions, one after the other."""
+    found = []
+    if decision.seq != previous.seq + 1:
+        found.append(f"decision {decision.seq} comes after {previous.seq}")
+    if decision.decided_at < previous.decided_at:
+        found.append(f"decision {decision.seq} was made before the one before it")
+    rewarded = decision.rewarded_at
+    if (rewarded is None) != (decision.reward is None):
+        found.append(f"decision {decision.seq} has a reward without a time, or a time without one")
+    elif rewarded is not None and not 0 <= rewarded - decision.decided_at <= spec.wait:
+        found.append(f"decision {decision.seq} was rewarded when it no longer waited")
+    return found

@@ -1,0 +1,169 @@
+"""The service without its network: studies, the writer, and those who look."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from understudy.constraints import Array
+from understudy.errors import InvalidArgument, UnderstudyError
+from understudy.live.audit import in_order
+from understudy.live.export import as_lines
+from understudy.live.opening import open_reader, open_store
+from understudy.live.records import StudyRecord
+from understudy.live.spec import Event, StudySpec
+from understudy.live.standing import Standing
+from understudy.live.study import LiveStudy
+from understudy.live.taking import Outcome
+from understudy.live.writer import Writer
+from understudy.logs.actions import Label
+from understudy.logs.policies import from_text
+
+__all__ = ["Busy", "NoSuchStudy", "Service", "moment"]
+
+MOST_STUDIES = 1_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class NoSuchStudy(UnderstudyError):
+    """There is no study of this name."""
+
+
+class Busy(UnderstudyError):
+    """What was asked for cannot be done in the state that things are in; `error` names why."""
+
+    def __init__(self, error: str, message: str) -> None:
+        self.error = error
+        super().__init__(message)
+
+
+def moment(microseconds: int) -> datetime:
+    """A time of the store.
+
+    >>> moment(1_000_000).isoformat()
+    '1970-01-01T00:00:01+00:00'
+    """
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+class Service:
+    """What runs between `start` and `stop`, in one event loop."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.rng = np.random.default_rng()
+        self.stopped = asyncio.Event()
+        self.writer: Writer
+        self._promoted: dict[tuple[str, int], datetime] = {}
+
+    async def start(self) -> None:
+        """Become the writer of the store."""
+        writer = Writer(open_store(self.where), asyncio.get_running_loop())
+        await asyncio.to_thread(writer.start)
+        self.writer = writer
+
+    async def stop(self) -> None:
+        """Write all that waits, and let go."""
+        self.stopped.set()
+        await asyncio.to_thread(self.writer.stop)
+
+    @property
+    def studies(self) -> dict[str, LiveStudy]:
+        return self.writer.studies
+
+    def study(self, name: str) -> LiveStudy:
+        """The study of this name, or `NoSuchStudy`."""
+        found = self.writer.studies.get(name)
+        if found is None:
+            raise NoSuchStudy(f"there is no study {name[:64]!r}; GET /v1/studies lists them")
+        return found
+
+    def open_study(self, name: str) -> LiveStudy:
+        """The same, if it takes events."""
+        found = self.study(name)
+        if found.record.archived_at is not None:
+            raise Busy("archived", "this study is archived, and takes no more events")
+        return found
+
+    async def create(self, spec: StudySpec, base: str | None = None) -> LiveStudy:
+        """A new study, from nothing or from a policy.json."""
+        await asyncio.to_thread(Standing.begin, spec, base)  # what it refuses is not created
+        created: LiveStudy = await self.writer.ask(lambda: self._created(spec, base))
+        return created
+
+    def _created(self, spec: StudySpec, base: str | None) -> LiveStudy:
+        if spec.name in self.writer.studies:
+            raise Busy("exists", f"there is a study {spec.name!r} already; choose another name")
+        if len(self.writer.studies) >= MOST_STUDIES:
+            raise Busy("too many", f"there are {MOST_STUDIES:,} studies, and no room for more")
+        store = self.writer.store
+        record = store.add_study(spec.name, spec.model_dump_json(), base, self.writer.now())
+        study = LiveStudy(record, store)
+        self.writer.studies = {**self.writer.studies, spec.name: study}
+        return study
+
+    async def create_from(
+        self, name: str, text: str, *, reward_wait: float | None, default_reward: float | None
+    ) -> LiveStudy:
+        """A study that goes on from a policy.json."""
+        policy = await asyncio.to_thread(from_text, text)
+        spec = StudySpec.going_on(
+            name, policy, reward_wait=reward_wait, default_reward=default_reward
+        )
+        return await self.create(spec, text)
+
+    async def archive(self, name: str) -> LiveStudy:
+        """Take no more events; what was learned stays."""
+        study = self.study(name)
+        await self.writer.ask(lambda: self._archived(study))
+        return study
+
+    def _archived(self, study: LiveStudy) -> None:
+        if study.record.archived_at is None:
+            now = self.writer.now()
+            self.writer.store.archive(study.record.key, now)
+            study.record = dataclasses.replace(study.record, archived_at=now)
+
+    async def take(self, study: LiveStudy, events: Sequence[Event]) -> list[Outcome]:
+        """Events that fit the study; answered when they are on disk."""
+        return await self.writer.submit(study, events)
+
+    def draw(self, probabilities: Array, study: LiveStudy) -> tuple[Label, float]:
+        """An action and its probability."""
+        index = int(self.rng.choice(len(probabilities), p=probabilities))
+        return study.spec.labels.labels[index], float(probabilities[index])
+
+    def log_of(self, study: LiveStudy) -> Iterator[str]:
+        """What was learned from so far, as NDJSON, a stretch at a time."""
+        reader = open_reader(self.where)
+        try:
+            for decisions in in_order(reader, study.record.key, study.standing.seq):
+                yield as_lines(decisions, study.spec)
+        finally:
+            reader.close()
+
+    def promoted_since(self, study: LiveStudy) -> datetime | None:
+        """When the decision was made with which promotion was first justified."""
+        seq = study.standing.promoted_seq
+        if seq is None:
+            return None
+        key = (study.spec.name, seq)
+        if key not in self._promoted:
+            self._promoted[key] = moment(self._time_of(study.record, seq))
+        return self._promoted[key]
+
+    def _time_of(self, record: StudyRecord, seq: int) -> int:
+        if not seq:
+            return record.created_at
+        reader = open_reader(self.where)
+        try:
+            found = reader.decisions(record.key, seq - 1, 1)
+        finally:
+            reader.close()
+        if not found:
+            raise InvalidArgument("seq", seq, "there is no such decision", "audit the store")
+        return found[0].decided_at

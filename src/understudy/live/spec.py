@@ -1,0 +1,292 @@
+"""What a study is created with, and what an event of it must be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from understudy.behaviors import Behavior, Logged
+from understudy.certificates.evidence import CONFIDENCE
+from understudy.constraints import HORIZON, SMALLEST_PROBABILITY
+from understudy.errors import InvalidArgument
+from understudy.logs.actions import Actions, Label, a_few, is_unicode
+from understudy.logs.choosing import CONTEXTUAL, LEARNERS, choose, name_of_default
+from understudy.logs.columns import ACTION, ESTIMATED, GIVEN, LOGGED, PROPENSITY, REWARD, Kind
+from understudy.logs.contextual import Contextual
+from understudy.logs.encoded_columns import Number as NumberColumn
+from understudy.logs.policies import Policy
+from understudy.logs.scale import Scale
+from understudy.logs.tables import arranged, checked_probabilities
+
+__all__ = ["MOST_ACTIONS", "Event", "StudySpec"]
+
+MOST_ACTIONS = 10_000
+MOST_CONTEXTS = 64
+LONGEST_WAIT = 366 * 24 * 3600.0  # seconds
+LARGEST_WHOLE = (1 << 63) - 1
+TAKEN = ("id", "time", ACTION, REWARD, PROPENSITY, "rewarded")  # columns of an exported log
+SECOND = 1_000_000  # microseconds
+
+
+def _writable(text: str) -> str:
+    """A text that every store can hold."""
+    if "\0" in text or not is_unicode(text):
+        raise ValueError("it holds a character that cannot be stored")
+    return text
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_writable)]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=128), AfterValidator(_writable)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
+Action = Text | Whole
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Value = Annotated[str, StringConstraints(max_length=1_000), AfterValidator(_writable)]
+Context = dict[Text, Number | bool | Value | None]
+STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class Event(BaseModel):
+    """What is known of one decision: that it was made, its reward, or both at once.
+
+    With an action it is a decision of production; with a reward too, it is in one piece. Without
+    an action it is the reward of a decision that was sent before. The same facts may be sent again
+    and again: they count once.
+    """
+
+    model_config = STRICT
+    id: Id = Field(description="names the decision; the same in all that is sent about it")
+    action: Action | None = Field(None, description="what production did")
+    propensity: float | None = Field(
+        None,
+        ge=SMALLEST_PROBABILITY,
+        le=1.0,
+        description="with what probability production did it, at that moment",
+    )
+    context: Context | None = Field(None, max_length=MOST_CONTEXTS)
+    reward: Number | None = Field(None, description="what production earned by it")
+
+
+class StudySpec(BaseModel):
+    """What production does, what it earns, and who learns from it."""
+
+    model_config = STRICT
+    name: Name
+    actions: list[Action] = Field(min_length=2, max_length=MOST_ACTIONS)
+    behavior: Literal["logged", "estimated"] | dict[Text, Number] = Field(
+        "logged",
+        description="where propensities come from: every event, counting, or fixed probabilities",
+        max_length=MOST_ACTIONS,
+    )
+    learner: Literal[LEARNERS] | None = Field(  # type: ignore[valid-type] # a tuple of names
+        None, description="left out: the best one for this behavior"
+    )
+    horizon: int | None = Field(None, ge=1, description="how many decisions will come, if known")
+    reward_range: tuple[Number, Number] = Field((0.0, 1.0), strict=False)
+    reward_wait: Number = Field(
+        3600.0, gt=0.0, le=LONGEST_WAIT, description="seconds that a decision waits for its reward"
+    )
+    default_reward: Number | None = Field(
+        None, description="of a decision whose reward does not come; left out: the lowest"
+    )
+    confidence: Number = Field(0.95, gt=0.0, lt=1.0)
+    context: dict[Text, Literal["number", "text"]] | None = Field(
+        None, min_length=1, max_length=MOST_CONTEXTS
+    )
+    warmup: int = Field(
+        1000, ge=2, le=100_000, description="decisions that prepare the features of contexts"
+    )
+
+    @staticmethod
+    def of(found: Mapping[str, Any]) -> StudySpec:
+        """As people pass it, checked as a whole too: `InvalidArgument` says what does not fit.
+
+        >>> StudySpec.of({"name": "router", "actions": ["small", "large"]}).default
+        0.0
+        """
+        spec = StudySpec.model_validate(found)
+        spec.check()
+        return spec
+
+    def check(self) -> None:
+        """Raise `InvalidArgument` if its parts do not fit each other."""
+        labels = [str(label) for label in self.actions]
+        if len(set(labels)) < len(labels):
+            raise InvalidArgument("actions", self.actions, "a label is repeated", "name each once")
+        low, high = self.scale.low, self.scale.high
+        if not low <= self.default <= high:
+            raise InvalidArgument(
+                "default_reward",
+                self.default,
+                f"it is out of the range of rewards, {low:g} to {high:g}",
+                "pass a reward that a decision could have",
+            )
+        CONFIDENCE("confidence", self.confidence)
+        HORIZON.optional()("horizon", self.horizon)
+        self._check_contexts()
+        if self.context is None:
+            choose(self.learner_name, self.pi_b, len(self.labels), self.horizon)
+
+    def _check_contexts(self) -> None:
+        taken = [name for name in self.context or {} if name in TAKEN]
+        if taken:
+            raise InvalidArgument(
+                "context", taken[0], "an exported log has a column of this name", "rename it"
+            )
+        if self.context is not None and self.learner_name != CONTEXTUAL:
+            raise InvalidArgument(
+                "learner", self.learner, "it ignores contexts", f"pass {CONTEXTUAL!r} or no context"
+            )
+
+    @cached_property
+    def labels(self) -> Actions:
+        """The actions, in the order of the learner's indices."""
+        return Actions.of(self.actions)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """The index of each action by its text."""
+        return {text: i for i, text in enumerate(self.labels.texts)}
+
+    @cached_property
+    def scale(self) -> Scale:
+        """The units of rewards."""
+        return Scale.of(self.reward_range)
+
+    @property
+    def default(self) -> float:
+        """What a decision without a reward counts as."""
+        return self.scale.low if self.default_reward is None else self.default_reward
+
+    @cached_property
+    def wait(self) -> int:
+        """How long a decision waits for its reward, in microseconds."""
+        return round(self.reward_wait * SECOND)
+
+    @property
+    def kind(self) -> Kind:
+        """Where propensities come from."""
+        if isinstance(self.behavior, dict):
+            return GIVEN
+        return LOGGED if self.behavior == LOGGED else ESTIMATED
+
+    @cached_property
+    def pi_b(self) -> Behavior | None:
+        """What is known of who is on stage."""
+        if isinstance(self.behavior, dict):
+            given = dict[Label, float](self.behavior)
+            return arranged(
+                "behavior", checked_probabilities("behavior", given, "behavior"), self.labels
+            )
+        return Logged(n_actions=len(self.labels)) if self.behavior == LOGGED else None
+
+    @property
+    def learner_name(self) -> str:
+        """Who learns, by name."""
+        return self.learner or name_of_default(self.pi_b, contexts=self.context is not None)
+
+    def faults(self, event: Event) -> dict[str, str]:
+        """What is wrong with an event of this study, field by field."""
+        found: dict[str, str] = {}
+        if event.action is None:
+            if event.reward is None:
+                found["action"] = "it says nothing: send an action, a reward, or both"
+            for field in ("propensity", "context"):
+                if getattr(event, field) is not None:
+                    found[field] = (
+                        "it belongs to a decision: send it with the action, or leave it out"
+                    )
+        else:
+            found |= self._faults_of_decision(event, event.action)
+        if event.reward is not None and not self.scale.low <= event.reward <= self.scale.high:
+            low, high = self.scale.low, self.scale.high
+            found["reward"] = f"{event.reward:g} is out of range: send one from {low:g} to {high:g}"
+        return found
+
+    def _faults_of_decision(self, event: Event, action: Label) -> dict[str, str]:
+        found: dict[str, str] = {}
+        index = self.index.get(str(action))
+        if index is None:
+            known = a_few(self.labels.labels)
+            found["action"] = f"{str(action)[:40]!r} is unknown: send one of {known}"
+        elif isinstance(self.pi_b, np.ndarray) and not self.pi_b[index] > 0.0:
+            found["action"] = "the behavior of this study never plays it"
+        if self.kind == LOGGED and event.propensity is None:
+            found["propensity"] = (
+                "it is missing: send the probability with which production chose the action"
+            )
+        if self.kind != LOGGED and event.propensity is not None:
+            found["propensity"] = (
+                f"the behavior of this study is {self.kind}: leave it out, or create a study "
+                "whose behavior is 'logged'"
+            )
+        if (wrong := self.fault_of_context(event.context)) is not None:
+            found["context"] = wrong
+        return found
+
+    def fault_of_context(self, context: Mapping[str, object] | None) -> str | None:
+        """What is wrong with a context, in words."""
+        wanted = self.context or {}
+        if not wanted:
+            return None if context is None else "this study has no contexts: leave it out"
+        example = ", ".join(f'"{name}": …' for name in wanted)
+        if context is None or set(context) != set(wanted):
+            return f"send {{{example}}}, with null for what is missing"
+        for name, kind in wanted.items():
+            value = context[name]
+            fits = isinstance(value, str) if kind == "text" else isinstance(value, float | int)
+            if value is not None and not fits:
+                return f"{name} is {'a text' if kind == 'text' else 'a number'}, or null"
+        return None
+
+    def context_text(self, context: Mapping[str, Any] | None) -> str | None:
+        """A context as it is stored: one text for equal contexts."""
+        if context is None or self.context is None:
+            return None
+        ordered = {
+            name: context[name] if kind == "text" or context[name] is None else float(context[name])
+            for name, kind in self.context.items()
+        }
+        return json.dumps(ordered, ensure_ascii=False, allow_nan=False)
+
+    @staticmethod
+    def going_on(
+        name: str, policy: Policy, *, reward_wait: float | None, default_reward: float | None
+    ) -> StudySpec:
+        """The study that goes on from what was learned before."""
+        settings, study = policy.settings, policy.study
+        asked = {"reward_wait": reward_wait, "default_reward": default_reward}
+        contextual = policy.contextual
+        return StudySpec.of(
+            {
+                "name": name,
+                "actions": list(policy.actions.labels),
+                "behavior": _behavior(policy),
+                "learner": settings.learner,
+                "horizon": settings.horizon,
+                "reward_range": settings.reward_range,
+                "confidence": 0.95 if study.certificate is None else study.certificate.confidence,
+                "context": None if contextual is None else _contexts(contextual),
+                **{key: value for key, value in asked.items() if value is not None},
+            }
+        )
+
+
+def _behavior(policy: Policy) -> str | dict[str, float]:
+    behavior = policy.study.behavior
+    if isinstance(behavior, np.ndarray):
+        return dict(zip(policy.actions.texts, behavior.tolist(), strict=True))
+    return policy.settings.behavior
+
+
+def _contexts(contextual: Contextual) -> dict[str, str]:
+    """The columns that are features; others say nothing to the learner."""
+    return {
+        column.name: "number" if isinstance(column, NumberColumn) else "text"
+        for column in contextual.encoder.columns
+    }

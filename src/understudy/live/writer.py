@@ -1,0 +1,268 @@
+"""The one thread that writes: what waits is written together, and answered when it is on disk.
+
+While one group is being written the next one gathers, so a commit is shared by all who came in the
+meantime: durability costs a wait, not throughput. What is answered is folded already, unless an
+earlier decision still waits for its reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from understudy.errors import StoreUnavailable
+from understudy.live.spec import Event
+from understudy.live.stores import Store
+from understudy.live.study import LiveStudy
+from understudy.live.taking import Outcome, Taking
+
+__all__ = ["Writer"]
+
+MOST_IN_GROUP = 4_096  # events
+MOST_QUEUED = 100_000  # events
+IDLE = 0.25  # seconds between two looks at what has expired
+RETRY = 0.5  # seconds between two tries to reach a store that is gone
+SNAPSHOT_EVERY = 10.0  # seconds
+SNAPSHOT_SHARE = 50.0  # a snapshot may take a fiftieth of the time
+MICROSECOND = 1_000  # nanoseconds
+
+Answer = tuple[asyncio.Future[Any], Any, BaseException | None]
+log = structlog.get_logger("understudy.live")
+
+
+@dataclass(eq=False)
+class Sent:
+    """Events of one request, and who waits for the answer."""
+
+    study: LiveStudy
+    events: Sequence[Event]
+    answer: asyncio.Future[Any]
+
+
+@dataclass(eq=False)
+class Asked:
+    """Something else to be done with the store, in the thread that owns it."""
+
+    work: Callable[[], Any]
+    answer: asyncio.Future[Any]
+
+
+class Writer:
+    """Owns the store and all changes of studies. `submit` and `ask` belong to the event loop."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        self.store = store
+        self.studies: dict[str, LiveStudy] = {}
+        self.obstacle: str | None = None
+        self.commits = 0
+        self.stopping = False
+        self._loop = loop
+        self._queue: queue.SimpleQueue[Sent | Asked | None] = queue.SimpleQueue()
+        self._queued = 0
+        self._clock = 0
+        self._more_to_fold = False
+        self._snapshot_at = 0.0
+        self._retry_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="understudy-writer")
+
+    def start(self) -> None:
+        """Become the writer of the store, stand where it does, and begin."""
+        self.store.open()
+        self._load()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what waits, keep snapshots, let go of the store."""
+        self.stopping = True
+        self._queue.put(None)
+        self._thread.join()
+
+    def submit(self, study: LiveStudy, events: Sequence[Event]) -> asyncio.Future[list[Outcome]]:
+        """Hand over events; the answer comes when they are on disk."""
+        self._refuse_at_once()
+        if self._queued + len(events) > MOST_QUEUED:
+            raise StoreUnavailable("more events are waiting to be written than there is room for")
+        answer: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        self._queued += len(events)
+        self._queue.put(Sent(study, events, answer))
+        return answer
+
+    def ask(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Have something done by the thread that owns the store."""
+        self._refuse_at_once()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.put(Asked(work, answer))
+        return answer
+
+    def _refuse_at_once(self) -> None:
+        if self.stopping:
+            raise StoreUnavailable("the service is shutting down")
+        if self.obstacle is not None and time.monotonic() < self._retry_at:
+            raise StoreUnavailable(self.obstacle)
+
+    def now(self) -> int:
+        """The time in microseconds, which never goes back."""
+        self._clock = max(self._clock, time.time_ns() // MICROSECOND)
+        return self._clock
+
+    def _load(self) -> None:
+        self._clock = max(self._clock, self.store.clock())
+        known = {study.record.key: study for study in self.studies.values()}
+        self.studies = {}
+        for record in self.store.studies():
+            study = known.get(record.key)
+            if study is None:
+                study = LiveStudy(record, self.store)
+            else:
+                study.record = record
+                study.load(self.store)
+            self.studies[record.name] = study
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            group, stopping = self._gather()
+            for asked in (item for item in group if isinstance(item, Asked)):
+                self._do(asked)
+            sent = [item for item in group if isinstance(item, Sent)]
+            if sent:
+                self._write(sent)
+            self._fold()
+            if time.monotonic() >= self._snapshot_at or stopping:
+                self._keep()
+        self.store.close()
+
+    def _gather(self) -> tuple[list[Sent | Asked], bool]:
+        """All that waits, or nothing if nothing came for a while; whether it is time to stop."""
+        group: list[Sent | Asked] = []
+        events, wait = 0, self._patience()
+        while events < MOST_IN_GROUP:
+            try:
+                item = self._queue.get(block=not group and wait > 0.0, timeout=wait or None)
+            except queue.Empty:
+                break
+            if item is None:
+                return group, True
+            group.append(item)
+            events += len(item.events) if isinstance(item, Sent) else 1
+        return group, False
+
+    def _patience(self) -> float:
+        """For how many seconds there is nothing to do."""
+        if self.obstacle is not None:
+            return RETRY
+        if self._more_to_fold:
+            return 0.0
+        due = [study.due() for study in self.studies.values()]
+        next_due = min((time_due for time_due in due if time_due is not None), default=None)
+        if next_due is None:
+            return IDLE
+        return min(IDLE, max(0.0, (next_due - self.now()) / 1e6) + 1e-3)
+
+    def _do(self, asked: Asked) -> None:
+        try:
+            self._reach()
+            result, error = asked.work(), None
+        except Exception as found:  # noqa: BLE001 - whoever asked gets it
+            result, error = None, found
+            if isinstance(found, StoreUnavailable):
+                self._lost(found)
+        self._answer([(asked.answer, result, error)])
+
+    def _write(self, sent: Sequence[Sent]) -> None:
+        """One transaction for all; then each knows what became of its events."""
+        events = sum(len(item.events) for item in sent)
+        try:
+            outcomes = self._commit(sent)
+        except Exception as error:  # noqa: BLE001 - all who wait get it; nothing is acknowledged
+            lost = error if isinstance(error, StoreUnavailable) else StoreUnavailable(repr(error))
+            self._lost(lost)
+            self._answer([(item.answer, None, error) for item in sent], events)
+            return
+        self._fold()
+        answers = [(item.answer, own, None) for item, own in zip(sent, outcomes, strict=True)]
+        self._answer(answers, events)
+
+    def _commit(self, sent: Sequence[Sent]) -> list[list[Outcome]]:
+        self._reach()
+        now = self.now()
+        takings = dict(self._takings(sent, now))
+        outcomes = [takings[item.study].take(item.events) for item in sent]
+        self.store.write([taking.changes for taking in takings.values()], now)
+        self.commits += 1
+        for item, own in zip(sent, outcomes, strict=True):
+            item.study.count(own, now)
+        for study, taking in takings.items():
+            study.written(taking)
+        return outcomes
+
+    def _takings(self, sent: Sequence[Sent], now: int) -> Iterator[tuple[LiveStudy, Taking]]:
+        for study in {item.study: None for item in sent}:
+            ids = [i for item in sent if item.study is study for i in study.unknown(item.events)]
+            yield study, study.taking(self.store.find(study.record.key, ids) if ids else {}, now)
+
+    def _answer(self, answers: Sequence[Answer], events: int = 0) -> None:
+        """Wake all who wait, in one call: the event loop is another thread."""
+        self._loop.call_soon_threadsafe(self._resolve, answers, events)
+
+    def _resolve(self, answers: Sequence[Answer], events: int) -> None:
+        self._queued -= events
+        for answer, result, error in answers:
+            if answer.done():  # whoever asked has gone away
+                continue
+            if error is None:
+                answer.set_result(result)
+            else:
+                answer.set_exception(error)
+
+    def _reach(self) -> None:
+        """Reach a store that was gone, and look what it holds."""
+        if self.obstacle is None:
+            return
+        if time.monotonic() < self._retry_at:
+            raise StoreUnavailable(self.obstacle)
+        if self.store.open():
+            self._load()
+        else:
+            for study in self.studies.values():
+                study.look_again(self.store)
+        log.info("the store can be used again")
+        self.obstacle = None
+
+    def _lost(self, error: StoreUnavailable) -> None:
+        """Nothing is known of the last write: look again before the next one."""
+        if self.obstacle is None:
+            log.warning("the store cannot be used", reason=str(error))
+        self.obstacle = str(error)
+        self._retry_at = time.monotonic() + RETRY
+
+    def _fold(self) -> None:
+        """Fold what has its turn in every study."""
+        self._more_to_fold = False
+        try:
+            if self.obstacle is not None and time.monotonic() >= self._retry_at:
+                self._reach()
+            if self.obstacle is None:
+                more = [study.fold(self.store, self.now()) for study in self.studies.values()]
+                self._more_to_fold = any(more)
+        except StoreUnavailable as error:
+            self._lost(error)
+
+    def _keep(self) -> None:
+        """Snapshots, so that the next start is quick; as often as they are cheap."""
+        begun = time.monotonic()
+        if self.obstacle is None:
+            try:
+                for study in self.studies.values():
+                    study.keep(self.store)
+            except StoreUnavailable as error:
+                self._lost(error)
+        took = time.monotonic() - begun
+        self._snapshot_at = time.monotonic() + max(SNAPSHOT_EVERY, SNAPSHOT_SHARE * took)
