@@ -10,7 +10,7 @@ from understudy.live.background import Background
 from understudy.live.canary import mixture
 from understudy.live.client import Client, Study
 from understudy.live.outbox import Delivery
-from understudy.live.taken import BatchTaken, Drawn, RefusedEvent, Taken
+from understudy.live.received import BatchTaken, Drawn, RefusedEvent, Taken
 
 __all__ = [
     "AsyncClient",

@@ -14,7 +14,7 @@ from understudy.live.calls import StudyOptions
 from understudy.live.client import URL
 from understudy.live.connections import AsyncConnection, patience_of, settings_of
 from understudy.live.facts import Context
-from understudy.live.taken import BatchTaken, Drawn, Taken
+from understudy.live.received import BatchTaken, Drawn, Taken
 
 if TYPE_CHECKING:
     from understudy.logs.actions import Label

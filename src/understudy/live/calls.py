@@ -14,7 +14,7 @@ import httpx
 
 from understudy.errors import InvalidArgument
 from understudy.live.facts import Context, Event, as_json
-from understudy.live.taken import BatchTaken, Drawn, RefusedEvent, Taken
+from understudy.live.received import BatchTaken, Drawn, RefusedEvent, Taken
 
 if TYPE_CHECKING:
     from understudy.logs.actions import Label
@@ -48,15 +48,15 @@ class StudyOptions(TypedDict, total=False):
             production's fixed probabilities by action.
         horizon: for how many decisions the learner is tuned; without one it needs none.
         reward_range: the least and the largest reward; (0, 1) if left out.
-        reward_wait: for how many seconds a decision waits for its reward.
-        default_reward: the reward of a decision whose wait is over.
+        reward_wait: for how many seconds a decision waits for its reward; an hour if left out.
+        default_reward: the reward of a decision whose wait is over; the lowest if left out.
         confidence: that of the certificate; 0.95 if left out.
         context: the kind of each part of a context, "number" or "text", by name.
         warmup: how many decisions at first only teach what contexts look like.
     """
 
     learner: str | None
-    behavior: str | Mapping[Label, float]
+    behavior: str | Mapping[str, float] | Mapping[int, float]
     horizon: int | None
     reward_range: tuple[float, float]
     reward_wait: float | None

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 from understudy.constraints import NONNEGATIVE, SUM_TOLERANCE, number
 from understudy.errors import InvalidArgument
 
-if TYPE_CHECKING:
-    from understudy.logs.actions import Label
-
 __all__ = ["mixture"]
+
+Action = TypeVar("Action", bound=int | str)
 
 SHARE = number(0.0, 1.0, "pass the share of decisions that the understudy takes, such as 0.1")
 
 
 def mixture(
-    production: Mapping[Label, float], understudy: Mapping[Label, float], share: float
-) -> dict[Label, float]:
+    production: Mapping[Action, float], understudy: Mapping[Any, float], share: float
+) -> dict[Action, float]:
     r"""What is played if the understudy takes a share of the decisions: $(1 - s)\, q + s\, \pi$.
 
     The propensity of a decision is that of the action that was played, whoever chose it. Draw from
@@ -43,7 +42,7 @@ def mixture(
     return {action: (1.0 - s) * q[action] + s * pi[action] for action in q}
 
 
-def _distribution(name: str, given: Mapping[Label, float]) -> dict[Label, float]:
+def _distribution(name: str, given: Mapping[Action, float]) -> dict[Action, float]:
     found = {action: float(NONNEGATIVE(f"{name}[{action!r}]", p)) for action, p in given.items()}
     total = math.fsum(found.values())
     if abs(total - 1.0) > SUM_TOLERANCE:

@@ -15,7 +15,7 @@ from understudy.live.calls import StudyOptions
 from understudy.live.connections import Connection, patience_of, settings_of
 from understudy.live.facts import Context
 from understudy.live.outbox import Outbox
-from understudy.live.taken import BatchTaken, Drawn, Taken
+from understudy.live.received import BatchTaken, Drawn, Taken
 
 if TYPE_CHECKING:
     from understudy.logs.actions import Label

@@ -12,7 +12,7 @@ from threading import Condition, Thread
 from understudy.constraints import COUNT
 from understudy.errors import Refused, ServiceUnavailable, Undelivered, UnderstudyError
 from understudy.live.facts import LARGEST_BATCH, Event
-from understudy.live.taken import BatchTaken
+from understudy.live.received import BatchTaken
 
 __all__ = ["Delivery", "Outbox"]
 
