@@ -1,4 +1,4 @@
-"""The command line: `understudy learn`, `coverage`, `certify`, `paper`, `bench`."""
+"""The command line: `learn`, `coverage`, `certify`, `serve` and its company, `paper`, `bench`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from understudy import __version__
 from understudy.cli.bench import bench
 from understudy.cli.common import own_words
+from understudy.cli.live import audit, export, serve, token
 from understudy.cli.logs import certify, coverage, learn
 from understudy.cli.paper import paper
 from understudy.errors import UnderstudyError
@@ -25,7 +26,7 @@ def app() -> None:
     """Online learning from off-policy feedback, with guarantees."""
 
 
-for command in (learn, coverage, certify, paper, bench):
+for command in (learn, coverage, certify, serve, audit, export, token, paper, bench):
     app.add_command(command)
 
 

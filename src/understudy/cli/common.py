@@ -6,14 +6,15 @@ import io
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
-__all__ = ["FOLDER", "POSITIVE", "check_writable", "own_words", "wide_console"]
+__all__ = ["FOLDER", "POSITIVE", "check_writable", "own_words", "watched", "wide_console"]
 
 STANDARD_ERROR = 2
 NARROWEST = 80  # a narrower table would cut numbers off
@@ -66,3 +67,46 @@ def _is_standard_error() -> bool:
         return sys.stderr.fileno() == STANDARD_ERROR
     except io.UnsupportedOperation:  # somebody catches what is said, in memory
         return False
+
+
+@contextmanager
+def watched() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar on a terminal: what is being done, how many rows, and how many a second."""
+    from rich.progress import (  # noqa: PLC0415 - only here
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+    )
+    from rich.text import Text  # noqa: PLC0415
+
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
+
+    console = Console(stderr=True)
+    if not console.is_interactive:  # standard error is then for errors
+        yield lambda _phase, _rows, _expected: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} rows"),
+        Speed(),
+    )
+    bar = Progress(*columns, console=console)
+    tasks: dict[str, Any] = {}
+
+    def watch(phase: str, rows: int, expected: int | None) -> None:
+        bar.start()
+        if phase not in tasks:
+            tasks[phase] = bar.add_task(phase, total=expected)
+        bar.update(tasks[phase], advance=rows)
+
+    try:
+        yield watch
+        for task in bar.tasks:
+            bar.update(task.id, total=task.completed)
+    finally:
+        bar.stop()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 import understudy as us
-from understudy.cli.common import FOLDER, check_writable, wide_console
+from understudy.cli.common import FOLDER, check_writable, watched, wide_console
 
 if TYPE_CHECKING:
     from understudy.report import Report
@@ -107,7 +106,7 @@ def learn(
     check_writable(out)
     if resume and not (out / "policy.json").exists():
         raise click.UsageError(f"--resume: there is no policy.json in {out}; leave it out to begin")
-    with _watched() as watch:
+    with watched() as watch:
         learned = us.logs.learn(
             list(log),
             out=out,
@@ -139,7 +138,7 @@ def coverage(
     propensities agree with frequencies, whether the behavior drifts, and what the log
     can say about policies: uniform, the best action, and those named by --policy.
     """
-    with _watched() as watch:
+    with watched() as watch:
         found = us.logs.coverage(list(log), policies=list(policies), watch=watch, **options)
     _print(found, json_output=json_output)
 
@@ -174,7 +173,7 @@ def certify(
     """
     if out is not None:
         check_writable(out)
-    with _watched() as watch:
+    with watched() as watch:
         found = us.logs.certify(list(log), policy, out=out, watch=watch, **options)
     _print(found, json_output=json_output)
     if out is not None and not json_output:
@@ -194,41 +193,3 @@ def _print(found: Any, *, json_output: bool) -> None:
         click.echo(json.dumps(as_dict(report), allow_nan=False, ensure_ascii=False))
         return
     show(report, wide_console())
-
-
-@contextmanager
-def _watched() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar on a terminal: what is being done, how many rows, and how many a second."""
-    from rich.console import Console  # noqa: PLC0415 - only here
-    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    class Speed(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
-
-    console = Console(stderr=True)
-    if not console.is_interactive:  # standard error is then for errors
-        yield lambda _phase, _rows, _expected: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} rows"),
-        Speed(),
-    )
-    bar = Progress(*columns, console=console)
-    tasks: dict[str, Any] = {}
-
-    def watch(phase: str, rows: int, expected: int | None) -> None:
-        bar.start()
-        if phase not in tasks:
-            tasks[phase] = bar.add_task(phase, total=expected)
-        bar.update(tasks[phase], advance=rows)
-
-    try:
-        yield watch
-        for task in bar.tasks:
-            bar.update(task.id, total=task.completed)
-    finally:
-        bar.stop()

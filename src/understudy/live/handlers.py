@@ -11,88 +11,172 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from understudy.errors import InvalidArgument
-from understudy.live.answers import answer, refuse, refuse_body
+from understudy.live.answers import Declined, answer, refuse, refuse_body
 from understudy.live.describing import certificate_of, coverage_of, describe, policy_of
 from understudy.live.models import Batch, Draw
-from understudy.live.service import Busy, Service
+from understudy.live.service import Service
 from understudy.live.spec import Context, Event, StudySpec
 from understudy.live.study import LiveStudy
 from understudy.live.taking import REASONS
 
-__all__ = [
-    "archive_study",
-    "create_study",
-    "draw_action",
-    "load_snapshot",
-    "read_certificate",
-    "read_coverage",
-    "read_log",
-    "read_policy",
-    "read_snapshot",
-    "read_studies",
-    "read_study",
-    "send_batch",
-    "send_event",
-]
+__all__ = ["Handlers"]
 
 MOST_FAULTS = 100
 CONTEXT: TypeAdapter[dict[str, Any]] = TypeAdapter(Context)
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
+class Handlers:
+    """Every operation of a service, by the name that it has in the document."""
 
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
-def _study(request: Request) -> LiveStudy:
-    return _service(request).study(request.path_params["study"])
+    def _study(self, request: Request) -> LiveStudy:
+        return self._service.study(request.path_params["study"])
 
+    async def send_event(self, request: Request) -> Response:
+        """One event, answered when it is on disk."""
+        study = self._service.open_study(request.path_params["study"])
+        try:
+            event = Event.model_validate_json(await request.body())
+        except ValidationError as error:
+            study.malformed += 1
+            return refuse_body(error)
+        if faults := study.spec.faults(event):
+            study.malformed += 1
+            fields = [{"field": field, "message": message} for field, message in faults.items()]
+            return _refuse_events(fields)
+        (outcome,) = await self._service.take(study, (event,))
+        if outcome.is_refused:
+            return refuse(409, outcome.status, f"{outcome.id[:60]}: {REASONS[outcome.status]}")
+        return answer(200, {"id": outcome.id, "status": outcome.status})
 
-async def send_event(request: Request) -> Response:
-    """One event, answered when it is on disk."""
-    service = _service(request)
-    study = service.open_study(request.path_params["study"])
-    try:
-        event = Event.model_validate_json(await request.body())
-    except ValidationError as error:
-        study.malformed += 1
-        return refuse_body(error)
-    if faults := study.spec.faults(event):
-        study.malformed += 1
-        fields = [{"field": field, "message": message} for field, message in faults.items()]
-        return _refuse_events(fields)
-    (outcome,) = await service.take(study, (event,))
-    if outcome.is_refused:
-        return refuse(409, outcome.status, f"{outcome.id[:60]}: {REASONS[outcome.status]}")
-    return answer(200, {"id": outcome.id, "status": outcome.status})
+    async def send_batch(self, request: Request) -> Response:
+        """Events, answered when they are on disk; nothing is taken if one of them is malformed."""
+        study = self._service.open_study(request.path_params["study"])
+        try:
+            events = Batch.model_validate_json(await request.body()).events
+        except ValidationError as error:
+            study.malformed += 1
+            return refuse_body(error)
+        fields = [
+            {"field": f"events.{index}.{field}", "message": message}
+            for index, event in enumerate(events)
+            for field, message in study.spec.faults(event).items()
+        ]
+        if fields:
+            study.malformed += 1
+            return _refuse_events(fields)
+        outcomes = await self._service.take(study, events)
+        refused = [
+            {
+                "index": index,
+                "id": found.id,
+                "error": found.status,
+                "message": REASONS[found.status],
+            }
+            for index, found in enumerate(outcomes)
+            if found.is_refused
+        ]
+        known = sum(outcome.status == "known" for outcome in outcomes)
+        accepted = len(outcomes) - known - len(refused)
+        return answer(200, {"accepted": accepted, "known": known, "refused": refused})
 
+    async def create_study(self, request: Request) -> Response:
+        """A new study."""
+        try:
+            spec = StudySpec.model_validate_json(await request.body())
+        except ValidationError as error:
+            return refuse_body(error)
+        spec.check()
+        study = await self._service.create(spec)
+        return answer(201, describe(study, self._service.writer.now()))
 
-async def send_batch(request: Request) -> Response:
-    """Events, answered when they are on disk; nothing is taken if one of them is malformed."""
-    service = _service(request)
-    study = service.open_study(request.path_params["study"])
-    try:
-        events = Batch.model_validate_json(await request.body()).events
-    except ValidationError as error:
-        study.malformed += 1
-        return refuse_body(error)
-    fields = [
-        {"field": f"events.{index}.{field}", "message": message}
-        for index, event in enumerate(events)
-        for field, message in study.spec.faults(event).items()
-    ]
-    if fields:
-        study.malformed += 1
-        return _refuse_events(fields)
-    outcomes = await service.take(study, events)
-    refused = [
-        {"index": index, "id": found.id, "error": found.status, "message": REASONS[found.status]}
-        for index, found in enumerate(outcomes)
-        if found.is_refused
-    ]
-    known = sum(outcome.status == "known" for outcome in outcomes)
-    accepted = len(outcomes) - known - len(refused)
-    return answer(200, {"accepted": accepted, "known": known, "refused": refused})
+    async def load_snapshot(self, request: Request) -> Response:
+        """A study that goes on from a policy.json."""
+        query = request.query_params
+        if "name" not in query:
+            raise InvalidArgument("name", None, "it is missing", "name the study: ?name=…")
+        study = await self._service.create_from(
+            query["name"],
+            (await request.body()).decode("utf-8", errors="replace"),
+            reward_wait=_number(query.get("reward_wait"), "reward_wait"),
+            default_reward=_number(query.get("default_reward"), "default_reward"),
+        )
+        return answer(201, describe(study, self._service.writer.now()))
+
+    async def read_studies(self, request: Request) -> Response:
+        """All studies; those that are archived only if asked for."""
+        archived = request.query_params.get("archived", "false")
+        if archived not in {"true", "false"}:
+            raise InvalidArgument("archived", archived, "it is a question", "send true or false")
+        studies = [
+            describe(study, self._service.writer.now())
+            for study in self._service.studies.values()
+            if archived == "true" or study.record.archived_at is None
+        ]
+        return answer(200, {"studies": studies})
+
+    async def read_study(self, request: Request) -> Response:
+        """One study."""
+        return answer(200, describe(self._study(request), self._service.writer.now()))
+
+    async def archive_study(self, request: Request) -> Response:
+        """Take no more events."""
+        study = await self._service.archive(request.path_params["study"])
+        return answer(200, describe(study, self._service.writer.now()))
+
+    async def read_policy(self, request: Request) -> Response:
+        """What the understudy would do now."""
+        study = self._study(request)
+        text = request.query_params.get("context")
+        context = None
+        if text is not None:
+            try:
+                context = CONTEXT.validate_json(text)
+            except ValidationError as error:
+                return refuse_body(error)
+        elif study.spec.context is None:
+            return Response(study.policy_now(policy_of), media_type="application/json")
+        probabilities = study.standing.probabilities(context)
+        return answer(200, policy_of(study, probabilities))
+
+    async def draw_action(self, request: Request) -> Response:
+        """An action drawn from the policy."""
+        study = self._study(request)
+        body = await request.body() or b"{}"
+        try:
+            context = Draw.model_validate_json(body).context
+        except ValidationError as error:
+            return refuse_body(error)
+        action, probability = self._service.draw(study.standing.probabilities(context), study)
+        learned = study.standing.learned
+        return answer(200, {"action": action, "probability": probability, "learned": learned})
+
+    async def read_certificate(self, request: Request) -> Response:
+        """The verdict, the bounds, and how they came about."""
+        found = await asyncio.to_thread(certificate_of, self._service, self._study(request))
+        return answer(200, found)
+
+    async def read_coverage(self, request: Request) -> Response:
+        """What the log can say."""
+        return answer(200, await asyncio.to_thread(coverage_of, self._study(request)))
+
+    async def read_snapshot(self, request: Request) -> Response:
+        """policy.json, as `understudy learn` writes it."""
+        study = self._study(request)
+        policy = study.standing.policy
+        if policy is None:
+            left = study.standing.warmup_left
+            raise Declined(409, "warming up", f"{left} more decisions prepare contexts")
+        text = await asyncio.to_thread(policy.to_json)
+        name = f'attachment; filename="{study.spec.name}.policy.json"'
+        return Response(text, media_type="application/json", headers={"content-disposition": name})
+
+    async def read_log(self, request: Request) -> Response:
+        """What was learned from, in order."""
+        lines = iterate_in_threadpool(self._service.log_of(self._study(request)))
+        return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
 def _refuse_events(fields: list[dict[str, str]]) -> Response:
@@ -101,118 +185,8 @@ def _refuse_events(fields: list[dict[str, str]]) -> Response:
     return refuse(422, "invalid", message, fields[:MOST_FAULTS])
 
 
-async def create_study(request: Request) -> Response:
-    """A new study."""
-    service = _service(request)
-    try:
-        spec = StudySpec.model_validate_json(await request.body())
-    except ValidationError as error:
-        return refuse_body(error)
-    spec.check()
-    study = await service.create(spec)
-    return answer(201, describe(study, service.writer.now()))
-
-
-async def load_snapshot(request: Request) -> Response:
-    """A study that goes on from a policy.json."""
-    service = _service(request)
-    query = request.query_params
-    if "name" not in query:
-        raise InvalidArgument("name", None, "it is missing", "name the study: ?name=…")
-    study = await service.create_from(
-        query["name"],
-        (await request.body()).decode("utf-8", errors="replace"),
-        reward_wait=_number(query.get("reward_wait"), "reward_wait"),
-        default_reward=_number(query.get("default_reward"), "default_reward"),
-    )
-    return answer(201, describe(study, service.writer.now()))
-
-
 def _number(text: str | None, name: str) -> float | None:
     try:
         return None if text is None else float(text)
     except ValueError:
         raise InvalidArgument(name, text, "it is not a number", "send a number") from None
-
-
-async def read_studies(request: Request) -> Response:
-    """All studies; those that are archived only if asked for."""
-    service = _service(request)
-    archived = request.query_params.get("archived", "false")
-    if archived not in {"true", "false"}:
-        raise InvalidArgument("archived", archived, "it is a question", "send true or false")
-    studies = [
-        describe(study, service.writer.now())
-        for study in service.studies.values()
-        if archived == "true" or study.record.archived_at is None
-    ]
-    return answer(200, {"studies": studies})
-
-
-async def read_study(request: Request) -> Response:
-    """One study."""
-    return answer(200, describe(_study(request), _service(request).writer.now()))
-
-
-async def archive_study(request: Request) -> Response:
-    """Take no more events."""
-    service = _service(request)
-    study = await service.archive(request.path_params["study"])
-    return answer(200, describe(study, service.writer.now()))
-
-
-async def read_policy(request: Request) -> Response:
-    """What the understudy would do now."""
-    study = _study(request)
-    text = request.query_params.get("context")
-    context = None
-    if text is not None:
-        try:
-            context = CONTEXT.validate_json(text)
-        except ValidationError as error:
-            return refuse_body(error)
-    elif study.spec.context is None:
-        return Response(study.policy_now(policy_of), media_type="application/json")
-    probabilities = study.standing.probabilities(context)
-    return answer(200, policy_of(study, probabilities))
-
-
-async def draw_action(request: Request) -> Response:
-    """An action drawn from the policy."""
-    service, study = _service(request), _study(request)
-    body = await request.body() or b"{}"
-    try:
-        context = Draw.model_validate_json(body).context
-    except ValidationError as error:
-        return refuse_body(error)
-    action, probability = service.draw(study.standing.probabilities(context), study)
-    learned = study.standing.learned
-    return answer(200, {"action": action, "probability": probability, "learned": learned})
-
-
-async def read_certificate(request: Request) -> Response:
-    """The verdict, the bounds, and how they came about."""
-    found = await asyncio.to_thread(certificate_of, _service(request), _study(request))
-    return answer(200, found)
-
-
-async def read_coverage(request: Request) -> Response:
-    """What the log can say."""
-    return answer(200, await asyncio.to_thread(coverage_of, _study(request)))
-
-
-async def read_snapshot(request: Request) -> Response:
-    """policy.json, as `understudy learn` writes it."""
-    study = _study(request)
-    policy = study.standing.policy
-    if policy is None:
-        raise Busy("warming up", f"{study.standing.warmup_left} more decisions prepare contexts")
-    text = await asyncio.to_thread(policy.to_json)
-    name = f'attachment; filename="{study.spec.name}.policy.json"'
-    return Response(text, media_type="application/json", headers={"content-disposition": name})
-
-
-async def read_log(request: Request) -> Response:
-    """What was learned from, in order."""
-    lines = iterate_in_threadpool(_service(request).log_of(_study(request)))
-    return StreamingResponse(lines, media_type="application/x-ndjson")

@@ -20,7 +20,7 @@ def open_store(where: str) -> Store:
 
     >>> open_store("mysql://localhost/studies")
     Traceback (most recent call last):
-    understudy.errors.InvalidArgument: store = 'mysql://localhost/studies': there is no store ...
+    understudy.errors.InvalidArgument: store = 'mysql://…': there is no store of this kind; ...
     """
     if _is_postgresql(where):
         from understudy.live.postgresql import PostgresStore  # noqa: PLC0415 - an extra
@@ -65,7 +65,8 @@ def _is_postgresql(where: str) -> bool:
     if scheme is None:
         return False
     if scheme[1] not in {"postgresql", "postgres"}:
-        raise InvalidArgument("store", where, f"there is no store of the kind {scheme[1]}", REMEDY)
+        kind = f"{scheme[1]}://…"  # the rest may hold a password
+        raise InvalidArgument("store", kind, "there is no store of this kind", REMEDY)
     return True
 
 

@@ -22,9 +22,10 @@ CREATE TABLE decisions (
     study BIGINT NOT NULL REFERENCES studies (key), seq BIGINT NOT NULL, id TEXT NOT NULL,
     action BIGINT NOT NULL, propensity {number}, context TEXT, decided_at BIGINT NOT NULL,
     reward {number}, rewarded_at BIGINT, late_reward {number},
-    PRIMARY KEY (study, seq), UNIQUE (study, id)
+    PRIMARY KEY (study, seq)
 ) {sorted};
-CREATE INDEX late_rewards ON decisions (study) WHERE late_reward IS NOT NULL;
+CREATE UNIQUE INDEX decision_ids ON decisions (study, id);
+CREATE INDEX late_rewards ON decisions (study, late_reward) WHERE late_reward IS NOT NULL;
 CREATE TABLE snapshots (
     study BIGINT PRIMARY KEY REFERENCES studies (key), seq BIGINT NOT NULL, policy TEXT NOT NULL,
     expired BIGINT NOT NULL

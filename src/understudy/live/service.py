@@ -10,11 +10,12 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from understudy.constraints import Array
-from understudy.errors import InvalidArgument, UnderstudyError
+from understudy.errors import InvalidArgument
+from understudy.live.answers import Declined
 from understudy.live.audit import in_order
 from understudy.live.export import as_lines
 from understudy.live.opening import open_reader, open_store
-from understudy.live.records import StudyRecord
+from understudy.live.records import StudyRecord, TokenRecord
 from understudy.live.spec import Event, StudySpec
 from understudy.live.standing import Standing
 from understudy.live.study import LiveStudy
@@ -23,22 +24,10 @@ from understudy.live.writer import Writer
 from understudy.logs.actions import Label
 from understudy.logs.policies import from_text
 
-__all__ = ["Busy", "NoSuchStudy", "Service", "moment"]
+__all__ = ["Service", "moment"]
 
 MOST_STUDIES = 1_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class NoSuchStudy(UnderstudyError):
-    """There is no study of this name."""
-
-
-class Busy(UnderstudyError):
-    """What was asked for cannot be done in the state that things are in; `error` names why."""
-
-    def __init__(self, error: str, message: str) -> None:
-        self.error = error
-        super().__init__(message)
 
 
 def moment(microseconds: int) -> datetime:
@@ -75,18 +64,23 @@ class Service:
     def studies(self) -> dict[str, LiveStudy]:
         return self.writer.studies
 
+    def tokens(self) -> list[TokenRecord]:
+        """Those that the store had a moment ago; it need not be asked for every request."""
+        return self.writer.tokens
+
     def study(self, name: str) -> LiveStudy:
-        """The study of this name, or `NoSuchStudy`."""
+        """The study of this name, or it is `Declined`."""
         found = self.writer.studies.get(name)
         if found is None:
-            raise NoSuchStudy(f"there is no study {name[:64]!r}; GET /v1/studies lists them")
+            message = f"there is no study {name[:64]!r}; GET /v1/studies lists them"
+            raise Declined(404, "unknown study", message)
         return found
 
     def open_study(self, name: str) -> LiveStudy:
         """The same, if it takes events."""
         found = self.study(name)
         if found.record.archived_at is not None:
-            raise Busy("archived", "this study is archived, and takes no more events")
+            raise Declined(409, "archived", "this study is archived, and takes no more events")
         return found
 
     async def create(self, spec: StudySpec, base: str | None = None) -> LiveStudy:
@@ -97,9 +91,9 @@ class Service:
 
     def _created(self, spec: StudySpec, base: str | None) -> LiveStudy:
         if spec.name in self.writer.studies:
-            raise Busy("exists", f"there is a study {spec.name!r} already; choose another name")
+            raise Declined(409, "exists", f"there is a study {spec.name!r}; choose another name")
         if len(self.writer.studies) >= MOST_STUDIES:
-            raise Busy("too many", f"there are {MOST_STUDIES:,} studies, and no room for more")
+            raise Declined(409, "too many", f"there are {MOST_STUDIES:,} studies already")
         store = self.writer.store
         record = store.add_study(spec.name, spec.model_dump_json(), base, self.writer.now())
         study = LiveStudy(record, store)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
-from understudy.errors import StoreUnavailable
+from understudy.errors import InvalidArgument, StoreUnavailable
 from understudy.live.records import Decision, Rewarded
-from understudy.live.schema import VERSION, Access, declarations
+from understudy.live.schema import VERSION, Access
 
-__all__ = ["Dialect", "Row", "Session"]
+__all__ = ["Dialect", "Row", "Session", "as_row", "refused_rows"]
 
 Row = tuple[Any, ...]
 
@@ -39,15 +39,11 @@ class Dialect(Protocol):
 
     @property
     def begin(self) -> str:
-        """The statement that begins to write."""
+        """The statement that begins to write, and lets no other begin."""
 
     @property
-    def number(self) -> str:
-        """The type of a column that keeps every bit of a double."""
-
-    @property
-    def sorted_by_key(self) -> str:
-        """What to add to a table that is kept in the order of its key."""
+    def declarations(self) -> Sequence[str]:
+        """The statements that make an empty store."""
 
     @property
     def tables(self) -> str:
@@ -168,7 +164,7 @@ class Session:
 
     def _make_tables_if_there_are_none(self) -> None:
         if not self.rows(self.dialect.tables):
-            for statement in declarations(self.dialect.number, self.dialect.sorted_by_key):
+            for statement in self.dialect.declarations:
                 self.change(statement)
 
     def _check_version(self) -> None:
@@ -184,3 +180,33 @@ class Session:
                 f"this store has format {version}, and this version of understudy reads format "
                 f"{VERSION}; use the version that wrote it, or name a new store"
             )
+
+
+def as_row(decision: Decision) -> Row:
+    """A decision's fields, in the order of the columns.
+
+    >>> as_row(Decision(1, "a", 3, 0.25, None, 1_700))
+    (1, 'a', 3, 0.25, None, 1700, None, None, None)
+    """
+    return (
+        decision.seq,
+        decision.id,
+        decision.action,
+        decision.propensity,
+        decision.context,
+        decision.decided_at,
+        decision.reward,
+        decision.rewarded_at,
+        decision.late_reward,
+    )
+
+
+def refused_rows(said: str) -> InvalidArgument:
+    """The error for rows that a database does not take, with what it says of them.
+
+    >>> print(refused_rows("Key (name)=(a) already exists."))
+    changes = 'Key (name)=(a) already exists.': the store does not take such a row; find what ...
+    """
+    return InvalidArgument(
+        "changes", said, "the store does not take such a row", "find what is there before you write"
+    )

@@ -102,9 +102,13 @@ class SqlStore(SqlTokens):
     def open(self) -> bool:
         """Connect and become the writer; True if another writer was here since the last time."""
         self._session.connect()
-        with self._session.transaction():
-            found = self._number("SELECT value FROM meta WHERE key = 'epoch'")
-            self._session.change("UPDATE meta SET value = ? WHERE key = 'epoch'", found + 1)
+        try:
+            with self._session.transaction():
+                found = self._number("SELECT value FROM meta WHERE key = 'epoch'")
+                self._session.change("UPDATE meta SET value = ? WHERE key = 'epoch'", found + 1)
+        except BaseException:  # nobody may write who has not signed
+            self._session.close()
+            raise
         expected, self._epoch = self._epoch, found + 1
         return found != expected
 

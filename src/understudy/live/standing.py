@@ -9,7 +9,7 @@ clicks, and no bound would hold.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -83,9 +83,10 @@ class Standing:
         """As a snapshot says, whose last decisions are these: what the fold up to there gives."""
         policy = from_text(snapshot.policy)
         found = replace(self._going_on(policy), seq=snapshot.seq, expired=snapshot.expired)
-        if found.contextual is None or not before:
+        rows = min(LAST, found.learned)  # those of a warm-up are no part of the average
+        if found.contextual is None or not rows:
             return found
-        return replace(found, last=found.contextual.features(found._frame(before[-LAST:])))
+        return replace(found, last=found.contextual.features(found._frame(before[-rows:])))
 
     def _going_on(self, policy: Policy) -> Standing:
         return replace(
@@ -210,7 +211,7 @@ class Standing:
             size *= 2
         return size - len(self.warming)
 
-    def probabilities(self, context: dict[str, object] | None = None) -> Array:
+    def probabilities(self, context: Mapping[str, object] | None = None) -> Array:
         """π of the next round, (K,); uniform while the warm-up goes on."""
         if (wrong := self.spec.fault_of_context(context)) is not None:
             raise InvalidArgument("context", context, wrong, "see the study's contexts")

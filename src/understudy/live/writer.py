@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 
 from understudy.errors import StoreUnavailable
+from understudy.live.records import TokenRecord
 from understudy.live.spec import Event
 from understudy.live.stores import Store
 from understudy.live.study import LiveStudy
@@ -29,6 +30,7 @@ MOST_IN_GROUP = 4_096  # events
 MOST_QUEUED = 100_000  # events
 IDLE = 0.25  # seconds between two looks at what has expired
 RETRY = 0.5  # seconds between two tries to reach a store that is gone
+TOKENS_EVERY = 2.0  # seconds
 SNAPSHOT_EVERY = 10.0  # seconds
 SNAPSHOT_SHARE = 50.0  # a snapshot may take a fiftieth of the time
 MICROSECOND = 1_000  # nanoseconds
@@ -60,6 +62,7 @@ class Writer:
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self.store = store
         self.studies: dict[str, LiveStudy] = {}
+        self.tokens: list[TokenRecord] = []
         self.obstacle: str | None = None
         self.commits = 0
         self.stopping = False
@@ -69,6 +72,7 @@ class Writer:
         self._clock = 0
         self._more_to_fold = False
         self._snapshot_at = 0.0
+        self._tokens_at = 0.0
         self._retry_at = 0.0
         self._thread = threading.Thread(target=self._run, name="understudy-writer")
 
@@ -113,6 +117,7 @@ class Writer:
         return self._clock
 
     def _load(self) -> None:
+        self.tokens = self.store.tokens()
         self._clock = max(self._clock, self.store.clock())
         known = {study.record.key: study for study in self.studies.values()}
         self.studies = {}
@@ -252,8 +257,15 @@ class Writer:
             if self.obstacle is None:
                 more = [study.fold(self.store, self.now()) for study in self.studies.values()]
                 self._more_to_fold = any(more)
+                self._look_for_tokens()
         except StoreUnavailable as error:
             self._lost(error)
+
+    def _look_for_tokens(self) -> None:
+        """Others add and remove tokens while this runs."""
+        if time.monotonic() >= self._tokens_at:
+            self.tokens = self.store.tokens()
+            self._tokens_at = time.monotonic() + TOKENS_EVERY
 
     def _keep(self) -> None:
         """Snapshots, so that the next start is quick; as often as they are cheap."""

@@ -1,0 +1,122 @@
+"""The service as an ASGI application: operations, page, health and metrics, behind the gate."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp
+
+from understudy.live import page
+from understudy.live.answers import answer, refuse
+from understudy.live.docs import docs_page
+from understudy.live.gate import Gate
+from understudy.live.handlers import Handlers
+from understudy.live.openapi import Handler, document, not_found, routes
+from understudy.live.operations import operations
+from understudy.live.service import Service
+from understudy.live.streams import Streams
+from understudy.live.tokens import Keys
+from understudy.live.watching import Watcher
+
+__all__ = ["make_app"]
+
+
+def make_app(service: Service, *, loopback_only: bool = True) -> ASGIApp:
+    """What uvicorn serves. It starts the service, and stops it."""
+    registry = CollectorRegistry()
+    registry.register(Studies(service))
+
+    @asynccontextmanager
+    async def lifespan(_: object) -> AsyncIterator[None]:
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.stop()
+
+    offered = operations(Handlers(service), Streams(Watcher(service), service.stopped))
+    described = document(offered, version("understudy"))
+    # A bare router: the gate around it answers whatever goes wrong.
+    router = Router(
+        routes=[
+            *routes(offered),
+            *page.routes(),
+            Route("/docs", _static(HTMLResponse(docs_page(described)))),
+            Route("/openapi.json", _static(answer(200, described))),
+            Route("/healthz", _static(answer(200, {"status": "alive"}))),
+            Route("/readyz", _ready(service)),
+            Route("/metrics", _metrics(registry)),
+        ],
+        default=not_found,
+        lifespan=lifespan,
+    )
+    return Gate(router, Keys(service.tokens), loopback_only=loopback_only, registry=registry)
+
+
+def _static(response: Response) -> Handler:
+    async def endpoint(_: Request) -> Response:
+        return response
+
+    return endpoint
+
+
+def _ready(service: Service) -> Handler:
+    """Whether events would be taken now."""
+
+    async def endpoint(_: Request) -> Response:
+        writer = service.writer
+        if writer.obstacle is not None or writer.stopping:
+            reason = writer.obstacle or "the service is shutting down"
+            return refuse(503, "store unavailable", reason)
+        return answer(200, {"status": "ready"})
+
+    return endpoint
+
+
+def _metrics(registry: CollectorRegistry) -> Handler:
+    async def endpoint(_: Request) -> Response:
+        return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    return endpoint
+
+
+class Studies(Collector):
+    """What operators watch of every study, read when they ask."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        writer = self._service.writer
+        decisions = CounterMetricFamily(
+            "understudy_decisions", "Decisions on disk.", labels=["study"]
+        )
+        learned = CounterMetricFamily("understudy_folded", "Decisions folded.", labels=["study"])
+        expired = CounterMetricFamily(
+            "understudy_expired", "Decisions that got the default reward.", labels=["study"]
+        )
+        refused = CounterMetricFamily(
+            "understudy_refused", "Events that were not taken.", labels=["study", "reason"]
+        )
+        for name, study in writer.studies.items():
+            decisions.add_metric([name], study.next_seq - 1)
+            learned.add_metric([name], study.standing.seq)
+            expired.add_metric([name], study.standing.expired)
+            for reason, count in study.refusals().items():
+                refused.add_metric([name, reason], count)
+        yield from (decisions, learned, expired, refused)
+        yield CounterMetricFamily("understudy_commits", "Groups on disk.", value=writer.commits)
+        usable = float(writer.obstacle is None)
+        yield GaugeMetricFamily("understudy_store_usable", "1 if the store is.", value=usable)
+
+    def describe(self) -> list[Metric]:
+        """Nothing ahead of time: there are no studies before the start."""
+        return []

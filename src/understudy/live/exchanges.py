@@ -1,0 +1,107 @@
+"""One request and its answer: named, counted, timed, and given the headers of all answers."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from http import HTTPStatus
+
+from prometheus_client import CollectorRegistry
+from starlette.responses import Response
+from starlette.types import Message, Send
+from starlette.types import Scope as Connection
+
+from understudy.live.answers import refuse
+from understudy.live.meters import OTHER, Meters, Warnings
+from understudy.live.rules import API, HEADERS, NO_STORE
+from understudy.live.tokens import Clock
+
+__all__ = ["OPERATION", "Exchange", "Exchanges", "address_of"]
+
+OPERATION = "understudy.operation"  # where a route says which operation it leads to
+API_HEADERS = (*HEADERS, NO_STORE)
+WARNED = frozenset({401, 403, 429})
+GONE = 499  # for the counters: whoever asked has left before there was an answer
+
+
+class Exchanges:
+    """What all exchanges share."""
+
+    def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
+        self.meters = Meters(registry)
+        self.warnings = Warnings(clock)
+        self.clock = clock
+        # Unlike those of another start, and made without asking for randomness every time.
+        first = secrets.token_hex(4)
+        self.names = (f"{first}-{number:x}" for number in itertools.count(1))
+
+
+class Exchange:
+    """One request, and what is sent back for it."""
+
+    __slots__ = ("_begun", "_name", "_reason", "_scope", "_send", "_shared", "_started")
+
+    def __init__(self, shared: Exchanges, scope: Connection, send: Send) -> None:
+        self._shared = shared
+        self._scope = scope
+        self._send = send
+        self._name = next(shared.names)
+        self._reason = ""
+        self._started = False
+        self._begun = shared.clock()
+
+    async def deliver(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self._started = True
+            headers = API_HEADERS if self._scope["path"].startswith(API) else HEADERS
+            name = (b"x-request-id", self._name.encode())
+            message["headers"] = [*message.get("headers", ()), *headers, name]
+            self._count(message["status"])
+        await self._send(message)
+
+    def lost(self) -> None:
+        """Whoever asked has left: nobody is there to be answered."""
+        if not self._started:
+            self._count(GONE)
+
+    def failed(self, error: Exception, explained: Response | None) -> Response:
+        """The answer to an error: what explains it, if it was foreseen.
+
+        An answer that has begun cannot be taken back: then the connection must break, so that
+        its half does not pass for the whole.
+        """
+        if explained is not None and not self._started:
+            self._reason = str(error)
+            return explained
+        self._shared.warnings.broken(error, self._facts())
+        if self._started:
+            raise error
+        message = f"an error of the service; its log has it as request {self._name}"
+        return refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", message)
+
+    def _count(self, status: int) -> None:
+        scope, shared = self._scope, self._shared
+        operation = scope.get(OPERATION, OTHER)
+        shared.meters.count(scope["method"], operation, status, shared.clock() - self._begun)
+        if status in WARNED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            shared.warnings.refused(status, self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "method": self._scope["method"],
+            "path": self._scope["path"],
+            "address": address_of(self._scope),
+            "request": self._name,
+            "reason": self._reason,
+        }
+
+
+def address_of(scope: Connection) -> str:
+    """Where a request comes from.
+
+    >>> address_of({"client": ("127.0.0.1", 50312)}), address_of({"client": None})
+    ('127.0.0.1', 'unknown')
+    """
+    client = scope.get("client")
+    return str(client[0]) if client else "unknown"

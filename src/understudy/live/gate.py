@@ -1,0 +1,201 @@
+"""Between a request and an operation: who may pass, with what, and how it is answered if it fails.
+
+Every request of the service goes through here, so it is one plain ASGI application around
+another, without a layer of its own for each rule.
+"""
+
+from __future__ import annotations
+
+import time
+
+from prometheus_client import CollectorRegistry
+from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Connection
+
+from understudy.errors import InvalidArgument, StoreUnavailable
+from understudy.live.answers import JSON, Declined, refuse, refuse_argument, refuse_body
+from understudy.live.exchanges import Exchange, Exchanges, address_of
+from understudy.live.records import Scope
+from understudy.live.rules import READING, Limits, is_loopback, is_same_origin, needed_scope
+from understudy.live.tokens import BadTokens, Clock, Keys
+from understudy.report.wording import count, plain
+
+__all__ = ["LIMITS", "Gate"]
+
+LIMITS = Limits()
+LONGEST_LENGTH = 18  # digits of a number of bytes
+LONGEST_TYPE = 60
+
+Headers = dict[bytes, bytes]
+
+
+class _TooLarge(Exception):
+    """A body without a declared length has passed the limit."""
+
+
+class Gate:
+    """The one door of the service, around the application that has its operations.
+
+    With tokens in the store, a request needs one that allows it. Without any, the service is open
+    to its own machine if it listens there alone (`loopback_only`), and to nobody otherwise.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        *,
+        loopback_only: bool,
+        registry: CollectorRegistry,
+        limits: Limits = LIMITS,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._app = app
+        self._keys = keys
+        self._loopback_only = loopback_only
+        self._limits = limits
+        self._bad_tokens = BadTokens(clock)
+        self._exchanges = Exchanges(registry, clock)
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._without_request(scope, receive, send)
+            return
+        exchange = Exchange(self._exchanges, scope, send)
+        try:
+            headers = dict(scope["headers"])
+            refusal = self._refusal(scope, headers)
+            if refusal is None:
+                await self._app(scope, self._bounded(scope, headers, receive), exchange.deliver)
+                return
+        except ClientDisconnect:
+            exchange.lost()
+            return
+        except Exception as error:  # noqa: BLE001 - whatever escapes an operation is answered here
+            refusal = exchange.failed(error, self._explained(scope, error))
+        await refusal(scope, receive, exchange.deliver)
+
+    async def _without_request(self, scope: Connection, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        else:
+            await send({"type": "websocket.close"})
+
+    def _refusal(self, scope: Connection, headers: Headers) -> Response | None:
+        """Why this request does not pass; None if it does."""
+        needed = needed_scope(scope["method"], scope["path"])
+        try:
+            open_here = self._loopback_only and not self._keys.exist()
+        except StoreUnavailable:
+            if needed is None:  # that the service lives can be asked while its store is away
+                return None
+            raise
+        if open_here:
+            refusal = _foreign(scope, headers)
+        else:
+            refusal = None if needed is None else self._unauthorized(needed, scope, headers)
+        if refusal is None and scope["method"] not in READING:
+            refusal = self._unfit_body(scope["path"], headers)
+        return refusal
+
+    def _unauthorized(self, needed: Scope, scope: Connection, headers: Headers) -> Response | None:
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if not token or scheme.lower() != b"bearer":
+            return _challenge(401, "no token", "send Authorization: Bearer TOKEN")
+        granted = self._keys.scope_of(token.strip().decode("latin-1"))
+        if granted is None:
+            return self._bad_token(scope)
+        if needed == "write" and granted == "read":
+            return _challenge(
+                403,
+                "read only",
+                "this token may only read; use one with the scope write",
+                'error="insufficient_scope", scope="write"',
+            )
+        return None
+
+    def _bad_token(self, scope: Connection) -> Response:
+        seconds = self._bad_tokens.wait(address_of(scope))
+        if seconds:
+            message = f"too many wrong tokens came from your address; wait {seconds} seconds"
+            return refuse(
+                429, "too many wrong tokens", message, headers={"retry-after": str(seconds)}
+            )
+        message = "there is no such token, or no longer; ask whoever runs the service for one"
+        return _challenge(401, "wrong token", message, 'error="invalid_token"')
+
+    def _unfit_body(self, path: str, headers: Headers) -> Response | None:
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or len(length) > LONGEST_LENGTH:
+            return refuse(400, "malformed", "Content-Length is no number of bytes; send one")
+        size = int(length)
+        if size > self._limits.of(path):
+            return self._too_large(path)
+        if size == 0 and b"transfer-encoding" not in headers:
+            return None
+        given = headers.get(b"content-type", b"")
+        if given.partition(b";")[0].strip().lower() != JSON.encode():
+            shown = plain(given.decode("latin-1"), LONGEST_TYPE) or "nothing"
+            message = f"the content type is {shown}; send content-type: {JSON}"
+            return refuse(415, "not JSON", message)
+        return None
+
+    def _too_large(self, path: str) -> Response:
+        most = count(self._limits.of(path))
+        return refuse(413, "too large", f"the body is too large; send at most {most} bytes")
+
+    def _bounded(self, scope: Connection, headers: Headers, receive: Receive) -> Receive:
+        """The body as it comes, up to the limit. A declared length was looked at already."""
+        declared = b"content-length" in headers and b"transfer-encoding" not in headers
+        if declared or scope["method"] in READING:
+            return receive
+        left = self._limits.of(scope["path"])
+
+        async def receive_bounded() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise _TooLarge
+            return message
+
+        return receive_bounded
+
+    def _explained(self, scope: Connection, error: Exception) -> Response | None:
+        """What went wrong inside, for whoever asked; None if nobody foresaw it."""
+        if isinstance(error, _TooLarge):
+            return self._too_large(scope["path"])
+        if isinstance(error, Declined):
+            return refuse(error.status, error.error, str(error))
+        if isinstance(error, ValidationError):
+            return refuse_body(error)
+        if isinstance(error, InvalidArgument):
+            return refuse_argument(error)
+        if isinstance(error, StoreUnavailable):
+            return refuse(503, "store unavailable", str(error))
+        return None
+
+
+def _foreign(scope: Connection, headers: Headers) -> Response | None:
+    """Why a request to an open service is not from this machine and its own pages.
+
+    A page of another site can send requests to this machine, and can make its own name lead here.
+    """
+    host = headers.get(b"host", b"")
+    if not is_loopback(host):
+        message = "without tokens only this machine is served; ask for http://localhost"
+        return refuse(403, "foreign host", message)
+    origin = headers.get(b"origin")
+    if origin is not None and not is_same_origin(origin, scope["scheme"], host):
+        message = "pages of other sites may not ask an open service; create a token"
+        return refuse(403, "foreign origin", message)
+    return None
+
+
+def _challenge(status: int, error: str, message: str, details: str = "") -> Response:
+    """No, and which kind of credentials is wanted."""
+    scheme = f'Bearer realm="understudy"{details and ", " + details}'
+    return refuse(status, error, message, headers={"www-authenticate": scheme})

@@ -1,0 +1,93 @@
+"""What the gate tells operators: counters, times, and warnings that cannot flood a disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from understudy.report.wording import plain
+
+__all__ = ["Meters", "Warnings"]
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+OTHER = "other"
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+MOST_A_SECOND = 10
+LONGEST_FACT = 200
+
+
+class Meters:
+    """Requests, counted and timed until their answer begins: a stream may last for days.
+
+    >>> registry = CollectorRegistry()
+    >>> Meters(registry).count("GET", "list_studies", 200, 0.001)
+    >>> labels = {"method": "GET", "operation": "list_studies", "status": "200"}
+    >>> registry.get_sample_value("understudy_requests_total", labels)
+    1.0
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "understudy_requests",
+            "Requests that were answered.",
+            ("method", "operation", "status"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "understudy_request_seconds",
+            "Seconds until an answer began.",
+            ("operation",),
+            registry=registry,
+            buckets=BUCKETS,
+        )
+        # Looking a child up by its labels costs more than counting with it.
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def count(self, method: str, operation: str, status: int, seconds: float) -> None:
+        """One more."""
+        key = (method if method in METHODS else OTHER, operation, status)
+        found = self._children.get(key)
+        if found is None:
+            children = self._requests.labels(*key), self._seconds.labels(operation)
+            found = self._children.setdefault(key, children)
+        found[0].inc()
+        found[1].observe(seconds)
+
+
+class Warnings:
+    """A line for each request that was refused or failed, ten a second at most.
+
+    Those above are counted, and the next line says how many there were (`unlogged`).
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = structlog.get_logger("understudy.live")
+        self._clock = clock
+        self._second = 0
+        self._logged = 0
+        self._unlogged = 0
+
+    def refused(self, status: int, facts: Mapping[str, str]) -> None:
+        """A request that was not answered as its sender wished."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._logged = second, 0
+        if self._logged >= MOST_A_SECOND:
+            self._unlogged += 1
+            return
+        self._logged += 1
+        unlogged, self._unlogged = self._unlogged, 0
+        more = {"unlogged": unlogged} if unlogged else {}
+        self._log.warning("request refused", status=status, **more, **_visible(facts))
+
+    def broken(self, error: Exception, facts: Mapping[str, str]) -> None:
+        """An error that nobody foresaw, with where it came from: always."""
+        self._log.error("request broken", exc_info=error, **_visible(facts))
+
+
+def _visible(facts: Mapping[str, str]) -> dict[str, str]:
+    """Foreign text cannot pretend to be another line of the log, nor fill it."""
+    return {name: plain(text, LONGEST_FACT) for name, text in facts.items() if text}

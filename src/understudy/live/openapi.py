@@ -1,0 +1,284 @@
+"""The operations of the service as data, and what follows from it: OpenAPI, and routes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
+
+from understudy.errors import InvalidArgument
+from understudy.live.answers import JSON, Refusal, refuse
+from understudy.live.exchanges import OPERATION
+from understudy.live.records import Scope
+from understudy.live.rules import READING, needed_scope
+from understudy.report.wording import plain
+
+__all__ = ["Content", "Operation", "Parameter", "document", "not_found", "routes"]
+
+TITLE = "Understudy, live"
+ABOUT = (
+    "An understudy beside production: it is told what production did and what came of it, learns "
+    "from that, and says when it is better, with a confidence. Every event carries an id and "
+    "counts once however often it is sent, so whatever was not answered can be sent again."
+)
+TOKENS = (
+    "Send `Authorization: Bearer TOKEN`. A token with the scope write may do all, one with the "
+    "scope read may look and draw. A service without tokens serves its own machine only."
+)
+SCHEMAS = "#/components/schemas/{model}"
+IN_PATH = re.compile(r"\{(\w+)\}")
+LONGEST_PATH = 60
+
+# What the gate may answer in place of an operation.
+REFUSALS = {
+    400: "The body is no JSON.",
+    401: "The token is missing or wrong.",
+    403: "The token may only read; or, without tokens, another site or machine asks.",
+    413: "The body is too large.",
+    415: "The body is not sent as JSON.",
+    422: "Something that was sent cannot be used: `fields` says what, and what to send instead.",
+    429: "Too many wrong tokens came from this address.",
+    503: "The store cannot be used now. Nothing was written; try again.",
+}
+HEADERS = {
+    "X-Request-Id": ("The name of this request in the service's log.", True, range(100, 600)),
+    "WWW-Authenticate": ("Which token is wanted.", False, (401, 403)),
+    "Retry-After": ("Seconds to wait.", True, (429, 503)),
+}
+
+Handler = Callable[[Request], Awaitable[Response]]
+Model = tuple[type[BaseModel], JsonSchemaMode]
+References = Mapping[Any, dict[str, Any]]  # by model and mode
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A part of the path, if it has its name in braces, or of the query; `json` if it is JSON."""
+
+    name: str
+    schema: Mapping[str, Any]
+    description: str
+    example: object
+    required: bool = False
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class Content:
+    """A body: of a model, or without one any object, or any text if it is not JSON."""
+
+    model: type[BaseModel] | None = None
+    example: object = None
+    media: str = JSON
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One thing that the service does. `refusals` are those of its own, with what they mean."""
+
+    method: str
+    path: str
+    name: str
+    tag: str
+    summary: str
+    handler: Handler
+    description: str = ""
+    parameters: Sequence[Parameter] = ()
+    request: Content | None = None
+    response: Content = field(default_factory=Content)
+    status: int = 200
+    refusals: Mapping[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = set(IN_PATH.findall(self.path)) - {one.name for one in self.parameters}
+        if unknown:
+            raise InvalidArgument(
+                "parameters", sorted(unknown), f"{self.path} has them", "describe them too"
+            )
+
+    @property
+    def scope(self) -> Scope | None:
+        """What a token must allow: the gate's rule, so that nothing else can be said of it."""
+        return needed_scope(self.method, self.path)
+
+    def all_refusals(self) -> dict[int, str]:
+        """Every status that may come in place of the answer, by number."""
+        of_gate = {403}
+        if self.scope is not None:
+            of_gate |= {401, 429, 503}
+        if self.method not in READING:
+            of_gate |= {400, 413, 415}
+        if self.request is not None or self.parameters:
+            of_gate |= {422}
+        every = {status: REFUSALS[status] for status in of_gate} | dict(self.refusals)
+        return dict(sorted(every.items()))
+
+
+def document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
+    """The operations as an OpenAPI 3.1 document.
+
+    >>> document([], "1.0")["openapi"]
+    '3.1.0'
+    """
+    references, definitions = models_json_schema(_models(operations), ref_template=SCHEMAS)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": TITLE, "version": version, "description": ABOUT},
+        "servers": [{"url": "/"}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(one.tag for one in operations)],
+        "paths": {
+            path: {
+                method.lower(): _described(operation, references)
+                for method, operation in by_method.items()
+            }
+            for path, by_method in _by_path(operations).items()
+        },
+        "components": {
+            "schemas": definitions["$defs"],
+            "headers": {
+                name: {"description": words, "required": always, "schema": {"type": "string"}}
+                for name, (words, always, _) in HEADERS.items()
+            },
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": TOKENS}
+            },
+        },
+    }
+
+
+def routes(operations: Sequence[Operation]) -> list[Route]:
+    """One route for every path, which leads to the operation of the method.
+
+    >>> routes([])
+    []
+    """
+    return [Route(path, _Door(by_method)) for path, by_method in _by_path(operations).items()]
+
+
+async def not_found(scope: Connection, receive: Receive, send: Send) -> None:
+    """What a router does with a path that leads nowhere."""
+    shown = plain(scope["path"], LONGEST_PATH)
+    refusal = refuse(404, "unknown path", f"there is nothing at {shown}; see /docs")
+    await refusal(scope, receive, send)
+
+
+class _Door:
+    """The operations of one path, by method."""
+
+    def __init__(self, by_method: Mapping[str, Operation]) -> None:
+        self._by_method = by_method
+        reading = {"HEAD": by_method["GET"]} if "GET" in by_method else {}
+        self._answering = {**by_method, **reading}
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        operation = self._answering.get(method)
+        if operation is None:
+            allowed = ", ".join(self._answering)
+            message = f"this path does not know the method; use {allowed}"
+            refusal = refuse(405, "unknown method", message, headers={"allow": allowed})
+            await refusal(scope, receive, send)
+            return
+        scope[OPERATION] = operation.name
+        response = await operation.handler(Request(scope, receive, send))
+        if method == "HEAD":  # nothing but headers; a stream would never end
+            response = _head_of(response)
+        await response(scope, receive, send)
+
+
+def _head_of(response: Response) -> Response:
+    head = Response(status_code=response.status_code)
+    head.raw_headers = response.raw_headers
+    return head
+
+
+def _by_path(operations: Sequence[Operation]) -> dict[str, dict[str, Operation]]:
+    """Paths in the order in which they were declared, each with its methods."""
+    paths: dict[str, dict[str, Operation]] = {}
+    names: set[str] = set()
+    for operation in operations:
+        methods = paths.setdefault(operation.path, {})
+        if operation.method in methods or operation.name in names:
+            raise InvalidArgument(
+                "operations", operation.name, "it is declared twice", "declare it once"
+            )
+        methods[operation.method] = operation
+        names.add(operation.name)
+    return paths
+
+
+def _models(operations: Sequence[Operation]) -> list[Model]:
+    """All models, once each, as they come in and as they go out."""
+    models: dict[Model, None] = {(Refusal, "serialization"): None}
+    for operation in operations:
+        if operation.request is not None and operation.request.model is not None:
+            models[operation.request.model, "validation"] = None
+        if operation.response.model is not None:
+            models[operation.response.model, "serialization"] = None
+    return list(models)
+
+
+def _described(operation: Operation, references: References) -> dict[str, Any]:
+    refusal = _content(Content(Refusal), references, "serialization")
+    answers = {
+        operation.status: ("Done.", _content(operation.response, references, "serialization")),
+        **{status: (words, refusal) for status, words in operation.all_refusals().items()},
+    }
+    described = {
+        "operationId": operation.name,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": operation.description,
+        "parameters": [_parameter(one, operation.path) for one in operation.parameters],
+        "responses": {
+            str(status): {"description": words, "headers": _headers(status), "content": content}
+            for status, (words, content) in answers.items()
+        },
+        "security": [] if operation.scope is None else [{"bearer": [operation.scope]}],
+    }
+    if operation.request is not None:
+        described["requestBody"] = {
+            "required": operation.request.required,
+            "content": _content(operation.request, references, "validation"),
+        }
+    return described
+
+
+def _content(content: Content, references: References, mode: JsonSchemaMode) -> dict[str, Any]:
+    anything = {"type": "object" if content.media == JSON else "string"}
+    media: dict[str, Any] = {
+        "schema": anything if content.model is None else references[content.model, mode]
+    }
+    if content.example is not None:
+        media["example"] = content.example
+    return {content.media: media}
+
+
+def _headers(status: int) -> dict[str, Any]:
+    return {
+        name: {"$ref": f"#/components/headers/{name}"}
+        for name, (_, _, statuses) in HEADERS.items()
+        if status in statuses
+    }
+
+
+def _parameter(parameter: Parameter, path: str) -> dict[str, Any]:
+    in_path = parameter.name in IN_PATH.findall(path)
+    value = {"schema": dict(parameter.schema), "example": parameter.example}
+    return {
+        "name": parameter.name,
+        "in": "path" if in_path else "query",
+        "required": in_path or parameter.required,
+        "description": parameter.description,
+        **({"content": {JSON: value}} if parameter.json else value),
+    }

@@ -1,0 +1,95 @@
+"""The page of the service: HTML without any data, its scripts and its styles, all from here."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from understudy.report.sections import environment
+
+__all__ = ["CONTENT_SECURITY_POLICY", "routes"]
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "cache-control": "no-cache",  # asked for again each time, and sent only if it changed
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+class File(NamedTuple):
+    """What is sent, and what it is; the tag is another for another content."""
+
+    content: bytes
+    media_type: str
+    tag: str
+
+    @staticmethod
+    def of(name: str, content: bytes) -> File:
+        """A file of that name, whose ending says what it is."""
+        tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        return File(content, TYPES[name.rpartition(".")[2]], tag)
+
+    def answer(self, request: Request) -> Response:
+        """The file, or only that it is the one that the browser has."""
+        headers = {**HEADERS, "etag": self.tag}
+        if request.headers.get("if-none-match") == self.tag:
+            return Response(status_code=304, headers=headers)
+        return Response(self.content, media_type=self.media_type, headers=headers)
+
+
+def routes() -> list[Route]:
+    """The page of all studies, that of one, and what they load.
+
+    >>> [route.path for route in routes()]
+    ['/', '/studies/{study}', '/assets/{name}']
+    """
+    return [
+        Route("/", _overview),
+        Route("/studies/{study}", _study),
+        Route("/assets/{name}", _asset),
+    ]
+
+
+async def _overview(request: Request) -> Response:
+    return _page("overview.html", root="./").answer(request)
+
+
+async def _study(request: Request) -> Response:
+    return _page("study.html", root="../").answer(request)
+
+
+async def _asset(request: Request) -> Response:
+    found = _assets().get(request.path_params["name"])
+    if found is None:
+        return PlainTextResponse("there is no such asset", status_code=404, headers=HEADERS)
+    return found.answer(request)
+
+
+@cache
+def _page(template: str, root: str) -> File:
+    """A page, the same for everybody; `root` leads from it to the root of the service."""
+    text = environment("understudy.live").get_template(template).render(root=root)
+    return File.of(template, text.encode())
+
+
+@cache
+def _assets() -> dict[str, File]:
+    """All files of the folder, and the style of reports."""
+    found = {
+        file.name: file.read_bytes() for file in (files("understudy.live") / "assets").iterdir()
+    }
+    style = files("understudy.report") / "templates" / "report.css"
+    found["report.css"] = style.read_bytes()
+    return {name: File.of(name, content) for name, content in found.items()}

@@ -1,0 +1,205 @@
+"""A store in a PostgreSQL database, in a schema of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from understudy.errors import InvalidArgument, MissingExtra, StoreInUse, StoreUnavailable
+from understudy.live.records import Decision, Rewarded
+from understudy.live.schema import COLUMNS, Access, declarations
+from understudy.live.session import Row, Session, as_row, refused_rows
+from understudy.live.sql import SqlReader, SqlStore, SqlTokens
+from understudy.logs.foreign import first_line
+
+try:
+    import psycopg
+    from psycopg import errors
+    from psycopg.conninfo import conninfo_to_dict
+    from psycopg.pq import TransactionStatus
+except ImportError:
+    raise MissingExtra(
+        "a store in PostgreSQL needs psycopg, which is not installed: "
+        "pip install 'understudy[postgresql]'"
+    ) from None
+
+__all__ = ["PostgresReader", "PostgresStore", "PostgresTokens"]
+
+SCHEMA = "understudy"
+WRITER, WRITING = 0x756E6465, 0x72737475  # locks: held by the server, and by each transaction
+SECONDS = 30  # that a statement may take
+DEFAULTS = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+SETTINGS = f"""
+SET search_path = {SCHEMA};
+SET synchronous_commit = on;
+SET statement_timeout = '{SECONDS}s';
+SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3
+"""  # the last line is for the server, which keeps the lock of a machine that died until it notices
+HOLDER = """
+SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = 0
+AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+TYPES = (
+    *("bigint", "text", "bigint", "double precision", "text", "bigint"),
+    *("double precision", "bigint", "double precision"),
+)  # of the fields of a Decision
+ARRAYS = ", ".join(f"%b::{name}[]" for name in TYPES)
+REASONS: dict[type[Exception], str] = {
+    errors.DiskFull: "the disk of the database server is full",
+    errors.ReadOnlySqlTransaction: "the database may only be read",
+    errors.QueryCanceled: f"the database did not answer within {SECONDS} seconds",
+    errors.AdminShutdown: "the database server is shutting down",
+    errors.CrashShutdown: "the database server has crashed",
+    errors.CannotConnectNow: "the database server is starting up",
+}
+
+
+class PostgresStore(SqlStore):
+    """The one writer of a database."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(Session(Postgres(settings_of(url), "write")))
+
+
+class PostgresReader(SqlReader):
+    """Looks into a database that may be written to at the same time."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(Session(Postgres(settings_of(url), "read")))
+
+
+class PostgresTokens(SqlTokens):
+    """Changes the tokens in a database, whoever is its writer."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(Session(Postgres(settings_of(url), "tokens")))
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """How PostgreSQL is spoken to: many rows are arrays, and numbers travel as they are, in binary.
+
+    Who writes holds a lock that belongs to the connection: without the one there is not the other.
+    """
+
+    settings: dict[str, Any] = field(repr=False)  # there may be a password in them
+    access: Access
+    error: type[Exception] = psycopg.Error
+    begin: str = f"BEGIN; SELECT pg_advisory_xact_lock({WRITING}, 0)"  # as with BEGIN IMMEDIATE
+    declarations: tuple[str, ...] = (
+        f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
+        *declarations(number="DOUBLE PRECISION", sorted_by_key=""),
+    )
+    tables: str = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
+
+    @contextmanager
+    def connected(self) -> Iterator[psycopg.Connection]:
+        """A connection, with the lock of the writer if it is to write."""
+        with closing(psycopg.connect(autocommit=True, **self.settings)) as connection:
+            encoding = connection.info.parameter_status("server_encoding")
+            if encoding != "UTF8":
+                raise StoreUnavailable(
+                    f"this database is encoded in {encoding} and cannot hold every text; "
+                    "create one with ENCODING 'UTF8'"
+                )
+            connection.execute(SETTINGS)
+            if self.access == "read":
+                connection.execute("SET default_transaction_read_only = on")
+            if self.access == "write":
+                become_writer(connection)
+            yield connection
+
+    def execute(
+        self, connection: psycopg.Connection, statement: str, values: Sequence[object]
+    ) -> psycopg.Cursor[Row]:
+        """Run a statement."""
+        if not values:
+            return connection.execute(statement.encode())
+        return connection.execute(statement.replace("?", "%b").encode(), values, binary=True)
+
+    def insert(
+        self, connection: psycopg.Connection, study: int, decisions: Sequence[Decision]
+    ) -> None:
+        """All of these rows in one step."""
+        if decisions:
+            columns = [list(column) for column in zip(*map(as_row, decisions), strict=True)]
+            statement = f"INSERT INTO decisions (study, {COLUMNS}) SELECT %b, * FROM unnest"
+            connection.execute(f"{statement} ({ARRAYS})".encode(), (study, *columns))
+
+    def find(self, connection: psycopg.Connection, study: int, ids: Sequence[str]) -> list[Row]:
+        """The rows with these ids in one step."""
+        query = f"SELECT {COLUMNS} FROM decisions WHERE study = %b AND id = ANY (%b::text[])"
+        return connection.execute(query.encode(), (study, list(ids)), binary=True).fetchall()
+
+    def fill(
+        self,
+        connection: psycopg.Connection,
+        column: str,
+        study: int,
+        rewards: Sequence[Rewarded],
+    ) -> int:
+        """Put rewards where there is none; how many were."""
+        if not rewards:
+            return 0
+        statement = (
+            f"UPDATE decisions SET {column} = given.reward, rewarded_at = given.rewarded_at "
+            "FROM unnest(%b::bigint[], %b::double precision[], %b::bigint[]) "
+            "AS given (seq, reward, rewarded_at) "
+            "WHERE decisions.study = %b AND decisions.seq = given.seq "
+            f"AND decisions.{column} IS NULL"
+        )
+        columns = [list(values) for values in zip(*rewards, strict=True)]
+        return connection.execute(statement.encode(), (*columns, study)).rowcount
+
+    def roll_back(self, connection: psycopg.Connection) -> None:
+        """Undo what was not committed, if there is any."""
+        if connection.info.transaction_status != TransactionStatus.IDLE:
+            connection.execute("ROLLBACK")
+
+    def explain(self, error: Exception) -> Exception:
+        """What went wrong, in plain words."""
+        said = first_line(error)
+        if isinstance(error, psycopg.IntegrityError | psycopg.DataError):
+            return refused_rows(error.diag.message_detail or said)
+        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+            return StoreUnavailable(f"the database server cannot be reached ({said})")
+        return StoreUnavailable(REASONS.get(type(error), f"the database server says: {said}"))
+
+
+def settings_of(url: str) -> dict[str, Any]:
+    """What a URL asks for, and what we ask for where it says nothing.
+
+    >>> settings_of("postgresql://ada@db.example/studies?connect_timeout=9")["connect_timeout"]
+    '9'
+    """
+    try:
+        asked = conninfo_to_dict(url)
+    except psycopg.Error as error:  # the URL is not repeated: it may hold a password
+        raise InvalidArgument(
+            "store", "postgresql://…", first_line(error), "pass postgresql://user@host/database"
+        ) from None
+    who = {"application_name": f"understudy, process {os.getpid()} on {socket.gethostname()}"}
+    return {**DEFAULTS, **who, **asked}
+
+
+def become_writer(connection: psycopg.Connection) -> None:
+    """Take the lock of the writer, which PostgreSQL lets go of with the connection."""
+    taken = connection.execute("SELECT pg_try_advisory_lock(%s, 0)", (WRITER,)).fetchone()
+    if taken != (True,):
+        held = connection.execute(HOLDER, (WRITER,)).fetchone()
+        who = held[0] if held else "one that is just leaving"
+        raise StoreInUse(
+            f"another server writes to the database {connection.info.dbname!r}: {who}; "
+            "stop it first, or name another store"
+        )

@@ -1,0 +1,118 @@
+"""Running the service: where it listens, how it logs, how it ends."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import sys
+from contextlib import suppress
+from socket import socket
+
+import structlog
+import uvicorn
+
+from understudy.errors import InvalidArgument
+from understudy.live.app import make_app
+from understudy.live.opening import open_tokens
+from understudy.live.service import Service
+
+__all__ = ["serve"]
+
+GRACE = 10  # seconds for requests that are under way when the service is told to stop
+SWITCH = 5e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
+MOST_CONNECTIONS = 1_000
+
+
+def serve(store: str, host: str, port: int) -> None:
+    """Serve until told to stop. `InvalidArgument` if it would be open to others."""
+    loopback = is_loopback(host)
+    refuse_open(store, host, loopback=loopback)
+    _log_as_json()
+    sys.setswitchinterval(SWITCH)
+    service = Service(store)
+    config = uvicorn.Config(
+        make_app(service, loopback_only=loopback),
+        host=host,
+        port=port,
+        access_log=False,
+        proxy_headers=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+        limit_concurrency=MOST_CONNECTIONS,
+    )
+    Announcing(config, service).run()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def refuse_open(store: str, host: str, *, loopback: bool) -> None:
+    """Raise `InvalidArgument` if others could reach a service that asks for no token."""
+    if loopback:
+        return
+    book = open_tokens(store)
+    try:
+        tokens = book.tokens()
+    finally:
+        book.close()
+    if not tokens:
+        raise InvalidArgument(
+            "host",
+            host,
+            "others could reach it, and the store has no token to tell them apart",
+            f"first: understudy token add NAME --scope write --store {store}",
+        )
+
+
+class Announcing(uvicorn.Server):
+    """Says where it listens when it does."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers if self.started else ():
+            for own in server.sockets:
+                host, port = own.getsockname()[:2]
+                where = f"[{host}]" if ":" in host else host
+                print(f"listening on http://{where}:{port}", file=sys.stderr, flush=True)  # noqa: T201
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        self._service.stopped.set()  # those who watch would never leave by themselves
+        await super().shutdown(sockets)
+
+
+def _log_as_json() -> None:
+    """One JSON object a line, on standard error, from us and from uvicorn."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer()],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(),
+            ],
+            foreign_pre_chain=shared,
+        )
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

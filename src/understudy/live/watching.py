@@ -1,0 +1,99 @@
+"""Studies as the page looks at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from understudy.live.describing import describe
+from understudy.live.service import Service, moment
+from understudy.live.spec import StudySpec
+from understudy.live.study import LiveStudy
+from understudy.live.views import About, Counters, show, summarize
+from understudy.logs.columns import LOGGED
+from understudy.logs.reporting import BEHAVIOR_WORDS
+from understudy.report import Report
+from understudy.report.wording import counted, number
+
+__all__ = ["Watcher"]
+
+
+class Watcher:
+    """What `Streams` asks of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def names(self) -> list[str]:
+        """All studies, archived ones too."""
+        return list(self._service.studies)
+
+    def version(self, name: str) -> int:
+        """Another number whenever what is shown may be another."""
+        study = self._service.studies.get(name)
+        if study is None:
+            return 0
+        rate = study.rate.at(self._service.writer.now())
+        return hash((study.version, study.malformed, study.seen["known"], study.fault, rate))
+
+    def summary(self, name: str) -> dict[str, Any]:
+        """A study in a list of them."""
+        study = self._service.study(name)
+        return summarize(name, _report(study), self._counters(study))
+
+    def view(self, name: str) -> dict[str, Any]:
+        """All about a study."""
+        study = self._service.study(name)
+        about = About(name=name, settings=_settings(study), example=_example(study.spec))
+        return show(about, _report(study), self._counters(study))
+
+    def _counters(self, study: LiveStudy) -> Counters:
+        now = describe(study, self._service.writer.now())
+        due = study.due()
+        return Counters(
+            decisions=now["decisions"],
+            learned=study.standing.rounds,
+            waiting=now["waiting"],
+            expired=now["expired"],
+            known=now["known"],
+            refused=now["refused"],
+            events_per_second=now["events_per_second"],
+            promoted_since=self._service.promoted_since(study),
+            warmup_left=now["warmup_left"] or None,
+            archived=now["archived_at"] is not None,
+            blocked_until=None if due is None else moment(due),
+        )
+
+
+def _report(study: LiveStudy) -> Report | None:
+    learned = study.standing.report
+    return None if learned is None else learned.report
+
+
+def _settings(study: LiveStudy) -> list[tuple[str, str]]:
+    spec = study.spec
+    found = [
+        ("Actions", f"{len(spec.labels):,}"),
+        ("Propensities", BEHAVIOR_WORDS[spec.kind]),
+        ("Rewards", f"{number(spec.scale.low)} to {number(spec.scale.high)}"),
+        ("Wait for a reward", f"{spec.reward_wait:g} seconds, then {number(spec.default)}"),
+    ]
+    if spec.context is not None:
+        found.append(("Contexts", ", ".join(spec.context)))
+    if study.standing.begun_with:
+        rows = counted(study.standing.begun_with, "row")
+        found.append(("Goes on from", f"a policy that was learned from {rows}"))
+    if study.fault is not None:
+        found.append(("Stopped learning", study.fault))
+    return found
+
+
+def _example(spec: StudySpec) -> dict[str, object]:
+    """An event as one would be sent."""
+    event: dict[str, object] = {"id": "decision-1", "action": spec.labels.labels[0]}
+    if spec.kind == LOGGED:
+        event["propensity"] = 1.0 / len(spec.labels)
+    if spec.context is not None:
+        event["context"] = {
+            name: 1.0 if kind == "number" else "a" for name, kind in spec.context.items()
+        }
+    return {**event, "reward": spec.scale.high}

@@ -1,0 +1,181 @@
+"""Which fields of a request are wrong: one message each, in words of our own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from understudy.errors import InvalidArgument, shorten
+from understudy.report.wording import count, counted, plain
+
+__all__ = ["fields_of"]
+
+LONGEST_INPUT = 60
+LONGEST_WORDS = 200  # of a list of allowed values, or of another's message
+AS_DESCRIBED = "send what /docs describes"
+
+NUMBER, WHOLE, TEXT = "a number such as 0.5", "a whole number such as 3", "a text, in double quotes"
+LIST, OBJECT, TRUTH = "a list, in [ ]", "an object, in { }", "true or false"
+
+# What is wrong, and what to send instead, by pydantic's name for it.
+WORDS: dict[str, tuple[str, str]] = {
+    "bool_parsing": ("it must be true or false", TRUTH),
+    "bool_type": ("it must be true or false", TRUTH),
+    "dict_type": ("it must be an object", OBJECT),
+    "enum": ("it is none of the allowed values", "{expected}"),
+    "extra_forbidden": ("there is no such field", "the rest without it"),
+    "finite_number": ("it must be finite", "a number that is neither NaN nor infinite"),
+    "float_parsing": ("it must be a number", NUMBER),
+    "float_type": ("it must be a number", NUMBER),
+    "greater_than": ("it must be above {gt}", "more than {gt}"),
+    "greater_than_equal": ("it must be at least {ge}", "{ge} or more"),
+    "int_from_float": ("it must be a whole number", WHOLE),
+    "int_parsing": ("it must be a whole number", WHOLE),
+    "int_parsing_size": ("it has too many digits", "a smaller number"),
+    "int_type": ("it must be a whole number", WHOLE),
+    "json_invalid": ("it is no JSON ({error})", "one JSON object"),
+    "json_type": ("it must be JSON, as text", "one JSON object"),
+    "less_than": ("it must be below {lt}", "less than {lt}"),
+    "less_than_equal": ("it must be at most {le}", "{le} or less"),
+    "list_type": ("it must be a list", LIST),
+    "literal_error": ("it is none of the allowed values", "{expected}"),
+    "mapping_type": ("it must be an object", OBJECT),
+    "missing": ("it is missing", "it too"),
+    "model_attributes_type": ("it must be an object", OBJECT),
+    "model_type": ("it must be an object", OBJECT),
+    "multiple_of": ("it must be a multiple of {multiple_of}", "a multiple of {multiple_of}"),
+    "none_required": ("it must be null", "null"),
+    "string_pattern_mismatch": ("it does not match {pattern}", "a text that does"),
+    "string_too_long": ("it is longer than {max_length} characters", "at most {max_length}"),
+    "string_too_short": ("it is shorter than {min_length} characters", "at least {min_length}"),
+    "string_type": ("it must be a text", TEXT),
+    "string_unicode": ("it is no Unicode text", "UTF-8"),
+    "too_long": ("it has more than {max_length} items", "at most {max_length}"),
+    "too_short": ("it has fewer than {min_length} items", "at least {min_length}"),
+    "tuple_type": ("it must be a list", LIST),
+    "union_tag_invalid": ("{tag} is none of the allowed values", "{expected_tags}"),
+    "union_tag_not_found": ("it lacks {discriminator}", "it with {discriminator}"),
+}
+WITHOUT_VALUE = {"missing", "extra_forbidden", "json_invalid"}
+# Where several types are allowed, pydantic puts a name for each after the field's own.
+ALTERNATIVE = re.compile(r"str|int|float|bool|none|[a-z-]+\[.*\]|constrained-[a-z]+", re.DOTALL)
+KEY = "[key]"
+
+Place = tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What is wrong in one place; `value` is empty where it would not help."""
+
+    place: Place
+    value: str
+    reason: str
+    remedy: str
+
+    @property
+    def message(self) -> str:
+        """All of it in one line."""
+        return f"{self.value and self.value + ': '}{self.reason}; {self.remedy}"
+
+
+def fields_of(error: ValidationError) -> list[dict[str, str]]:
+    """One message for every wrong field, none of which repeats more than 60 characters of input.
+
+    >>> from pydantic import BaseModel
+    >>> class Event(BaseModel):
+    ...     reward: float
+    >>> try:
+    ...     Event.model_validate_json('{"reward": "high"}')
+    ... except ValidationError as error:
+    ...     fields_of(error)
+    [{'field': 'reward', 'message': '"high": it must be a number; send a number such as 0.5'}]
+    """
+    details = error.errors(include_url=False)
+    wrong = _sorted_out((), [(detail["loc"], detail) for detail in details])
+    messages: dict[str, str] = {}
+    for found in wrong:
+        messages.setdefault(_path(found.place), found.message)
+    return [{"field": field, "message": message} for field, message in messages.items()]
+
+
+def _sorted_out(place: Place, errors: Sequence[tuple[Place, ErrorDetails]]) -> list[Wrong]:
+    """The errors at a place and below it, with alternatives of one field told as one."""
+    here = [_described(place, detail) for rest, detail in errors if not rest]
+    below: dict[int | str, list[tuple[Place, ErrorDetails]]] = {}
+    for rest, detail in errors:
+        if rest:
+            below.setdefault(rest[0], []).append((rest[1:], detail))
+    if len(below) > 1 and all(ALTERNATIVE.fullmatch(str(name)) for name in below):
+        return here + _alternatives(place, [_sorted_out(place, inner) for inner in below.values()])
+    return here + [
+        wrong for name, inner in below.items() for wrong in _sorted_out((*place, name), inner)
+    ]
+
+
+def _alternatives(place: Place, alternatives: Sequence[list[Wrong]]) -> list[Wrong]:
+    """What to say of a field that fits none of several types.
+
+    If the form was right and something inside was not, that one was meant.
+    """
+    inside = [wrong for found in alternatives for wrong in found if wrong.place != place]
+    if inside:
+        return inside
+    every = [wrong for found in alternatives for wrong in found]
+    sends = dict.fromkeys(wrong.remedy.removeprefix("send ") for wrong in every)
+    return [Wrong(place, every[0].value, "it cannot be used here", f"send {', or '.join(sends)}")]
+
+
+def _described(place: Place, detail: ErrorDetails) -> Wrong:
+    kind, context = detail["type"], detail.get("ctx", {})
+    raised = context.get("error")
+    if isinstance(raised, InvalidArgument):
+        return _of_our_own(place, raised, detail["input"])
+    value = "" if kind in WITHOUT_VALUE else _shown(detail["input"])
+    if place and place[-1] == KEY:
+        place, value = place[:-1], f"the name {value}"
+    if isinstance(raised, Exception):
+        return Wrong(place, value, plain(raised, LONGEST_WORDS), AS_DESCRIBED)
+    if kind not in WORDS:
+        return Wrong(place, value, plain(detail["msg"], LONGEST_WORDS), AS_DESCRIBED)
+    reason, send = (words.format_map(_words(context)) for words in WORDS[kind])
+    return Wrong(place, value, reason, f"send {send}")
+
+
+def _of_our_own(place: Place, error: InvalidArgument, given: object) -> Wrong:
+    """What a check of the whole object found is about the argument that it names."""
+    whole = isinstance(given, Mapping) and place[-1:] != (error.argument,)
+    where = (*place, error.argument) if whole else place
+    return Wrong(where, shorten(error.value), error.reason, error.remedy)
+
+
+def _words(context: Mapping[str, Any]) -> dict[str, str]:
+    """The limits, as they would be typed."""
+    return {
+        name: count(value) if type(value) is int else plain(value, LONGEST_WORDS)
+        for name, value in context.items()
+    }
+
+
+def _shown(value: object) -> str:
+    """What was sent: as JSON if it is one value, else what it is."""
+    if isinstance(value, str):
+        text = value if len(value) <= LONGEST_INPUT else value[: LONGEST_INPUT - 3] + "…"
+        return plain(json.dumps(text, ensure_ascii=False), LONGEST_INPUT)
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, list | tuple):
+        return f"a list of {counted(len(value), 'item')}"
+    if isinstance(value, Mapping):
+        return "an object"
+    return shorten(value, LONGEST_INPUT)
+
+
+def _path(place: Place) -> str:
+    return ".".join(plain(name, LONGEST_INPUT) for name in place)

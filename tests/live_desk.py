@@ -1,0 +1,71 @@
+"""A study on a store of its own, with a clock that the test turns: no threads, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from understudy.live.opening import open_store
+from understudy.live.spec import Event, StudySpec
+from understudy.live.study import LiveStudy
+from understudy.live.taking import Outcome
+
+SECOND = 1_000_000
+
+
+class Desk:
+    """Does what the writer's thread does, step by step."""
+
+    def __init__(self, folder: Path, **spec: Any) -> None:
+        self.path = folder / "store.db"
+        self.now = SECOND
+        self.store = open_store(str(self.path))
+        self.store.open()
+        checked = StudySpec.of({"name": "study", "actions": ["a", "b"], **spec})
+        record = self.store.add_study("study", checked.model_dump_json(), None, self.now)
+        self.study = LiveStudy(record, self.store)
+
+    def send(self, *events: Event) -> list[Outcome]:
+        """Commit a group of events, and fold."""
+        study = self.study
+        for event in events:
+            assert not study.spec.faults(event)
+        found = self.store.find(study.record.key, study.unknown(events))
+        taking = study.taking(found, self.now)
+        outcomes = taking.take(events)
+        self.store.write([taking.changes], self.now)
+        study.count(outcomes, self.now)
+        study.written(taking)
+        self.fold()
+        return outcomes
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, and fold what has expired."""
+        self.now += round(seconds * SECOND)
+        self.fold()
+
+    def fold(self) -> None:
+        while self.study.fold(self.store, self.now):
+            pass
+
+    def restart(self, *, snapshot: bool = False) -> None:
+        """Begin again from what is on disk."""
+        if snapshot:
+            self.study.keep(self.store)
+        self.store.close()
+        self.store = open_store(str(self.path))
+        self.store.open()
+        (record,) = self.store.studies()
+        self.study = LiveStudy(record, self.store)
+        self.fold()
+
+    def policy(self) -> str:
+        """policy.json now."""
+        policy = self.study.standing.policy
+        assert policy is not None
+        return policy.to_json()
+
+
+def statuses(outcomes: Sequence[Outcome]) -> list[str]:
+    return [outcome.status for outcome in outcomes]
