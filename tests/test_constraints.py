@@ -498,6 +498,11 @@ def raisable() -> list[errors.UnderstudyError]:
         errors.NotSaveable("no"),
         errors.BrokenLaw("no"),
         errors.MissingExtra("no"),
+        errors.Refused(422, "invalid", "no", (("reward", "it is above 1"),)),
+        errors.ServiceUnavailable("no"),
+        errors.Undelivered("no"),
+        errors.StoreUnavailable("no"),
+        errors.StoreInUse("no"),
         errors.UnderstudyError("no"),
     ]
 

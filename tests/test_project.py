@@ -168,10 +168,26 @@ def test_the_core_is_small_and_heavy_parts_wait() -> None:
     names = {re.split(r"[><=]", dependency)[0] for dependency in project["dependencies"]}
     assert names == {"numpy", "numba", "joblib", "click", "rich"}
     heavy = {"numba", "llvmlite", "matplotlib", "joblib", "rich", "scipy", "distributed"}
-    heavy |= {"polars", "pyarrow", "duckdb", "narwhals", "jinja2", "pandas"}
-    code = f"import sys, understudy; print(sorted({heavy!r} & set(sys.modules)))"
+    of_logs = {"polars", "pyarrow", "duckdb", "narwhals", "jinja2", "pandas"}
+    of_service = {"starlette", "uvicorn", "pydantic", "structlog", "prometheus_client", "psycopg"}
+    assert imported_by("understudy") & (heavy | of_logs | of_service | {"httpx"}) == set()
+    assert imported_by("understudy.live") & (of_logs | of_service) == set()
+
+
+def imported_by(module: str) -> set[str]:
+    """What is in memory after an import, in a process of its own."""
+    code = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "[]"
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(("part", "brings"), [("live", "httpx"), ("logs", "polars")])
+def test_a_part_whose_extra_is_not_installed_names_it(part: str, brings: str) -> None:
+    code = f"import sys; sys.modules[{brings!r}] = None; import understudy; understudy.{part}"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    line = f"needs {brings}; install it with: pip install 'understudy[{part}]'"
+    assert done.stderr.splitlines()[-1].startswith("understudy.errors.MissingExtra: ")
+    assert done.stderr.splitlines()[-1].endswith(line)
 
 
 def test_the_package_is_typed_and_has_one_version() -> None:

@@ -40,7 +40,7 @@ from understudy.theory import coverage, feature_coverage
 from understudy.types import Feedback, Log, Round, Trace, saved
 
 if TYPE_CHECKING:
-    from understudy import logs
+    from understudy import live, logs
 
 __version__ = "0.4.0"
 
@@ -74,6 +74,7 @@ __all__ = [
     "lin_prod",
     "lin_prod_compact",
     "lin_prod_unknown",
+    "live",
     "load",
     "load_certificate",
     "logs",
@@ -86,15 +87,18 @@ __all__ = [
 ]
 
 
+EXTRAS = {"live": "talking to a live service", "logs": "reading logs"}
+
+
 def __getattr__(name: str) -> ModuleType:
-    """Import what reads logs, and the libraries that it needs, when it is first asked for."""
-    if name != "logs":
+    """Import a part that has an extra of its name, and what that brings, when first asked for."""
+    if name not in EXTRAS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return importlib.import_module("understudy.logs")
+        return importlib.import_module(f"understudy.{name}")
     except ModuleNotFoundError as error:
         if str(error.name).startswith("understudy"):
             raise
         raise errors.MissingExtra(
-            f"reading logs needs {error.name}; install it with: pip install 'understudy[logs]'"
+            f"{EXTRAS[name]} needs {error.name}; install it with: pip install 'understudy[{name}]'"
         ) from None

@@ -12,6 +12,9 @@
     ├── BrokenLaw (AssertionError)     a learner that fails `us.check_learner`
     ├── StoreUnavailable (OSError)     a live service's store cannot be used now
     │   └── StoreInUse                 because another server writes to it
+    ├── ServiceUnavailable (ConnectionError)   a live service does not answer
+    ├── Refused                        a live service will not do what it was asked
+    ├── Undelivered                    events that did not reach a live service
     └── MissingExtra (ImportError)     an optional dependency is not installed
 
     UnderstudyWarning (UserWarning)
@@ -36,14 +39,18 @@ __all__ = [
     "MissingExtra",
     "NotMergeable",
     "NotSaveable",
+    "Refused",
+    "ServiceUnavailable",
     "StoreInUse",
     "StoreUnavailable",
+    "Undelivered",
     "UnderstudyError",
     "UnderstudyWarning",
     "UnknownCell",
 ]
 
 LONGEST_VALUE, LONGEST_PATH = 60, 300
+FIELDS_SHOWN = 5
 
 
 def shorten(value: object, longest: int = LONGEST_VALUE) -> str:
@@ -162,6 +169,44 @@ class StoreUnavailable(UnderstudyError, OSError):
 
 class StoreInUse(StoreUnavailable):
     """Another server is the one writer of this store."""
+
+
+class ServiceUnavailable(UnderstudyError, ConnectionError):
+    """A live service gave no answer, however often it was asked; it may have got the request.
+
+    Whatever carries an id can be sent again: it is counted once.
+    """
+
+
+class Refused(UnderstudyError):
+    """A live service will not do what it was asked; asking again would not help.
+
+    `status` is that of HTTP, `error` a short name of what is wrong, such as "late" or "conflict",
+    `fields` pairs each field that is wrong with the reason.
+
+    >>> raise Refused(422, "invalid", "the event is not valid", (("reward", "it is above 1"),))
+    Traceback (most recent call last):
+    understudy.errors.Refused: 422 invalid: the event is not valid (reward: it is above 1)
+    """
+
+    def __init__(
+        self, status: int, error: str, message: str, fields: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        self.status = status
+        self.error = error
+        self.message = message
+        self.fields = fields
+        super().__init__(status, error, message, fields)
+
+    def __str__(self) -> str:
+        shown = [f"{field}: {message}" for field, message in self.fields[:FIELDS_SHOWN]]
+        shown += [f"and {more} more"] if (more := len(self.fields) - FIELDS_SHOWN) > 0 else []
+        fields = f" ({'; '.join(shown)})" if shown else ""
+        return " ".join(f"{self.status} {self.error}: {self.message}{fields}".split())
+
+
+class Undelivered(UnderstudyError):
+    """Events that were given to a background thread, and did not reach the study; says why."""
 
 
 class MissingExtra(UnderstudyError, ImportError):

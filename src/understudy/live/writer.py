@@ -28,6 +28,8 @@ __all__ = ["Writer"]
 
 MOST_IN_GROUP = 4_096  # events
 MOST_QUEUED = 100_000  # events
+CROWD = 4  # events in a group: from here on, more are expected while one is being written
+GATHER = 2e-3  # seconds that a group then waits for them
 IDLE = 0.25  # seconds between two looks at what has expired
 RETRY = 0.5  # seconds between two tries to reach a store that is gone
 TOKENS_EVERY = 2.0  # seconds
@@ -71,6 +73,7 @@ class Writer:
         self._queued = 0
         self._clock = 0
         self._more_to_fold = False
+        self._crowded = False
         self._snapshot_at = 0.0
         self._tokens_at = 0.0
         self._retry_at = 0.0
@@ -155,8 +158,11 @@ class Writer:
                 break
             if item is None:
                 return group, True
+            if not group and self._crowded:
+                time.sleep(GATHER)
             group.append(item)
             events += len(item.events) if isinstance(item, Sent) else 1
+        self._crowded = events >= CROWD
         return group, False
 
     def _patience(self) -> float:

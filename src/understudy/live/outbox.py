@@ -1,0 +1,132 @@
+"""A thread that sends events in their order, and knows what became of each."""
+
+from __future__ import annotations
+
+import atexit
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from threading import Condition, Thread
+
+from understudy.constraints import COUNT
+from understudy.errors import Refused, ServiceUnavailable, Undelivered, UnderstudyError
+from understudy.live.facts import LARGEST_BATCH, Event
+from understudy.live.received import BatchTaken
+
+__all__ = ["Delivery", "Outbox"]
+
+SMALLER_MAY_DO = {413, 422}  # refused whole, because of its size or of one event
+LATE = "late"
+PAUSE = 1.0  # seconds between rounds of tries
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of the events; rewards that came `late` are known to the service as such."""
+
+    taken: int = 0
+    late: int = 0
+    refused: int = 0
+    dropped: int = 0
+    unsent: int = 0
+
+    def missing(self) -> str:
+        """Which events did not reach the study; empty if all did.
+
+        >>> Delivery(taken=7, dropped=2, unsent=1).missing()
+        '2 found no room (pass a larger most), 1 could not be sent'
+        """
+        parts = {
+            "found no room (pass a larger most)": self.dropped,
+            "were refused": self.refused,
+            "could not be sent": self.unsent,
+        }
+        return ", ".join(f"{number} {what}" for what, number in parts.items() if number)
+
+
+class Outbox:
+    """Holds at most so many events, rewards twice as many, and sends them by the batch.
+
+    While no service answers they wait. `trouble` is the last error of a request, if there was any.
+    """
+
+    def __init__(self, send: Callable[[Sequence[Event]], BatchTaken], most: int) -> None:
+        self._send, self._most, self._size = send, COUNT("most", most), LARGEST_BATCH
+        self.delivery = Delivery()
+        self.trouble: UnderstudyError | None = None
+        self._waiting: deque[Event] = deque()
+        self._changed, self._closing = Condition(), False
+        self._thread = Thread(target=self._work, name="understudy outbox", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def offer(self, event: Event) -> bool:
+        """Whether there is room for it."""
+        with self._changed:
+            room = self._most if event.opens else 2 * self._most
+            if self._closing or len(self._waiting) >= room:
+                self._count(dropped=1)
+                return False
+            self._waiting.append(event)
+            self._changed.notify_all()
+            return True
+
+    def close(self) -> None:
+        """Send what is left, and wait for it; `Undelivered` if anything is missing in the end."""
+        atexit.unregister(self.close)
+        with self._changed:
+            if self._closing:
+                return
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._count(unsent=len(self._waiting))
+        if missing := self.delivery.missing():
+            last = "" if self.trouble is None else f"; the last error: {self.trouble}"
+            raise Undelivered(f"not all events reached the study: {missing}{last}")
+
+    def _work(self) -> None:
+        while batch := self._next():
+            last_time = self._closing
+            try:
+                taken = self._send(batch)
+            except ServiceUnavailable as error:
+                self.trouble = error
+                if last_time:
+                    return
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closing, PAUSE)
+            except Refused as error:
+                self.trouble = error
+                if len(batch) > 1 and error.status in SMALLER_MAY_DO:
+                    self._size = len(batch) // 2
+                else:
+                    self._done(batch, refused=len(batch))
+            else:
+                self._size = min(2 * self._size, LARGEST_BATCH)
+                self._sort(batch, taken)
+
+    def _next(self) -> list[Event]:
+        """What to send now, nothing if that was all; it stays in the outbox until it is done."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            return list(islice(self._waiting, self._size))
+
+    def _sort(self, batch: list[Event], taken: BatchTaken) -> None:
+        refused = [one for one in taken.refused if one.error != LATE]
+        for one in refused:
+            self.trouble = Refused(409, one.error, f"{one.message} (id {one.id})")
+        late = len(taken.refused) - len(refused)
+        self._done(batch, taken=taken.accepted + taken.known, late=late, refused=len(refused))
+
+    def _done(self, batch: list[Event], **became: int) -> None:
+        with self._changed:
+            for _ in batch:
+                self._waiting.popleft()
+            self._count(**became)
+
+    def _count(self, **more: int) -> None:
+        with self._changed:
+            sums = {name: getattr(self.delivery, name) + number for name, number in more.items()}
+            self.delivery = replace(self.delivery, **sums)
