@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ from understudy.live.study import LiveStudy
 from understudy.live.taking import Outcome
 
 SECOND = 1_000_000
+LEARNED = (
+    *("rows", "policy", "learner", "state", "behavior", "certificate", "curve", "tally"),
+    *("stretches", "encoder"),
+)
 
 
 class Desk:
@@ -65,6 +70,12 @@ class Desk:
         policy = self.study.standing.policy
         assert policy is not None
         return policy.to_json()
+
+
+def learned_parts(policy: str) -> dict[str, Any]:
+    """Of a policy.json, what was learned; not which files it was learned from."""
+    content = json.loads(policy)
+    return {part: content[part] for part in LEARNED}
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[str]:

@@ -11,13 +11,12 @@ import polars as pl
 import pytest
 
 import understudy as us
-from live_desk import Desk
+from live_desk import Desk, learned_parts
 from understudy.live.export import export, study_named
 from understudy.live.spec import Event
 from understudy.live.standing import Standing
 
 K = ["north", "south", "west"]
-LEARNED = ("rows", "policy", "learner", "state", "behavior", "certificate", "curve", "tally")
 GIVEN = {"north": 0.2, "south": 0.5, "west": 0.3}
 
 
@@ -55,11 +54,6 @@ def played(desk: Desk, n: int, *, contexts: bool = False) -> None:
         desk.send(*sent)
     desk.wait(100.0)
     assert desk.study.standing.seq == n
-
-
-def learned_parts(text: str) -> dict[str, Any]:
-    content = json.loads(text)
-    return {part: content[part] for part in (*LEARNED, "stretches", "encoder")}
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".ndjson"])

@@ -108,6 +108,8 @@ def test_rewards_that_come_later_are_refused_and_counted_once(tmp_path: Path) ->
     assert statuses(one.send(Event(id=IDS[0], reward=1.0))) == ["late"]
     assert one.study.refusals() == {"late": 1}
     assert one.policy() == before == expected_of_default(0.25)
+    one.study.keep(one.store)
+    assert all(found.passed for found in audit(one.store, lambda *_: None))
 
 
 def expected_of_default(default: float) -> str:

@@ -79,9 +79,11 @@ def _faults(previous: Decision, decision: Decision, spec: StudySpec) -> list[str
         found.append(f"decision {decision.seq} comes after {previous.seq}")
     if decision.decided_at < previous.decided_at:
         found.append(f"decision {decision.seq} was made before the one before it")
-    rewarded = decision.rewarded_at
-    if (rewarded is None) != (decision.reward is None):
+    rewards = [reward for reward in (decision.reward, decision.late_reward) if reward is not None]
+    if len(rewards) != (decision.rewarded_at is not None):
         found.append(f"decision {decision.seq} has a reward without a time, or a time without one")
-    elif rewarded is not None and not 0 <= rewarded - decision.decided_at <= spec.wait:
-        found.append(f"decision {decision.seq} was rewarded when it no longer waited")
+    elif decision.rewarded_at is not None:
+        waited = decision.rewarded_at - decision.decided_at
+        if waited < 0 or (decision.reward is not None and waited > spec.wait):
+            found.append(f"decision {decision.seq} was rewarded when it did not wait")
     return found

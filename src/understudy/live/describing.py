@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from understudy.constraints import Array
 from understudy.live.service import Service, moment
+from understudy.live.standing import Standing
 from understudy.live.study import LiveStudy
 from understudy.logs.reporting import as_dict
 from understudy.report import CertificateCurve
@@ -16,9 +17,9 @@ __all__ = ["certificate_of", "coverage_of", "describe", "policy_of"]
 NOTHING = "nothing was learned yet"
 
 
-def describe(study: LiveStudy, now: int) -> dict[str, Any]:
-    """A study, and what it has seen."""
-    standing, record = study.standing, study.record
+def describe(study: LiveStudy, standing: Standing, now: int) -> dict[str, Any]:
+    """A study, and what it has seen; its standing may be another by now."""
+    record = study.record
     archived = record.archived_at
     decisions = study.next_seq - 1
     return {
@@ -39,13 +40,16 @@ def describe(study: LiveStudy, now: int) -> dict[str, Any]:
     }
 
 
-def policy_of(study: LiveStudy, probabilities: Array) -> dict[str, Any]:
+def policy_of(
+    study: LiveStudy, standing: Standing, context: Mapping[str, object] | None = None
+) -> dict[str, Any]:
     """What the understudy would do now."""
+    probabilities = standing.probabilities(context)
     labels = study.spec.labels.labels
     return {
         "study": study.spec.name,
         "decisions": study.next_seq - 1,
-        "learned": study.standing.learned,
+        "learned": standing.learned,
         "policy": [
             {"action": label, "probability": probability}
             for label, probability in zip(labels, probabilities.tolist(), strict=True)
@@ -62,7 +66,7 @@ def certificate_of(service: Service, study: LiveStudy) -> dict[str, Any]:
         nothing = {"promoted_since": None, "certificate": None, "curve": None}
         return {**found, "verdict": "cannot tell", "words": NOTHING, **nothing}
     report = as_dict(learned.report)
-    since = service.promoted_since(study)
+    since = service.promoted_since(study, standing)
     curve = learned.report.certificate
     return {
         **found,

@@ -34,6 +34,9 @@ class Handlers:
     def _study(self, request: Request) -> LiveStudy:
         return self._service.study(request.path_params["study"])
 
+    def _described(self, status: int, study: LiveStudy) -> Response:
+        return answer(status, describe(study, study.standing, self._service.writer.now()))
+
     async def send_event(self, request: Request) -> Response:
         """One event, answered when it is on disk."""
         study = self._service.open_study(request.path_params["study"])
@@ -90,7 +93,7 @@ class Handlers:
             return refuse_body(error)
         spec.check()
         study = await self._service.create(spec)
-        return answer(201, describe(study, self._service.writer.now()))
+        return self._described(201, study)
 
     async def load_snapshot(self, request: Request) -> Response:
         """A study that goes on from a policy.json."""
@@ -103,7 +106,7 @@ class Handlers:
             reward_wait=_number(query.get("reward_wait"), "reward_wait"),
             default_reward=_number(query.get("default_reward"), "default_reward"),
         )
-        return answer(201, describe(study, self._service.writer.now()))
+        return self._described(201, study)
 
     async def read_studies(self, request: Request) -> Response:
         """All studies; those that are archived only if asked for."""
@@ -111,7 +114,7 @@ class Handlers:
         if archived not in {"true", "false"}:
             raise InvalidArgument("archived", archived, "it is a question", "send true or false")
         studies = [
-            describe(study, self._service.writer.now())
+            describe(study, study.standing, self._service.writer.now())
             for study in self._service.studies.values()
             if archived == "true" or study.record.archived_at is None
         ]
@@ -119,12 +122,12 @@ class Handlers:
 
     async def read_study(self, request: Request) -> Response:
         """One study."""
-        return answer(200, describe(self._study(request), self._service.writer.now()))
+        return self._described(200, self._study(request))
 
     async def archive_study(self, request: Request) -> Response:
         """Take no more events."""
         study = await self._service.archive(request.path_params["study"])
-        return answer(200, describe(study, self._service.writer.now()))
+        return self._described(200, study)
 
     async def read_policy(self, request: Request) -> Response:
         """What the understudy would do now."""
@@ -138,8 +141,7 @@ class Handlers:
                 return refuse_body(error)
         elif study.spec.context is None:
             return Response(study.policy_now(policy_of), media_type="application/json")
-        probabilities = study.standing.probabilities(context)
-        return answer(200, policy_of(study, probabilities))
+        return answer(200, policy_of(study, study.standing, context))
 
     async def draw_action(self, request: Request) -> Response:
         """An action drawn from the policy."""
@@ -149,9 +151,10 @@ class Handlers:
             context = Draw.model_validate_json(body).context
         except ValidationError as error:
             return refuse_body(error)
-        action, probability = self._service.draw(study.standing.probabilities(context), study)
-        learned = study.standing.learned
-        return answer(200, {"action": action, "probability": probability, "learned": learned})
+        standing = study.standing
+        action, probability = self._service.draw(standing.probabilities(context), study)
+        drawn = {"action": action, "probability": probability, "learned": standing.learned}
+        return answer(200, drawn)
 
     async def read_certificate(self, request: Request) -> Response:
         """The verdict, the bounds, and how they came about."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import signal
 import sys
 from contextlib import suppress
 from socket import socket
@@ -37,11 +38,13 @@ def serve(store: str, host: str, port: int) -> None:
         access_log=False,
         proxy_headers=False,
         log_config=None,
+        lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=GRACE,
         limit_concurrency=MOST_CONNECTIONS,
     )
-    Announcing(config, service).run()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn raises it once more after the end
+    Running(config, service).run()
 
 
 def is_loopback(host: str) -> bool:
@@ -73,16 +76,24 @@ def refuse_open(store: str, host: str, *, loopback: bool) -> None:
         )
 
 
-class Announcing(uvicorn.Server):
-    """Says where it listens when it does."""
+class Running(uvicorn.Server):
+    """Starts the service before anybody can ask, says where it listens, and stops it at the end.
+
+    What the service says when it cannot start reaches whoever called: uvicorn would keep it.
+    """
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        await super().startup(sockets)
-        for server in self.servers if self.started else ():
+        await self._service.start()
+        try:
+            await super().startup(sockets)
+        except BaseException:
+            await self._service.stop()
+            raise
+        for server in self.servers:
             for own in server.sockets:
                 host, port = own.getsockname()[:2]
                 where = f"[{host}]" if ":" in host else host
@@ -90,7 +101,10 @@ class Announcing(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         self._service.stopped.set()  # those who watch would never leave by themselves
-        await super().shutdown(sockets)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            await self._service.stop()
 
 
 def _log_as_json() -> None:

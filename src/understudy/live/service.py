@@ -140,9 +140,9 @@ class Service:
         finally:
             reader.close()
 
-    def promoted_since(self, study: LiveStudy) -> datetime | None:
+    def promoted_since(self, study: LiveStudy, standing: Standing) -> datetime | None:
         """When the decision was made with which promotion was first justified."""
-        seq = study.standing.promoted_seq
+        seq = standing.promoted_seq
         if seq is None:
             return None
         key = (study.spec.name, seq)

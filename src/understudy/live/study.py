@@ -13,7 +13,6 @@ from itertools import islice, takewhile
 
 import structlog
 
-from understudy.constraints import Array
 from understudy.live.rates import Rate
 from understudy.live.records import Changes, Decision, StudyRecord
 from understudy.live.spec import Event, StudySpec
@@ -84,11 +83,11 @@ class LiveStudy:
         own = Counter({"late": self.seen["late"], "malformed": self.malformed})
         return +(self.refused + own)
 
-    def policy_now(self, show: Callable[[LiveStudy, Array], object]) -> bytes:
+    def policy_now(self, show: Callable[[LiveStudy, Standing], object]) -> bytes:
         """The policy as JSON; made anew only if there is something new to say."""
         version = self.version
         if self._policy is None or self._policy[0] != version:
-            shown = show(self, self.standing.probabilities())
+            shown = show(self, self.standing)
             self._policy = version, json.dumps(shown, ensure_ascii=False).encode()
         return self._policy[1]
 
@@ -119,7 +118,7 @@ class LiveStudy:
             waiting = self.by_id.get(rewarded.id)
             if waiting is not None:
                 waiting.reward, waiting.rewarded_at = rewarded.reward, rewarded.rewarded_at
-        self.refused += changes.refused
+        self.refused = self.refused + changes.refused  # others look at it: never half changed
         self.seen["late"] += len(changes.late)
 
     def _remember(self, decisions: Sequence[Decision]) -> None:
@@ -154,7 +153,10 @@ class LiveStudy:
 
     def due(self) -> int | None:
         """When the oldest decision stops waiting for its reward, if one does."""
-        return self.waiting[0].decided_at + self.spec.wait + 1 if self.waiting else None
+        try:
+            return self.waiting[0].decided_at + self.spec.wait + 1
+        except IndexError:  # who asks may be another thread than the one that folds
+            return None
 
     def keep(self, store: Store) -> None:
         """Write a snapshot, if there is something new in it."""

@@ -7,6 +7,7 @@ from typing import Any
 from understudy.live.describing import describe
 from understudy.live.service import Service, moment
 from understudy.live.spec import StudySpec
+from understudy.live.standing import Standing
 from understudy.live.study import LiveStudy
 from understudy.live.views import About, Counters, show, summarize
 from understudy.logs.columns import LOGGED
@@ -38,34 +39,36 @@ class Watcher:
     def summary(self, name: str) -> dict[str, Any]:
         """A study in a list of them."""
         study = self._service.study(name)
-        return summarize(name, _report(study), self._counters(study))
+        standing = study.standing
+        return summarize(name, _report(standing), self._counters(study, standing))
 
     def view(self, name: str) -> dict[str, Any]:
         """All about a study."""
         study = self._service.study(name)
+        standing = study.standing
         about = About(name=name, settings=_settings(study), example=_example(study.spec))
-        return show(about, _report(study), self._counters(study))
+        return show(about, _report(standing), self._counters(study, standing))
 
-    def _counters(self, study: LiveStudy) -> Counters:
-        now = describe(study, self._service.writer.now())
+    def _counters(self, study: LiveStudy, standing: Standing) -> Counters:
+        now = describe(study, standing, self._service.writer.now())
         due = study.due()
         return Counters(
             decisions=now["decisions"],
-            learned=study.standing.rounds,
+            learned=standing.rounds,
             waiting=now["waiting"],
             expired=now["expired"],
             known=now["known"],
             refused=now["refused"],
             events_per_second=now["events_per_second"],
-            promoted_since=self._service.promoted_since(study),
+            promoted_since=self._service.promoted_since(study, standing),
             warmup_left=now["warmup_left"] or None,
             archived=now["archived_at"] is not None,
             blocked_until=None if due is None else moment(due),
         )
 
 
-def _report(study: LiveStudy) -> Report | None:
-    learned = study.standing.report
+def _report(standing: Standing) -> Report | None:
+    learned = standing.report
     return None if learned is None else learned.report
 
 

@@ -72,6 +72,8 @@ class Writer:
         self._queue: queue.SimpleQueue[Sent | Asked | None] = queue.SimpleQueue()
         self._queued = 0
         self._clock = 0
+        self._clock_lock = threading.Lock()
+        self._outdated = False
         self._more_to_fold = False
         self._crowded = False
         self._snapshot_at = 0.0
@@ -81,8 +83,7 @@ class Writer:
 
     def start(self) -> None:
         """Become the writer of the store, stand where it does, and begin."""
-        self.store.open()
-        self._load()
+        self._enter()
         self._thread.start()
 
     def stop(self) -> None:
@@ -116,22 +117,30 @@ class Writer:
 
     def now(self) -> int:
         """The time in microseconds, which never goes back."""
-        self._clock = max(self._clock, time.time_ns() // MICROSECOND)
-        return self._clock
+        return self._at_least(time.time_ns() // MICROSECOND)
 
-    def _load(self) -> None:
+    def _at_least(self, clock: int) -> int:
+        with self._clock_lock:  # the event loop asks too
+            self._clock = max(self._clock, clock)
+            return self._clock
+
+    def _enter(self) -> None:
+        """Become the writer, and look what the store holds: anything may have been written."""
+        self._outdated = self.store.open() or self._outdated  # until all is loaded
         self.tokens = self.store.tokens()
-        self._clock = max(self._clock, self.store.clock())
+        self._at_least(self.store.clock())
         known = {study.record.key: study for study in self.studies.values()}
-        self.studies = {}
+        found = {}
         for record in self.store.studies():
-            study = known.get(record.key)
-            if study is None:
-                study = LiveStudy(record, self.store)
-            else:
-                study.record = record
+            study = known.get(record.key) or LiveStudy(record, self.store)
+            study.record = record
+            if self._outdated:
                 study.load(self.store)
-            self.studies[record.name] = study
+            else:
+                study.look_again(self.store)
+            found[record.name] = study
+        self.studies = found
+        self._outdated = False
 
     def _run(self) -> None:
         stopping = False
@@ -180,12 +189,12 @@ class Writer:
     def _do(self, asked: Asked) -> None:
         try:
             self._reach()
-            result, error = asked.work(), None
-        except Exception as found:  # noqa: BLE001 - whoever asked gets it
-            result, error = None, found
-            if isinstance(found, StoreUnavailable):
-                self._lost(found)
-        self._answer([(asked.answer, result, error)])
+            answered: Answer = asked.answer, asked.work(), None
+        except StoreUnavailable as lost:
+            answered = asked.answer, None, self._lost(lost)
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it
+            answered = asked.answer, None, error
+        self._answer([answered])
 
     def _write(self, sent: Sequence[Sent]) -> None:
         """One transaction for all; then each knows what became of its events."""
@@ -193,9 +202,8 @@ class Writer:
         try:
             outcomes = self._commit(sent)
         except Exception as error:  # noqa: BLE001 - all who wait get it; nothing is acknowledged
-            lost = error if isinstance(error, StoreUnavailable) else StoreUnavailable(repr(error))
-            self._lost(lost)
-            self._answer([(item.answer, None, error) for item in sent], events)
+            lost = self._lost(error)
+            self._answer([(item.answer, None, lost) for item in sent], events)
             return
         self._fold()
         answers = [(item.answer, own, None) for item, own in zip(sent, outcomes, strict=True)]
@@ -239,20 +247,22 @@ class Writer:
             return
         if time.monotonic() < self._retry_at:
             raise StoreUnavailable(self.obstacle)
-        if self.store.open():
-            self._load()
-        else:
-            for study in self.studies.values():
-                study.look_again(self.store)
+        self._enter()
         log.info("the store can be used again")
         self.obstacle = None
 
-    def _lost(self, error: StoreUnavailable) -> None:
+    def _lost(self, error: Exception) -> StoreUnavailable:
         """Nothing is known of the last write: look again before the next one."""
+        if isinstance(error, StoreUnavailable):
+            lost = error
+        else:
+            log.error("an error of the service", exc_info=error)
+            lost = StoreUnavailable(f"an error of the service; its log has it ({error!r:.80})")
         if self.obstacle is None:
-            log.warning("the store cannot be used", reason=str(error))
-        self.obstacle = str(error)
+            log.warning("the store cannot be used", reason=str(lost))
+        self.obstacle = str(lost)
         self._retry_at = time.monotonic() + RETRY
+        return lost
 
     def _fold(self) -> None:
         """Fold what has its turn in every study."""
@@ -264,7 +274,7 @@ class Writer:
                 more = [study.fold(self.store, self.now()) for study in self.studies.values()]
                 self._more_to_fold = any(more)
                 self._look_for_tokens()
-        except StoreUnavailable as error:
+        except Exception as error:  # noqa: BLE001 - without this thread nobody would be answered
             self._lost(error)
 
     def _look_for_tokens(self) -> None:
@@ -280,7 +290,7 @@ class Writer:
             try:
                 for study in self.studies.values():
                     study.keep(self.store)
-            except StoreUnavailable as error:
+            except Exception as error:  # noqa: BLE001 - as above
                 self._lost(error)
         took = time.monotonic() - begun
         self._snapshot_at = time.monotonic() + max(SNAPSHOT_EVERY, SNAPSHOT_SHARE * took)

@@ -23,7 +23,6 @@ import narwhals as nw
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.json
 
@@ -217,7 +216,8 @@ def _open_duckdb(stack: contextlib.ExitStack, paths: list[str], files: Files) ->
         return connection.read_json(_as_globs(paths), format="newline_delimited", sample_size=-1)
     if files.format == PARQUET:
         return connection.read_parquet(_as_globs(paths))
-    return connection.from_arrow(pyarrow.dataset.dataset(paths, format="ipc"))
+    dataset: Any = importlib.import_module("pyarrow.dataset")  # not above: it imports pandas
+    return connection.from_arrow(dataset.dataset(paths, format="ipc"))
 
 
 def _open_dask(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:  # noqa: ARG001 - nothing to close

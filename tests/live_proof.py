@@ -1,0 +1,86 @@
+"""That a store holds what was acknowledged, and that a policy is the fold of it, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+import understudy as us
+from live_desk import learned_parts
+from live_load import ACTIONS, Ledger
+from understudy.live.audit import audit, in_order
+from understudy.live.export import export, study_named
+from understudy.live.opening import open_reader
+from understudy.live.records import Decision
+from understudy.live.spec import StudySpec
+from understudy.live.standing import Standing
+
+__all__ = ["create", "prove", "settled"]
+
+
+def create(url: str, *ledgers: Ledger) -> None:
+    """The studies of these ledgers: one that waits for every reward, or one that does not."""
+    for ledger in ledgers:
+        wait = 3600.0 if ledger.patient else 0.5
+        spec = {"name": ledger.study, "actions": ACTIONS, "reward_wait": wait}
+        assert httpx.post(f"{url}/v1/studies", json=spec).status_code == httpx.codes.CREATED
+
+
+def settled(url: str, ledger: Ledger) -> str:
+    """policy.json of a study, once every decision was learned from."""
+    path = f"{url}/v1/studies/{ledger.study}"
+    while True:
+        now = httpx.get(path).json()
+        assert now["fault"] is None
+        assert now["learned"] <= now["decisions"] <= len(ledger.facts)
+        if now["waiting"] == 0:
+            assert now["learned"] == now["decisions"] >= len(ledger.decided)
+            return httpx.get(f"{path}/snapshot").text
+        time.sleep(0.05)
+
+
+def prove(store: str, ledger: Ledger, policy: str, folder: Path) -> None:
+    """What is on disk is what was acknowledged; the last policy is what that teaches."""
+    reader = open_reader(store)
+    try:
+        record = study_named(reader, ledger.study)
+        decisions = [one for stretch in in_order(reader, record.key) for one in stretch]
+        ledger.check(decisions)
+        (audited,) = [one for one in audit(reader, ignore) if one.study == ledger.study]
+        assert (audited.faults, audited.folded) == ((), len(decisions)), audited
+        log = folder / f"{ledger.study}.ndjson"
+        now = max(reader.clock(), time.time_ns() // 1_000)
+        assert export(reader, record, log, now, ignore) == len(decisions)
+    finally:
+        reader.close()
+    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    folded = Standing.begin(StudySpec.model_validate_json(record.spec)).after(as_decisions(rows))
+    assert folded.policy is not None
+    assert folded.policy.to_json() == policy
+    learned = us.logs.learn(str(log), actions=ACTIONS, time="time").policy
+    assert learned_parts(learned.to_json()) == learned_parts(policy)
+
+
+def as_decisions(rows: Sequence[dict[str, Any]]) -> list[Decision]:
+    """From an exported log alone."""
+    return [
+        Decision(
+            seq=number,
+            id=row["id"],
+            action=ACTIONS.index(row["action"]),
+            propensity=row["propensity"],
+            context=None,
+            decided_at=0,
+            reward=row["reward"] if row["rewarded"] else None,
+        )
+        for number, row in enumerate(rows, start=1)
+    ]
+
+
+def ignore(*_: object) -> None:
+    pass

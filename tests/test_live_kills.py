@@ -1,0 +1,125 @@
+"""Whatever is killed whenever: what was acknowledged is on disk, counts once, and is learned from.
+
+UNDERSTUDY_KILLS and UNDERSTUDY_SERVER_KILLS say how often; `make soak` kills more often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from live_load import Ledger, Load
+from live_proof import create, prove, settled
+from live_server import Server, serving
+from postgres import Cluster, postgresql
+
+pytestmark = [pytest.mark.plain, pytest.mark.full]
+
+KILLS = int(os.environ.get("UNDERSTUDY_KILLS", "3"))
+SERVER_KILLS = int(os.environ.get("UNDERSTUDY_SERVER_KILLS", "2"))
+Trouble = Callable[[Load, random.Random], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with postgresql() as found:
+        yield found
+
+
+def survive(server: Server, trouble: Trouble, folder: Path) -> Load:
+    """Production goes on through the trouble, and then all is as if there had been none."""
+    ledgers = [Ledger("patient", patient=True), Ledger("hasty", patient=False)]
+    create(server.url, *ledgers)
+    load = asyncio.run(under_load(server, ledgers, trouble))
+    policies = [settled(server.url, ledger) for ledger in ledgers]
+    assert server.stop() == 0
+    for ledger, policy in zip(ledgers, policies, strict=True):
+        assert ledger.rewarded
+        prove(server.store, ledger, policy, folder)
+    patient, hasty = ledgers
+    assert set(patient.facts) == patient.decided == patient.rewarded
+    assert set(hasty.facts) == hasty.decided > hasty.rewarded
+    return load
+
+
+async def under_load(server: Server, ledgers: list[Ledger], trouble: Trouble) -> Load:
+    load = Load(server.url, ledgers)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(load.run())
+        await load.progress()
+        await trouble(load, random.Random(0))
+        await load.progress(100)
+        load.ending.set()
+    return load
+
+
+async def kill_often(server: Server, load: Load, rng: random.Random) -> None:
+    """While it answers, while it stops, and while it starts."""
+    kills = 0
+    while kills < KILLS:
+        await asyncio.sleep(rng.uniform(0.0, 1.0))
+        if rng.random() < 0.25:
+            server.tell(signal.SIGTERM)
+            await asyncio.sleep(rng.uniform(0.0, 0.3))
+        server.tell(signal.SIGKILL)
+        assert server.exit_code in {0, -signal.SIGKILL}
+        kills += 1
+        server.spawn()
+        while rng.random() < 0.25 and kills < KILLS:
+            await asyncio.sleep(rng.uniform(0.0, 3.0))
+            server.kill()
+            kills += 1
+            server.spawn()
+        await asyncio.to_thread(server.wait_until_it_listens)
+        await load.progress()
+
+
+def test_kills_on_sqlite(tmp_path: Path) -> None:
+    with serving(tmp_path / "store.db") as server:
+        load = survive(server, lambda load, rng: kill_often(server, load, rng), tmp_path)
+        assert load.unanswered > 0
+
+
+def test_kills_on_postgresql(tmp_path: Path, cluster: Cluster) -> None:
+    cluster.sql("CREATE DATABASE kills")
+    with serving(cluster.url("kills")) as server:
+        load = survive(server, lambda load, rng: kill_often(server, load, rng), tmp_path)
+        assert load.unanswered > 0
+
+
+async def kill_database(server: Server, cluster: Cluster, load: Load, rng: random.Random) -> None:
+    """While it is gone the service says so; when it is back, the service goes on by itself."""
+    async with httpx.AsyncClient(base_url=server.url, timeout=30.0) as http:
+        for _ in range(SERVER_KILLS):
+            await asyncio.sleep(rng.uniform(0.0, 1.0))
+            said = len(load.unavailable)
+            await asyncio.to_thread(cluster.kill)
+            while len(load.unavailable) == said:
+                await asyncio.sleep(0.01)
+            ready = await http.get("/readyz")
+            assert (ready.status_code, ready.json()["error"]) == (503, "store unavailable")
+            assert (await http.get("/healthz")).status_code == 200
+            assert (await http.get("/v1/studies/patient/policy")).status_code == 200
+            await asyncio.to_thread(cluster.start)
+            await load.progress()
+            assert (await http.get("/readyz")).status_code == 200
+
+
+def test_kills_of_the_database_server(tmp_path: Path, cluster: Cluster) -> None:
+    cluster.sql("CREATE DATABASE gone")
+    with serving(cluster.url("gone")) as server:
+        pid = server.pid
+        load = survive(
+            server, lambda load, rng: kill_database(server, cluster, load, rng), tmp_path
+        )
+        assert server.pid == pid
+        assert load.unanswered == 0
+        assert any("cannot be reached" in reason for reason in load.unavailable)
