@@ -30,6 +30,7 @@ def serve(store: str, host: str, port: int) -> None:
     _log_as_json()
     sys.setswitchinterval(SWITCH)
     service = Service(store)
+    service.open()
     config = uvicorn.Config(
         make_app(service, loopback_only=loopback),
         host=host,
