@@ -48,8 +48,8 @@ def ask(
     scope: dict[str, Any] = {
         "type": "http",
         "method": method,
-        "path": path,
-        "query_string": b"",
+        "path": path.partition("?")[0],
+        "query_string": path.partition("?")[2].encode(),
         "scheme": "http",
         "headers": [(k.lower().encode(), v.encode("latin-1")) for k, v in given.items()],
         "client": client,
