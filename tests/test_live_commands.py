@@ -79,7 +79,7 @@ def test_others_are_let_in_with_a_token_only(tmp_path: Path) -> None:
     [
         (("audit", "--store", "missing.db"), "there is no such file"),
         (("export", "ads", "--store", "missing.db", "--out", "x.parquet"), "no such file"),
-        (("serve", "--store", "mysql://host/db"), "there is no store of the kind mysql"),
+        (("serve", "--store", "mysql://host/db"), "there is no store of this kind"),
         (("serve", "--store", "nowhere/u.db"), "there is no folder"),
         (("serve", "--store", "."), "this is a folder"),
         (("serve", "--store", "text.txt"), "not an SQLite database"),

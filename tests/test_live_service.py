@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
-from starlette.testclient import TestClient
 
 import understudy as us
+from live_serving import serving
 from understudy.live.app import make_app
 from understudy.live.audit import audit
 from understudy.live.opening import open_reader, open_tokens
@@ -22,30 +23,32 @@ from understudy.live.tokens import digest_of
 
 pytestmark = pytest.mark.plain
 
-URL = "http://127.0.0.1"
 Check = Callable[[], bool]
 
 
 @contextmanager
-def running(path: Path) -> Iterator[TestClient]:
-    with TestClient(make_app(Service(str(path))), base_url=URL) as client:
+def running(path: Path) -> Iterator[httpx.Client]:
+    with (
+        serving(lambda: make_app(Service(str(path)))) as url,
+        httpx.Client(base_url=url, timeout=60.0) as client,
+    ):
         yield client
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
     with running(tmp_path / "store.db") as found:
         yield found
 
 
-def create(client: TestClient, **spec: Any) -> dict[str, Any]:
+def create(client: httpx.Client, **spec: Any) -> dict[str, Any]:
     answer = client.post("/v1/studies", json={"name": "ads", "actions": ["a", "b"], **spec})
     assert answer.status_code == 201, answer.text
     found: dict[str, Any] = answer.json()
     return found
 
 
-def send(client: TestClient, *events: dict[str, Any], study: str = "ads") -> dict[str, Any]:
+def send(client: httpx.Client, *events: dict[str, Any], study: str = "ads") -> dict[str, Any]:
     answer = client.post(f"/v1/studies/{study}/batches", json={"events": list(events)})
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -65,7 +68,7 @@ def eventually(check: Check) -> None:
     raise AssertionError("it never happened")
 
 
-def test_studies_are_created_listed_and_archived(client: TestClient) -> None:
+def test_studies_are_created_listed_and_archived(client: httpx.Client) -> None:
     made = create(client, reward_wait=60)
     assert made["study"]["actions"] == ["a", "b"]
     again = client.post("/v1/studies", json={"name": "ads", "actions": ["a", "b"]})
@@ -106,7 +109,7 @@ def test_studies_are_created_listed_and_archived(client: TestClient) -> None:
     ],
 )
 def test_a_wrong_study_is_refused_with_its_field(
-    client: TestClient, wrong: dict[str, Any], field: str
+    client: httpx.Client, wrong: dict[str, Any], field: str
 ) -> None:
     answer = client.post("/v1/studies", json={"name": "ads", "actions": ["a", "b"], **wrong})
     assert answer.status_code == 422, answer.text
@@ -114,7 +117,7 @@ def test_a_wrong_study_is_refused_with_its_field(
     assert client.get("/v1/studies").json() == {"studies": []}
 
 
-def test_feedback_in_one_piece_and_in_two(client: TestClient) -> None:
+def test_feedback_in_one_piece_and_in_two(client: httpx.Client) -> None:
     create(client)
     post = "/v1/studies/ads/events"
     assert client.post(post, json=event(0)).json() == {"id": "e0", "status": "accepted"}
@@ -131,14 +134,14 @@ def test_feedback_in_one_piece_and_in_two(client: TestClient) -> None:
     assert (unknown.status_code, unknown.json()["error"]) == (409, "unknown decision")
 
 
-def test_a_batch_says_what_became_of_each(client: TestClient) -> None:
+def test_a_batch_says_what_became_of_each(client: httpx.Client) -> None:
     create(client)
     found = send(client, event(0), event(1), event(0), {"id": "x", "reward": 1})
     assert (found["accepted"], found["known"]) == (2, 1)
     assert [(one["index"], one["error"]) for one in found["refused"]] == [(3, "unknown decision")]
 
 
-def test_a_batch_with_a_malformed_event_is_not_taken(client: TestClient) -> None:
+def test_a_batch_with_a_malformed_event_is_not_taken(client: httpx.Client) -> None:
     create(client)
     wrong = [event(0), event(1, action="z", reward=2.0), {"id": "y"}, event(3, propensity=None)]
     answer = client.post("/v1/studies/ads/batches", json={"events": wrong})
@@ -153,7 +156,7 @@ def test_a_batch_with_a_malformed_event_is_not_taken(client: TestClient) -> None
     assert (now["decisions"], now["refused"]) == (0, {"malformed": 1})
 
 
-def test_a_reward_that_does_not_come_is_the_default(client: TestClient) -> None:
+def test_a_reward_that_does_not_come_is_the_default(client: httpx.Client) -> None:
     create(client, reward_wait=0.05, default_reward=0.5, behavior="estimated")
     client.post("/v1/studies/ads/events", json={"id": "1", "action": "a"})
     eventually(lambda: client.get("/v1/studies/ads").json()["expired"] == 1)
@@ -164,7 +167,7 @@ def test_a_reward_that_does_not_come_is_the_default(client: TestClient) -> None:
     assert (json.loads(line)["reward"], json.loads(line)["rewarded"]) == (0.5, False)
 
 
-def test_the_policy_and_draws_agree(client: TestClient) -> None:
+def test_the_policy_and_draws_agree(client: httpx.Client) -> None:
     create(client, actions=[1, 2, 10])
     send(client, *[event(i, action=[1, 2, 10][i % 3], propensity=1 / 3) for i in range(300)])
     policy = client.get("/v1/studies/ads/policy").json()
@@ -179,7 +182,7 @@ def test_the_policy_and_draws_agree(client: TestClient) -> None:
     assert client.get("/v1/studies/ads").json()["decisions"] == 300  # a draw writes nothing
 
 
-def test_contexts(client: TestClient) -> None:
+def test_contexts(client: httpx.Client) -> None:
     create(client, context={"age": "number", "town": "text"}, warmup=50)
     rng = np.random.default_rng(0)
     for start in range(0, 600, 100):
@@ -205,7 +208,7 @@ def test_contexts(client: TestClient) -> None:
     assert wrong.status_code == 422
 
 
-def test_the_certificate_says_since_when(client: TestClient) -> None:
+def test_the_certificate_says_since_when(client: httpx.Client) -> None:
     create(client)
     empty = client.get("/v1/studies/ads/certificate").json()
     assert (empty["verdict"], empty["certificate"]) == ("cannot tell", None)
@@ -223,7 +226,7 @@ def test_the_certificate_says_since_when(client: TestClient) -> None:
     assert [(row["label"], row["count"]) for row in table] == [("a", 500), ("b", 500)]
 
 
-def test_a_snapshot_goes_on_in_another_service(client: TestClient, tmp_path: Path) -> None:
+def test_a_snapshot_goes_on_in_another_service(client: httpx.Client, tmp_path: Path) -> None:
     create(client)
     send(client, *[event(i) for i in range(100)])
     snapshot = client.get("/v1/studies/ads/snapshot")
@@ -313,7 +316,7 @@ def test_tokens_are_asked_for_once_there_are_any(tmp_path: Path) -> None:
         assert [client.get(path).status_code for path in public] == [200] * len(public)
 
 
-def test_metrics_and_health(client: TestClient) -> None:
+def test_metrics_and_health(client: httpx.Client) -> None:
     create(client)
     send(client, event(0), event(1))
     text = client.get("/metrics").text
