@@ -14,12 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store_places import Place, cluster, content, database, fresh, place, process
+from store_places import Place, cluster, content, database, fresh, open_when_free, place, process
 from strategies import quick
 from understudy.errors import InvalidArgument, MissingExtra, StoreInUse, StoreUnavailable
 from understudy.live.opening import open_reader, open_store, open_tokens
 from understudy.live.records import Changes, Decision, Rewarded, Snapshot, TokenRecord
-from understudy.live.stores import Store
 
 __all__ = ["cluster", "database", "place"]  # fixtures
 
@@ -244,20 +243,10 @@ def test_a_writer_that_was_killed_has_let_go_and_lost_nothing(place: Place) -> N
         before = content(reader)
         other.kill()
         other.wait()
-    open_once_let_go(store)
+    assert open_when_free(store)
     assert content(store) == content(reader) == content(place.reader()) == before
     assert before[1][0][1] == 1
     store.write([fresh(1, 3, after=1)], 1)
-
-
-def open_once_let_go(store: Store) -> None:
-    """A database server notices a moment later that a client is dead."""
-    while True:
-        try:
-            assert store.open()
-        except StoreInUse:
-            continue
-        return
 
 
 def test_opening_again_tells_whether_another_writer_was_here(place: Place) -> None:
