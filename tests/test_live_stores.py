@@ -171,11 +171,14 @@ def test_a_write_is_all_or_nothing(place: Place, fault: str) -> None:
 
 def test_counts_add_up_and_the_clock_never_goes_back(place: Place) -> None:
     store, reader = place.writer(), place.reader()
-    key, other = (store.add_study(name, "{}", None, 1).key for name in "ab")
     assert reader.clock() == 0
+    key, other = (store.add_study(name, "{}", None, at).key for name, at in (("a", 7), ("b", 5)))
+    assert reader.clock() == 7
     for counts, clock in (({"late": 2, "conflict": 1}, 50), ({"late": 3}, 40), ({}, 2**62)):
         store.write([Changes(key, refused=Counter(counts)), Changes(other)], clock)
         assert reader.clock() == max(50, clock)
+    store.archive(other, 2**63 - 1)
+    assert reader.clock() == 2**63 - 1
     assert reader.refused(key) == {"late": 5, "conflict": 1}
     assert reader.refused(other) == {}
 
@@ -243,6 +246,7 @@ def test_a_writer_that_was_killed_has_let_go_and_lost_nothing(place: Place) -> N
         before = content(reader)
         other.kill()
         other.wait()
+    assert content(reader) == content(place.reader()) == before  # while there is no writer
     assert open_when_free(store)
     assert content(store) == content(reader) == content(place.reader()) == before
     assert before[1][0][1] == 1
