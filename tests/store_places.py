@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -44,6 +43,11 @@ study = store.add_study("held", "{}", None, 1)
 store.write([Changes(study.key, [Decision(1, "a", 0, None, None, 1)])], 1)
 print("holding", flush=True)
 sys.stdin.read()
+"""
+EMPTY = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid();
+DROP SCHEMA IF EXISTS understudy CASCADE
 """
 
 
@@ -85,12 +89,11 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def database(cluster: Cluster) -> Iterator[Place]:
-    """A new database of a server that runs."""
+    """An empty database of a server that runs."""
     if not cluster.running:  # another test has killed it, and failed
         cluster.start()
-    name = f"test_{uuid4().hex}"
-    cluster.sql(f"CREATE DATABASE {name}")
-    here = Place(cluster.url(name))
+    cluster.sql(EMPTY)
+    here = Place(cluster.url())
     with here.opened:
         yield here
 
