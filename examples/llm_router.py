@@ -119,24 +119,21 @@ def play(
 
 
 @contextmanager
-def own_service() -> Iterator[str]:
-    """The url of a service in a folder that is gone in the end."""
-    with tempfile.TemporaryDirectory() as folder:
-        said = Path(folder, "said.txt")
-        command = ["serve", "--store", str(Path(folder, "understudy.db")), "--port", "0"]
-        with said.open("w") as errors:
-            service = subprocess.Popen(
-                [sys.executable, "-m", "understudy", *command], stderr=errors
-            )
-        try:
-            while not (found := re.search(r"listening on (http\S+)", said.read_text())):
-                if service.poll() is not None:
-                    sys.exit(f"the service did not start: {said.read_text()}")
-                time.sleep(0.05)
-            yield found[1]
-        finally:
-            service.terminate()
-            service.wait()
+def own_service(folder: Path) -> Iterator[str]:
+    """The url of a service that keeps its things in a folder."""
+    command = ["serve", "--store", str(folder / "understudy.db"), "--port", "0"]
+    said = folder / "said.txt"
+    with said.open("w") as errors:
+        service = subprocess.Popen([sys.executable, "-m", "understudy", *command], stderr=errors)
+    try:
+        while not (found := re.search(r"listening on (http\S+)", said.read_text())):
+            if service.poll() is not None:
+                sys.exit(f"the service did not start: {said.read_text()}")
+            time.sleep(0.05)
+        yield found[1]
+    finally:
+        service.terminate()
+        service.wait()
 
 
 def main() -> None:
@@ -145,7 +142,8 @@ def main() -> None:
     parser.add_argument("--token", help="that it wants, if it does")
     given = parser.parse_args()
     with ExitStack() as stack:
-        url = given.url or stack.enter_context(own_service())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        url = given.url or stack.enter_context(own_service(folder))
         client = stack.enter_context(us.live.Client(url, token=given.token))
         rng = random.Random(0)
         for prompts, share in ((BESIDE, 0.0), (CANARY, SHARE)):

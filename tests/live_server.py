@@ -8,11 +8,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
-__all__ = ["Server", "serving"]
+__all__ = ["Server"]
 
 COMMAND = (sys.executable, "-m", "understudy", "serve")
 LISTENING = "listening on "
@@ -20,7 +19,7 @@ PATIENCE = 60.0  # seconds until a process that neither starts nor ends is a fai
 
 
 class Server:
-    """`understudy serve` on a store.
+    """`understudy serve` on a store, as a context: it runs inside, and is gone afterwards.
 
     It listens on the same port after every start, so that clients need not be told. `kill` ends it
     as a power cut would; `stop` asks it to end in order, and gives its exit code.
@@ -102,19 +101,15 @@ class Server:
         self.kill()
         self.start()
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
     def end(self) -> None:
         """Leave nothing behind."""
         if self.running:
             self.kill()
         self._said.close()
-
-
-@contextmanager
-def serving(store: str | Path, *options: str) -> Iterator[Server]:
-    """A server that runs, and is gone in the end whatever happens."""
-    server = Server(store, *options)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.end()

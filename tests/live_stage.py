@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from live_serving import serving
 from understudy import logs
 from understudy.live import page
 from understudy.live.streams import Streams
@@ -139,25 +138,5 @@ async def _docs(_: Request) -> Response:
 @contextlib.contextmanager
 def on_stage(stage: Stage) -> Iterator[Stage]:
     """The service on a free port of this machine, until the test is over."""
-    config = uvicorn.Config(stage.app, port=0, log_level="error", lifespan="off")
-    server = uvicorn.Server(config)
-    ready = threading.Event()
-
-    async def serve() -> None:
-        task = asyncio.create_task(server.serve())
-        while not server.started:
-            await asyncio.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        stage.url = f"http://127.0.0.1:{port}"
-        ready.set()
-        await task
-
-    thread = threading.Thread(target=asyncio.run, args=[serve()])
-    thread.start()
-    try:
-        assert ready.wait(30)
+    with serving(lambda: stage.app, stage.stop.set) as stage.url:
         yield stage
-    finally:
-        stage.stop.set()
-        server.should_exit = True
-        thread.join()

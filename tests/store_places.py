@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from postgres import Cluster, postgresql
+from understudy.errors import StoreInUse
 from understudy.live.opening import open_reader, open_store, open_tokens
 from understudy.live.records import Changes, Decision, Snapshot, StudyRecord, TokenRecord
+from understudy.live.session import Session
+from understudy.live.sql import SqlReader
 from understudy.live.stores import Reader, Store, TokenBook
 
-__all__ = ["Place", "cluster", "content", "database", "place", "process"]
+__all__ = [
+    "Place",
+    "a_store",
+    "cluster",
+    "content",
+    "database",
+    "fresh",
+    "open_when_free",
+    "place",
+    "process",
+    "session_of",
+]
 
 HOLDER = """
 import sys
@@ -29,6 +43,11 @@ study = store.add_study("held", "{}", None, 1)
 store.write([Changes(study.key, [Decision(1, "a", 0, None, None, 1)])], 1)
 print("holding", flush=True)
 sys.stdin.read()
+"""
+EMPTY = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid();
+DROP SCHEMA IF EXISTS understudy CASCADE
 """
 
 
@@ -70,10 +89,11 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def database(cluster: Cluster) -> Iterator[Place]:
-    """A new database of a server that runs."""
-    name = f"test_{uuid4().hex}"
-    cluster.sql(f"CREATE DATABASE {name}")
-    here = Place(cluster.url(name))
+    """An empty database of a server that runs."""
+    if not cluster.running:  # another test has killed it, and failed
+        cluster.start()
+    cluster.sql(EMPTY)
+    here = Place(cluster.url())
     with here.opened:
         yield here
 
@@ -132,3 +152,25 @@ def fresh(study: int, count: int, after: int = 0) -> Changes:
     """So many new decisions, without rewards."""
     numbers = range(after + 1, after + count + 1)
     return Changes(study, [Decision(n, f"id {n}", n % 3, 0.25, None, n) for n in numbers])
+
+
+def a_store(place: Place) -> tuple[Store, int]:
+    """A writer, and the key of its one study, which has three decisions."""
+    store = place.writer()
+    key = store.add_study("a", "{}", None, 1).key
+    store.write([fresh(key, 3)], 1)
+    return store, key
+
+
+def open_when_free(store: Store) -> bool:
+    """A database server notices a moment later that the writer before is gone."""
+    while True:
+        with suppress(StoreInUse):
+            return store.open()
+        time.sleep(0.01)
+
+
+def session_of(reader: Reader) -> Session:
+    """The way past what a store offers, to look closer or to do harm."""
+    assert isinstance(reader, SqlReader)
+    return reader._session

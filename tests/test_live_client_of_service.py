@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import random
 import re
+import shlex
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import understudy as us
+from understudy import cli
 from understudy.errors import Refused
 
 pytestmark = pytest.mark.plain
 
+PAGE = Path(__file__).parent.parent / "docs" / "live.md"
 router = importlib.import_module("examples.llm_router")
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("service")
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
     """A service that runs, as the example starts it."""
-    with router.own_service() as found:
+    with router.own_service(folder) as found:
         yield found
 
 
@@ -123,3 +135,44 @@ def test_the_router_example(client: us.live.Client, capsys: pytest.CaptureFixtur
     seen = [client.study(study.name) for study in studies.values()]
     assert sum(study["decisions"] for study in seen) == router.BESIDE + router.CANARY
     assert all(study["expired"] > 0 and not study["refused"] for study in seen)
+
+
+def test_the_page_about_it_runs(url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of docs/live.md, one after the other, as a reader would type them."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(us.live, "Client", functools.partial(us.live.Client, url))
+    Path("actions.txt").write_text("small\nlarge\n")
+    names: dict[str, Any] = {}
+    for language, block in re.findall(r"```(python|sh)\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        if language == "python":
+            exec(compile(block, "live.md", "exec"), names)
+            continue
+        for line in block.splitlines():
+            type_in(shlex.split(line), url, monkeypatch)
+    names["client"].close()
+    assert names["taken"].accepted == 2_500
+    assert names["certificate"].lower / 6 == pytest.approx(0.163, abs=5e-4)
+    assert names["feed"].delivery == us.live.Delivery(taken=2)
+    assert names["found"]["verdict"] == "promote"
+    live, learned = (
+        json.loads(names["snapshot"]),
+        json.loads(Path("learned/policy.json").read_text()),
+    )
+    assert live["rows"] == learned["rows"] == len(names["rows"]) == 2_504
+    for part in ("actions", "policy", "learner", "state", "certificate", "curve"):
+        assert live[part] == learned[part]
+
+
+def type_in(words: list[str], url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What curl and we do; tokens are for another store, for this service has none."""
+    if words[0] == "curl":
+        _, where, _, header, _, body = words
+        name, value = header.split(": ")
+        where = where.replace("http://127.0.0.1:8642", url)
+        assert httpx.post(where, content=body, headers={name: value}).is_success
+    elif words != ["understudy", "serve"]:
+        other = ["--store", "other.db"] if words[1] == "token" else []
+        monkeypatch.setattr(sys, "argv", [*words, *other])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 0

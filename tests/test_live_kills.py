@@ -18,7 +18,7 @@ import pytest
 
 from live_load import Ledger, Load
 from live_proof import create, prove, settled
-from live_server import Server, serving
+from live_server import Server
 from postgres import Cluster, postgresql
 
 pytestmark = [pytest.mark.plain, pytest.mark.full]
@@ -83,14 +83,14 @@ async def kill_often(server: Server, load: Load, rng: random.Random) -> None:
 
 
 def test_kills_on_sqlite(tmp_path: Path) -> None:
-    with serving(tmp_path / "store.db") as server:
+    with Server(tmp_path / "store.db") as server:
         load = survive(server, lambda load, rng: kill_often(server, load, rng), tmp_path)
         assert load.unanswered > 0
 
 
 def test_kills_on_postgresql(tmp_path: Path, cluster: Cluster) -> None:
     cluster.sql("CREATE DATABASE kills")
-    with serving(cluster.url("kills")) as server:
+    with Server(cluster.url("kills")) as server:
         load = survive(server, lambda load, rng: kill_often(server, load, rng), tmp_path)
         assert load.unanswered > 0
 
@@ -115,7 +115,7 @@ async def kill_database(server: Server, cluster: Cluster, load: Load, rng: rando
 
 def test_kills_of_the_database_server(tmp_path: Path, cluster: Cluster) -> None:
     cluster.sql("CREATE DATABASE gone")
-    with serving(cluster.url("gone")) as server:
+    with Server(cluster.url("gone")) as server:
         pid = server.pid
         load = survive(
             server, lambda load, rng: kill_database(server, cluster, load, rng), tmp_path

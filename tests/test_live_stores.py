@@ -14,12 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store_places import Place, cluster, content, database, fresh, place, process
+from store_places import Place, cluster, content, database, fresh, open_when_free, place, process
 from strategies import quick
 from understudy.errors import InvalidArgument, MissingExtra, StoreInUse, StoreUnavailable
 from understudy.live.opening import open_reader, open_store, open_tokens
 from understudy.live.records import Changes, Decision, Rewarded, Snapshot, TokenRecord
-from understudy.live.stores import Store
 
 __all__ = ["cluster", "database", "place"]  # fixtures
 
@@ -172,11 +171,14 @@ def test_a_write_is_all_or_nothing(place: Place, fault: str) -> None:
 
 def test_counts_add_up_and_the_clock_never_goes_back(place: Place) -> None:
     store, reader = place.writer(), place.reader()
-    key, other = (store.add_study(name, "{}", None, 1).key for name in "ab")
     assert reader.clock() == 0
+    key, other = (store.add_study(name, "{}", None, at).key for name, at in (("a", 7), ("b", 5)))
+    assert reader.clock() == 7
     for counts, clock in (({"late": 2, "conflict": 1}, 50), ({"late": 3}, 40), ({}, 2**62)):
         store.write([Changes(key, refused=Counter(counts)), Changes(other)], clock)
         assert reader.clock() == max(50, clock)
+    store.archive(other, 2**63 - 1)
+    assert reader.clock() == 2**63 - 1
     assert reader.refused(key) == {"late": 5, "conflict": 1}
     assert reader.refused(other) == {}
 
@@ -244,20 +246,11 @@ def test_a_writer_that_was_killed_has_let_go_and_lost_nothing(place: Place) -> N
         before = content(reader)
         other.kill()
         other.wait()
-    open_once_let_go(store)
+    assert content(reader) == content(place.reader()) == before  # while there is no writer
+    assert open_when_free(store)
     assert content(store) == content(reader) == content(place.reader()) == before
     assert before[1][0][1] == 1
     store.write([fresh(1, 3, after=1)], 1)
-
-
-def open_once_let_go(store: Store) -> None:
-    """A database server notices a moment later that a client is dead."""
-    while True:
-        try:
-            assert store.open()
-        except StoreInUse:
-            continue
-        return
 
 
 def test_opening_again_tells_whether_another_writer_was_here(place: Place) -> None:

@@ -31,6 +31,7 @@ def serve(store: str, host: str, port: int) -> None:
     _log_as_json()
     sys.setswitchinterval(SWITCH)
     service = Service(store)
+    service.open()
     config = uvicorn.Config(
         make_app(service, loopback_only=loopback),
         host=host,
@@ -38,13 +39,14 @@ def serve(store: str, host: str, port: int) -> None:
         access_log=False,
         proxy_headers=False,
         log_config=None,
-        lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=GRACE,
         limit_concurrency=MOST_CONNECTIONS,
     )
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # uvicorn raises it once more after the end
-    Running(config, service).run()
+    for told_to_stop in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn ends as it should and then raises the signal again, which would be the exit code
+        signal.signal(told_to_stop, lambda *_: None)
+    Announcing(config, service).run()
 
 
 def is_loopback(host: str) -> bool:
@@ -76,24 +78,16 @@ def refuse_open(store: str, host: str, *, loopback: bool) -> None:
         )
 
 
-class Running(uvicorn.Server):
-    """Starts the service before anybody can ask, says where it listens, and stops it at the end.
-
-    What the service says when it cannot start reaches whoever called: uvicorn would keep it.
-    """
+class Announcing(uvicorn.Server):
+    """Says where it listens when it does."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
-        await self._service.start()
-        try:
-            await super().startup(sockets)
-        except BaseException:
-            await self._service.stop()
-            raise
-        for server in self.servers:
+        await super().startup(sockets)
+        for server in self.servers if self.started else ():
             for own in server.sockets:
                 host, port = own.getsockname()[:2]
                 where = f"[{host}]" if ":" in host else host
@@ -101,10 +95,7 @@ class Running(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         self._service.stopped.set()  # those who watch would never leave by themselves
-        try:
-            await super().shutdown(sockets)
-        finally:
-            await self._service.stop()
+        await super().shutdown(sockets)
 
 
 def _log_as_json() -> None:

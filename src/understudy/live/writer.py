@@ -61,14 +61,15 @@ class Asked:
 class Writer:
     """Owns the store and all changes of studies. `submit` and `ask` belong to the event loop."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self.studies: dict[str, LiveStudy] = {}
         self.tokens: list[TokenRecord] = []
         self.obstacle: str | None = None
         self.commits = 0
+        self.is_open = False
         self.stopping = False
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop
         self._queue: queue.SimpleQueue[Sent | Asked | None] = queue.SimpleQueue()
         self._queued = 0
         self._clock = 0
@@ -81,9 +82,14 @@ class Writer:
         self._retry_at = 0.0
         self._thread = threading.Thread(target=self._run, name="understudy-writer")
 
-    def start(self) -> None:
-        """Become the writer of the store, stand where it does, and begin."""
+    def open(self) -> None:
+        """Become the writer of the store, and stand where it does."""
         self._enter()
+        self.is_open = True
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to write, in a thread of its own; answers go to this loop."""
+        self._loop = loop
         self._thread.start()
 
     def stop(self) -> None:
