@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,13 @@ import httpx
 
 from understudy.live.records import Decision
 
-__all__ = ["ACTIONS", "Ledger", "Load"]
+__all__ = ["ACTIONS", "PATIENCE", "Ledger", "Load", "until"]
 
 ACTIONS = ("north", "south", "west")
 CLIENTS = 8
 MOST_IN_BATCH = 40
 PAUSE = 0.05  # seconds before a client tries again
+PATIENCE = 120.0  # seconds until what does not happen is a failure
 RESENT = 0.15  # of messages go out twice at once
 Event = dict[str, Any]
 
@@ -60,6 +61,13 @@ class Ledger:
                 assert (decision.reward, decision.late_reward) == (None, fact["reward"])
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what will happen, or fail."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
 class Load:
     """Clients that decide, reward, batch and repeat themselves until told to end.
 
@@ -84,8 +92,7 @@ class Load:
     async def progress(self, events: int = 1) -> None:
         """Wait until so many more events are acknowledged."""
         enough = self.acknowledged + events
-        while self.acknowledged < enough:
-            await asyncio.sleep(0.005)
+        await until(lambda: self.acknowledged >= enough)
 
     async def _produce(self, number: int) -> None:
         rng = random.Random(f"{self._seed}-{number}")

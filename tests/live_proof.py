@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import httpx
 
 import understudy as us
 from live_desk import learned_parts
-from live_load import ACTIONS, Ledger
+from live_load import ACTIONS, PATIENCE, Ledger, Load
+from live_server import Server
 from understudy.live.audit import audit, in_order
 from understudy.live.export import export, study_named
 from understudy.live.opening import open_reader
@@ -20,7 +23,36 @@ from understudy.live.records import Decision
 from understudy.live.spec import StudySpec
 from understudy.live.standing import Standing
 
-__all__ = ["create", "prove", "settled"]
+__all__ = ["survive"]
+
+Trouble = Callable[[Load, random.Random], Coroutine[Any, Any, None]]
+
+
+def survive(server: Server, trouble: Trouble, folder: Path) -> Load:
+    """Production goes on through the trouble, and then all is as if there had been none."""
+    ledgers = [Ledger("patient", patient=True), Ledger("hasty", patient=False)]
+    create(server.url, *ledgers)
+    load = asyncio.run(under_load(server, ledgers, trouble))
+    policies = [settled(server.url, ledger) for ledger in ledgers]
+    assert server.stop() == 0
+    for ledger, policy in zip(ledgers, policies, strict=True):
+        prove(server.store, ledger, policy, folder)
+    patient, hasty = ledgers
+    assert set(patient.facts) == patient.decided == patient.rewarded
+    assert set(hasty.facts) == hasty.decided > hasty.rewarded > set()
+    return load
+
+
+async def under_load(server: Server, ledgers: list[Ledger], trouble: Trouble) -> Load:
+    """Clients that end when the trouble is over, and some more is acknowledged."""
+    load = Load(server.url, ledgers)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(load.run())
+        await load.progress()
+        await trouble(load, random.Random(0))
+        await load.progress(100)
+        load.ending.set()
+    return load
 
 
 def create(url: str, *ledgers: Ledger) -> None:
@@ -34,14 +66,14 @@ def create(url: str, *ledgers: Ledger) -> None:
 def settled(url: str, ledger: Ledger) -> str:
     """policy.json of a study, once every decision was learned from."""
     path = f"{url}/v1/studies/{ledger.study}"
-    while True:
-        now = httpx.get(path).json()
+    deadline = time.monotonic() + PATIENCE
+    while (now := httpx.get(path).json())["waiting"]:
         assert now["fault"] is None
         assert now["learned"] <= now["decisions"] <= len(ledger.facts)
-        if now["waiting"] == 0:
-            assert now["learned"] == now["decisions"] >= len(ledger.decided)
-            return httpx.get(f"{path}/snapshot").text
+        assert time.monotonic() < deadline
         time.sleep(0.05)
+    assert now["learned"] == now["decisions"] >= len(ledger.decided)
+    return httpx.get(f"{path}/snapshot").text
 
 
 def prove(store: str, ledger: Ledger, policy: str, folder: Path) -> None:

@@ -9,56 +9,24 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from live_load import Ledger, Load
-from live_proof import create, prove, settled
+from live_load import Load, until
+from live_proof import survive
 from live_server import Server
-from postgres import Cluster, postgresql
+from postgres import Cluster
+from store_places import Place, cluster, database
+
+__all__ = ["cluster", "database"]  # fixtures
 
 pytestmark = [pytest.mark.plain, pytest.mark.full]
 
 KILLS = int(os.environ.get("UNDERSTUDY_KILLS", "3"))
 SERVER_KILLS = int(os.environ.get("UNDERSTUDY_SERVER_KILLS", "2"))
-Trouble = Callable[[Load, random.Random], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with postgresql() as found:
-        yield found
-
-
-def survive(server: Server, trouble: Trouble, folder: Path) -> Load:
-    """Production goes on through the trouble, and then all is as if there had been none."""
-    ledgers = [Ledger("patient", patient=True), Ledger("hasty", patient=False)]
-    create(server.url, *ledgers)
-    load = asyncio.run(under_load(server, ledgers, trouble))
-    policies = [settled(server.url, ledger) for ledger in ledgers]
-    assert server.stop() == 0
-    for ledger, policy in zip(ledgers, policies, strict=True):
-        assert ledger.rewarded
-        prove(server.store, ledger, policy, folder)
-    patient, hasty = ledgers
-    assert set(patient.facts) == patient.decided == patient.rewarded
-    assert set(hasty.facts) == hasty.decided > hasty.rewarded
-    return load
-
-
-async def under_load(server: Server, ledgers: list[Ledger], trouble: Trouble) -> Load:
-    load = Load(server.url, ledgers)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(load.run())
-        await load.progress()
-        await trouble(load, random.Random(0))
-        await load.progress(100)
-        load.ending.set()
-    return load
 
 
 async def kill_often(server: Server, load: Load, rng: random.Random) -> None:
@@ -84,14 +52,13 @@ async def kill_often(server: Server, load: Load, rng: random.Random) -> None:
 
 def test_kills_on_sqlite(tmp_path: Path) -> None:
     with Server(tmp_path / "store.db") as server:
-        load = survive(server, lambda load, rng: kill_often(server, load, rng), tmp_path)
+        load = survive(server, partial(kill_often, server), tmp_path)
         assert load.unanswered > 0
 
 
-def test_kills_on_postgresql(tmp_path: Path, cluster: Cluster) -> None:
-    cluster.sql("CREATE DATABASE kills")
-    with Server(cluster.url("kills")) as server:
-        load = survive(server, lambda load, rng: kill_often(server, load, rng), tmp_path)
+def test_kills_on_postgresql(tmp_path: Path, database: Place) -> None:
+    with Server(database.where) as server:
+        load = survive(server, partial(kill_often, server), tmp_path)
         assert load.unanswered > 0
 
 
@@ -102,8 +69,7 @@ async def kill_database(server: Server, cluster: Cluster, load: Load, rng: rando
             await asyncio.sleep(rng.uniform(0.0, 1.0))
             said = len(load.unavailable)
             await asyncio.to_thread(cluster.kill)
-            while len(load.unavailable) == said:
-                await asyncio.sleep(0.01)
+            await until(lambda said=said: len(load.unavailable) > said)
             ready = await http.get("/readyz")
             assert (ready.status_code, ready.json()["error"]) == (503, "store unavailable")
             assert (await http.get("/healthz")).status_code == 200
@@ -113,13 +79,10 @@ async def kill_database(server: Server, cluster: Cluster, load: Load, rng: rando
             assert (await http.get("/readyz")).status_code == 200
 
 
-def test_kills_of_the_database_server(tmp_path: Path, cluster: Cluster) -> None:
-    cluster.sql("CREATE DATABASE gone")
-    with Server(cluster.url("gone")) as server:
+def test_kills_of_the_database_server(tmp_path: Path, cluster: Cluster, database: Place) -> None:
+    with Server(database.where) as server:
         pid = server.pid
-        load = survive(
-            server, lambda load, rng: kill_database(server, cluster, load, rng), tmp_path
-        )
+        load = survive(server, partial(kill_database, server, cluster), tmp_path)
         assert server.pid == pid
         assert load.unanswered == 0
         assert any("cannot be reached" in reason for reason in load.unavailable)

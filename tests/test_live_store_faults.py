@@ -7,11 +7,12 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from disks import fill_up, small_disk
 from store_places import Place, a_store, cluster, content, database, fresh, place, session_of
 from understudy.errors import StoreUnavailable
 from understudy.live import sqlite
@@ -102,25 +103,6 @@ def test_a_full_disk_takes_nothing_and_goes_on_when_there_is_room(tmp_path: Path
             store.write([fresh(key, 100, after=last)], 2)
             numbers = [decision.seq for decision in store.decisions(key, 0, 10**6)]
             assert numbers == list(range(1, last + 101))
-
-
-def fill_up(path: Path) -> None:
-    """Write until not a byte is left."""
-    with path.open("wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(b"x" * 512)
-
-
-@contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    folder.mkdir()
-    options = ["-t", "tmpfs", "-o", f"size={megabytes}m", "none", str(folder)]
-    if subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
-        pytest.skip("only an administrator can mount a small disk")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_file_that_another_program_holds(file: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,9 +92,15 @@ def _row(decision: Decision, spec: StudySpec) -> dict[str, Any]:
 def _ready(
     store: Reader, record: StudyRecord, spec: StudySpec, now: int
 ) -> Iterator[list[Decision]]:
-    """What has its turn, up to the first decision that still waits."""
+    """What had its turn, or has it now, up to the first decision that still waits."""
+    snapshot = store.snapshot(record.key)
+    folded = 0 if snapshot is None else snapshot.seq  # whatever the clock says by now
+
+    def is_due(decision: Decision) -> bool:
+        return decision.seq <= folded or is_ready(decision, spec, now)
+
     for decisions in in_order(store, record.key):
-        ready = list(takewhile(lambda decision: is_ready(decision, spec, now), decisions))
+        ready = list(takewhile(is_due, decisions))
         if ready:
             yield ready
         if len(ready) < len(decisions):

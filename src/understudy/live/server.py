@@ -99,15 +99,19 @@ class Announcing(uvicorn.Server):
 
 
 def _log_as_json() -> None:
-    """One JSON object a line, on standard error, from us and from uvicorn."""
+    """One JSON object a line, on standard error, from us and from uvicorn.
+
+    All of it goes through `logging`, which goes on when a line cannot be written: where the log is
+    on the disk of the store, one that is full must not stop the service too.
+    """
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
     structlog.configure(
-        processors=[*shared, structlog.processors.JSONRenderer()],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
     handler = logging.StreamHandler(sys.stderr)
@@ -120,4 +124,6 @@ def _log_as_json() -> None:
             foreign_pre_chain=shared,
         )
     )
+    logging.raiseExceptions = False
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("understudy").setLevel(logging.INFO)
