@@ -4,16 +4,20 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 pytho
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
 
-.PHONY: run test test-all test-uncompiled check bench format setup clean
+.PHONY: run test test-all test-uncompiled soak check bench format setup clean
 
 run: setup ## reproduce the paper's Figure 1 under out/
 	$(BIN)/understudy paper
 
 test: setup ## tests and doctests that need nothing but Python; about six minutes
 	$(PYTEST) -m "not full"
+	@echo "Left to make test-all: what needs PostgreSQL, Chromium, wrk or Java, and experiments at full size."
 
-test-all: .venv/bench .venv/spark ## all tests: experiments at full size, beside Vowpal Wabbit, and PySpark where Java is
+test-all: .venv/bench .venv/spark ## all tests: also full sizes, Vowpal Wabbit, PostgreSQL, Chromium, wrk, PySpark where Java is
 	$(PYTEST)
+
+soak: setup ## the live service: 100 kill -9 under load, and PostgreSQL killed 10 times
+	UNDERSTUDY_KILLS=100 UNDERSTUDY_SERVER_KILLS=10 $(BIN)/pytest -m full tests/test_live_kills.py
 
 test-uncompiled: setup ## what is compiled once more without the compiler, small sizes
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not full and not large and not plain"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -15,6 +15,14 @@ from understudy.live.openapi import Content, Operation, Parameter
 __all__ = ["OPERATIONS", "Batch", "Event", "Study"]
 
 Name = Annotated[str, Field(pattern="^[a-z]+$", min_length=1, max_length=20)]
+
+
+def whole(value: object) -> object:
+    """JSON has one kind of number: 3.0 is whole."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, Field(ge=1), BeforeValidator(whole)]  # else the bound is not in the schema
 Positive = Annotated[float, Field(gt=0.0)]
 
 
@@ -30,7 +38,7 @@ class Study(Strict):
     behavior: Literal["logged", "estimated"] | dict[str, Positive] = Field(
         default="logged", description="Where propensities come from."
     )
-    horizon: Annotated[int, Field(ge=1)] | None = None
+    horizon: Whole | None = None
     archived: bool = False
 
 

@@ -565,6 +565,16 @@ STEPS = {  # of `us.logs.learn`, `coverage` and `certify`, whose examples are th
     "tabular": ("header_of", "names", "scan"),
     "verdicts": ("judge_rows",),
 }
+PARTS = {  # of `understudy serve`, which needs a store
+    "app": ("make_app",),
+    "audit": ("audit", "in_order"),
+    "describing": ("certificate_of", "coverage_of", "describe", "policy_of"),
+    "export": ("export", "study_named"),
+    "openapi": ("not_found",),
+    "operations": ("operations",),
+    "server": ("serve",),
+    "study": ("standing_of",),
+}
 KERNELS = {f"understudy.kernels.{name}" for name in (*us.kernels.__all__, "exponentials", "levels")}
 WITHOUT_EXAMPLE = {
     "understudy.cli.main": "it ends the process",
@@ -587,9 +597,15 @@ WITHOUT_EXAMPLE = {
     "understudy.benchmarks.replay.replay_in_vowpal": "Vowpal Wabbit is optional",
     "understudy.benchmarks.replay.write_for_vowpal": "tests/test_benchmarks.py",
     "understudy.cli.common.check_writable": "tests/test_faults.py",
+    "understudy.cli.common.watched": "it draws on a terminal",
     **{
         f"understudy.logs.{module}.{name}": "a step of us.logs.learn, coverage or certify"
         for module, names in STEPS.items()
+        for name in names
+    },
+    **{
+        f"understudy.live.{module}.{name}": "tests/test_live_service.py"
+        for module, names in PARTS.items()
         for name in names
     },
 }

@@ -42,7 +42,7 @@ from understudy.types import Feedback, Log, Round, Trace, saved
 if TYPE_CHECKING:
     from understudy import live, logs
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "Certificate",

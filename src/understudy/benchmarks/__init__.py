@@ -9,6 +9,7 @@ from understudy.benchmarks.figure1 import FIGURE_1
 from understudy.benchmarks.latency import LATENCY
 from understudy.benchmarks.learn import LEARN
 from understudy.benchmarks.lin_prod import LIN_PROD
+from understudy.benchmarks.live import LIVE
 from understudy.benchmarks.replay import REPLAY
 from understudy.benchmarks.reports import (
     as_dict,
@@ -37,5 +38,5 @@ __all__ = [
 ]
 
 BENCHMARKS = {
-    b.name: b for b in (FIGURE_1, ROUNDS, ADAPTIVE, REPLAY, LEARN, LIN_PROD, COMPACT, LATENCY)
+    b.name: b for b in (FIGURE_1, ROUNDS, ADAPTIVE, REPLAY, LEARN, LIVE, LIN_PROD, COMPACT, LATENCY)
 }

@@ -13,9 +13,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["Benchmark", "Contender", "Ratio", "Result", "Timing", "machine", "measure"]
+__all__ = ["Benchmark", "Contender", "Counted", "Ratio", "Result", "Timing", "machine", "measure"]
 
-PACKAGES = ("understudy", "numpy", "numba", "joblib", "polars", "river", "vowpalwabbit")
+PACKAGES = (
+    *("understudy", "numpy", "numba", "joblib", "polars", "starlette", "uvicorn"),
+    *("river", "vowpalwabbit"),
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,14 @@ class Contender:
     work: float
     unit: str
     repeats: int = 5
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a run may return that has a clock of its own: so much work in so many seconds."""
+
+    seconds: float
+    work: float
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,8 @@ RATES: dict[str, Callable[[float, float], float]] = {
     "ms": lambda seconds, work: 1e3 * seconds / work,
     "ns/round": lambda seconds, work: 1e9 * seconds / work,
     "M events/s": lambda seconds, work: 1e-6 * work / seconds,
+    "events/s": lambda seconds, work: work / seconds,
+    "requests/s": lambda seconds, work: work / seconds,
 }
 
 
@@ -116,7 +129,7 @@ def measure(
     seconds: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     turns = [
         contender
-        for turn in range(max(contender.repeats for contender in contenders))
+        for turn in range(max((contender.repeats for contender in contenders), default=0))
         for contender in contenders
         if turn < contender.repeats
     ]
@@ -124,8 +137,11 @@ def measure(
         if report is not None:
             report(contender.name, done, len(turns))
         start = time.perf_counter()
-        contender.run()
-        seconds[contender.name].append(time.perf_counter() - start)
+        done_itself = contender.run()
+        took = time.perf_counter() - start
+        if isinstance(done_itself, Counted):
+            took = done_itself.seconds * contender.work / done_itself.work
+        seconds[contender.name].append(took)
     timings = {one.name: _timing(one, seconds[one.name]) for one in contenders}
     return Result(
         name=benchmark.name,

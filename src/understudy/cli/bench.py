@@ -13,7 +13,10 @@ from understudy.simulate import progress_bar
 
 __all__ = ["bench"]
 
-NAMES = ("figure1", "rounds", "adaptive", "replay", "learn", "lin_prod", "compact", "latency")
+NAMES = (
+    *("figure1", "rounds", "adaptive", "replay", "learn", "live", "lin_prod", "compact"),
+    "latency",
+)
 
 
 @click.command()
@@ -41,6 +44,7 @@ def bench(
     adaptive   the same for the coverage-adaptive learner
     replay     ten million logged events, against river, Vowpal Wabbit, bincount
     learn      ten million rows of Parquet to a policy, against Vowpal Wabbit, GROUP BY
+    live       the live service under load, against its bare framework (needs wrk)
     lin_prod   LinProd's exact product, cost against the number of rounds
     compact    LinProd in constant memory, against the product (minutes, of the product)
     latency    imports, first calls, the whole of `understudy paper`

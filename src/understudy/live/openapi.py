@@ -16,11 +16,11 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from understudy.errors import InvalidArgument
-from understudy.live.answers import JSON, Refusal, refuse
+from understudy.live.answers import JSON, MOST_FIELDS, Refusal, refuse
 from understudy.live.exchanges import OPERATION
 from understudy.live.records import Scope
 from understudy.live.rules import READING, needed_scope
-from understudy.report.wording import plain
+from understudy.report.wording import counted, plain
 
 __all__ = ["Content", "Operation", "Parameter", "document", "not_found", "routes"]
 
@@ -36,7 +36,8 @@ TOKENS = (
 )
 SCHEMAS = "#/components/schemas/{model}"
 IN_PATH = re.compile(r"\{(\w+)\}")
-LONGEST_PATH = 60
+LONGEST_PATH = LONGEST_NAME = 60
+UNKNOWN, TWICE = "there is no such parameter; leave it out", "it came more than once; send it once"
 
 # What the gate may answer in place of an operation.
 REFUSALS = {
@@ -115,11 +116,9 @@ class Operation:
         """Every status that may come in place of the answer, by number."""
         of_gate = {403}
         if self.scope is not None:
-            of_gate |= {401, 429, 503}
+            of_gate |= {401, 422, 429, 503}
         if self.method not in READING:
             of_gate |= {400, 413, 415}
-        if self.request is not None or self.parameters:
-            of_gate |= {422}
         every = {status: REFUSALS[status] for status in of_gate} | dict(self.refusals)
         return dict(sorted(every.items()))
 
@@ -190,10 +189,30 @@ class _Door:
             await refusal(scope, receive, send)
             return
         scope[OPERATION] = operation.name
-        response = await operation.handler(Request(scope, receive, send))
+        request = Request(scope, receive, send)
+        unfit = _unfit_query(operation, request) if scope["query_string"] else None
+        response = unfit or await operation.handler(request)
         if method == "HEAD":  # nothing but headers; a stream would never end
             response = _head_of(response)
         await response(scope, receive, send)
+
+
+def _unfit_query(operation: Operation, request: Request) -> Response | None:
+    """What is said of parameters that an operation would not look at: a typo is not ignored."""
+    if operation.scope is None:
+        return None
+    known = {one.name for one in operation.parameters} - set(request.path_params)
+    sent = [name for name, _ in request.query_params.multi_items()]
+    unknown = dict.fromkeys(name for name in sent if name not in known)
+    twice = [name for name in sorted(known) if sent.count(name) > 1]
+    fields = [
+        *({"field": plain(name, LONGEST_NAME), "message": UNKNOWN} for name in unknown),
+        *({"field": name, "message": TWICE} for name in twice),
+    ]
+    if not fields:
+        return None
+    message = f"{counted(len(fields), 'parameter')} of the query cannot be used"
+    return refuse(422, "invalid", message, fields[:MOST_FIELDS])
 
 
 def _head_of(response: Response) -> Response:

@@ -39,12 +39,15 @@ DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
+# All that we ask for is found by an index, also before the database has counted its rows. And the
+# server is to notice when the machine of a writer dies, for until then it keeps the lock.
 SETTINGS = f"""
 SET search_path = {SCHEMA};
 SET synchronous_commit = on;
 SET statement_timeout = '{SECONDS}s';
+SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
 SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3
-"""  # the last line is for the server, which keeps the lock of a machine that died until it notices
+"""
 HOLDER = """
 SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = 0
@@ -139,8 +142,12 @@ class Postgres:
 
     def find(self, connection: psycopg.Connection, study: int, ids: Sequence[str]) -> list[Row]:
         """The rows with these ids in one step."""
-        query = f"SELECT {COLUMNS} FROM decisions WHERE study = %b AND id = ANY (%b::text[])"
-        return connection.execute(query.encode(), (study, list(ids)), binary=True).fetchall()
+        query = (
+            "SELECT found.* FROM unnest(%b::text[]) AS wanted (id), LATERAL ("
+            f"SELECT {COLUMNS} FROM decisions WHERE study = %b AND id = wanted.id LIMIT 1"
+            ") AS found"
+        )  # id = ANY (…) reads the whole study until the database has counted its rows
+        return connection.execute(query.encode(), (list(ids), study), binary=True).fetchall()
 
     def fill(
         self,
@@ -154,13 +161,14 @@ class Postgres:
             return 0
         statement = (
             f"UPDATE decisions SET {column} = given.reward, rewarded_at = given.rewarded_at "
-            "FROM unnest(%b::bigint[], %b::double precision[], %b::bigint[]) "
-            "AS given (seq, reward, rewarded_at) "
-            "WHERE decisions.study = %b AND decisions.seq = given.seq "
+            "FROM unnest(%b::bigint[], %b::bigint[], %b::double precision[], %b::bigint[]) "
+            "AS given (study, seq, reward, rewarded_at) "
+            "WHERE decisions.study = given.study AND decisions.seq = given.seq "
             f"AND decisions.{column} IS NULL"
-        )
+        )  # the study in every row: as a constant it may be all that is looked up in the index
         columns = [list(values) for values in zip(*rewards, strict=True)]
-        return connection.execute(statement.encode(), (*columns, study)).rowcount
+        values = ([study] * len(rewards), *columns)
+        return connection.execute(statement.encode(), values).rowcount
 
     def roll_back(self, connection: psycopg.Connection) -> None:
         """Undo what was not committed, if there is any."""
@@ -185,9 +193,12 @@ def settings_of(url: str) -> dict[str, Any]:
     """
     try:
         asked = conninfo_to_dict(url)
-    except psycopg.Error as error:  # the URL is not repeated: it may hold a password
+    except psycopg.Error:  # what it says repeats the URL, and there may be a password in it
         raise InvalidArgument(
-            "store", "postgresql://…", first_line(error), "pass postgresql://user@host/database"
+            "store",
+            "postgresql://…",
+            "this is no URL of a PostgreSQL database",
+            "pass postgresql://user@host/database, with %40 for an @ in a password",
         ) from None
     who = {"application_name": f"understudy, process {os.getpid()} on {socket.gethostname()}"}
     return {**DEFAULTS, **who, **asked}

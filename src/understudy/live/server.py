@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import signal
 import sys
 from contextlib import suppress
 from socket import socket
@@ -30,6 +31,7 @@ def serve(store: str, host: str, port: int) -> None:
     _log_as_json()
     sys.setswitchinterval(SWITCH)
     service = Service(store)
+    service.open()
     config = uvicorn.Config(
         make_app(service, loopback_only=loopback),
         host=host,
@@ -41,6 +43,9 @@ def serve(store: str, host: str, port: int) -> None:
         timeout_graceful_shutdown=GRACE,
         limit_concurrency=MOST_CONNECTIONS,
     )
+    for told_to_stop in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn ends as it should and then raises the signal again, which would be the exit code
+        signal.signal(told_to_stop, lambda *_: None)
     Announcing(config, service).run()
 
 

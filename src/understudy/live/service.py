@@ -46,14 +46,18 @@ class Service:
         self.where = where
         self.rng = np.random.default_rng()
         self.stopped = asyncio.Event()
-        self.writer: Writer
+        self.writer = Writer(open_store(where))
         self._promoted: dict[tuple[str, int], datetime] = {}
 
+    def open(self) -> None:
+        """Become the writer of the store, before anybody listens: what is wrong with it is said."""
+        self.writer.open()
+
     async def start(self) -> None:
-        """Become the writer of the store."""
-        writer = Writer(open_store(self.where), asyncio.get_running_loop())
-        await asyncio.to_thread(writer.start)
-        self.writer = writer
+        """Begin to take events."""
+        if not self.writer.is_open:
+            await asyncio.to_thread(self.open)
+        self.writer.start(asyncio.get_running_loop())
 
     async def stop(self) -> None:
         """Write all that waits, and let go."""

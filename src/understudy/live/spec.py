@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from understudy.behaviors import Behavior, Logged
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, SMALLEST_PROBABILITY
 from understudy.errors import InvalidArgument
-from understudy.logs.actions import Actions, Label, a_few, is_unicode
+from understudy.logs.actions import Actions, Label, a_few
 from understudy.logs.choosing import CONTEXTUAL, LEARNERS, choose, name_of_default
 from understudy.logs.columns import ACTION, ESTIMATED, GIVEN, LOGGED, PROPENSITY, REWARD, Kind
 from understudy.logs.contextual import Contextual
@@ -33,20 +33,14 @@ TAKEN = ("id", "time", ACTION, REWARD, PROPENSITY, "rewarded")  # columns of an 
 SECOND = 1_000_000  # microseconds
 
 
-def _writable(text: str) -> str:
-    """A text that every store can hold."""
-    if "\0" in text or not is_unicode(text):
-        raise ValueError("it holds a character that cannot be stored")
-    return text
-
-
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_writable)]
-Id = Annotated[str, StringConstraints(min_length=1, max_length=128), AfterValidator(_writable)]
+STORABLE = r"^[^\x00]*$"  # no store holds it, and JSON can say it
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=STORABLE)]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=STORABLE)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 Action = Text | Whole
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Value = Annotated[str, StringConstraints(max_length=1_000), AfterValidator(_writable)]
+Value = Annotated[str, StringConstraints(max_length=1_000, pattern=STORABLE)]
 Context = dict[Text, Number | bool | Value | None]
 STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 

@@ -126,9 +126,7 @@ class SqlStore(SqlTokens):
                 self._fill("late_reward", change.study, change.late)
                 for reason, count in change.refused.items():
                     self._count_refused(change.study, reason, count)
-            self._session.change(
-                "UPDATE meta SET value = ? WHERE key = 'clock' AND value < ?", clock, clock
-            )
+            self._advance(clock)
 
     def add_study(self, name: str, spec: str, base: str | None, at: int) -> StudyRecord:
         """A new study."""
@@ -139,13 +137,17 @@ class SqlStore(SqlTokens):
                 *(name, spec, base, at),
             )
             (row,) = self._session.rows(f"{STUDIES} WHERE name = ?", name)
+            self._advance(at)
         return StudyRecord(*row)
 
     def archive(self, study: int, at: int) -> None:
         """Take no more events."""
-        self._session.change(
-            "UPDATE studies SET archived_at = ? WHERE key = ? AND archived_at IS NULL", at, study
-        )
+        with self._session.transaction():
+            self._session.change(
+                "UPDATE studies SET archived_at = ? WHERE key = ? AND archived_at IS NULL",
+                *(at, study),
+            )
+            self._advance(at)
 
     def keep_snapshot(self, study: int, snapshot: Snapshot) -> None:
         """In place of the one before."""
@@ -154,6 +156,11 @@ class SqlStore(SqlTokens):
             "ON CONFLICT (study) DO UPDATE SET seq = excluded.seq, policy = excluded.policy, "
             "expired = excluded.expired",
             *(study, snapshot.seq, snapshot.policy, snapshot.expired),
+        )
+
+    def _advance(self, clock: int) -> None:
+        self._session.change(
+            "UPDATE meta SET value = ? WHERE key = 'clock' AND value < ?", clock, clock
         )
 
     def _fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> None:

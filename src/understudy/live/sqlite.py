@@ -187,7 +187,7 @@ def locked(path: Path) -> Iterator[None]:
 
     lock = path.with_name(path.name + ".lock")
     try:
-        file = lock.open("a+", encoding="utf-8")
+        file = lock.open("a+b", buffering=0)
     except OSError as error:
         reason = f"its lock {lock.name} cannot be opened ({error.strerror})"
         raise StoreUnavailable(reason) from error
@@ -195,13 +195,12 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            file.seek(0)
+            holder = lock.read_text(encoding="utf-8") or "unknown"
             raise StoreInUse(
-                f"another server writes to {str(path)!r}: process {file.read().strip() or '?'}; "
+                f"another server writes to {str(path)!r}: process {holder}; "
                 "stop it first, or name another store"
             ) from None
         with suppress(OSError):  # a full disk holds no number, and the lock holds all the same
             file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            file.write(str(os.getpid()).encode())
         yield

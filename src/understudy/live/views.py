@@ -21,7 +21,7 @@ LIVE_MARKS: dict[Kind, Mark] = {
     "waiting": Mark("…", "Waiting", "open"),
     "warming up": Mark("…", "Warming up", "open"),
 }
-CANNOT = "This log cannot tell"
+CANNOT, WHO = "This log cannot tell", "The understudy: "
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -32,7 +32,7 @@ MEANINGS = {
     "unknown decision": "a reward for an id that no decision has",
 }
 SECTIONS = ("bounds", "care", "certificate", "policy", "coverage")
-FEW = 10.0  # events a second: from here on nobody minds the fraction
+RARE, FEW = 0.1, 10.0  # events a second: hardly any; so many that nobody minds the fraction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +101,12 @@ def verdict_of(report: Report | None, counters: Counters) -> Verdict:
 
 def _sentence(report: Report, since: datetime | None) -> str:
     kind, words = report.verdict_kind, report.verdict
-    why = words.partition(": ")[2] or words
     if kind == "cannot tell":
+        why = words.partition(": ")[2] or words
         return words if words.startswith(CANNOT) else f"{CANNOT}: {why}"
     if kind == "not yet":
-        return f"Not yet: for the understudy, {why}"
+        named = words.startswith(WHO)
+        return f"Not yet: {f'for the understudy, {words.removeprefix(WHO)}' if named else words}"
     if report.certificate is None:
         return f"{MARKS[kind].word}: {words}"
     certain = f"with {percent(report.certificate.confidence)} confidence."
@@ -182,7 +183,7 @@ def _numbers(counters: Counters) -> dict[str, Any]:
 def _rate(events_per_second: float) -> str:
     if not events_per_second or events_per_second >= FEW:
         return count(round(events_per_second))
-    return f"{events_per_second:.1f}"
+    return f"{events_per_second:.1f}" if events_per_second >= RARE else f"< {RARE}"
 
 
 def _events(counters: Counters) -> dict[str, str]:

@@ -28,6 +28,8 @@ __all__ = ["Writer"]
 
 MOST_IN_GROUP = 4_096  # events
 MOST_QUEUED = 100_000  # events
+CROWD = 4  # events in a group: from here on, more are expected while one is being written
+GATHER = 2e-3  # seconds that a group then waits for them
 IDLE = 0.25  # seconds between two looks at what has expired
 RETRY = 0.5  # seconds between two tries to reach a store that is gone
 TOKENS_EVERY = 2.0  # seconds
@@ -59,27 +61,34 @@ class Asked:
 class Writer:
     """Owns the store and all changes of studies. `submit` and `ask` belong to the event loop."""
 
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         self.studies: dict[str, LiveStudy] = {}
         self.tokens: list[TokenRecord] = []
         self.obstacle: str | None = None
         self.commits = 0
+        self.is_open = False
         self.stopping = False
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop
         self._queue: queue.SimpleQueue[Sent | Asked | None] = queue.SimpleQueue()
         self._queued = 0
         self._clock = 0
         self._more_to_fold = False
+        self._crowded = False
         self._snapshot_at = 0.0
         self._tokens_at = 0.0
         self._retry_at = 0.0
         self._thread = threading.Thread(target=self._run, name="understudy-writer")
 
-    def start(self) -> None:
-        """Become the writer of the store, stand where it does, and begin."""
+    def open(self) -> None:
+        """Become the writer of the store, and stand where it does."""
         self.store.open()
         self._load()
+        self.is_open = True
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to write, in a thread of its own; answers go to this loop."""
+        self._loop = loop
         self._thread.start()
 
     def stop(self) -> None:
@@ -155,8 +164,11 @@ class Writer:
                 break
             if item is None:
                 return group, True
+            if not group and self._crowded:
+                time.sleep(GATHER)
             group.append(item)
             events += len(item.events) if isinstance(item, Sent) else 1
+        self._crowded = events >= CROWD
         return group, False
 
     def _patience(self) -> float:

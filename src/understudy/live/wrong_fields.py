@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from understudy.errors import InvalidArgument, shorten
-from understudy.report.wording import count, counted, plain
+from understudy.report.wording import counted, plain
 
 __all__ = ["fields_of"]
 
@@ -21,7 +21,7 @@ LONGEST_WORDS = 200  # of a list of allowed values, or of another's message
 AS_DESCRIBED = "send what /docs describes"
 
 NUMBER, WHOLE, TEXT = "a number such as 0.5", "a whole number such as 3", "a text, in double quotes"
-LIST, OBJECT, TRUTH = "a list, in [ ]", "an object, in { }", "true or false"
+LIST, OBJECT, TRUTH = "a list, in [ ]", "an object, in {{ }}", "true or false"
 
 # What is wrong, and what to send instead, by pydantic's name for it.
 WORDS: dict[str, tuple[str, str]] = {
@@ -52,14 +52,14 @@ WORDS: dict[str, tuple[str, str]] = {
     "multiple_of": ("it must be a multiple of {multiple_of}", "a multiple of {multiple_of}"),
     "none_required": ("it must be null", "null"),
     "string_pattern_mismatch": ("it does not match {pattern}", "a text that does"),
-    "string_too_long": ("it is longer than {max_length} characters", "at most {max_length}"),
-    "string_too_short": ("it is shorter than {min_length} characters", "at least {min_length}"),
+    "string_too_long": ("it is too long", "a text of length {max_length} or less"),
+    "string_too_short": ("it is too short", "a text of length {min_length} or more"),
     "string_type": ("it must be a text", TEXT),
     "string_unicode": ("it is no Unicode text", "UTF-8"),
-    "too_long": ("it has more than {max_length} items", "at most {max_length}"),
-    "too_short": ("it has fewer than {min_length} items", "at least {min_length}"),
+    "too_long": ("it has too many items", "{max_length} or fewer"),
+    "too_short": ("it has too few items", "{min_length} or more"),
     "tuple_type": ("it must be a list", LIST),
-    "union_tag_invalid": ("{tag} is none of the allowed values", "{expected_tags}"),
+    "union_tag_invalid": ("its {discriminator} is none of the allowed", "{expected_tags}"),
     "union_tag_not_found": ("it lacks {discriminator}", "it with {discriminator}"),
 }
 WITHOUT_VALUE = {"missing", "extra_forbidden", "json_invalid"}
@@ -156,9 +156,11 @@ def _of_our_own(place: Place, error: InvalidArgument, given: object) -> Wrong:
 
 
 def _words(context: Mapping[str, Any]) -> dict[str, str]:
-    """The limits, as they would be typed."""
+    """What an error mentions, as text: limits, and what is allowed."""
     return {
-        name: count(value) if type(value) is int else plain(value, LONGEST_WORDS)
+        name: f"{value:,}".removesuffix(".0")
+        if isinstance(value, int | float)
+        else plain(value, LONGEST_WORDS)
         for name, value in context.items()
     }
 

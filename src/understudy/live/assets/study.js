@@ -23,9 +23,8 @@ function command(example) {
 function showVerdict(state) {
   part("verdict-card").className = `verdict ${state.style}`;
   setText(part("sign"), state.sign);
-  setText(part("word"), `${state.word}: `);
+  setText(part("word"), state.word);
   setText(part("why"), state.why);
-  setText(part("badge"), state.archived ? "archived" : "");
   part("badge").hidden = !state.archived;
   part("end").hidden = state.archived;
   document.title = `${state.sign} ${study} · understudy`;

@@ -1,0 +1,29 @@
+"""The bare framework: an endpoint that answers with what it was sent, and does nothing else."""
+
+from __future__ import annotations
+
+import sys
+
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+__all__ = ["app"]
+
+
+async def _echo(request: Request) -> Response:
+    return Response(await request.body(), media_type="application/json")
+
+
+app = Router([Route("/echo", _echo, methods=["POST"])])
+
+if __name__ == "__main__":
+    uvicorn.run(
+        app,
+        port=int(sys.argv[1]),
+        access_log=False,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+    )

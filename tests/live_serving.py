@@ -1,0 +1,43 @@
+"""An application on a free port of this machine, until a test is over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+__all__ = ["serving"]
+
+
+@contextlib.contextmanager
+def serving(
+    make: Callable[[], ASGIApp], ending: Callable[[], object] = lambda: None
+) -> Iterator[str]:
+    """The address of the application that `make` gives; `ending` is called before the end."""
+    ready = threading.Event()
+    running: list[uvicorn.Server] = []
+
+    async def serve() -> None:
+        config = uvicorn.Config(make(), port=0, log_level="error", log_config=None)
+        server = uvicorn.Server(config)
+        running.append(server)
+        task = asyncio.create_task(server.serve())
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        ready.set()
+        await task
+
+    thread = threading.Thread(target=asyncio.run, args=[serve()])
+    thread.start()
+    try:
+        assert ready.wait(60)
+        port = running[0].servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        ending()
+        running[0].should_exit = True
+        thread.join()
