@@ -90,7 +90,7 @@ class Handlers:
             return refuse_body(error)
         spec.check()
         study = await self._service.create(spec)
-        return answer(201, describe(study, self._service.writer.now()))
+        return answer(201, describe(study, self._service.writer.time()))
 
     async def load_snapshot(self, request: Request) -> Response:
         """A study that goes on from a policy.json."""
@@ -103,7 +103,7 @@ class Handlers:
             reward_wait=_number(query.get("reward_wait"), "reward_wait"),
             default_reward=_number(query.get("default_reward"), "default_reward"),
         )
-        return answer(201, describe(study, self._service.writer.now()))
+        return answer(201, describe(study, self._service.writer.time()))
 
     async def read_studies(self, request: Request) -> Response:
         """All studies; those that are archived only if asked for."""
@@ -111,7 +111,7 @@ class Handlers:
         if archived not in {"true", "false"}:
             raise InvalidArgument("archived", archived, "it is a question", "send true or false")
         studies = [
-            describe(study, self._service.writer.now())
+            describe(study, self._service.writer.time())
             for study in self._service.studies.values()
             if archived == "true" or study.record.archived_at is None
         ]
@@ -119,12 +119,12 @@ class Handlers:
 
     async def read_study(self, request: Request) -> Response:
         """One study."""
-        return answer(200, describe(self._study(request), self._service.writer.now()))
+        return answer(200, describe(self._study(request), self._service.writer.time()))
 
     async def archive_study(self, request: Request) -> Response:
         """Take no more events."""
         study = await self._service.archive(request.path_params["study"])
-        return answer(200, describe(study, self._service.writer.now()))
+        return answer(200, describe(study, self._service.writer.time()))
 
     async def read_policy(self, request: Request) -> Response:
         """What the understudy would do now."""

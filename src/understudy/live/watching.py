@@ -32,7 +32,7 @@ class Watcher:
         study = self._service.studies.get(name)
         if study is None:
             return 0
-        rate = study.rate.at(self._service.writer.now())
+        rate = study.rate.at(self._service.writer.time())
         return hash((study.version, study.malformed, study.seen["known"], study.fault, rate))
 
     def summary(self, name: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Watcher:
         return show(about, _report(study), self._counters(study))
 
     def _counters(self, study: LiveStudy) -> Counters:
-        now = describe(study, self._service.writer.now())
+        now = describe(study, self._service.writer.time())
         due = study.due()
         return Counters(
             decisions=now["decisions"],
