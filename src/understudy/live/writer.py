@@ -196,7 +196,7 @@ class Writer:
         except StoreUnavailable as error:
             self._lost(error)
             self._answer([(item.answer, None, error) for item in sent], events)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whoever waits must get an answer
             self._apart(sent, error)
         else:
             self._fold({item.study: None for item in sent})
@@ -205,9 +205,8 @@ class Writer:
 
     def _apart(self, sent: Sequence[Sent], error: Exception) -> None:
         """What nobody foresaw is the fault of one request, and must not be that of the others."""
-        log.exception("a group could not be written", requests=len(sent))
-        for study in {item.study: None for item in sent}:
-            study.look_again(self.store)
+        log.error("a group could not be written", requests=len(sent), exc_info=error)
+        self.obstacle, self._retry_at = "the last write failed", 0.0  # so all is looked at again
         if len(sent) > 1:
             for item in sent:
                 self._write([item])

@@ -1,0 +1,124 @@
+"""The thread that writes: what fails is answered, and does not spoil what does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from understudy.errors import StoreUnavailable
+from understudy.live.records import Changes
+from understudy.live.service import Service
+from understudy.live.spec import Event, StudySpec
+
+pytestmark = pytest.mark.plain
+
+
+def event(name: str) -> Event:
+    return Event(id=name, action="a", propensity=0.5, reward=1.0)
+
+
+async def served(path: Path) -> Service:
+    service = Service(str(path))
+    await service.start()
+    await service.create(StudySpec.of({"name": "ads", "actions": ["a", "b"]}))
+    return service
+
+
+def test_one_request_cannot_spoil_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        service = await served(tmp_path / "store.db")
+        study, store = service.study("ads"), service.writer.store
+        write = store.write
+
+        def write_but_one(changes: Sequence[Changes], clock: int) -> None:
+            if any(decision.id == "poison" for one in changes for decision in one.decisions):
+                raise RuntimeError("nobody foresaw this")
+            write(changes, clock)
+
+        monkeypatch.setattr(store, "write", write_but_one)
+        names = [*map(str, range(10)), "poison", *map(str, range(10, 20))]
+        sent = [service.take(study, [event(name)]) for name in names]
+        found = await asyncio.gather(*sent, return_exceptions=True)
+        failed = {name for name, one in zip(names, found, strict=True) if not isinstance(one, list)}
+        assert failed == {"poison"}
+        assert study.standing.seq == 20
+        await service.stop()
+
+    asyncio.run(play())
+
+
+def test_a_store_that_fails_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that may or may not have happened: what was not acknowledged is sent again, once."""
+
+    async def play() -> None:
+        service = await served(tmp_path / "store.db")
+        study, store = service.study("ads"), service.writer.store
+        write = store.write
+
+        def write_and_lose(changes: Sequence[Changes], clock: int) -> None:
+            write(changes, clock)
+            raise StoreUnavailable("the answer was lost")
+
+        monkeypatch.setattr(store, "write", write_and_lose)
+        with pytest.raises(StoreUnavailable, match="the answer was lost"):
+            await service.take(study, [event("1")])
+        monkeypatch.setattr(store, "write", write)
+        with pytest.raises(StoreUnavailable):  # for a while nobody is kept waiting
+            await service.take(study, [event("1")])
+        await asyncio.sleep(0.6)
+        (again,) = await service.take(study, [event("1")])
+        assert again.status == "known"
+        assert (study.standing.seq, study.next_seq) == (1, 2)
+        await service.stop()
+
+    asyncio.run(play())
+
+
+def test_the_clock_never_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        service = await served(tmp_path / "store.db")
+        study = service.study("ads")
+        await service.take(study, [event("1")])
+        monkeypatch.setattr("time.time_ns", lambda: 1_000)
+        await service.take(study, [event("2")])
+        await service.stop()
+        again = Service(str(tmp_path / "store.db"))
+        await again.start()
+        await again.take(again.study("ads"), [event("3")])
+        rows = await again.writer.ask(lambda: again.writer.store.decisions(1, 0, 10))
+        times = [row.decided_at for row in rows]
+        assert times == sorted(times)
+        assert len(times) == 3
+        await again.stop()
+
+    asyncio.run(play())
+
+
+def test_a_study_that_cannot_go_on_keeps_its_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        service = await served(tmp_path / "store.db")
+        study = service.study("ads")
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("a learner gave up")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("understudy.live.standing.Standing.after", fail)
+            (first,) = await service.take(study, [event("1")])
+        assert first.status == "accepted"
+        assert study.fault == "RuntimeError: a learner gave up"
+        (second,) = await service.take(study, [event("2")])
+        assert (second.status, study.standing.seq) == ("accepted", 0)
+        await service.stop()
+        again = Service(str(tmp_path / "store.db"))
+        await again.start()
+        while again.study("ads").standing.seq < 2:
+            await asyncio.sleep(0.01)
+        await again.stop()
+
+    asyncio.run(play())
