@@ -224,7 +224,7 @@ def test_all_is_seen_and_named_in_the_accessibility_tree(visit: Visit, service: 
     page = live(visit("/studies/router"))
     says(page, PROMOTE)
     for role in ("banner", "main", "contentinfo"):
-        expect(page.get_by_role(role)).to_have_count(1)  # type: ignore[arg-type] # a role
+        expect(page.get_by_role(role)).to_have_count(1)
     expect(page.get_by_role("navigation", name="Service")).to_be_visible()
     for name in ("Events", "Certificate", "Policy against production", "What this log can say"):
         expect(page.get_by_role("region", name=name, exact=True)).to_be_visible()

@@ -208,11 +208,11 @@ def test_studies_and_snapshots(place: Place) -> None:
         store.archive(first.key, at)
     assert reader.studies() == [replace(first, archived_at=20), second]
     assert reader.snapshot(first.key) is None
-    for kept in (Snapshot(5, "{}"), Snapshot(9, '{"long": "' + "x" * 100_000 + '"}')):
+    for kept in (Snapshot(5, "{}", 0), Snapshot(9, '{"long": "' + "x" * 100_000 + '"}', 3)):
         store.keep_snapshot(first.key, kept)
         assert (reader.snapshot(first.key), reader.snapshot(second.key)) == (kept, None)
     with pytest.raises(InvalidArgument):
-        store.keep_snapshot(99, Snapshot(1, "{}"))
+        store.keep_snapshot(99, Snapshot(1, "{}", 0))
 
 
 def test_tokens_change_while_the_server_runs(place: Place) -> None:
