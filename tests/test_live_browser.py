@@ -224,7 +224,7 @@ def test_all_is_seen_and_named_in_the_accessibility_tree(visit: Visit, service: 
     page = live(visit("/studies/router"))
     says(page, PROMOTE)
     for role in ("banner", "main", "contentinfo"):
-        expect(page.get_by_role(role)).to_have_count(1)  # type: ignore[arg-type] # a role
+        expect(page.get_by_role(role)).to_have_count(1)
     expect(page.get_by_role("navigation", name="Service")).to_be_visible()
     for name in ("Events", "Certificate", "Policy against production", "What this log can say"):
         expect(page.get_by_role("region", name=name, exact=True)).to_be_visible()
@@ -375,6 +375,26 @@ def test_a_lost_connection_is_said_and_found_again(visit: Visit, service: Servic
     page.unroute("**/live")
     live(page)
     says(page, WAITING)
+
+
+def test_a_tab_that_nobody_sees_leaves_its_connection_to_others(
+    visit: Visit, service: Service
+) -> None:
+    """A browser has six of them for a service; whoever comes back sees the newest state."""
+    service.add("router")
+    page = live(visit("/studies/router"))
+    hide = """hidden => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/live")):
+        page.evaluate(hide, arg=True)
+    service.play("router", 3_000)
+    says(page, WAITING)
+    expect(page.get_by_role("status")).to_have_text("Live")
+    with page.expect_request("**/live"):
+        page.evaluate(hide, arg=False)
+    says(page, PROMOTE)
 
 
 def test_a_study_is_archived_only_by_who_means_it(visit: Visit, service: Service) -> None:
