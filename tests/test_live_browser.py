@@ -165,6 +165,11 @@ def test_what_is_wrong_with_a_study_is_said_beside_it(visit: Visit, service: Ser
         expect(field).to_have_accessible_description(re.compile(".{30}"))
     expect(page.get_by_label("Name")).to_be_focused()
     page.get_by_label("Name").fill("free")
+    page.get_by_label("Actions").fill(f"one\n\n{'x' * 201}\n{'y' * 201}")
+    page.get_by_role("button", name="Create the study").click()
+    expect(page.get_by_label("Actions")).to_have_accessible_description(
+        re.compile(r"action 2: it is longer .*; action 3: it is longer")
+    )
     page.get_by_label("Actions").fill("one\n\n two \n")
     page.get_by_role("button", name="Create the study").click()
     confidence = page.get_by_label("Confidence, in percent")
@@ -450,6 +455,7 @@ def test_a_study_is_archived_only_by_who_means_it(visit: Visit, service: Service
     expect(archive).to_be_hidden()
     page.get_by_role("link", name="All studies").click()
     expect(page.get_by_text("There is no study yet.")).to_be_visible()
+    expect(page.get_by_role("link", name="router")).to_be_hidden()
     page.get_by_text("Archived", exact=True).click()
     expect(page.get_by_role("link", name="router")).to_be_visible()
 
