@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
+from live_real import really
 from live_stage import Stage, on_stage
 from reports import HOSTILE, SAMPLES, sample
 from understudy.live.views import About, Counters, show
@@ -45,8 +46,13 @@ class Service(Protocol):
         """Let production decide until there are so many decisions in all."""
 
 
-@pytest.fixture
-def service() -> Iterator[Service]:
+@pytest.fixture(params=["staged"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    """A stage, which can be made to show anything; or the service itself."""
+    if request.param == "real":
+        with really(tmp_path) as real:
+            yield real
+        return
     with on_stage(Stage(interval=0.05)) as stage:
         yield stage
 
@@ -112,6 +118,7 @@ def tab_to(page: Page, name: str) -> None:
     raise AssertionError(f"the keyboard does not reach {name}")
 
 
+@pytest.mark.parametrize("service", ["staged", "real"], indirect=True)
 def test_a_study_is_created_by_keyboard_and_its_verdict_changes(
     visit: Visit, service: Service, tmp_path: Path
 ) -> None:
