@@ -94,6 +94,11 @@ class Load:
         enough = self.acknowledged + events
         await until(lambda: self.acknowledged >= enough)
 
+    async def refusal(self, requests: int = 1) -> None:
+        """Wait until so many more requests are answered with 503."""
+        enough = len(self.unavailable) + requests
+        await until(lambda: len(self.unavailable) >= enough)
+
     async def _produce(self, number: int) -> None:
         rng = random.Random(f"{self._seed}-{number}")
         async with httpx.AsyncClient(base_url=self._url, timeout=30.0) as http:

@@ -117,6 +117,9 @@ class Stage:
             wrong["name"] = "another study has it: choose another"
         if len(asked["actions"]) < 2:
             wrong["actions"] = "name at least two"
+        for i, action in enumerate(asked["actions"]):
+            if len(action) > 200:
+                wrong[f"actions.{i}"] = "it is longer than 200 characters"
         if asked["confidence"] >= 1:
             wrong["confidence"] = "nothing is that sure: below 100"
         if wrong:

@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from threading import Event as Signal
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -19,7 +20,8 @@ import understudy as us
 from live_fake import Fake, Fault, plain
 from strategies import quick
 from understudy.errors import Refused, ServiceUnavailable, Undelivered
-from understudy.live import outbox
+from understudy.live import BatchTaken, outbox
+from understudy.live.facts import Event, decision
 from understudy.live.outbox import Delivery
 
 pytestmark = pytest.mark.plain
@@ -48,8 +50,9 @@ def test_all_that_was_taken_arrives_once_and_in_order(
         feed = client.background("mugs")
         for i in range(events):
             assert feed.observe("a", 0.5, propensity=0.5, id=f"e{i}")
+        waiting = (gone.wait(0.001) for _ in range(10_000))
         while fake.faults and feed.delivery.taken < events:
-            gone.wait(0.001)  # what fails after `close` is tried but once
+            next(waiting)  # what fails after `close` is tried but once
         feed.close()
     assert feed.delivery == Delivery(taken=events)
     assert [*fake.taken] == [f"e{i} {name}" for i in range(events) for name in ("action", "reward")]
@@ -125,6 +128,26 @@ def test_what_no_service_took_in_the_end_is_told() -> None:
             feed.close()
     assert feed.delivery == Delivery(unsent=3)
     assert isinstance(feed.trouble, ServiceUnavailable)
+
+
+def test_what_fails_while_the_end_comes_is_tried_once_more() -> None:
+    """The service was away when `close` was called, and is back a moment later."""
+    tries: list[Thread] = []
+
+    def send(events: Sequence[Event]) -> BatchTaken:
+        if not tries:
+            tries.append(Thread(target=box.close))
+            tries[0].start()
+            with box._changed:
+                assert box._changed.wait_for(lambda: box._closing, 10)
+            raise ServiceUnavailable("away")
+        return BatchTaken(accepted=len(events))
+
+    box = outbox.Outbox(send, most=1)
+    box.offer(decision("a", 0.5, None, None))
+    box._thread.join(10)
+    tries[0].join(10)
+    assert box.delivery == Delivery(taken=1)
 
 
 def test_a_client_that_was_closed_first_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
+from live_real import really
 from live_stage import Stage, on_stage
-from reports import HOSTILE
+from reports import HOSTILE, SAMPLES, sample
+from understudy.live.views import About, Counters, show
 
 pytestmark = [pytest.mark.plain, pytest.mark.full]
 
@@ -26,6 +28,7 @@ QUIET = (
     "--no-first-run",
 )
 NOT_LOADED = "Failed to load resource"  # what a browser says of every answer of 400 and above
+SEEN = Counters(decisions=10, learned=10)
 ACTIONS = ("small", "medium", "large")
 PROMOTE = re.compile(r"^Promote: since \d{1,2} [A-Z][a-z]+ \d{4}, with 95 % confidence\.$")
 WAITING = "Waiting: no reward is known yet."
@@ -43,8 +46,13 @@ class Service(Protocol):
         """Let production decide until there are so many decisions in all."""
 
 
-@pytest.fixture
-def service() -> Iterator[Service]:
+@pytest.fixture(params=["staged"])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
+    """A stage, which can be made to show anything; or the service itself."""
+    if request.param == "real":
+        with really(tmp_path) as real:
+            yield real
+        return
     with on_stage(Stage(interval=0.05)) as stage:
         yield stage
 
@@ -110,6 +118,7 @@ def tab_to(page: Page, name: str) -> None:
     raise AssertionError(f"the keyboard does not reach {name}")
 
 
+@pytest.mark.parametrize("service", ["staged", "real"], indirect=True)
 def test_a_study_is_created_by_keyboard_and_its_verdict_changes(
     visit: Visit, service: Service, tmp_path: Path
 ) -> None:
@@ -163,13 +172,27 @@ def test_what_is_wrong_with_a_study_is_said_beside_it(visit: Visit, service: Ser
         expect(field).to_have_accessible_description(re.compile(".{30}"))
     expect(page.get_by_label("Name")).to_be_focused()
     page.get_by_label("Name").fill("free")
+    page.get_by_label("Actions").fill(f"one\n\n{'x' * 201}\n{'y' * 201}")
+    page.get_by_role("button", name="Create the study").click()
+    expect(page.get_by_label("Actions")).to_have_accessible_description(
+        re.compile(r"action 2: it is longer .*; action 3: it is longer")
+    )
     page.get_by_label("Actions").fill("one\n\n two \n")
     page.get_by_role("button", name="Create the study").click()
     confidence = page.get_by_label("Confidence, in percent")
     expect(confidence).to_be_focused()
     expect(page.get_by_label("Name")).not_to_have_attribute("aria-invalid", "true")
     confidence.fill("95")
-    confidence.press("Enter")
+    with page.expect_request("**/v1/studies") as asked:
+        confidence.press("Enter")
+    assert asked.value.post_data_json == {
+        "name": "free",
+        "actions": ["one", "two"],
+        "behavior": "logged",
+        "reward_range": [0, 1],
+        "reward_wait": 3600,
+        "confidence": 0.95,
+    }
     page.wait_for_url("**/studies/free")
     expect(page.get_by_label("A command that sends an event")).to_contain_text('"action":"one"')
 
@@ -218,13 +241,36 @@ def test_whoever_reads_a_table_is_not_disturbed(visit: Visit, service: Service) 
     assert page.evaluate("String(getSelection())").startswith("action number")
 
 
+def test_what_is_changed_in_place_is_what_would_have_been_made_anew(visit: Visit) -> None:
+    """From each sample to each other one, fragments grow, shrink and change their kind."""
+    page = live(visit("/"))
+    told = [show(About(name="x"), sample(name), SEEN)["fragments"] for name in SAMPLES]
+    different = page.evaluate(
+        """async (states) => {
+          const { setFragment } = await import("./assets/changes.js");
+          const place = document.createElement("div");
+          const anew = document.createElement("div");
+          const different = [];
+          for (const from of states) for (const to of states) for (const name of Object.keys(to)) {
+            setFragment(place, from[name]);
+            setFragment(place, to[name]);
+            anew.innerHTML = to[name];
+            if (!place.isEqualNode(anew)) different.push(name);
+          }
+          return different;
+        }""",
+        arg=[*told, dict.fromkeys(told[0], "")],
+    )
+    assert different == []
+
+
 def test_all_is_seen_and_named_in_the_accessibility_tree(visit: Visit, service: Service) -> None:
     service.add("router")
     service.play("router", 3_000)
     page = live(visit("/studies/router"))
     says(page, PROMOTE)
     for role in ("banner", "main", "contentinfo"):
-        expect(page.get_by_role(role)).to_have_count(1)  # type: ignore[arg-type] # a role
+        expect(page.get_by_role(role)).to_have_count(1)
     expect(page.get_by_role("navigation", name="Service")).to_be_visible()
     for name in ("Events", "Certificate", "Policy against production", "What this log can say"):
         expect(page.get_by_role("region", name=name, exact=True)).to_be_visible()
@@ -377,6 +423,26 @@ def test_a_lost_connection_is_said_and_found_again(visit: Visit, service: Servic
     says(page, WAITING)
 
 
+def test_a_tab_that_nobody_sees_leaves_its_connection_to_others(
+    visit: Visit, service: Service
+) -> None:
+    """A browser has six of them for a service; whoever comes back sees the newest state."""
+    service.add("router")
+    page = live(visit("/studies/router"))
+    hide = """hidden => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/live")):
+        page.evaluate(hide, arg=True)
+    service.play("router", 3_000)
+    says(page, WAITING)
+    expect(page.get_by_role("status")).to_have_text("Live")
+    with page.expect_request("**/live"):
+        page.evaluate(hide, arg=False)
+    says(page, PROMOTE)
+
+
 def test_a_study_is_archived_only_by_who_means_it(visit: Visit, service: Service) -> None:
     service.add("router")
     page = live(visit("/studies/router"))
@@ -396,6 +462,7 @@ def test_a_study_is_archived_only_by_who_means_it(visit: Visit, service: Service
     expect(archive).to_be_hidden()
     page.get_by_role("link", name="All studies").click()
     expect(page.get_by_text("There is no study yet.")).to_be_visible()
+    expect(page.get_by_role("link", name="router")).to_be_hidden()
     page.get_by_text("Archived", exact=True).click()
     expect(page.get_by_role("link", name="router")).to_be_visible()
 

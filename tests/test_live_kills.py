@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from live_load import Load, until
+from live_load import Load
 from live_proof import survive
 from live_server import Server
 from postgres import Cluster
@@ -67,9 +67,8 @@ async def kill_database(server: Server, cluster: Cluster, load: Load, rng: rando
     async with httpx.AsyncClient(base_url=server.url, timeout=30.0) as http:
         for _ in range(SERVER_KILLS):
             await asyncio.sleep(rng.uniform(0.0, 1.0))
-            said = len(load.unavailable)
             await asyncio.to_thread(cluster.kill)
-            await until(lambda said=said: len(load.unavailable) > said)
+            await load.refusal()
             ready = await http.get("/readyz")
             assert (ready.status_code, ready.json()["error"]) == (503, "store unavailable")
             assert (await http.get("/healthz")).status_code == 200

@@ -25,8 +25,8 @@ from starlette.routing import Router
 import test_report
 from asgi import Answer, ask
 from live_sample import CONTEXT, OPERATIONS, STUDY, health
+from markup import Element, tree
 from strategies import quick
-from test_report import Element, tree
 from understudy.errors import InvalidArgument
 from understudy.live.docs import docs_page
 from understudy.live.gate import LIMITS, Gate

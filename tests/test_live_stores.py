@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from collections import Counter
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from store_places import Place, cluster, content, database, fresh, open_when_free, place, process
@@ -29,6 +30,16 @@ on_one_store = settings(quick, suppress_health_check=[HealthCheck.function_scope
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=128)
 times = st.integers(0, 2**63 - 1)
+
+
+EDGES = (-0.0, 0.0, 1.0, 0.1, 5e-324, -2.2250738585072011e-308, sys.float_info.max, 2.0**63)
+
+
+def with_number(after: int, x: float) -> list[Decision]:
+    """The same number wherever a decision has one."""
+    rewarded = ((None, None, None), (x, 1, None), (None, 1, x))
+    numbered = enumerate(rewarded, start=after + 1)
+    return [Decision(seq, f"id {seq}", 0, x, None, 1, *reward) for seq, reward in numbered]
 
 
 def bits(decisions: Sequence[Decision]) -> list[tuple[Any, ...]]:
@@ -69,6 +80,7 @@ def test_a_decision_comes_back_bit_for_bit(place: Place) -> None:
 
     @on_one_store
     @given(logs())
+    @example([decision for n, x in enumerate(EDGES) for decision in with_number(3 * n, x)])
     def check(log: list[Decision]) -> None:
         whole, parts = (store.add_study(f"s{next(names)}", "{}", None, 1).key for _ in "12")
         store.write([Changes(whole, log)], 1)
@@ -114,6 +126,7 @@ def test_decisions_are_read_in_pages(place: Place) -> None:
     pages, after = [], 0
     while page := reader.decisions(key, after, 7):
         assert len(page) <= 7
+        assert page[0].seq == after + 1
         pages += page
         after = page[-1].seq
     assert [decision.seq for decision in pages] == list(range(1, 31))
@@ -195,11 +208,11 @@ def test_studies_and_snapshots(place: Place) -> None:
         store.archive(first.key, at)
     assert reader.studies() == [replace(first, archived_at=20), second]
     assert reader.snapshot(first.key) is None
-    for kept in (Snapshot(5, "{}"), Snapshot(9, '{"long": "' + "x" * 100_000 + '"}')):
+    for kept in (Snapshot(5, "{}", 0), Snapshot(9, '{"long": "' + "x" * 100_000 + '"}', 3)):
         store.keep_snapshot(first.key, kept)
         assert (reader.snapshot(first.key), reader.snapshot(second.key)) == (kept, None)
     with pytest.raises(InvalidArgument):
-        store.keep_snapshot(99, Snapshot(1, "{}"))
+        store.keep_snapshot(99, Snapshot(1, "{}", 0))
 
 
 def test_tokens_change_while_the_server_runs(place: Place) -> None:
@@ -220,10 +233,10 @@ def test_tokens_change_while_the_server_runs(place: Place) -> None:
 
 
 def test_a_second_writer_is_refused_until_the_first_has_closed(place: Place) -> None:
-    first, second = place.writer(), place.store()
+    first, second, here = place.writer(), place.store(), rf"process {os.getpid()}\b"
     key = first.add_study("a", "{}", None, 1).key
     for _ in range(2):
-        with pytest.raises(StoreInUse, match=r"process \d+.*stop it first"):
+        with pytest.raises(StoreInUse, match=rf"{here}.*stop it first"):
             second.open()
         with pytest.raises(StoreUnavailable, match="not open"):
             second.write([fresh(key, 1)], 1)
@@ -231,7 +244,7 @@ def test_a_second_writer_is_refused_until_the_first_has_closed(place: Place) -> 
     first.close()
     assert second.open()
     second.write([fresh(key, 1, after=1)], 1)
-    with pytest.raises(StoreInUse):
+    with pytest.raises(StoreInUse, match=here):
         first.open()
     second.close()
     assert first.open()

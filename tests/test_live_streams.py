@@ -117,9 +117,10 @@ def test_the_comment_comes_after_the_silence_and_not_before(
 
     async def test() -> None:
         watcher = Streams(Counted("a"), Hurried(), 1.0).stream("a")
-        await anext(watcher)
-        await anext(watcher)
-        assert waits == looks - 1
+        told(await anext(watcher))
+        for comments in (1, 2):
+            assert await anext(watcher) == ": still here\n\n"
+            assert waits == comments * (looks - 1)
 
     run(test())
 

@@ -1,250 +1,124 @@
-"""The writer on a store that fails at any moment, and under a clock that goes back."""
+"""The thread that writes: what fails is answered, and does not spoil what does not."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-import random
-import sqlite3
-import tempfile
-import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
-from unittest import mock
 
 import pytest
-import structlog
-from hypothesis import given
-from hypothesis import strategies as st
 
-from live_load import until
-from strategies import quick
 from understudy.errors import StoreUnavailable
-from understudy.live import writer
-from understudy.live.answers import Declined
-from understudy.live.audit import audit
-from understudy.live.export import export
-from understudy.live.opening import open_reader
-from understudy.live.records import Decision
+from understudy.live.records import Changes
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
-from understudy.live.standing import Standing
-from understudy.live.study import LiveStudy
 
 pytestmark = pytest.mark.plain
 
-Fate = Literal["fine", "before", "after", "another"]
-Found = TypeVar("Found")
-SPEC = StudySpec.of({"name": "study", "actions": ["a", "b"]})
-N = 6
+
+def event(name: str) -> Event:
+    return Event(id=name, action="a", propensity=0.5, reward=1.0)
 
 
-class Unreliable:
-    """A store whose calls fail: before they did anything, after they did all of it, or because
-
-    another writer was there in the meantime.
-    """
-
-    def __init__(self, store: Any, path: Path, fates: Iterator[Fate]) -> None:
-        self._store = store
-        self._path = path
-        self._fates = fates
-
-    def close(self) -> None:
-        self._store.close()
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            fate = next(self._fates)
-            if fate == "before":
-                raise StoreUnavailable("before")
-            found = getattr(self._store, name)(*arguments)
-            if fate == "another":
-                self._sign_as_another()
-            if fate != "fine":
-                raise StoreUnavailable("after")
-            return found
-
-        return call
-
-    def _sign_as_another(self) -> None:
-        with closing(sqlite3.connect(self._path)) as other, other:
-            other.execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'")
-
-
-def event(i: int, *, decided: bool = True, rewarded: bool = True) -> Event:
-    action = {"action": "ab"[i % 2], "propensity": 0.25 + 0.1 * i} if decided else {}
-    reward = {"reward": i * 5 % N / N} if rewarded else {}
-    return Event.model_validate({"id": f"d{i}", **action, **reward})
-
-
-async def insist(ask: Callable[[], Awaitable[Found]]) -> Found:
-    """What it gives as soon as the store can be used."""
-    while True:
-        try:
-            return await ask()
-        except StoreUnavailable:
-            await asyncio.sleep(1e-3)
-
-
-async def created(service: Service) -> LiveStudy:
-    try:
-        return await insist(lambda: service.create(SPEC))
-    except Declined:  # it was, and the answer was lost
-        return service.study(SPEC.name)
-
-
-async def played(service: Service, messages: Sequence[Sequence[Event]]) -> str:
-    """policy.json after all messages, each of them sent until it is taken."""
-    await insist(lambda: asyncio.to_thread(service.open))
+async def served(path: Path) -> Service:
+    service = Service(str(path))
     await service.start()
-    try:
-        study = await created(service)
-        for message in messages:
-            for status in {
-                one.status for one in await insist(lambda: service.take(study, message))
-            }:
-                assert status in {"accepted", "known"}
-        await until(lambda: study.standing.seq == N)
-        assert service.study(SPEC.name) is study
-        await insist(lambda: service.archive(SPEC.name))
-        assert study.record.archived_at is not None
-    finally:
+    await service.create(StudySpec.of({"name": "ads", "actions": ["a", "b"]}))
+    return service
+
+
+def test_one_request_cannot_spoil_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        service = await served(tmp_path / "store.db")
+        study, store = service.study("ads"), service.writer.store
+        write = store.write
+
+        def write_but_one(changes: Sequence[Changes], clock: int) -> None:
+            if any(decision.id == "poison" for one in changes for decision in one.decisions):
+                raise RuntimeError("nobody foresaw this")
+            write(changes, clock)
+
+        monkeypatch.setattr(store, "write", write_but_one)
+        names = [*map(str, range(10)), "poison", *map(str, range(10, 20))]
+        sent = [service.take(study, [event(name)]) for name in names]
+        found = await asyncio.gather(*sent, return_exceptions=True)
+        failed = {name for name, one in zip(names, found, strict=True) if not isinstance(one, list)}
+        assert failed == {"poison"}
+        assert study.standing.seq == 20
         await service.stop()
-    assert study.standing.policy is not None
-    return study.standing.policy.to_json()
+
+    asyncio.run(play())
 
 
-def rows_of(path: Path) -> list[Decision]:
-    """All decisions of a store without faults."""
-    reader = open_reader(str(path))
-    try:
-        assert all(found.passed for found in audit(reader, lambda *_: None))
-        (record,) = reader.studies()
-        return reader.decisions(record.key, 0, 1_000)
-    finally:
-        reader.close()
+def test_a_store_that_fails_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that may or may not have happened: what was not acknowledged is sent again, once."""
+
+    async def play() -> None:
+        service = await served(tmp_path / "store.db")
+        study, store = service.study("ads"), service.writer.store
+        write = store.write
+
+        def write_and_lose(changes: Sequence[Changes], clock: int) -> None:
+            write(changes, clock)
+            raise StoreUnavailable("the answer was lost")
+
+        monkeypatch.setattr(store, "write", write_and_lose)
+        with pytest.raises(StoreUnavailable, match="the answer was lost"):
+            await service.take(study, [event("1")])
+        monkeypatch.setattr(store, "write", write)
+        with pytest.raises(StoreUnavailable):  # for a while nobody is kept waiting
+            await service.take(study, [event("1")])
+        await asyncio.sleep(0.6)
+        (again,) = await service.take(study, [event("1")])
+        assert again.status == "known"
+        assert (study.standing.seq, study.next_seq) == (1, 2)
+        await service.stop()
+
+    asyncio.run(play())
 
 
-def exported(path: Path) -> int:
-    """How many rows are exported now."""
-    reader = open_reader(str(path))
-    try:
-        (record,) = reader.studies()
-        out = path.with_suffix(".ndjson")
-        return export(reader, record, out, reader.clock(), lambda *_: None)
-    finally:
-        reader.close()
+def test_the_clock_never_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        service = await served(tmp_path / "store.db")
+        study = service.study("ads")
+        await service.take(study, [event("1")])
+        monkeypatch.setattr("time.time_ns", lambda: 1_000)
+        await service.take(study, [event("2")])
+        await service.stop()
+        again = Service(str(tmp_path / "store.db"))
+        await again.start()
+        await again.take(again.study("ads"), [event("3")])
+        rows = await again.writer.ask(lambda: again.writer.store.decisions(1, 0, 10))
+        times = [row.decided_at for row in rows]
+        assert times == sorted(times)
+        assert len(times) == 3
+        await again.stop()
+
+    asyncio.run(play())
 
 
-@quick
-@given(
-    fates=st.lists(st.sampled_from(["fine"] * 6 + ["before", "after", "another"]), max_size=60),
-    seed=st.integers(0, 999),
-)
-def test_whatever_fails_every_event_counts_once(fates: list[Fate], seed: int) -> None:
-    rng = random.Random(seed)
-    rewards = rng.sample(range(N), N)
-    sent = [event(i, rewarded=i % 3 == 0) for i in range(N)]
-    sent += [event(i, decided=False) for i in rewards if i % 3]
-    messages: list[list[Event]] = []
-    while sent:
-        size = rng.randrange(1, 4)
-        messages.append(sent[:size])
-        sent = sent[size:]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(writer, "RETRY", 1e-3),
-        structlog.testing.capture_logs(),
-    ):
-        path = Path(folder, "store.db")
-
-        async def run() -> str:
-            service = Service(str(path))
-            plan = itertools.chain(fates, itertools.repeat("fine"))
-            service.writer.store = Unreliable(service.writer.store, path, plan)  # type: ignore[assignment]
-            return await played(service, messages)
-
-        policy = asyncio.run(run())
-        rows = rows_of(path)
-    assert [row.id for row in rows] == [f"d{i}" for i in range(N)]
-    expected = Standing.begin(SPEC).after([as_sent(i) for i in range(N)]).policy
-    assert expected is not None
-    assert policy == expected.to_json()
-
-
-def as_sent(i: int) -> Decision:
-    sent = event(i)
-    assert sent.action is not None
-    index = SPEC.index[str(sent.action)]
-    return Decision(i + 1, sent.id, index, sent.propensity, None, 0, sent.reward, 0)
-
-
-def test_an_error_of_the_service_is_told_and_not_the_end(
+def test_a_study_that_cannot_go_on_keeps_its_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without its thread the service would never answer again."""
+    async def play() -> None:
+        service = await served(tmp_path / "store.db")
+        study = service.study("ads")
 
-    async def run() -> None:
-        service = Service(str(tmp_path / "store.db"))
-        await service.start()
-        try:
-            study = await service.create(SPEC)
-            with monkeypatch.context() as broken:
-                for method in ("find", "tokens", "keep_snapshot"):
-                    broken.setattr(service.writer.store, method, mock.Mock(side_effect=KeyError))
-                with pytest.raises(StoreUnavailable, match="an error of the service"):
-                    await service.take(study, [event(0)])
-                await asyncio.sleep(5e-3)
-            (outcome,) = await insist(lambda: service.take(study, [event(0)]))
-            assert outcome.status == "accepted"
-        finally:
-            await service.stop()
+        def fail(*_: object) -> None:
+            raise RuntimeError("a learner gave up")
 
-    monkeypatch.setattr(writer, "RETRY", 1e-3)
-    monkeypatch.setattr(writer, "TOKENS_EVERY", 0.0)
-    with structlog.testing.capture_logs() as logs:
-        asyncio.run(run())
-    assert any(entry["log_level"] == "error" for entry in logs)
-    assert [row.id for row in rows_of(tmp_path / "store.db")] == ["d0"]
+        with monkeypatch.context() as patched:
+            patched.setattr("understudy.live.standing.Standing.after", fail)
+            (first,) = await service.take(study, [event("1")])
+        assert first.status == "accepted"
+        assert study.fault == "RuntimeError: a learner gave up"
+        (second,) = await service.take(study, [event("2")])
+        assert (second.status, study.standing.seq) == ("accepted", 0)
+        await service.stop()
+        again = Service(str(tmp_path / "store.db"))
+        await again.start()
+        while again.study("ads").standing.seq < 2:
+            await asyncio.sleep(0.01)
+        await again.stop()
 
-
-def test_a_clock_that_goes_back_stands_still(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Decisions stay in their order, and wait as long as they may."""
-    second = 1_000_000_000
-
-    async def at(seconds: int, *events: Event) -> list[str]:
-        monkeypatch.setattr(time, "time_ns", lambda: seconds * second)
-        service = Service(str(tmp_path / "store.db"))
-        await service.start()
-        try:
-            if not service.studies:
-                await service.create(SPEC)
-            if not events:
-                return []
-            found = await service.take(service.study(SPEC.name), events)
-            return [one.status for one in found]
-        finally:
-            await service.stop()
-
-    def run(seconds: int, *events: Event) -> list[str]:
-        return asyncio.run(at(seconds, *events))
-
-    assert run(10_000, event(0, rewarded=False)) == ["accepted"]
-    assert run(1, event(1, rewarded=False), event(2)) == ["accepted", "accepted"]
-    assert run(10_000 + 3_600, event(0, decided=False)) == ["accepted"]
-    assert run(5_000, event(1, decided=False)) == ["accepted"]
-    assert run(10_000 + 3_601, event(3, rewarded=False)) == ["accepted"]
-    assert run(9_000, event(4)) == ["accepted"]
-    assert run(10_000 + 7_200, event(2)) == ["known"]
-    assert run(2, event(3, decided=False), event(5, rewarded=False)) == ["accepted", "accepted"]
-    assert run(10_000 + 11_000) == []
-    assert run(3, event(5, decided=False)) == ["late"]  # time was up, and then it was not
-    assert exported(tmp_path / "store.db") == 6
-    rows = rows_of(tmp_path / "store.db")
-    times = [row.decided_at // 1_000_000 for row in rows]
-    assert times == [10_000, 10_000, 10_000, 13_601, 13_601, 17_200]
+    asyncio.run(play())

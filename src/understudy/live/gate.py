@@ -28,6 +28,7 @@ __all__ = ["LIMITS", "Gate"]
 LIMITS = Limits()
 LONGEST_LENGTH = 18  # digits of a number of bytes
 LONGEST_TYPE = 60
+JSON_TYPE = JSON.encode()
 
 Headers = dict[bytes, bytes]
 
@@ -137,7 +138,7 @@ class Gate:
         if size == 0 and b"transfer-encoding" not in headers:
             return None
         given = headers.get(b"content-type", b"")
-        if given.partition(b";")[0].strip().lower() != JSON.encode():
+        if given != JSON_TYPE and given.partition(b";")[0].strip().lower() != JSON_TYPE:
             shown = plain(given.decode("latin-1"), LONGEST_TYPE) or "nothing"
             message = f"the content type is {shown}; send content-type: {JSON}"
             return refuse(415, "not JSON", message)

@@ -35,7 +35,7 @@ class Handlers:
         return self._service.study(request.path_params["study"])
 
     def _described(self, status: int, study: LiveStudy) -> Response:
-        return answer(status, describe(study, study.standing, self._service.writer.now()))
+        return answer(status, describe(study, study.standing, self._service.writer.time()))
 
     async def send_event(self, request: Request) -> Response:
         """One event, answered when it is on disk."""
@@ -114,7 +114,7 @@ class Handlers:
         if archived not in {"true", "false"}:
             raise InvalidArgument("archived", archived, "it is a question", "send true or false")
         studies = [
-            describe(study, study.standing, self._service.writer.now())
+            describe(study, study.standing, self._service.writer.time())
             for study in self._service.studies.values()
             if archived == "true" or study.record.archived_at is None
         ]

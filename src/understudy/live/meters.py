@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from understudy.report.wording import plain
 
@@ -15,46 +20,66 @@ __all__ = ["Meters", "Warnings"]
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER = "other"
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+EDGES = (*map(str, BUCKETS), "+Inf")
 MOST_A_SECOND = 10
 LONGEST_FACT = 200
 
 
-class Meters:
+class Meters(Collector):
     """Requests, counted and timed until their answer begins: a stream may last for days.
+
+    Every request pays for this, so it only adds to plain numbers, from the one thread that
+    answers; they become metrics when somebody asks for them.
 
     >>> registry = CollectorRegistry()
     >>> Meters(registry).count("GET", "list_studies", 200, 0.001)
     >>> labels = {"method": "GET", "operation": "list_studies", "status": "200"}
     >>> registry.get_sample_value("understudy_requests_total", labels)
-    1.0
+    1
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = Counter(
-            "understudy_requests",
-            "Requests that were answered.",
-            ("method", "operation", "status"),
-            registry=registry,
-        )
-        self._seconds = Histogram(
-            "understudy_request_seconds",
-            "Seconds until an answer began.",
-            ("operation",),
-            registry=registry,
-            buckets=BUCKETS,
-        )
-        # Looking a child up by its labels costs more than counting with it.
-        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._requests: dict[tuple[str, str, int], int] = {}
+        self._times: dict[str, _Times] = {}
+        registry.register(self)
 
     def count(self, method: str, operation: str, status: int, seconds: float) -> None:
         """One more."""
         key = (method if method in METHODS else OTHER, operation, status)
-        found = self._children.get(key)
-        if found is None:
-            children = self._requests.labels(*key), self._seconds.labels(operation)
-            found = self._children.setdefault(key, children)
-        found[0].inc()
-        found[1].observe(seconds)
+        self._requests[key] = self._requests.get(key, 0) + 1
+        times = self._times.get(operation)
+        if times is None:
+            times = self._times[operation] = _Times()
+        times.counts[bisect_left(BUCKETS, seconds)] += 1
+        times.total += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """All of it, as Prometheus wants it."""
+        requests = CounterMetricFamily(
+            "understudy_requests",
+            "Requests that were answered.",
+            labels=("method", "operation", "status"),
+        )
+        for (method, operation, status), number in list(self._requests.items()):
+            requests.add_metric((method, operation, str(status)), number)
+        yield requests
+        seconds = HistogramMetricFamily(
+            "understudy_request_seconds", "Seconds until an answer began.", labels=("operation",)
+        )
+        for operation, times in list(self._times.items()):
+            counted = zip(EDGES, accumulate(times.counts), strict=True)
+            seconds.add_metric((operation,), list(counted), times.total)
+        yield seconds
+
+
+class _Times:
+    """How many requests ended in each bucket, and how long all of them took."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * len(EDGES)
+        self.total = 0.0
 
 
 class Warnings:

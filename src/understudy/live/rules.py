@@ -61,7 +61,7 @@ def needed_scope(method: str, path: str) -> Scope | None:
     if method in READING:
         public = path in PUBLIC or path.startswith((ASSETS, PAGES))
         return None if public else "read"
-    drawing = method == "POST" and DRAW.fullmatch(path) is not None
+    drawing = method == "POST" and path.endswith("/draw") and DRAW.fullmatch(path) is not None
     return "read" if drawing else "write"
 
 

@@ -12,6 +12,7 @@ from understudy.report.wording import count
 __all__ = ["FieldRow", "field_rows", "type_words"]
 
 Schema = Mapping[str, Any]
+STORABLE = r"^[^\x00]*$"
 BOUNDS = (
     ("exclusiveMinimum", "above {}"),
     ("minimum", "at least {}"),
@@ -85,7 +86,7 @@ def _limits(schema: Schema) -> Iterator[str]:
     long = _between(schema.get("minLength"), schema.get("maxLength"))
     if long:
         yield f"{long} characters"
-    if "pattern" in schema:
+    if schema.get("pattern", STORABLE) != STORABLE:  # that everybody expects
         yield f"like {schema['pattern']}"
     for name, words in BOUNDS:
         if name in schema:

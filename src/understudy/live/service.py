@@ -94,8 +94,12 @@ class Service:
         return created
 
     def _created(self, spec: StudySpec, base: str | None) -> LiveStudy:
-        if spec.name in self.writer.studies:
-            raise Declined(409, "exists", f"there is a study {spec.name!r}; choose another name")
+        same = self.writer.studies.get(spec.name)
+        if same is not None:
+            if (same.record.spec, same.record.base) == (spec.model_dump_json(), base):
+                return same  # an answer that was lost is asked for again
+            message = f"there is another study {spec.name!r} already; choose another name"
+            raise Declined(409, "exists", message)
         if len(self.writer.studies) >= MOST_STUDIES:
             raise Declined(409, "too many", f"there are {MOST_STUDIES:,} studies already")
         store = self.writer.store

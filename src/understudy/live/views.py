@@ -28,6 +28,7 @@ MONTHS = (
 )  # not those of strftime, which speaks the language of the machine
 MEANINGS = {
     "conflict": "contradicts what was sent before about the same decision",
+    "malformed": "was not an event of this study; counted since the service started",
     "late": "a reward that came after its wait was over",
     "unknown decision": "a reward for an id that no decision has",
 }

@@ -33,7 +33,7 @@ class Watcher:
         study = self._service.studies.get(name)
         if study is None:
             return 0
-        rate = study.rate.at(self._service.writer.now())
+        rate = study.rate.at(self._service.writer.time())
         return hash((study.version, study.malformed, study.seen["known"], study.fault, rate))
 
     def summary(self, name: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Watcher:
         return show(about, _report(standing), self._counters(study, standing))
 
     def _counters(self, study: LiveStudy, standing: Standing) -> Counters:
-        now = describe(study, standing, self._service.writer.now())
+        now = describe(study, standing, self._service.writer.time())
         due = study.due()
         return Counters(
             decisions=now["decisions"],

@@ -11,14 +11,14 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from understudy.errors import StoreUnavailable
-from understudy.live.records import TokenRecord
+from understudy.live.records import StudyRecord, TokenRecord
 from understudy.live.spec import Event
 from understudy.live.stores import Store
 from understudy.live.study import LiveStudy
@@ -28,9 +28,9 @@ __all__ = ["Writer"]
 
 MOST_IN_GROUP = 4_096  # events
 MOST_QUEUED = 100_000  # events
-CROWD = 4  # events in a group: from here on, more are expected while one is being written
+CROWD = 4  # requests in a group: from here on, more are expected while one is being written
 GATHER = 2e-3  # seconds that a group then waits for them
-IDLE = 0.25  # seconds between two looks at what has expired
+SWEEP = 0.05  # seconds between two looks at what has expired
 RETRY = 0.5  # seconds between two tries to reach a store that is gone
 TOKENS_EVERY = 2.0  # seconds
 SNAPSHOT_EVERY = 10.0  # seconds
@@ -73,10 +73,10 @@ class Writer:
         self._queue: queue.SimpleQueue[Sent | Asked | None] = queue.SimpleQueue()
         self._queued = 0
         self._clock = 0
-        self._clock_lock = threading.Lock()
         self._outdated = False
         self._more_to_fold = False
         self._crowded = False
+        self._sweep_at = 0.0
         self._snapshot_at = 0.0
         self._tokens_at = 0.0
         self._retry_at = 0.0
@@ -122,31 +122,34 @@ class Writer:
             raise StoreUnavailable(self.obstacle)
 
     def now(self) -> int:
-        """The time in microseconds, which never goes back."""
-        return self._at_least(time.time_ns() // MICROSECOND)
+        """The time in microseconds, which never goes back; for the writer's own thread."""
+        self._clock = self.time()
+        return self._clock
 
-    def _at_least(self, clock: int) -> int:
-        with self._clock_lock:  # the event loop asks too
-            self._clock = max(self._clock, clock)
-            return self._clock
+    def time(self) -> int:
+        """The same, for whoever only looks."""
+        return max(self._clock, time.time_ns() // MICROSECOND)
 
     def _enter(self) -> None:
         """Become the writer, and look what the store holds: anything may have been written."""
         self._outdated = self.store.open() or self._outdated  # until all is loaded
-        self.tokens = self.store.tokens()
-        self._at_least(self.store.clock())
+        self._clock = max(self._clock, self.store.clock())
+        tokens = self.store.tokens()
         known = {study.record.key: study for study in self.studies.values()}
-        found = {}
-        for record in self.store.studies():
-            study = known.get(record.key) or LiveStudy(record, self.store)
-            study.record = record
-            if self._outdated:
-                study.load(self.store)
-            else:
-                study.look_again(self.store)
-            found[record.name] = study
-        self.studies = found
+        studies = [self._entered(record, known.get(record.key)) for record in self.store.studies()]
+        self.tokens = tokens
+        self.studies = {study.spec.name: study for study in studies}
         self._outdated = False
+
+    def _entered(self, record: StudyRecord, known: LiveStudy | None) -> LiveStudy:
+        if known is None:
+            return LiveStudy(record, self.store)
+        known.record = record
+        if self._outdated:
+            known.load(self.store)
+        else:
+            known.look_again(self.store)
+        return known
 
     def _run(self) -> None:
         stopping = False
@@ -157,7 +160,8 @@ class Writer:
             sent = [item for item in group if isinstance(item, Sent)]
             if sent:
                 self._write(sent)
-            self._fold()
+            if self._more_to_fold or time.monotonic() >= self._sweep_at or stopping:
+                self._sweep()
             if time.monotonic() >= self._snapshot_at or stopping:
                 self._keep()
         self.store.close()
@@ -165,7 +169,7 @@ class Writer:
     def _gather(self) -> tuple[list[Sent | Asked], bool]:
         """All that waits, or nothing if nothing came for a while; whether it is time to stop."""
         group: list[Sent | Asked] = []
-        events, wait = 0, self._patience()
+        events, wait = 0, 0.0 if self._more_to_fold else SWEEP
         while events < MOST_IN_GROUP:
             try:
                 item = self._queue.get(block=not group and wait > 0.0, timeout=wait or None)
@@ -177,20 +181,8 @@ class Writer:
                 time.sleep(GATHER)
             group.append(item)
             events += len(item.events) if isinstance(item, Sent) else 1
-        self._crowded = events >= CROWD
+        self._crowded = len(group) >= CROWD
         return group, False
-
-    def _patience(self) -> float:
-        """For how many seconds there is nothing to do."""
-        if self.obstacle is not None:
-            return RETRY
-        if self._more_to_fold:
-            return 0.0
-        due = [study.due() for study in self.studies.values()]
-        next_due = min((time_due for time_due in due if time_due is not None), default=None)
-        if next_due is None:
-            return IDLE
-        return min(IDLE, max(0.0, (next_due - self.now()) / 1e6) + 1e-3)
 
     def _do(self, asked: Asked) -> None:
         try:
@@ -207,13 +199,25 @@ class Writer:
         events = sum(len(item.events) for item in sent)
         try:
             outcomes = self._commit(sent)
-        except Exception as error:  # noqa: BLE001 - all who wait get it; nothing is acknowledged
-            lost = self._lost(error)
-            self._answer([(item.answer, None, lost) for item in sent], events)
-            return
-        self._fold()
-        answers = [(item.answer, own, None) for item, own in zip(sent, outcomes, strict=True)]
-        self._answer(answers, events)
+        except StoreUnavailable as error:
+            self._lost(error)
+            self._answer([(item.answer, None, error) for item in sent], events)
+        except Exception as error:  # noqa: BLE001 - whoever waits must get an answer
+            self._apart(sent, error)
+        else:
+            self._fold({item.study: None for item in sent})
+            answers = [(item.answer, own, None) for item, own in zip(sent, outcomes, strict=True)]
+            self._answer(answers, events)
+
+    def _apart(self, sent: Sequence[Sent], error: Exception) -> None:
+        """What nobody foresaw is the fault of one request, and must not be that of the others."""
+        log.error("a group could not be written", requests=len(sent), exc_info=error)
+        self.obstacle, self._retry_at = "the last write failed", 0.0  # so all is looked at again
+        if len(sent) > 1:
+            for item in sent:
+                self._write([item])
+        else:
+            self._answer([(sent[0].answer, None, error)], len(sent[0].events))
 
     def _commit(self, sent: Sequence[Sent]) -> list[list[Outcome]]:
         self._reach()
@@ -268,19 +272,27 @@ class Writer:
             log.warning("the store cannot be used", reason=str(lost))
         self.obstacle = str(lost)
         self._retry_at = time.monotonic() + RETRY
+        self._more_to_fold = False  # not now: else it would be tried without a pause
         return lost
 
-    def _fold(self) -> None:
-        """Fold what has its turn in every study."""
-        self._more_to_fold = False
+    def _fold(self, studies: Iterable[LiveStudy]) -> None:
+        """Fold what has its turn, a stretch of each."""
+        try:
+            more = [study.fold(self.store, self.now()) for study in studies]
+            self._more_to_fold = any(more)
+        except Exception as error:  # noqa: BLE001 - without this thread nobody would be answered
+            self._lost(error)
+
+    def _sweep(self) -> None:
+        """What is to be done though nobody asked: what has expired, a store that was gone."""
+        self._sweep_at = time.monotonic() + SWEEP
         try:
             if self.obstacle is not None and time.monotonic() >= self._retry_at:
                 self._reach()
             if self.obstacle is None:
-                more = [study.fold(self.store, self.now()) for study in self.studies.values()]
-                self._more_to_fold = any(more)
+                self._fold(self.studies.values())
                 self._look_for_tokens()
-        except Exception as error:  # noqa: BLE001 - without this thread nobody would be answered
+        except Exception as error:  # noqa: BLE001 - as above
             self._lost(error)
 
     def _look_for_tokens(self) -> None:

@@ -31,6 +31,11 @@ function clear() {
   for (const input of form.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
 }
 
+function ordinal(field) {
+  const found = /^actions\.(\d+)/.exec(field);
+  return found === null ? "" : `action ${Number(found[1]) + 1}: `;
+}
+
 function explain(told) {
   const placed = [];
   const others = [];
@@ -40,8 +45,8 @@ function explain(told) {
       others.push(`${field}: ${message}`);
       continue;
     }
-    const line = /^actions\.(\d+)$/.exec(field);
-    where.querySelector(".error").textContent = line === null ? message : `${Number(line[1]) + 1}: ${message}`;
+    const error = where.querySelector(".error");
+    error.textContent += `${error.textContent && "; "}${ordinal(field)}${message}`;
     where.querySelector("input, textarea").setAttribute("aria-invalid", "true");
     placed.push(where);
   }

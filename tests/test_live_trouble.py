@@ -1,0 +1,244 @@
+"""The writer on a store that fails at any moment, and under a clock that goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import sqlite3
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+from unittest import mock
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from live_load import until
+from strategies import quick
+from understudy.errors import StoreUnavailable
+from understudy.live import writer
+from understudy.live.audit import audit
+from understudy.live.export import export
+from understudy.live.opening import open_reader
+from understudy.live.records import Decision
+from understudy.live.service import Service
+from understudy.live.spec import Event, StudySpec
+from understudy.live.standing import Standing
+
+pytestmark = pytest.mark.plain
+
+Fate = Literal["fine", "before", "after", "another"]
+Found = TypeVar("Found")
+SPEC = StudySpec.of({"name": "study", "actions": ["a", "b"]})
+N = 6
+
+
+class Unreliable:
+    """A store whose calls fail: before they did anything, after they did all of it, or because
+
+    another writer was there in the meantime.
+    """
+
+    def __init__(self, store: Any, path: Path, fates: Iterator[Fate]) -> None:
+        self._store = store
+        self._path = path
+        self._fates = fates
+
+    def close(self) -> None:
+        self._store.close()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            fate = next(self._fates)
+            if fate == "before":
+                raise StoreUnavailable("before")
+            found = getattr(self._store, name)(*arguments)
+            if fate == "another":
+                self._sign_as_another()
+            if fate != "fine":
+                raise StoreUnavailable("after")
+            return found
+
+        return call
+
+    def _sign_as_another(self) -> None:
+        with closing(sqlite3.connect(self._path)) as other, other:
+            other.execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'")
+
+
+def event(i: int, *, decided: bool = True, rewarded: bool = True) -> Event:
+    action = {"action": "ab"[i % 2], "propensity": 0.25 + 0.1 * i} if decided else {}
+    reward = {"reward": i * 5 % N / N} if rewarded else {}
+    return Event.model_validate({"id": f"d{i}", **action, **reward})
+
+
+async def insist(ask: Callable[[], Awaitable[Found]]) -> Found:
+    """What it gives as soon as the store can be used."""
+    while True:
+        try:
+            return await ask()
+        except StoreUnavailable:
+            await asyncio.sleep(1e-3)
+
+
+async def played(service: Service, messages: Sequence[Sequence[Event]]) -> str:
+    """policy.json after all messages, each of them sent until it is taken."""
+    await insist(lambda: asyncio.to_thread(service.open))
+    await service.start()
+    try:
+        study = await insist(lambda: service.create(SPEC))
+        for message in messages:
+            for outcome in await insist(partial(service.take, study, message)):
+                assert not outcome.is_refused
+        await until(lambda: study.standing.seq == N)
+        assert service.study(SPEC.name) is study
+        await insist(lambda: service.archive(SPEC.name))
+        assert study.record.archived_at is not None
+    finally:
+        await service.stop()
+    assert study.standing.policy is not None
+    return study.standing.policy.to_json()
+
+
+def rows_of(path: Path) -> list[Decision]:
+    """All decisions of a store without faults."""
+    reader = open_reader(str(path))
+    try:
+        assert all(found.passed for found in audit(reader, lambda *_: None))
+        (record,) = reader.studies()
+        return reader.decisions(record.key, 0, 1_000)
+    finally:
+        reader.close()
+
+
+def exported(path: Path) -> int:
+    """How many rows are exported now."""
+    reader = open_reader(str(path))
+    try:
+        (record,) = reader.studies()
+        out = path.with_suffix(".ndjson")
+        return export(reader, record, out, reader.clock(), lambda *_: None)
+    finally:
+        reader.close()
+
+
+@quick
+@given(
+    fates=st.lists(st.sampled_from(["fine"] * 6 + ["before", "after", "another"]), max_size=60),
+    seed=st.integers(0, 999),
+)
+def test_whatever_fails_every_event_counts_once(fates: list[Fate], seed: int) -> None:
+    rng = random.Random(seed)
+    rewards = rng.sample(range(N), N)
+    sent = [event(i, rewarded=i % 3 == 0) for i in range(N)]
+    sent += [event(i, decided=False) for i in rewards if i % 3]
+    messages: list[list[Event]] = []
+    while sent:
+        size = rng.randrange(1, 4)
+        messages.append(sent[:size])
+        sent = sent[size:]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(writer, "RETRY", 1e-3),
+        structlog.testing.capture_logs(),
+    ):
+        path = Path(folder, "store.db")
+
+        async def run() -> str:
+            service = Service(str(path))
+            fine: Iterator[Fate] = itertools.repeat("fine")
+            plan = itertools.chain(fates, fine)
+            service.writer.store = Unreliable(service.writer.store, path, plan)
+            return await played(service, messages)
+
+        policy = asyncio.run(run())
+        rows = rows_of(path)
+    assert [row.id for row in rows] == [f"d{i}" for i in range(N)]
+    expected = Standing.begin(SPEC).after([as_sent(i) for i in range(N)]).policy
+    assert expected is not None
+    assert policy == expected.to_json()
+
+
+def as_sent(i: int) -> Decision:
+    sent = event(i)
+    assert sent.action is not None
+    index = SPEC.index[str(sent.action)]
+    return Decision(i + 1, sent.id, index, sent.propensity, None, 0, sent.reward, 0)
+
+
+@pytest.mark.parametrize("method", ["decisions", "tokens", "keep_snapshot"])
+def test_an_error_of_the_service_is_told_and_not_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Without its thread the service would never answer again."""
+
+    async def run() -> None:
+        service = Service(str(tmp_path / "store.db"))
+        await service.start()
+        try:
+            study = await service.create(SPEC)
+            with monkeypatch.context() as broken:
+                failing = mock.Mock(side_effect=KeyError)
+                broken.setattr(service.writer.store, method, failing)
+                study.all_in_memory = False
+                await insist(lambda: service.take(study, [event(0)]))
+                await until(lambda: failing.called)
+                await until(lambda: service.writer.obstacle is not None)
+            assert (await insist(lambda: service.take(study, [event(1)])))[0].status == "accepted"
+        finally:
+            await service.stop()
+
+    for name in ("RETRY", "SWEEP"):
+        monkeypatch.setattr(writer, name, 1e-3)
+    for name in ("TOKENS_EVERY", "SNAPSHOT_EVERY", "SNAPSHOT_SHARE"):
+        monkeypatch.setattr(writer, name, 0.0)
+    with structlog.testing.capture_logs() as logs:
+        asyncio.run(run())
+    assert any("an error of the service" in entry["event"] for entry in logs)
+    assert [row.id for row in rows_of(tmp_path / "store.db")] == ["d0", "d1"]
+
+
+def test_a_clock_that_goes_back_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decisions stay in their order, and wait as long as they may."""
+    second = 1_000_000_000
+
+    async def at(seconds: int, *events: Event) -> list[str]:
+        monkeypatch.setattr(time, "time_ns", lambda: seconds * second)
+        service = Service(str(tmp_path / "store.db"))
+        await service.start()
+        try:
+            if not service.studies:
+                await service.create(SPEC)
+            if not events:
+                return []
+            found = await service.take(service.study(SPEC.name), events)
+            return [one.status for one in found]
+        finally:
+            await service.stop()
+
+    def run(seconds: int, *events: Event) -> list[str]:
+        return asyncio.run(at(seconds, *events))
+
+    assert run(10_000, event(0, rewarded=False)) == ["accepted"]
+    assert run(1, event(1, rewarded=False), event(2)) == ["accepted", "accepted"]
+    assert run(10_000 + 3_600, event(0, decided=False)) == ["accepted"]
+    assert run(5_000, event(1, decided=False)) == ["accepted"]
+    assert run(10_000 + 3_601, event(3, rewarded=False)) == ["accepted"]
+    assert run(9_000, event(4)) == ["accepted"]
+    assert run(10_000 + 7_200, event(2)) == ["known"]
+    assert run(2, event(3, decided=False), event(5, rewarded=False)) == ["accepted", "accepted"]
+    assert run(10_000 + 11_000) == []
+    assert run(3, event(5, decided=False)) == ["late"]  # time was up, and then it was not
+    assert exported(tmp_path / "store.db") == 6
+    rows = rows_of(tmp_path / "store.db")
+    times = [row.decided_at // 1_000_000 for row in rows]
+    assert times == [10_000, 10_000, 10_000, 13_601, 13_601, 17_200]
