@@ -27,9 +27,20 @@ EVENTS: dict[str, dict[str, Any]] = {
     },
 }
 NESTED = "[" * 20_000 + "]" * 20_000
-NEITHER_TEXT_NOR_NUMBER = (True, [], {}, ["a"], {"a": 1})
-NO_NUMBER = ("0.5", True, [], {}, [0.5], {"value": 0.5}, math.nan, math.inf, -math.inf, 10**400)
-NO_TEXT = (None, 1, 0.5, True, [], {}, "", "x" * 129, "a\0b", "x" * 100_000)
+NEITHER_TEXT_NOR_NUMBER: tuple[object, ...] = (True, [], {}, ["a"], {"a": 1})
+NO_NUMBER: tuple[object, ...] = (
+    "0.5",
+    True,
+    [],
+    {},
+    [0.5],
+    {"value": 0.5},
+    math.nan,
+    math.inf,
+    -math.inf,
+    10**400,
+)
+NO_TEXT: tuple[object, ...] = (None, 1, 0.5, True, [], {}, "", "x" * 129, "a\0b", "x" * 100_000)
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,9 @@ Spoil = Callable[[random.Random, dict[str, Any]], object]
 
 def malformed(rng: random.Random) -> Sent:
     """Another one every time."""
-    return rng.choice((_event, _event, _batch, _batch, _raw, _raw, _request, _study, _snapshot))(rng)
+    return rng.choice((_event, _event, _batch, _batch, _raw, _raw, _request, _study, _snapshot))(
+        rng
+    )
 
 
 def _event(rng: random.Random) -> Sent:
@@ -124,7 +137,9 @@ def _raw(rng: random.Random) -> Sent:
         good[: rng.randrange(len(good))],
         good + rng.choice((b"}", b"x", b" {}", good, b"\0")),
         good.replace(b'"new"', b'"' + bytes([rng.randrange(0x80, 0x100)]) + b'"'),
-        good.replace(b'"new"', rng.choice((rb'"\ud800"', rb'"\udfff\ud800"', rb'"\u12"', b'"a\nb"'))),
+        good.replace(
+            b'"new"', rng.choice((rb'"\ud800"', rb'"\udfff\ud800"', rb'"\u12"', b'"a\nb"'))
+        ),
         good.replace(b"0.5", rng.choice((b"NaN", b"Infinity", b"1e999", b"0x1", b".5", b"0.5.5"))),
         good.replace(b'"reward"', b'"propensity"'),
         good[:-1] + b', "reward": 0.5}',
@@ -153,7 +168,9 @@ def _request(rng: random.Random) -> Sent:
             replace(good, path=f"/v1/studies/{rng.choice(unknown)}/events"),
             replace(good, path=rng.choice(lost)),
             replace(good, path=good.path + rng.choice(("?id=1", "?context=", "?%00", "?token=x"))),
-            replace(good, headers={**good.headers, "host": rng.choice(("evil.example", "10.0.0.1"))}),
+            replace(
+                good, headers={**good.headers, "host": rng.choice(("evil.example", "10.0.0.1"))}
+            ),
             replace(good, headers={**good.headers, "origin": "https://evil.example"}),
             replace(good, body=b" " * 1_100_000 + good.body),
             Sent("GET", "/v1/studies/plain/policy?context=" + rng.choice(("{", "1", "{}", "%ff"))),
@@ -168,7 +185,10 @@ def _study(rng: random.Random) -> Sent:
     spec: dict[str, Any] = {**rng.choice(STUDIES), "name": "new"}
     wrong: tuple[tuple[str, tuple[object, ...]], ...] = (
         ("name", (*NO_TEXT, "Upper", "a b", "-a", "a/b", "ä", "x" * 65)),
-        ("actions", ([], ["a"], ["a", "a"], ["1", 1], ["a", ""], "ab", [1.5, 2], None, ["a", "\0"])),
+        (
+            "actions",
+            ([], ["a"], ["a", "a"], ["1", 1], ["a", ""], "ab", [1.5, 2], None, ["a", "\0"]),
+        ),
         ("behavior", ("x", 1, {}, {"a": 0.5, "b": 0.6}, {"c": 1.0}, {"a": math.nan}, [])),
         ("learner", ("none", 1, "", [])),
         ("horizon", (0, -1, 1.5, "9", True, 10**400)),
