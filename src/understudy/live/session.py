@@ -46,6 +46,10 @@ class Dialect(Protocol):
         """The statements that make an empty store."""
 
     @property
+    def tuning(self) -> str:
+        """A statement for those who write, once it is known that the store is one of ours."""
+
+    @property
     def tables(self) -> str:
         """A query: the names of the tables that are there."""
 
@@ -93,6 +97,8 @@ class Session:
                 with self.transaction():
                     self._make_tables_if_there_are_none()
             self._check_version()
+            if self.dialect.access != "read":
+                self.change(self.dialect.tuning)
         except BaseException:
             self.close()
             raise

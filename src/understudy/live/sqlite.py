@@ -21,7 +21,6 @@ __all__ = ["SqliteReader", "SqliteStore", "SqliteTokens"]
 
 WAIT = 5_000  # milliseconds for which another program may hold the file
 PRAGMAS = (
-    "journal_mode = WAL",
     "synchronous = FULL",
     "foreign_keys = ON",
     "wal_autocheckpoint = 4000",  # pages: ids come in any order, and hit the same pages again
@@ -81,6 +80,7 @@ class Sqlite:
     declarations: tuple[str, ...] = tuple(  # BLOB keeps numbers as they come, REAL makes 0 of -0.0
         declarations(number="BLOB", sorted_by_key="WITHOUT ROWID")
     )
+    tuning: str = "PRAGMA journal_mode = WAL"
     tables: str = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
     @contextmanager
