@@ -25,12 +25,12 @@ from asgi import ADDRESS, Answer, ask
 from live_sample import Batch
 from strategies import quick
 from understudy.errors import InvalidArgument, InvalidSnapshot, StoreInUse, StoreUnavailable
-from understudy.live import tokens
-from understudy.live.exchanges import OPERATION
-from understudy.live.gate import Gate
-from understudy.live.records import Scope, TokenRecord
-from understudy.live.rules import HEADERS, Limits
-from understudy.live.tokens import BadTokens, Keys, digest_of, new_token
+from understudy.live.store.records import Scope, TokenRecord
+from understudy.live.web import tokens
+from understudy.live.web.exchanges import OPERATION
+from understudy.live.web.gate import Gate
+from understudy.live.web.rules import HEADERS, Limits
+from understudy.live.web.tokens import BadTokens, Keys, digest_of, new_token
 
 pytestmark = pytest.mark.plain
 
@@ -186,7 +186,7 @@ def test_every_record_is_looked_at_whatever_is_found(
         return a == b
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("understudy.live.tokens.hmac.compare_digest", compare)
+        patch.setattr("understudy.live.web.tokens.hmac.compare_digest", compare)
         found = Keys(lambda: records).scope_of(token)
     assert looked == [record.digest for record in records]
     assert found == dict(zip(known, scopes, strict=True)).get(token)

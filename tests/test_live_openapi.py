@@ -28,13 +28,13 @@ from live_sample import CONTEXT, OPERATIONS, STUDY, health
 from markup import Element, tree
 from strategies import quick
 from understudy.errors import InvalidArgument
-from understudy.live.docs import docs_page
-from understudy.live.gate import LIMITS, Gate
-from understudy.live.openapi import Content, Operation, Parameter, document, not_found, routes
-from understudy.live.records import TokenRecord
-from understudy.live.rules import HEADERS
-from understudy.live.schema_words import field_rows, type_words
-from understudy.live.tokens import Keys, digest_of
+from understudy.live.store.records import TokenRecord
+from understudy.live.web.docs import docs_page
+from understudy.live.web.gate import LIMITS, Gate
+from understudy.live.web.openapi import Content, Operation, Parameter, document, not_found, routes
+from understudy.live.web.rules import HEADERS
+from understudy.live.web.schema_words import field_rows, type_words
+from understudy.live.web.tokens import Keys, digest_of
 
 pytestmark = pytest.mark.plain
 

@@ -15,8 +15,8 @@ import pytest
 from disks import fill_up, small_disk
 from store_places import Place, a_store, cluster, content, database, fresh, place, session_of
 from understudy.errors import StoreUnavailable
-from understudy.live import sqlite
-from understudy.live.records import Rewarded
+from understudy.live.store import sqlite
+from understudy.live.store.records import Rewarded
 
 __all__ = ["cluster", "database", "place"]  # fixtures
 
@@ -26,7 +26,7 @@ FULL_DISK = """
 import resource, sys
 from store_places import fresh
 from understudy.errors import StoreUnavailable
-from understudy.live.opening import open_store
+from understudy.live.store.opening import open_store
 
 store = open_store(sys.argv[1])
 store.open()

@@ -26,11 +26,11 @@ from understudy.errors import StoreUnavailable
 from understudy.live import writer
 from understudy.live.audit import audit
 from understudy.live.export import export
-from understudy.live.opening import open_reader
-from understudy.live.records import Decision
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
 from understudy.live.standing import Standing
+from understudy.live.store.opening import open_reader
+from understudy.live.store.records import Decision
 
 pytestmark = pytest.mark.plain
 

@@ -22,7 +22,7 @@ from live_proof import survive
 from live_server import Server
 from store_places import Place, cluster, database, place
 from understudy.live.audit import audit
-from understudy.live.opening import open_reader
+from understudy.live.store.opening import open_reader
 
 __all__ = ["cluster", "database", "place"]  # fixtures
 

@@ -18,9 +18,9 @@ from typing import Any
 import structlog
 
 from understudy.errors import StoreUnavailable
-from understudy.live.records import StudyRecord, TokenRecord
 from understudy.live.spec import Event
-from understudy.live.stores import Store
+from understudy.live.store.records import StudyRecord, TokenRecord
+from understudy.live.store.stores import Store
 from understudy.live.study import LiveStudy
 from understudy.live.taking import Outcome, Taking
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from understudy.errors import StoreInUse, StoreUnavailable
-from understudy.live.records import Decision, Rewarded
-from understudy.live.schema import COLUMNS, Access, declarations
-from understudy.live.session import Row, Session, as_row, refused_rows
-from understudy.live.sql import SqlReader, SqlStore, SqlTokens
+from understudy.live.store.records import Decision, Rewarded
+from understudy.live.store.schema import COLUMNS, Access, declarations
+from understudy.live.store.session import Row, Session, as_row, refused_rows
+from understudy.live.store.sql import SqlReader, SqlStore, SqlTokens
 
 __all__ = ["SqliteReader", "SqliteStore", "SqliteTokens"]
 

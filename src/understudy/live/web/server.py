@@ -13,9 +13,9 @@ import structlog
 import uvicorn
 
 from understudy.errors import InvalidArgument
-from understudy.live.app import make_app
-from understudy.live.opening import open_tokens
 from understudy.live.service import Service
+from understudy.live.store.opening import open_tokens
+from understudy.live.web.app import make_app
 
 __all__ = ["serve"]
 

@@ -16,10 +16,10 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from understudy.errors import InvalidArgument
-from understudy.live.answers import JSON, MOST_FIELDS, Refusal, refuse
-from understudy.live.exchanges import OPERATION
-from understudy.live.records import Scope
-from understudy.live.rules import READING, needed_scope
+from understudy.live.store.records import Scope
+from understudy.live.web.answers import JSON, MOST_FIELDS, Refusal, refuse
+from understudy.live.web.exchanges import OPERATION
+from understudy.live.web.rules import READING, needed_scope
 from understudy.report.wording import counted, plain
 
 __all__ = ["Content", "Operation", "Parameter", "document", "not_found", "routes"]

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
 from understudy.errors import InvalidArgument, StoreUnavailable
-from understudy.live.records import Decision, Rewarded
-from understudy.live.schema import VERSION, Access
+from understudy.live.store.records import Decision, Rewarded
+from understudy.live.store.schema import VERSION, Access
 
 __all__ = ["Dialect", "Row", "Session", "as_row", "refused_rows"]
 
