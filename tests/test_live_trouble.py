@@ -184,11 +184,11 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
         await service.start()
         try:
             study = await service.create(SPEC)
+            await insist(lambda: service.take(study, [event(0)]))
             with monkeypatch.context() as broken:
                 failing = mock.Mock(side_effect=KeyError)
                 broken.setattr(service.writer.store, method, failing)
-                study.all_in_memory = False
-                await insist(lambda: service.take(study, [event(0)]))
+                study.all_in_memory, study.kept = False, -1  # so that all is read and kept again
                 await until(lambda: failing.called)
                 await until(lambda: service.writer.obstacle is not None)
             assert (await insist(lambda: service.take(study, [event(1)])))[0].status == "accepted"
