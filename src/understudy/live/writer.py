@@ -226,7 +226,7 @@ class Writer:
             self._reach()
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - as below
+        except Exception as error:
             raise self._lost(error) from error
 
     def _commit(self, sent: Sequence[Sent]) -> list[list[Outcome]]:

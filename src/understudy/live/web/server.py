@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import logging
 import signal
@@ -38,6 +39,7 @@ def serve(store: str, host: str, port: int) -> None:
         access_log=False,
         proxy_headers=False,
         log_config=None,
+        ws="none",
         server_header=False,
         timeout_graceful_shutdown=GRACE,
         limit_concurrency=MOST_CONNECTIONS,
@@ -45,6 +47,8 @@ def serve(store: str, host: str, port: int) -> None:
     for told_to_stop in (signal.SIGINT, signal.SIGTERM):
         # uvicorn ends as it should and then raises the signal again, which would be the exit code
         signal.signal(told_to_stop, lambda *_: None)
+    gc.collect()
+    gc.freeze()  # what was imported stays: no collection need go over it again
     Announcing(config, service).run(sockets=[listening])
 
 
