@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.live.opening import open_store
 from understudy.live.spec import Event, StudySpec
+from understudy.live.store.opening import open_store
 from understudy.live.study import LiveStudy
 from understudy.live.taking import Outcome
 

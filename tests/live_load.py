@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from understudy.live.records import Decision
+from understudy.live.store.records import Decision
 
 __all__ = ["ACTIONS", "PATIENCE", "Ledger", "Load", "until"]
 

@@ -18,10 +18,10 @@ from live_load import ACTIONS, PATIENCE, Ledger, Load
 from live_server import Server
 from understudy.live.audit import audit, in_order
 from understudy.live.export import export, study_named
-from understudy.live.opening import open_reader
-from understudy.live.records import Decision
 from understudy.live.spec import StudySpec
 from understudy.live.standing import Standing
+from understudy.live.store.opening import open_reader
+from understudy.live.store.records import Decision
 
 __all__ = ["survive"]
 

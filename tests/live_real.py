@@ -10,8 +10,8 @@ from pathlib import Path
 
 import understudy as us
 from live_serving import serving
-from understudy.live.app import make_app
 from understudy.live.service import Service
+from understudy.live.web.app import make_app
 
 __all__ = ["Real", "really"]
 

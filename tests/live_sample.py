@@ -9,8 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from understudy.live.answers import answer, refuse, refuse_body
-from understudy.live.openapi import Content, Operation, Parameter
+from understudy.live.web.answers import answer, refuse, refuse_body
+from understudy.live.web.openapi import Content, Operation, Parameter
 
 __all__ = ["OPERATIONS", "Batch", "Event", "Study"]
 

@@ -18,9 +18,9 @@ from starlette.routing import Route
 
 from live_serving import serving
 from understudy import logs
-from understudy.live import page
-from understudy.live.streams import Streams
-from understudy.live.views import About, Counters, show, summarize
+from understudy.live.web import page
+from understudy.live.web.streams import Streams
+from understudy.live.web.views import About, Counters, show, summarize
 from understudy.report import Report
 
 __all__ = ["Stage", "StagedStudy", "on_stage"]

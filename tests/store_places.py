@@ -14,11 +14,11 @@ import pytest
 
 from postgres import Cluster, postgresql
 from understudy.errors import StoreInUse
-from understudy.live.opening import open_reader, open_store, open_tokens
-from understudy.live.records import Changes, Decision, Snapshot, StudyRecord, TokenRecord
-from understudy.live.session import Session
-from understudy.live.sql import SqlReader
-from understudy.live.stores import Reader, Store, TokenBook
+from understudy.live.store.opening import open_reader, open_store, open_tokens
+from understudy.live.store.records import Changes, Decision, Snapshot, StudyRecord, TokenRecord
+from understudy.live.store.session import Session
+from understudy.live.store.sql import SqlReader
+from understudy.live.store.stores import Reader, Store, TokenBook
 
 __all__ = [
     "Place",
@@ -35,8 +35,8 @@ __all__ = [
 
 HOLDER = """
 import sys
-from understudy.live.opening import open_store
-from understudy.live.records import Changes, Decision
+from understudy.live.store.opening import open_store
+from understudy.live.store.records import Changes, Decision
 store = open_store(sys.argv[1])
 store.open()
 study = store.add_study("held", "{}", None, 1)

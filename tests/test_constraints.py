@@ -566,14 +566,13 @@ STEPS = {  # of `us.logs.learn`, `coverage` and `certify`, whose examples are th
     "verdicts": ("judge_rows",),
 }
 PARTS = {  # of `understudy serve`, which needs a store
-    "app": ("make_app",),
     "audit": ("audit", "in_order"),
-    "describing": ("certificate_of", "coverage_of", "describe", "policy_of"),
     "export": ("export", "study_named"),
-    "openapi": ("not_found",),
-    "operations": ("operations",),
-    "server": ("serve",),
     "study": ("standing_of",),
+    "web.app": ("make_app",),
+    "web.describing": ("certificate_of", "coverage_of", "describe", "policy_of"),
+    "web.operations": ("operations",),
+    "web.server": ("serve",),
 }
 KERNELS = {f"understudy.kernels.{name}" for name in (*us.kernels.__all__, "exponentials", "levels")}
 WITHOUT_EXAMPLE = {

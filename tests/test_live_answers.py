@@ -16,8 +16,15 @@ from pydantic_core.core_schema import ErrorType
 from live_sample import Batch, Study
 from strategies import quick
 from understudy.errors import InvalidArgument
-from understudy.live.answers import MOST_ERRORS, MOST_FIELDS, answer, fields_of, refuse, refuse_body
-from understudy.live.wrong_fields import WORDS
+from understudy.live.web.answers import (
+    MOST_ERRORS,
+    MOST_FIELDS,
+    answer,
+    fields_of,
+    refuse,
+    refuse_body,
+)
+from understudy.live.web.wrong_fields import WORDS
 
 pytestmark = pytest.mark.plain
 

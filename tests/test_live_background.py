@@ -20,9 +20,10 @@ import understudy as us
 from live_fake import Fake, Fault, plain
 from strategies import quick
 from understudy.errors import Refused, ServiceUnavailable, Undelivered
-from understudy.live import BatchTaken, outbox
-from understudy.live.facts import Event, decision
-from understudy.live.outbox import Delivery
+from understudy.live import BatchTaken
+from understudy.live.client import outbox
+from understudy.live.client.facts import Event, decision
+from understudy.live.client.outbox import Delivery
 
 pytestmark = pytest.mark.plain
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from live_real import really
 from live_stage import Stage, on_stage
 from reports import HOSTILE, SAMPLES, sample
-from understudy.live.views import About, Counters, show
+from understudy.live.web.views import About, Counters, show
 
 pytestmark = [pytest.mark.plain, pytest.mark.full]
 

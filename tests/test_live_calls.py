@@ -17,7 +17,7 @@ import understudy as us
 from live_fake import Fake, Making, blocking, plain
 from strategies import quick
 from understudy.errors import InvalidArgument, Refused, ServiceUnavailable
-from understudy.live.replies import Lines
+from understudy.live.client.replies import Lines
 
 pytestmark = pytest.mark.plain
 

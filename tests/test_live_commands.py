@@ -83,6 +83,7 @@ def test_others_are_let_in_with_a_token_only(tmp_path: Path) -> None:
         (("serve", "--store", "nowhere/u.db"), "there is no folder"),
         (("serve", "--store", "."), "this is a folder"),
         (("serve", "--store", "text.txt"), "not an SQLite database"),
+        (("serve", "--host", "192.0.2.1"), "understudy token add"),
     ],
 )
 def test_wrong_stores_are_one_line(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:

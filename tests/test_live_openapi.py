@@ -28,13 +28,13 @@ from live_sample import CONTEXT, OPERATIONS, STUDY, health
 from markup import Element, tree
 from strategies import quick
 from understudy.errors import InvalidArgument
-from understudy.live.docs import docs_page
-from understudy.live.gate import LIMITS, Gate
-from understudy.live.openapi import Content, Operation, Parameter, document, not_found, routes
-from understudy.live.records import TokenRecord
-from understudy.live.rules import HEADERS
-from understudy.live.schema_words import field_rows, type_words
-from understudy.live.tokens import Keys, digest_of
+from understudy.live.store.records import TokenRecord
+from understudy.live.web.docs import docs_page
+from understudy.live.web.gate import LIMITS, Gate
+from understudy.live.web.openapi import Content, Operation, Parameter, document, not_found, routes
+from understudy.live.web.rules import HEADERS
+from understudy.live.web.schema_words import field_rows, type_words
+from understudy.live.web.tokens import Keys, digest_of
 
 pytestmark = pytest.mark.plain
 
@@ -287,14 +287,14 @@ def test_the_page_needs_no_script_and_nothing_from_elsewhere() -> None:
         if name in {"src", "href", "style", "srcset", "action"} and not value.startswith("#")
     ]
     assert {value for _, _, value in used} == {"data:,", "/assets/docs.css", "/", "/openapi.json"}
-    css = (PACKAGE / "live" / "assets" / "docs.css").read_text(encoding="utf-8")
+    css = (PACKAGE / "live" / "web" / "assets" / "docs.css").read_text(encoding="utf-8")
     assert "url(" not in css
     assert "@import" not in css
 
 
 def test_the_colors_are_those_of_reports() -> None:
     pattern = re.compile(r"  --[a-z]+: #[0-9a-f]{6};")
-    files = ("live/assets/docs.css", "report/templates/report.css")
+    files = ("live/web/assets/docs.css", "report/templates/report.css")
     ours, theirs = (pattern.findall((PACKAGE / file).read_text(encoding="utf-8")) for file in files)
     assert ours == theirs
     assert len(ours) == 24
@@ -411,7 +411,7 @@ def test_a_browser_shows_the_page_under_its_own_policy(
 ) -> None:
     from playwright.sync_api import Route, sync_playwright  # noqa: PLC0415 - only where it runs
 
-    css = (PACKAGE / "live" / "assets" / "docs.css").read_text(encoding="utf-8")
+    css = (PACKAGE / "live" / "web" / "assets" / "docs.css").read_text(encoding="utf-8")
     protection = {name.decode(): value.decode() for name, value in HEADERS}
     asked, complaints = [], []
 

@@ -14,8 +14,8 @@ import pytest
 from starlette.applications import Starlette
 
 from markup import Element, tree
-from understudy.live import page
-from understudy.live.views import About, Counters, show
+from understudy.live.web import page
+from understudy.live.web.views import About, Counters, show
 
 pytestmark = pytest.mark.plain
 

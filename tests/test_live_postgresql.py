@@ -22,8 +22,8 @@ from store_places import (
     session_of,
 )
 from understudy.errors import StoreInUse, StoreUnavailable
-from understudy.live import postgresql
-from understudy.live.opening import open_store
+from understudy.live.store import postgresql
+from understudy.live.store.opening import open_store
 
 __all__ = ["cluster", "database"]  # fixtures
 

@@ -15,11 +15,11 @@ import pytest
 
 import understudy as us
 from live_serving import serving
-from understudy.live.app import make_app
 from understudy.live.audit import audit
-from understudy.live.opening import open_reader, open_tokens
 from understudy.live.service import Service
-from understudy.live.tokens import digest_of
+from understudy.live.store.opening import open_reader, open_tokens
+from understudy.live.web.app import make_app
+from understudy.live.web.tokens import digest_of
 
 pytestmark = pytest.mark.plain
 

@@ -15,8 +15,8 @@ import pytest
 from disks import fill_up, small_disk
 from store_places import Place, a_store, cluster, content, database, fresh, place, session_of
 from understudy.errors import StoreUnavailable
-from understudy.live import sqlite
-from understudy.live.records import Rewarded
+from understudy.live.store import sqlite
+from understudy.live.store.records import Rewarded
 
 __all__ = ["cluster", "database", "place"]  # fixtures
 
@@ -26,7 +26,7 @@ FULL_DISK = """
 import resource, sys
 from store_places import fresh
 from understudy.errors import StoreUnavailable
-from understudy.live.opening import open_store
+from understudy.live.store.opening import open_store
 
 store = open_store(sys.argv[1])
 store.open()
@@ -134,11 +134,12 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
         damaged: "its file is damaged",
         other: "this is no store of a live service: it holds other tables; name another",
     }.items():
-        here = Place(str(path))
+        before, here = path.read_bytes(), Place(str(path))
         with here.opened:
             for act in (here.store().open, here.reader().clock, here.token_book().tokens):
                 with pytest.raises(StoreUnavailable, match=reason):
                     act()
+        assert path.read_bytes() == before
 
 
 def test_a_store_of_another_version_is_refused(place: Place) -> None:
@@ -160,28 +161,42 @@ def test_readers_write_nothing(place: Place) -> None:
     assert content(reader) == before
 
 
-def test_no_more_is_read_than_was_asked_for(place: Place) -> None:
+def test_what_is_acknowledged_is_on_disk(place: Place) -> None:
+    """The part of it that a test can see: that the database is asked to wait for the disk."""
+    store = place.writer()
+    if place.where.startswith("postgresql"):
+        session_of(store).change("ALTER ROLE postgres SET synchronous_commit = off")
+        assert not store.open()
+        assert session_of(store).rows("SHOW synchronous_commit") == [("on",)]
+        session_of(store).change("ALTER ROLE postgres RESET synchronous_commit")
+    else:
+        assert session_of(store).rows("PRAGMA synchronous") == [(2,)]
+        assert session_of(store).rows("PRAGMA journal_mode") == [("wal",)]
+
+
+@pytest.mark.parametrize("asked", [8, 900])
+def test_no_more_is_read_than_was_asked_for(place: Place, asked: int) -> None:
     """From the first minute on, when the database has not yet counted the rows of its tables."""
     store = place.writer()
     key = store.add_study("a", "{}", None, 1).key
     store.write([fresh(key, 5_000)], 1)
-    session, ids = session_of(store), [f"id {n}" for n in range(1, 9)]
-    rewards = [Rewarded(n, 1.0, 1) for n in range(1, 9)]
+    session, ids = session_of(store), [f"id {n}" for n in range(1, asked + 1)]
+    rewards = [Rewarded(n, 1.0, 1) for n in range(1, asked + 1)]
     if place.where.startswith("postgresql"):
         with session.transaction():
-            assert len(session.find(key, ids)) == session.fill("reward", key, rewards) == 8
+            assert len(session.find(key, ids)) == session.fill("reward", key, rewards) == asked
             query = (
                 "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
                 "WHERE relname = 'decisions'"
             )
-            assert session.rows(query) == [(16,)]
+            assert session.rows(query) == [(2 * asked,)]
         return
     steps: list[int] = []
     session.connection.set_progress_handler(lambda: steps.append(1), 100)
-    assert len(session.find(key, ids)) == session.fill("reward", key, rewards) == 8
+    assert len(session.find(key, ids)) == session.fill("reward", key, rewards) == asked
     assert store.late(key) == 0
     assert store.last_seq(key) == 5_000
-    assert 100 * len(steps) < 5_000
+    assert 100 * len(steps) < 500 + 100 * asked
 
 
 def test_windows_is_refused(file: Place, monkeypatch: pytest.MonkeyPatch) -> None:

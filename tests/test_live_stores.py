@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from store_places import Place, cluster, content, database, fresh, open_when_free, place, process
 from strategies import quick
 from understudy.errors import InvalidArgument, MissingExtra, StoreInUse, StoreUnavailable
-from understudy.live.opening import open_reader, open_store, open_tokens
-from understudy.live.records import Changes, Decision, Rewarded, Snapshot, TokenRecord
+from understudy.live.store.opening import open_reader, open_store, open_tokens
+from understudy.live.store.records import Changes, Decision, Rewarded, Snapshot, TokenRecord
 
 __all__ = ["cluster", "database", "place"]  # fixtures
 
@@ -315,7 +315,7 @@ def test_what_cannot_be_a_store_is_refused(tmp_path: Path) -> None:
 
 
 def test_postgresql_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "understudy.live.postgresql", raising=False)
+    monkeypatch.delitem(sys.modules, "understudy.live.store.postgresql", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     for scheme in ("postgres", "postgresql"):
         with pytest.raises(MissingExtra, match=r"pip install 'understudy\[postgresql\]'"):

@@ -15,8 +15,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 
-from understudy.live import streams
-from understudy.live.streams import Streams
+from understudy.live.web import streams
+from understudy.live.web.streams import Streams
 
 pytestmark = pytest.mark.plain
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from markup import Element, tree
 from reports import SAMPLES, action_rows, sample
 from strategies import quick
-from understudy.live.views import About, Counters, show, summarize, verdict_of
+from understudy.live.web.views import About, Counters, show, summarize, verdict_of
 from understudy.report import Candidate, Report, render
 
 pytestmark = pytest.mark.plain

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import StoreUnavailable
-from understudy.live.records import Changes
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
+from understudy.live.store.records import Changes
 
 pytestmark = pytest.mark.plain
 

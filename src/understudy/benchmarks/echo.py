@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 
 import uvicorn
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Route
 
 __all__ = ["app"]
 
@@ -16,7 +17,7 @@ async def _echo(request: Request) -> Response:
     return Response(await request.body(), media_type="application/json")
 
 
-app = Router([Route("/echo", _echo, methods=["POST"])])
+app = Starlette(routes=[Route("/echo", _echo, methods=["POST"])])
 
 if __name__ == "__main__":
     uvicorn.run(

@@ -37,7 +37,7 @@ def serve(store: str, host: str, port: int) -> None:
     machine's own needs a token first: understudy token add NAME --scope write.
     """
     _need_extra()
-    from understudy.live.server import serve as run  # noqa: PLC0415 - only here
+    from understudy.live.web.server import serve as run  # noqa: PLC0415 - only here
 
     run(store, host, port)
 
@@ -52,7 +52,7 @@ def audit(store: str, json_output: bool) -> int:
     """
     _need_extra()
     from understudy.live.audit import audit as run  # noqa: PLC0415 - only here
-    from understudy.live.opening import open_reader  # noqa: PLC0415
+    from understudy.live.store.opening import open_reader  # noqa: PLC0415
 
     reader = open_reader(store)
     try:
@@ -94,7 +94,7 @@ def export(study: str, store: str, out: Path) -> None:
     _need_extra()
     from understudy.live.export import export as run  # noqa: PLC0415 - only here
     from understudy.live.export import study_named  # noqa: PLC0415
-    from understudy.live.opening import open_reader  # noqa: PLC0415
+    from understudy.live.store.opening import open_reader  # noqa: PLC0415
 
     reader = open_reader(store)
     try:
@@ -119,8 +119,8 @@ def token() -> None:
 def add(name: str, scope: Any, store: str) -> None:
     """Make a token, and print it once. One of the same name is replaced."""
     _need_extra()
-    from understudy.live.opening import open_tokens  # noqa: PLC0415 - only here
-    from understudy.live.tokens import digest_of, new_token  # noqa: PLC0415
+    from understudy.live.store.opening import open_tokens  # noqa: PLC0415 - only here
+    from understudy.live.web.tokens import digest_of, new_token  # noqa: PLC0415
 
     made = new_token()
     book = open_tokens(store)
@@ -137,7 +137,7 @@ def add(name: str, scope: Any, store: str) -> None:
 def remove(name: str, store: str) -> None:
     """Take a token back; a running service notices within seconds."""
     _need_extra()
-    from understudy.live.opening import open_tokens  # noqa: PLC0415 - only here
+    from understudy.live.store.opening import open_tokens  # noqa: PLC0415 - only here
 
     book = open_tokens(store)
     try:
@@ -153,7 +153,7 @@ def remove(name: str, store: str) -> None:
 def list_tokens(store: str) -> None:
     """Name the tokens; themselves nobody can show, only their hashes are kept."""
     _need_extra()
-    from understudy.live.opening import open_reader  # noqa: PLC0415 - only here
+    from understudy.live.store.opening import open_reader  # noqa: PLC0415 - only here
 
     reader = open_reader(store)
     try:
@@ -166,7 +166,7 @@ def list_tokens(store: str) -> None:
 def _need_extra() -> None:
     """Say what to install, before anything else is missed."""
     try:
-        import understudy.live.server  # noqa: F401, PLC0415
+        import understudy.live.web.server  # noqa: F401, PLC0415
     except ModuleNotFoundError as error:
         if str(error.name).startswith("understudy"):
             raise

@@ -5,12 +5,12 @@ What is imported here is its client, which needs nothing but httpx.
 
 from __future__ import annotations
 
-from understudy.live.async_client import AsyncClient, AsyncStudy
-from understudy.live.background import Background
-from understudy.live.canary import mixture
-from understudy.live.client import Client, Study
-from understudy.live.outbox import Delivery
-from understudy.live.received import BatchTaken, Drawn, RefusedEvent, Taken
+from understudy.live.client.async_client import AsyncClient, AsyncStudy
+from understudy.live.client.background import Background
+from understudy.live.client.canary import mixture
+from understudy.live.client.client import Client, Study
+from understudy.live.client.outbox import Delivery
+from understudy.live.client.received import BatchTaken, Drawn, RefusedEvent, Taken
 
 __all__ = [
     "AsyncClient",

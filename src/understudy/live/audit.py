@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from understudy.live.records import Decision, StudyRecord
 from understudy.live.spec import StudySpec
 from understudy.live.standing import Standing
-from understudy.live.stores import Reader
+from understudy.live.store.records import Decision, StudyRecord
+from understudy.live.store.stores import Reader
 
 __all__ = ["Audited", "audit", "in_order"]
 

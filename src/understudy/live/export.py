@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 
 from understudy.errors import InvalidArgument
 from understudy.live.audit import Watch, in_order
-from understudy.live.records import Decision, StudyRecord
 from understudy.live.spec import StudySpec
 from understudy.live.standing import TYPES
-from understudy.live.stores import Reader
+from understudy.live.store.records import Decision, StudyRecord
+from understudy.live.store.stores import Reader
 from understudy.live.taking import is_ready
 from understudy.logs.columns import ACTION, LOGGED, PROPENSITY, REWARD
 from understudy.logs.outputs import workplace

@@ -11,13 +11,13 @@ import numpy as np
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
-from understudy.live.answers import Declined
 from understudy.live.audit import in_order
+from understudy.live.declined import Declined
 from understudy.live.export import as_lines
-from understudy.live.opening import open_reader, open_store
-from understudy.live.records import StudyRecord, TokenRecord
 from understudy.live.spec import Event, StudySpec
 from understudy.live.standing import Standing
+from understudy.live.store.opening import open_reader, open_store
+from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.study import LiveStudy
 from understudy.live.taking import Outcome
 from understudy.live.writer import Writer

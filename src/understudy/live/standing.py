@@ -18,8 +18,8 @@ import polars as pl
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.live.records import Decision, Snapshot
 from understudy.live.spec import StudySpec
+from understudy.live.store.records import Decision, Snapshot
 from understudy.logs.checking import QUARANTINE
 from understudy.logs.choosing import Choice, choose
 from understudy.logs.columns import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, Columns

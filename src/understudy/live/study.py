@@ -14,10 +14,10 @@ from itertools import islice, takewhile
 import structlog
 
 from understudy.live.rates import Rate
-from understudy.live.records import Changes, Decision, StudyRecord
 from understudy.live.spec import Event, StudySpec
 from understudy.live.standing import Standing
-from understudy.live.stores import Reader, Store
+from understudy.live.store.records import Changes, Decision, StudyRecord
+from understudy.live.store.stores import Reader, Store
 from understudy.live.taking import Outcome, Taking, is_ready
 from understudy.logs.planning import LAST
 

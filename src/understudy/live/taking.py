@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from understudy.live.records import Changes, Decision, Rewarded
 from understudy.live.spec import Event, StudySpec
+from understudy.live.store.records import Changes, Decision, Rewarded
 
 __all__ = ["REASONS", "Outcome", "Taking", "is_ready"]
 

@@ -18,9 +18,9 @@ from typing import Any
 import structlog
 
 from understudy.errors import StoreUnavailable
-from understudy.live.records import StudyRecord, TokenRecord
 from understudy.live.spec import Event
-from understudy.live.stores import Store
+from understudy.live.store.records import StudyRecord, TokenRecord
+from understudy.live.store.stores import Store
 from understudy.live.study import LiveStudy
 from understudy.live.taking import Outcome, Taking
 
@@ -198,6 +198,7 @@ class Writer:
         """One transaction for all; then each knows what became of its events."""
         events = sum(len(item.events) for item in sent)
         try:
+            self._reach_whatever_happens()
             outcomes = self._commit(sent)
         except StoreUnavailable as error:
             self._lost(error)
@@ -219,8 +220,16 @@ class Writer:
         else:
             self._answer([(sent[0].answer, None, error)], len(sent[0].events))
 
+    def _reach_whatever_happens(self) -> None:
+        """What goes wrong on the way to the store is no fault of what is to be written."""
+        try:
+            self._reach()
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            raise self._lost(error) from error
+
     def _commit(self, sent: Sequence[Sent]) -> list[list[Outcome]]:
-        self._reach()
         now = self.now()
         takings = dict(self._takings(sent, now))
         outcomes = [takings[item.study].take(item.events) for item in sent]

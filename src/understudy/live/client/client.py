@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
 
-from understudy.live import calls, facts
-from understudy.live.background import Background
-from understudy.live.calls import StudyOptions
-from understudy.live.connections import Connection, patience_of, settings_of
-from understudy.live.facts import Context
-from understudy.live.outbox import Outbox
-from understudy.live.received import BatchTaken, Drawn, Taken
+from understudy.live.client import calls, facts
+from understudy.live.client.background import Background
+from understudy.live.client.calls import StudyOptions
+from understudy.live.client.connections import Connection, patience_of, settings_of
+from understudy.live.client.facts import Context
+from understudy.live.client.outbox import Outbox
+from understudy.live.client.received import BatchTaken, Drawn, Taken
 
 if TYPE_CHECKING:
     from understudy.logs.actions import Label

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import logging
 import signal
 import sys
 from contextlib import suppress
-from socket import socket
+from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 
 import structlog
 import uvicorn
 
 from understudy.errors import InvalidArgument
-from understudy.live.app import make_app
-from understudy.live.opening import open_tokens
 from understudy.live.service import Service
+from understudy.live.store.opening import open_tokens
+from understudy.live.web.app import make_app
 
 __all__ = ["serve"]
 
@@ -30,15 +31,15 @@ def serve(store: str, host: str, port: int) -> None:
     refuse_open(store, host, loopback=loopback)
     _log_as_json()
     sys.setswitchinterval(SWITCH)
+    listening = _listening(host, port)
     service = Service(store)
     service.open()
     config = uvicorn.Config(
         make_app(service, loopback_only=loopback),
-        host=host,
-        port=port,
         access_log=False,
         proxy_headers=False,
         log_config=None,
+        ws="none",
         server_header=False,
         timeout_graceful_shutdown=GRACE,
         limit_concurrency=MOST_CONNECTIONS,
@@ -46,7 +47,22 @@ def serve(store: str, host: str, port: int) -> None:
     for told_to_stop in (signal.SIGINT, signal.SIGTERM):
         # uvicorn ends as it should and then raises the signal again, which would be the exit code
         signal.signal(told_to_stop, lambda *_: None)
-    Announcing(config, service).run()
+    gc.collect()
+    gc.freeze()  # what was imported stays: no collection need go over it again
+    Announcing(config, service).run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket:
+    """The address, or `InvalidArgument` if it is taken, or not this machine's."""
+    own = socket(AF_INET6 if ":" in host else AF_INET)
+    own.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+    try:
+        own.bind((host, port))
+    except OSError as error:
+        own.close()
+        reason = f"{host} cannot be listened on there ({error.strerror})"
+        raise InvalidArgument("port", port, reason, "choose another with --port, or 0") from None
+    return own
 
 
 def is_loopback(host: str) -> bool:
@@ -87,11 +103,10 @@ class Announcing(uvicorn.Server):
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
-        for server in self.servers if self.started else ():
-            for own in server.sockets:
-                host, port = own.getsockname()[:2]
-                where = f"[{host}]" if ":" in host else host
-                print(f"listening on http://{where}:{port}", file=sys.stderr, flush=True)  # noqa: T201
+        for own in sockets if self.started and sockets else ():
+            host, port = own.getsockname()[:2]
+            where = f"[{host}]" if ":" in host else host
+            print(f"listening on http://{where}:{port}", file=sys.stderr, flush=True)  # noqa: T201
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         self._service.stopped.set()  # those who watch would never leave by themselves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from understudy.live.records import Scope
+from understudy.live.store.records import Scope
 
 __all__ = ["HEADERS", "NO_STORE", "Limits", "is_loopback", "is_same_origin", "needed_scope"]
 

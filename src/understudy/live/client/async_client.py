@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
 
-from understudy.live import calls, facts
-from understudy.live.calls import StudyOptions
-from understudy.live.client import URL
-from understudy.live.connections import AsyncConnection, patience_of, settings_of
-from understudy.live.facts import Context
-from understudy.live.received import BatchTaken, Drawn, Taken
+from understudy.live.client import calls, facts
+from understudy.live.client.calls import StudyOptions
+from understudy.live.client.client import URL
+from understudy.live.client.connections import AsyncConnection, patience_of, settings_of
+from understudy.live.client.facts import Context
+from understudy.live.client.received import BatchTaken, Drawn, Taken
 
 if TYPE_CHECKING:
     from understudy.logs.actions import Label

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from understudy.live.records import Changes, Decision, Scope, Snapshot, StudyRecord, TokenRecord
+from understudy.live.store.records import (
+    Changes,
+    Decision,
+    Scope,
+    Snapshot,
+    StudyRecord,
+    TokenRecord,
+)
 
 __all__ = ["Reader", "Store", "TokenBook"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from understudy.errors import InvalidArgument, MissingExtra, StoreInUse, StoreUnavailable
-from understudy.live.records import Decision, Rewarded
-from understudy.live.schema import COLUMNS, Access, declarations
-from understudy.live.session import Row, Session, as_row, refused_rows
-from understudy.live.sql import SqlReader, SqlStore, SqlTokens
+from understudy.live.store.records import Decision, Rewarded
+from understudy.live.store.schema import COLUMNS, Access, declarations
+from understudy.live.store.session import Row, Session, as_row, refused_rows
+from understudy.live.store.sql import SqlReader, SqlStore, SqlTokens
 from understudy.logs.foreign import first_line
 
 try:
@@ -39,15 +39,15 @@ DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-# All that we ask for is found by an index, also before the database has counted its rows. And the
-# server is to notice when the machine of a writer dies, for until then it keeps the lock.
+# The server is to notice when the machine of a writer dies, for until then it keeps the lock.
 SETTINGS = f"""
 SET search_path = {SCHEMA};
 SET synchronous_commit = on;
 SET statement_timeout = '{SECONDS}s';
-SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
 SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3
 """
+# All that we ask for is found by an index, also before the database has counted its rows.
+TUNING = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
 HOLDER = """
 SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = 0
@@ -104,6 +104,7 @@ class Postgres:
         f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
         *declarations(number="DOUBLE PRECISION", sorted_by_key=""),
     )
+    tuning: str = TUNING
     tables: str = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
 
     @contextmanager

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.types import Message, Send
 from starlette.types import Scope as Connection
 
-from understudy.live.answers import refuse
-from understudy.live.meters import OTHER, Meters, Warnings
-from understudy.live.rules import API, HEADERS, NO_STORE
-from understudy.live.tokens import Clock
+from understudy.live.web.answers import refuse
+from understudy.live.web.meters import OTHER, Meters, Warnings
+from understudy.live.web.rules import API, HEADERS, NO_STORE
+from understudy.live.web.tokens import Clock
 
 __all__ = ["OPERATION", "Exchange", "Exchanges", "address_of"]
 

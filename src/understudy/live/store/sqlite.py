@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from understudy.errors import StoreInUse, StoreUnavailable
-from understudy.live.records import Decision, Rewarded
-from understudy.live.schema import COLUMNS, Access, declarations
-from understudy.live.session import Row, Session, as_row, refused_rows
-from understudy.live.sql import SqlReader, SqlStore, SqlTokens
+from understudy.live.store.records import Decision, Rewarded
+from understudy.live.store.schema import COLUMNS, Access, declarations
+from understudy.live.store.session import Row, Session, as_row, refused_rows
+from understudy.live.store.sql import SqlReader, SqlStore, SqlTokens
 
 __all__ = ["SqliteReader", "SqliteStore", "SqliteTokens"]
 
 WAIT = 5_000  # milliseconds for which another program may hold the file
 PRAGMAS = (
-    "journal_mode = WAL",
     "synchronous = FULL",
     "foreign_keys = ON",
     "wal_autocheckpoint = 4000",  # pages: ids come in any order, and hit the same pages again
@@ -81,6 +80,7 @@ class Sqlite:
     declarations: tuple[str, ...] = tuple(  # BLOB keeps numbers as they come, REAL makes 0 of -0.0
         declarations(number="BLOB", sorted_by_key="WITHOUT ROWID")
     )
+    tuning: str = "PRAGMA journal_mode = WAL"
     tables: str = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
     @contextmanager

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from understudy.live import models
-from understudy.live.handlers import Handlers
-from understudy.live.openapi import Content, Operation, Parameter
 from understudy.live.spec import Event, StudySpec
-from understudy.live.streams import Streams
+from understudy.live.web import models
+from understudy.live.web.handlers import Handlers
+from understudy.live.web.openapi import Content, Operation, Parameter
+from understudy.live.web.streams import Streams
 
 __all__ = ["operations"]
 

@@ -12,14 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from understudy.errors import InvalidArgument
-from understudy.live.answers import Declined, answer, refuse, refuse_body
-from understudy.live.describing import certificate_of, coverage_of, describe, policy_of
-from understudy.live.models import Batch, Draw
-from understudy.live.repeated import names_in, names_in_spec, repeated_names
+from understudy.live.declined import Declined
 from understudy.live.service import Service
 from understudy.live.spec import Context, Event, StudySpec
 from understudy.live.study import LiveStudy
 from understudy.live.taking import REASONS
+from understudy.live.web.answers import answer, refuse, refuse_body
+from understudy.live.web.describing import certificate_of, coverage_of, describe, policy_of
+from understudy.live.web.models import Batch, Draw
+from understudy.live.web.repeated import names_in, names_in_spec, repeated_names
 
 __all__ = ["Handlers"]
 

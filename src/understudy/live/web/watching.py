@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from understudy.live.describing import describe
 from understudy.live.service import Service, moment
 from understudy.live.spec import StudySpec
 from understudy.live.standing import Standing
 from understudy.live.study import LiveStudy
-from understudy.live.views import About, Counters, show, summarize
+from understudy.live.web.describing import describe
+from understudy.live.web.views import About, Counters, show, summarize
 from understudy.logs.columns import LOGGED
 from understudy.logs.reporting import BEHAVIOR_WORDS
 from understudy.report import Report

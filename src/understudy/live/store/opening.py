@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from understudy.errors import InvalidArgument
-from understudy.live.sqlite import SqliteReader, SqliteStore, SqliteTokens
-from understudy.live.stores import Reader, Store, TokenBook
+from understudy.live.store.sqlite import SqliteReader, SqliteStore, SqliteTokens
+from understudy.live.store.stores import Reader, Store, TokenBook
 
 __all__ = ["open_reader", "open_store", "open_tokens"]
 
@@ -23,7 +23,7 @@ def open_store(where: str) -> Store:
     understudy.errors.InvalidArgument: store = 'mysql://…': there is no store of this kind; ...
     """
     if _is_postgresql(where):
-        from understudy.live.postgresql import PostgresStore  # noqa: PLC0415 - an extra
+        from understudy.live.store.postgresql import PostgresStore  # noqa: PLC0415 - an extra
 
         return PostgresStore(where)
     return SqliteStore(_file(where))
@@ -37,7 +37,7 @@ def open_reader(where: str) -> Reader:
     understudy.errors.InvalidArgument: store = 'missing.db': there is no such file; ...
     """
     if _is_postgresql(where):
-        from understudy.live.postgresql import PostgresReader  # noqa: PLC0415 - an extra
+        from understudy.live.store.postgresql import PostgresReader  # noqa: PLC0415 - an extra
 
         return PostgresReader(where)
     path = _file(where)
@@ -54,7 +54,7 @@ def open_tokens(where: str) -> TokenBook:
     understudy.errors.InvalidArgument: store = 'missing/folder/understudy.db': there is no folder...
     """
     if _is_postgresql(where):
-        from understudy.live.postgresql import PostgresTokens  # noqa: PLC0415 - an extra
+        from understudy.live.store.postgresql import PostgresTokens  # noqa: PLC0415 - an extra
 
         return PostgresTokens(where)
     return SqliteTokens(_file(where))

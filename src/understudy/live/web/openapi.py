@@ -16,10 +16,10 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from understudy.errors import InvalidArgument
-from understudy.live.answers import JSON, MOST_FIELDS, Refusal, refuse
-from understudy.live.exchanges import OPERATION
-from understudy.live.records import Scope
-from understudy.live.rules import READING, needed_scope
+from understudy.live.store.records import Scope
+from understudy.live.web.answers import JSON, MOST_FIELDS, Refusal, refuse
+from understudy.live.web.exchanges import OPERATION
+from understudy.live.web.rules import READING, needed_scope
 from understudy.report.wording import counted, plain
 
 __all__ = ["Content", "Operation", "Parameter", "document", "not_found", "routes"]
@@ -165,7 +165,15 @@ def routes(operations: Sequence[Operation]) -> list[Route]:
 
 
 async def not_found(scope: Connection, receive: Receive, send: Send) -> None:
-    """What a router does with a path that leads nowhere."""
+    """What a router does with a path that leads nowhere: its `default`.
+
+    >>> import asyncio
+    >>> async def show(message):
+    ...     print(message.get("status", message.get("body")))
+    >>> asyncio.run(not_found({"type": "http", "path": "/nowhere"}, None, show))
+    404
+    b'{"error":"unknown path","message":"there is nothing at /nowhere; see /docs"}'
+    """
     shown = plain(scope["path"], LONGEST_PATH)
     refusal = refuse(404, "unknown path", f"there is nothing at {shown}; see /docs")
     await refusal(scope, receive, send)

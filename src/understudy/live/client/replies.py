@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import httpx
 
 from understudy.errors import Refused, ServiceUnavailable
-from understudy.live.calls import Call
-from understudy.live.patience import AGAIN, Outcome
+from understudy.live.client.calls import Call
+from understudy.live.client.patience import AGAIN, Outcome
 
 __all__ = ["Lines", "interrupted", "read", "settle"]
 

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 
 from understudy.errors import StoreUnavailable
-from understudy.live.records import Scope, TokenRecord
+from understudy.live.store.records import Scope, TokenRecord
 
 __all__ = ["BadTokens", "Keys", "digest_of", "new_token"]
 

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol
 
 from understudy.errors import InvalidArgument, StoreUnavailable
-from understudy.live.records import Decision, Rewarded
-from understudy.live.schema import VERSION, Access
+from understudy.live.store.records import Decision, Rewarded
+from understudy.live.store.schema import VERSION, Access
 
 __all__ = ["Dialect", "Row", "Session", "as_row", "refused_rows"]
 
@@ -44,6 +44,10 @@ class Dialect(Protocol):
     @property
     def declarations(self) -> Sequence[str]:
         """The statements that make an empty store."""
+
+    @property
+    def tuning(self) -> str:
+        """A statement for those who write, once it is known that the store is one of ours."""
 
     @property
     def tables(self) -> str:
@@ -93,6 +97,8 @@ class Session:
                 with self.transaction():
                     self._make_tables_if_there_are_none()
             self._check_version()
+            if self.dialect.access != "read":
+                self.change(self.dialect.tuning)
         except BaseException:
             self.close()
             raise

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import httpx
 
 from understudy.errors import InvalidArgument
-from understudy.live.facts import Context, Event, as_json
-from understudy.live.received import BatchTaken, Drawn, RefusedEvent, Taken
+from understudy.live.client.facts import Context, Event, as_json
+from understudy.live.client.received import BatchTaken, Drawn, RefusedEvent, Taken
 
 if TYPE_CHECKING:
     from understudy.logs.actions import Label
@@ -142,7 +142,7 @@ def archive(study: str) -> Call[dict[str, Any]]:
 def send(study: str, event: Event) -> Call[Taken]:
     """One event.
 
-    >>> from understudy.live.facts import event
+    >>> from understudy.live.client.facts import event
     >>> send("mugs", event({"id": "a1", "reward": 0.5})).content
     '{"id": "a1", "reward": 0.5}'
     """
@@ -152,7 +152,7 @@ def send(study: str, event: Event) -> Call[Taken]:
 def batch(study: str, events: Sequence[Event], first: int = 0) -> Call[BatchTaken]:
     """Many events; what is said about one of them counts from the first of all.
 
-    >>> from understudy.live.facts import event
+    >>> from understudy.live.client.facts import event
     >>> batch("mugs", [event({"id": "a1", "reward": 0.5})]).content
     '{"events": [{"id": "a1", "reward": 0.5}]}'
     """

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
-from understudy.errors import InvalidArgument, UnderstudyError, shorten
-from understudy.live.wrong_fields import fields_of
+from understudy.errors import InvalidArgument, shorten
+from understudy.live.web.wrong_fields import fields_of
 from understudy.logs.actions import a_few
 from understudy.report.wording import count, counted
 
@@ -32,15 +32,6 @@ MOST_ERRORS = 5_000  # that are looked through: a body of nothing but wrong fiel
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _encode_escaped = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-
-
-class Declined(UnderstudyError):
-    """What was asked for cannot be done as things are: a status, a short name, a sentence."""
-
-    def __init__(self, status: int, error: str, message: str) -> None:
-        self.status = status
-        self.error = error
-        super().__init__(message)
 
 
 class FieldRefusal(BaseModel):

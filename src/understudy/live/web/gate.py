@@ -16,11 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from understudy.errors import InvalidArgument, StoreUnavailable
-from understudy.live.answers import JSON, Declined, refuse, refuse_argument, refuse_body
-from understudy.live.exchanges import Exchange, Exchanges, address_of
-from understudy.live.records import Scope
-from understudy.live.rules import READING, Limits, is_loopback, is_same_origin, needed_scope
-from understudy.live.tokens import BadTokens, Clock, Keys
+from understudy.live.declined import Declined
+from understudy.live.store.records import Scope
+from understudy.live.web.answers import JSON, refuse, refuse_argument, refuse_body
+from understudy.live.web.exchanges import Exchange, Exchanges, address_of
+from understudy.live.web.rules import READING, Limits, is_loopback, is_same_origin, needed_scope
+from understudy.live.web.tokens import BadTokens, Clock, Keys
 from understudy.report.wording import count, plain
 
 __all__ = ["LIMITS", "Gate"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from understudy.errors import InvalidArgument
-from understudy.live.records import (
+from understudy.live.store.records import (
     Changes,
     Decision,
     Rewarded,
@@ -14,8 +14,8 @@ from understudy.live.records import (
     StudyRecord,
     TokenRecord,
 )
-from understudy.live.schema import COLUMNS
-from understudy.live.session import Session
+from understudy.live.store.schema import COLUMNS
+from understudy.live.store.session import Session
 
 __all__ = ["SqlReader", "SqlStore", "SqlTokens"]
 

@@ -14,17 +14,17 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
-from understudy.live import page
-from understudy.live.answers import answer, refuse
-from understudy.live.docs import docs_page
-from understudy.live.gate import Gate
-from understudy.live.handlers import Handlers
-from understudy.live.openapi import Handler, document, not_found, routes
-from understudy.live.operations import operations
 from understudy.live.service import Service
-from understudy.live.streams import Streams
-from understudy.live.tokens import Keys
-from understudy.live.watching import Watcher
+from understudy.live.web import page
+from understudy.live.web.answers import answer, refuse
+from understudy.live.web.docs import docs_page
+from understudy.live.web.gate import Gate
+from understudy.live.web.handlers import Handlers
+from understudy.live.web.openapi import Handler, document, not_found, routes
+from understudy.live.web.operations import operations
+from understudy.live.web.streams import Streams
+from understudy.live.web.tokens import Keys
+from understudy.live.web.watching import Watcher
 
 __all__ = ["make_app"]
 

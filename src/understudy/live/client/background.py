@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from understudy.errors import UnderstudyError
-from understudy.live import facts
-from understudy.live.facts import Context
-from understudy.live.outbox import Delivery, Outbox
+from understudy.live.client import facts
+from understudy.live.client.facts import Context
+from understudy.live.client.outbox import Delivery, Outbox
 
 if TYPE_CHECKING:
     from understudy.logs.actions import Label

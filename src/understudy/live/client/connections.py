@@ -14,9 +14,9 @@ import httpx
 
 from understudy.constraints import POSITIVE, integer
 from understudy.errors import InvalidArgument
-from understudy.live.calls import Call
-from understudy.live.patience import Outcome, Patience
-from understudy.live.replies import Lines, interrupted, read, settle
+from understudy.live.client.calls import Call
+from understudy.live.client.patience import Outcome, Patience
+from understudy.live.client.replies import Lines, interrupted, read, settle
 
 __all__ = ["AsyncConnection", "Connection", "patience_of", "request_of", "settings_of"]
 

@@ -158,7 +158,7 @@ def show(about: About, report: Report | None, counters: Counters) -> dict[str, A
     judged = report if counters.learned else None
     drawn = {} if judged is None else sections(judged, f"at /v1/studies/{about.name}/coverage")
     facts = [*about.settings, *(() if judged is None else judged.facts)]
-    made: Any = environment("understudy.live").get_template("parts.html").module  # its macros
+    made: Any = environment("understudy.live.web").get_template("parts.html").module  # its macros
     fragments = {
         **{name: str(drawn.get(name, "")) for name in SECTIONS},
         "events": made.events(_events(counters), _blocked(counters)),

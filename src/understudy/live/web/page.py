@@ -80,7 +80,7 @@ async def _asset(request: Request) -> Response:
 @cache
 def _page(template: str, root: str) -> File:
     """A page, the same for everybody; `root` leads from it to the root of the service."""
-    text = environment("understudy.live").get_template(template).render(root=root)
+    text = environment("understudy.live.web").get_template(template).render(root=root)
     return File.of(template, text.encode())
 
 
@@ -88,7 +88,7 @@ def _page(template: str, root: str) -> File:
 def _assets() -> dict[str, File]:
     """All files of the folder, and the style of reports."""
     found = {
-        file.name: file.read_bytes() for file in (files("understudy.live") / "assets").iterdir()
+        file.name: file.read_bytes() for file in (files("understudy.live.web") / "assets").iterdir()
     }
     style = files("understudy.report") / "templates" / "report.css"
     found["report.css"] = style.read_bytes()

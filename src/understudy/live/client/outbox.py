@@ -11,8 +11,8 @@ from threading import Condition, Thread
 
 from understudy.constraints import COUNT
 from understudy.errors import Refused, ServiceUnavailable, Undelivered, UnderstudyError
-from understudy.live.facts import LARGEST_BATCH, Event
-from understudy.live.received import BatchTaken
+from understudy.live.client.facts import LARGEST_BATCH, Event
+from understudy.live.client.received import BatchTaken
 
 __all__ = ["Delivery", "Outbox"]
 

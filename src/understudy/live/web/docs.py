@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from understudy.live.answers import JSON
-from understudy.live.schema_words import FieldRow, field_rows, type_words
+from understudy.live.web.answers import JSON
+from understudy.live.web.schema_words import FieldRow, field_rows, type_words
 
 __all__ = ["docs_page"]
 
@@ -57,7 +57,7 @@ class Shown:
 def docs_page(document: Part) -> str:
     """The page, which asks nothing of anybody but this service's own style sheet.
 
-    >>> from understudy.live.openapi import document
+    >>> from understudy.live.web.openapi import document
     >>> docs_page(document([], "1.0")).startswith("<!doctype html>")
     True
     """
@@ -160,7 +160,7 @@ def _marked(text: str) -> Markup:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("understudy.live"),
+        loader=PackageLoader("understudy.live.web"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -1,0 +1,1 @@
+"""What the service keeps: studies, decisions and tokens, in SQLite or PostgreSQL."""

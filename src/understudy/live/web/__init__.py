@@ -1,0 +1,1 @@
+"""The service as others see it: HTTP, its description, its page, and who may pass."""
