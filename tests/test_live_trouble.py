@@ -186,10 +186,14 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
         try:
             study = await service.create(SPEC)
             await insist(lambda: service.take(study, [event(0)]))
+            failing = mock.Mock(side_effect=KeyError)
             with monkeypatch.context() as broken:
-                failing = mock.Mock(side_effect=KeyError)
-                broken.setattr(service.writer.store, method, failing)
-                study.all_in_memory, study.kept = False, -1  # so that all is read and kept again
+
+                def break_it() -> None:
+                    broken.setattr(service.writer.store, method, failing)
+                    study.all_in_memory, study.kept = False, -1  # all is read and kept again
+
+                await service.writer.ask(break_it)  # between two turns of the thread
                 await until(lambda: failing.called)
             assert (await insist(lambda: service.take(study, [event(1)])))[0].status == "accepted"
         finally:
@@ -211,10 +215,8 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
     def at(seconds: int) -> None:
         monkeypatch.setattr(time, "time_ns", lambda: seconds * SECOND)
 
-    async def run() -> str:
-        first, second = (Service(str(tmp_path / "store.db")) for _ in range(2))
+    async def lost_and_found(first: Service, second: Service) -> str:
         at(10_000)
-        await first.start()
         study = await first.create(SPEC)
         await first.take(study, [event(0, rewarded=False)])
         at(20_000)
@@ -231,10 +233,17 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
         await second.start()
         await second.take(second.study(SPEC.name), [event(0, decided=False)])
         await second.stop()
-        await until(lambda: study.standing.expired == 0)
-        await first.stop()
+        await until(lambda: first.writer.obstacle is None and study.standing.seq == 1)
         assert study.standing.policy is not None
         return study.standing.policy.to_json()
+
+    async def run() -> str:
+        first, second = (Service(str(tmp_path / "store.db")) for _ in range(2))
+        await first.start()
+        try:
+            return await lost_and_found(first, second)
+        finally:
+            await first.stop()
 
     for name in ("RETRY", "SWEEP"):
         monkeypatch.setattr(writer, name, 0.01)
