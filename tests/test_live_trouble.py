@@ -20,7 +20,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from live_load import until
+from live_load import PATIENCE, until
 from strategies import quick
 from understudy.errors import StoreUnavailable
 from understudy.live import writer
@@ -82,11 +82,12 @@ def event(i: int, *, decided: bool = True, rewarded: bool = True) -> Event:
 
 async def insist(ask: Callable[[], Awaitable[Found]]) -> Found:
     """What it gives as soon as the store can be used."""
-    while True:
-        try:
-            return await ask()
-        except StoreUnavailable:
-            await asyncio.sleep(1e-3)
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailable:
+                await asyncio.sleep(1e-3)
 
 
 async def played(service: Service, messages: Sequence[Sequence[Event]]) -> str:
@@ -184,7 +185,7 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
         service = Service(str(tmp_path / "store.db"))
         await service.start()
         try:
-            study = await service.create(SPEC)
+            study = await insist(lambda: service.create(SPEC))
             await insist(lambda: service.take(study, [event(0)]))
             failing = mock.Mock(side_effect=KeyError)
             with monkeypatch.context() as broken:
@@ -209,6 +210,34 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
     assert [row.id for row in rows_of(tmp_path / "store.db")] == ["d0", "d1"]
 
 
+def test_what_is_on_disk_is_acknowledged_even_if_folding_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        service = Service(str(tmp_path / "store.db"))
+        await service.start()
+        try:
+            study = await insist(lambda: service.create(SPEC))
+
+            def break_it() -> None:
+                failing = mock.Mock(side_effect=[KeyError, []])
+                monkeypatch.setattr(service.writer.store, "decisions", failing)
+                study.all_in_memory = False
+
+            await service.writer.ask(break_it)
+            (outcome,) = await insist(lambda: service.take(study, [event(0)]))
+            assert outcome.status == "accepted"
+        finally:
+            await service.stop()
+
+    monkeypatch.setattr(writer, "SWEEP", 1.0)
+    with structlog.testing.capture_logs() as logs:
+        asyncio.run(run())
+    assert any("an error of the service" in entry["event"] for entry in logs)
+    monkeypatch.undo()
+    assert [row.id for row in rows_of(tmp_path / "store.db")] == ["d0"]
+
+
 def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One server took a decision for expired, another one, whose clock is behind, did not."""
 
@@ -226,6 +255,8 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
             first.writer.store.close()
             at(10_001)
             second.open()
+            fails_once = mock.Mock(side_effect=[StoreUnavailable("again"), []])
+            monkeypatch.setattr(first.writer.store, "tokens", fails_once)
             raise StoreUnavailable("lost")
 
         with pytest.raises(StoreUnavailable):
