@@ -105,6 +105,8 @@ async def played(service: Service, messages: Sequence[Sequence[Event]]) -> str:
         assert study.record.archived_at is not None
     finally:
         await service.stop()
+    with closing(open_reader(service.where)) as reader:
+        assert reader.studies() == [study.record]
     assert study.standing.policy is not None
     return study.standing.policy.to_json()
 
@@ -230,7 +232,7 @@ def test_what_is_on_disk_is_acknowledged_even_if_folding_fails(
         finally:
             await service.stop()
 
-    monkeypatch.setattr(writer, "SWEEP", 1.0)
+    monkeypatch.setattr(writer, "SWEEP", 3600.0)  # it is the write that meets the error
     with structlog.testing.capture_logs() as logs:
         asyncio.run(run())
     assert any("an error of the service" in entry["event"] for entry in logs)
