@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 from unittest import mock
 
 import pytest
@@ -35,6 +35,8 @@ from understudy.live.store.records import Decision
 pytestmark = pytest.mark.plain
 
 Fate = Literal["fine", "before", "after", "another"]
+FATES: tuple[Fate, ...] = get_args(Fate)
+CALLS = 200  # of a store; later ones are fine
 Found = TypeVar("Found")
 SPEC = StudySpec.of({"name": "study", "actions": ["a", "b"]})
 N = 6
@@ -99,16 +101,17 @@ async def played(service: Service, messages: Sequence[Sequence[Event]]) -> str:
         for message in messages:
             for outcome in await insist(partial(service.take, study, message)):
                 assert not outcome.is_refused
-        await until(lambda: study.standing.seq == N)
         assert service.study(SPEC.name) is study
         await insist(lambda: service.archive(SPEC.name))
         assert study.record.archived_at is not None
+        while (standing := study.standing).seq < N:  # it may begin anew, if another was there
+            await asyncio.sleep(1e-3)
     finally:
         await service.stop()
     with closing(open_reader(service.where)) as reader:
         assert reader.studies() == [study.record]
-    assert study.standing.policy is not None
-    return study.standing.policy.to_json()
+    assert standing.policy is not None
+    return standing.policy.to_json()
 
 
 def rows_of(path: Path) -> list[Decision]:
@@ -134,12 +137,10 @@ def exported(path: Path) -> int:
 
 
 @quick
-@given(
-    fates=st.lists(st.sampled_from(["fine"] * 6 + ["before", "after", "another"]), max_size=60),
-    seed=st.integers(0, 999),
-)
-def test_whatever_fails_every_event_counts_once(fates: list[Fate], seed: int) -> None:
+@given(seed=st.integers(0, 10**6), faults=st.sampled_from([0.05, 0.1, 0.2]))
+def test_whatever_fails_every_event_counts_once(seed: int, faults: float) -> None:
     rng = random.Random(seed)
+    fates = rng.choices(FATES, [1.0 - faults, *[faults / 3] * 3], k=CALLS)
     rewards = rng.sample(range(N), N)
     sent = [event(i, rewarded=i % 3 == 0) for i in range(N)]
     sent += [event(i, decided=False) for i in rewards if i % 3]
