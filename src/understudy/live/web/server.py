@@ -17,6 +17,7 @@ from understudy.errors import InvalidArgument
 from understudy.live.service import Service
 from understudy.live.store.opening import open_tokens
 from understudy.live.web.app import make_app
+from understudy.live.web.transport import InOnePiece
 
 __all__ = ["serve"]
 
@@ -39,6 +40,7 @@ def serve(store: str, host: str, port: int) -> None:
         access_log=False,
         proxy_headers=False,
         log_config=None,
+        http=InOnePiece,
         ws="none",
         server_header=False,
         timeout_graceful_shutdown=GRACE,
