@@ -168,22 +168,30 @@ class Policy:
         understudy.errors.InvalidSnapshot: policy = 'nowhere.json': it cannot be read ...
         """
         try:
-            return from_text(Path(path).read_text(encoding="utf-8"))
+            text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
             reason = f"it cannot be read ({error.strerror})"
         except UnicodeDecodeError:
             reason = "it is not text"
-        except InvalidArgument as error:
-            reason = f"{error.argument}: {error.reason}"
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            reason = f"a part is missing or damaged ({type(error).__name__}: {str(error)[:80]})"
-        except RecursionError:
-            reason = "it is nested too deeply"
+        else:
+            return from_text(text, str(path))
         raise InvalidSnapshot("policy", str(path), reason, REMEDY)
 
 
-def from_text(text: str) -> Policy:
-    """What `to_json` wrote; whatever a damaged file may raise is for `Policy.load` to name."""
+def from_text(text: str, name: str = "policy.json") -> Policy:
+    """What `to_json` wrote, checked; `InvalidSnapshot` if it was damaged."""
+    try:
+        return _from_text(text)
+    except InvalidArgument as error:
+        reason = f"{error.argument}: {error.reason}"
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = f"a part is missing or damaged ({type(error).__name__}: {str(error)[:80]})"
+    except RecursionError:
+        reason = "it is nested too deeply"
+    raise InvalidSnapshot("policy", name, reason, REMEDY)
+
+
+def _from_text(text: str) -> Policy:
     content = parse(text)
     if content.get("kind") != KIND:
         raise InvalidSnapshot("kind", content.get("kind"), "it is not a policy", REMEDY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -19,6 +20,7 @@ from understudy.live.taking import REASONS
 from understudy.live.web.answers import answer, refuse, refuse_body
 from understudy.live.web.describing import certificate_of, coverage_of, describe, policy_of
 from understudy.live.web.models import Batch, Draw
+from understudy.live.web.repeated import names_in, names_in_spec, repeated_names
 
 __all__ = ["Handlers"]
 
@@ -41,15 +43,15 @@ class Handlers:
     async def send_event(self, request: Request) -> Response:
         """One event, answered when it is on disk."""
         study = self._service.open_study(request.path_params["study"])
+        body = await request.body()
         try:
-            event = Event.model_validate_json(await request.body())
+            event = Event.model_validate_json(body)
         except ValidationError as error:
             study.malformed += 1
             return refuse_body(error)
-        if faults := study.spec.faults(event):
+        if faults := repeated_names(body, names_in(event)) or study.spec.faults(event):
             study.malformed += 1
-            fields = [{"field": field, "message": message} for field, message in faults.items()]
-            return _refuse_events(fields)
+            return _refuse_fields(faults)
         (outcome,) = await self._service.take(study, (event,))
         if outcome.is_refused:
             return refuse(409, outcome.status, f"{outcome.id[:60]}: {REASONS[outcome.status]}")
@@ -58,19 +60,20 @@ class Handlers:
     async def send_batch(self, request: Request) -> Response:
         """Events, answered when they are on disk; nothing is taken if one of them is malformed."""
         study = self._service.open_study(request.path_params["study"])
+        body = await request.body()
         try:
-            events = Batch.model_validate_json(await request.body()).events
+            events = Batch.model_validate_json(body).events
         except ValidationError as error:
             study.malformed += 1
             return refuse_body(error)
-        fields = [
-            {"field": f"events.{index}.{field}", "message": message}
+        faults = repeated_names(body, 1 + sum(map(names_in, events))) or {
+            f"events.{index}.{field}": message
             for index, event in enumerate(events)
             for field, message in study.spec.faults(event).items()
-        ]
-        if fields:
+        }
+        if faults:
             study.malformed += 1
-            return _refuse_events(fields)
+            return _refuse_fields(faults)
         outcomes = await self._service.take(study, events)
         refused = [
             {
@@ -88,10 +91,13 @@ class Handlers:
 
     async def create_study(self, request: Request) -> Response:
         """A new study."""
+        body = await request.body()
         try:
-            spec = StudySpec.model_validate_json(await request.body())
+            spec = StudySpec.model_validate_json(body)
         except ValidationError as error:
             return refuse_body(error)
+        if faults := repeated_names(body, names_in_spec(spec)):
+            return _refuse_fields(faults)
         spec.check()
         study = await self._service.create(spec)
         return self._described(201, study)
@@ -183,9 +189,9 @@ class Handlers:
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
-def _refuse_events(fields: list[dict[str, str]]) -> Response:
-    first = fields[0]
-    message = f"{first['field']}: {first['message']}"
+def _refuse_fields(faults: Mapping[str, str]) -> Response:
+    fields = [{"field": field, "message": message} for field, message in faults.items()]
+    message = f"{fields[0]['field']}: {fields[0]['message']}"
     return refuse(422, "invalid", message, fields[:MOST_FAULTS])
 
 
