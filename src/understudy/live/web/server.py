@@ -52,6 +52,7 @@ def serve(store: str, host: str, port: int) -> None:
     gc.collect()
     gc.freeze()  # what was imported stays: no collection need go over it again
     Announcing(config, service).run(sockets=[listening])
+    gc.unfreeze()  # so that it is let go at the end, as libraries expect
 
 
 def _listening(host: str, port: int) -> socket:
