@@ -38,12 +38,10 @@ TOKEN = "us_fuzz"
 UNFIT = [positive_data_acceptance, ignored_auth]
 UNFIT_IF_REPAIRED = [*UNFIT, negative_data_rejection]
 ENDLESS = "live$"
-
-
-@dataclass(frozen=True)
 CACHE = 'INSERT INTO "snapshots"'  # what is known already, kept now and then
 
 
+@dataclass(frozen=True)
 class Running:
     """A service with two studies, and its store."""
 
