@@ -29,7 +29,7 @@ from understudy.live.web.watching import Watcher
 pytestmark = pytest.mark.plain
 
 READERS = 3
-READS = 120
+READS = 300
 STUDY = "/v1/studies/patient"
 
 
@@ -113,6 +113,7 @@ async def read_under_load(url: str, ledger: Ledger) -> Reading:
     return reading
 
 
+@pytest.mark.full
 def test_every_answer_is_about_one_state(tmp_path: Path) -> None:
     ledger = Ledger("patient", patient=True)
     with serving(lambda: make_app(Service(str(tmp_path / "store.db")))) as url:
@@ -171,7 +172,7 @@ def test_an_answer_looks_once(tmp_path: Path) -> None:
         return found.json
 
     verdicts = set()
-    for _ in range(40):
+    for _ in range(30):
         policy = told("/policy")
         looked_at = desk.study.standing
         assert policy["learned"] == policy["decisions"] == looked_at.learned

@@ -38,6 +38,7 @@ Fate = Literal["fine", "before", "after", "another"]
 Found = TypeVar("Found")
 SPEC = StudySpec.of({"name": "study", "actions": ["a", "b"]})
 N = 6
+SECOND = 1_000_000_000  # nanoseconds
 
 
 class Unreliable:
@@ -190,7 +191,6 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
                 broken.setattr(service.writer.store, method, failing)
                 study.all_in_memory, study.kept = False, -1  # so that all is read and kept again
                 await until(lambda: failing.called)
-                await until(lambda: service.writer.obstacle is not None)
             assert (await insist(lambda: service.take(study, [event(1)])))[0].status == "accepted"
         finally:
             await service.stop()
@@ -205,14 +205,54 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
     assert [row.id for row in rows_of(tmp_path / "store.db")] == ["d0", "d1"]
 
 
+def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One server took a decision for expired, another one, whose clock is behind, did not."""
+
+    def at(seconds: int) -> None:
+        monkeypatch.setattr(time, "time_ns", lambda: seconds * SECOND)
+
+    async def run() -> str:
+        first, second = (Service(str(tmp_path / "store.db")) for _ in range(2))
+        at(10_000)
+        await first.start()
+        study = await first.create(SPEC)
+        await first.take(study, [event(0, rewarded=False)])
+        at(20_000)
+        await until(lambda: study.standing.expired == 1)
+
+        def lose_it_to_the_second() -> None:
+            first.writer.store.close()
+            at(10_001)
+            second.open()
+            raise StoreUnavailable("lost")
+
+        with pytest.raises(StoreUnavailable):
+            await first.writer.ask(lose_it_to_the_second)
+        await second.start()
+        await second.take(second.study(SPEC.name), [event(0, decided=False)])
+        await second.stop()
+        await until(lambda: study.standing.expired == 0)
+        await first.stop()
+        assert study.standing.policy is not None
+        return study.standing.policy.to_json()
+
+    for name in ("RETRY", "SWEEP"):
+        monkeypatch.setattr(writer, name, 0.01)
+    with structlog.testing.capture_logs():
+        policy = asyncio.run(run())
+    expected = Standing.begin(SPEC).after([as_sent(0)]).policy
+    assert expected is not None
+    assert policy == expected.to_json()
+    assert [row.reward for row in rows_of(tmp_path / "store.db")] == [event(0).reward]
+
+
 def test_a_clock_that_goes_back_stands_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decisions stay in their order, and wait as long as they may."""
-    second = 1_000_000_000
 
     async def at(seconds: int, *events: Event) -> list[str]:
-        monkeypatch.setattr(time, "time_ns", lambda: seconds * second)
+        monkeypatch.setattr(time, "time_ns", lambda: seconds * SECOND)
         service = Service(str(tmp_path / "store.db"))
         await service.start()
         try:
