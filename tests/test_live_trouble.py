@@ -211,10 +211,8 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
     def at(seconds: int) -> None:
         monkeypatch.setattr(time, "time_ns", lambda: seconds * SECOND)
 
-    async def run() -> str:
-        first, second = (Service(str(tmp_path / "store.db")) for _ in range(2))
+    async def lost_and_found(first: Service, second: Service) -> str:
         at(10_000)
-        await first.start()
         study = await first.create(SPEC)
         await first.take(study, [event(0, rewarded=False)])
         at(20_000)
@@ -231,10 +229,17 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
         await second.start()
         await second.take(second.study(SPEC.name), [event(0, decided=False)])
         await second.stop()
-        await until(lambda: study.standing.expired == 0)
-        await first.stop()
+        await until(lambda: first.writer.obstacle is None and study.standing.seq == 1)
         assert study.standing.policy is not None
         return study.standing.policy.to_json()
+
+    async def run() -> str:
+        first, second = (Service(str(tmp_path / "store.db")) for _ in range(2))
+        await first.start()
+        try:
+            return await lost_and_found(first, second)
+        finally:
+            await first.stop()
 
     for name in ("RETRY", "SWEEP"):
         monkeypatch.setattr(writer, name, 0.01)
