@@ -186,10 +186,14 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
         try:
             study = await service.create(SPEC)
             await insist(lambda: service.take(study, [event(0)]))
+            failing = mock.Mock(side_effect=KeyError)
             with monkeypatch.context() as broken:
-                failing = mock.Mock(side_effect=KeyError)
-                broken.setattr(service.writer.store, method, failing)
-                study.all_in_memory, study.kept = False, -1  # so that all is read and kept again
+
+                def break_it() -> None:
+                    broken.setattr(service.writer.store, method, failing)
+                    study.all_in_memory, study.kept = False, -1  # all is read and kept again
+
+                await service.writer.ask(break_it)  # between two turns of the thread
                 await until(lambda: failing.called)
             assert (await insist(lambda: service.take(study, [event(1)])))[0].status == "accepted"
         finally:
