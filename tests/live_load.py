@@ -19,7 +19,7 @@ ACTIONS = ("north", "south", "west")
 CLIENTS = 8
 MOST_IN_BATCH = 40
 PAUSE = 0.05  # seconds before a client tries again
-PATIENCE = 60.0  # seconds until what does not happen is a failure
+PATIENCE = 120.0  # seconds until what does not happen is a failure
 RESENT = 0.15  # of messages go out twice at once
 Event = dict[str, Any]
 

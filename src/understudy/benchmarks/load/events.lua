@@ -21,8 +21,8 @@ local function event()
       prefix, sent, action, sent % 2)
 end
 
-function delay()
-   return pause
+function delay() -- of any length around the pause: clients do not march in step
+   return pause > 0 and math.random(0, 2 * pause) or 0
 end
 
 function request()

@@ -3,8 +3,8 @@ function init(arguments)
    path, pause = arguments[1], tonumber(arguments[2])
 end
 
-function delay()
-   return pause
+function delay() -- of any length around the pause: clients do not march in step
+   return pause > 0 and math.random(0, 2 * pause) or 0
 end
 
 function request()

@@ -19,7 +19,7 @@ from understudy.live.web.schema_words import FieldRow, field_rows, type_words
 
 __all__ = ["docs_page"]
 
-BASE = "http://localhost:8000"
+BASE = "http://localhost:8642"
 REFUSED = 400  # and above
 CODE = re.compile(r"`([^`]+)`")
 

@@ -17,11 +17,12 @@ from understudy.errors import InvalidArgument
 from understudy.live.service import Service
 from understudy.live.store.opening import open_tokens
 from understudy.live.web.app import make_app
+from understudy.live.web.transport import InOnePiece
 
 __all__ = ["serve"]
 
 GRACE = 10  # seconds for requests that are under way when the service is told to stop
-SWITCH = 5e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
+SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
 MOST_CONNECTIONS = 1_000
 
 
@@ -39,6 +40,7 @@ def serve(store: str, host: str, port: int) -> None:
         access_log=False,
         proxy_headers=False,
         log_config=None,
+        http=InOnePiece,
         ws="none",
         server_header=False,
         timeout_graceful_shutdown=GRACE,
@@ -50,6 +52,7 @@ def serve(store: str, host: str, port: int) -> None:
     gc.collect()
     gc.freeze()  # what was imported stays: no collection need go over it again
     Announcing(config, service).run(sockets=[listening])
+    gc.unfreeze()  # so that it is let go at the end, as libraries expect
 
 
 def _listening(host: str, port: int) -> socket:
