@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from understudy.live.spec import StudySpec
 from understudy.live.standing import Standing
 from understudy.live.store.records import Decision, StudyRecord
 from understudy.live.store.stores import Reader
+from understudy.logs.watching import Watch
 
 __all__ = ["Audited", "audit", "in_order"]
 
 STRETCH = 10_000
-Watch = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,19 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from understudy.errors import InvalidArgument
-from understudy.live.audit import Watch, in_order
+from understudy.live.audit import in_order
 from understudy.live.spec import StudySpec
 from understudy.live.standing import TYPES
-from understudy.live.store.records import Decision, StudyRecord
+from understudy.live.store.records import Decision, StudyRecord, moment
 from understudy.live.store.stores import Reader
 from understudy.live.taking import is_ready
 from understudy.logs.columns import ACTION, LOGGED, PROPENSITY, REWARD
 from understudy.logs.outputs import workplace
+from understudy.logs.watching import Watch
 
 __all__ = ["as_lines", "export", "study_named"]
 
 FORMATS = (".parquet", ".ndjson")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def study_named(store: Reader, name: str) -> StudyRecord:
@@ -74,7 +73,7 @@ def as_lines(decisions: list[Decision], spec: StudySpec) -> str:
 
 
 def _row(decision: Decision, spec: StudySpec) -> dict[str, Any]:
-    when = (EPOCH + timedelta(microseconds=decision.decided_at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    when = moment(decision.decided_at).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     rewarded = decision.reward is not None
     row: dict[str, Any] = {
         "id": decision.id,

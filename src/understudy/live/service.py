@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 
@@ -17,26 +17,16 @@ from understudy.live.export import as_lines
 from understudy.live.spec import Event, StudySpec
 from understudy.live.standing import Standing
 from understudy.live.store.opening import open_reader, open_store
-from understudy.live.store.records import StudyRecord, TokenRecord
+from understudy.live.store.records import StudyRecord, TokenRecord, moment
 from understudy.live.study import LiveStudy
 from understudy.live.taking import Outcome
 from understudy.live.writer import Writer
 from understudy.logs.actions import Label
 from understudy.logs.policies import from_text
 
-__all__ = ["Service", "moment"]
+__all__ = ["Service"]
 
 MOST_STUDIES = 1_000
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def moment(microseconds: int) -> datetime:
-    """A time of the store.
-
-    >>> moment(1_000_000).isoformat()
-    '1970-01-01T00:00:01+00:00'
-    """
-    return EPOCH + timedelta(microseconds=microseconds)
 
 
 class Service:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
-__all__ = ["Changes", "Decision", "Rewarded", "Scope", "Snapshot", "StudyRecord", "TokenRecord"]
+__all__ = [
+    "Changes",
+    "Decision",
+    "Rewarded",
+    "Scope",
+    "Snapshot",
+    "StudyRecord",
+    "TokenRecord",
+    "moment",
+]
 
 Scope = Literal["read", "write"]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -85,3 +96,12 @@ class TokenRecord:
     name: str
     digest: bytes
     scope: Scope
+
+
+def moment(microseconds: int) -> datetime:
+    """A time of the store.
+
+    >>> moment(1_000_000).isoformat()
+    '1970-01-01T00:00:01+00:00'
+    """
+    return EPOCH + timedelta(microseconds=microseconds)

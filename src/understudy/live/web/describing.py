@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from understudy.live.service import Service, moment
+from understudy.live.service import Service
 from understudy.live.standing import Standing
+from understudy.live.store.records import moment
 from understudy.live.study import LiveStudy
 from understudy.logs.reporting import as_dict
 from understudy.report import CertificateCurve

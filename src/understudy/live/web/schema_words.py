@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from understudy.live.spec import STORABLE
 from understudy.report.wording import count
 
 __all__ = ["FieldRow", "field_rows", "type_words"]
 
 Schema = Mapping[str, Any]
-STORABLE = r"^[^\x00]*$"
 BOUNDS = (
     ("exclusiveMinimum", "above {}"),
     ("minimum", "at least {}"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from understudy.live.service import Service, moment
+from understudy.live.service import Service
 from understudy.live.spec import StudySpec
 from understudy.live.standing import Standing
+from understudy.live.store.records import moment
 from understudy.live.study import LiveStudy
 from understudy.live.web.describing import describe
 from understudy.live.web.views import About, Counters, show, summarize
