@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,8 @@ def audit(store: str, json_output: bool) -> int:
     from understudy.live.audit import audit as run  # noqa: PLC0415 - only here
     from understudy.live.store.opening import open_reader  # noqa: PLC0415
 
-    reader = open_reader(store)
-    try:
-        with watched() as watch:
-            found = run(reader, watch)
-    finally:
-        reader.close()
+    with closing(open_reader(store)) as reader, watched() as watch:
+        found = run(reader, watch)
     if json_output:
         click.echo(json.dumps([vars(one) | {"passed": one.passed} for one in found]))
     else:
@@ -96,14 +93,11 @@ def export(study: str, store: str, out: Path) -> None:
     from understudy.live.export import study_named  # noqa: PLC0415
     from understudy.live.store.opening import open_reader  # noqa: PLC0415
 
-    reader = open_reader(store)
-    try:
+    with closing(open_reader(store)) as reader:
         record = study_named(reader, study)
         now = max(time.time_ns() // MICROSECOND, reader.clock())
         with watched() as watch:
             rows = run(reader, record, out, now, watch)
-    finally:
-        reader.close()
     click.echo(f"wrote {rows:,} decisions to {out}")
 
 
@@ -123,11 +117,8 @@ def add(name: str, scope: Any, store: str) -> None:
     from understudy.live.web.tokens import digest_of, new_token  # noqa: PLC0415
 
     made = new_token()
-    book = open_tokens(store)
-    try:
+    with closing(open_tokens(store)) as book:
         book.add_token(name, digest_of(made), scope, time.time_ns() // MICROSECOND)
-    finally:
-        book.close()
     click.echo(made)
 
 
@@ -139,11 +130,8 @@ def remove(name: str, store: str) -> None:
     _need_extra()
     from understudy.live.store.opening import open_tokens  # noqa: PLC0415 - only here
 
-    book = open_tokens(store)
-    try:
+    with closing(open_tokens(store)) as book:
         there = book.remove_token(name)
-    finally:
-        book.close()
     if not there:
         raise click.ClickException(f"there is no token {name!r}; understudy token list names them")
 
@@ -155,12 +143,9 @@ def list_tokens(store: str) -> None:
     _need_extra()
     from understudy.live.store.opening import open_reader  # noqa: PLC0415 - only here
 
-    reader = open_reader(store)
-    try:
+    with closing(open_reader(store)) as reader:
         for record in reader.tokens():
             click.echo(f"{record.name}\t{record.scope}")
-    finally:
-        reader.close()
 
 
 def _need_extra() -> None:

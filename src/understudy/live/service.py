@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import datetime
 
 import numpy as np
@@ -131,12 +132,9 @@ class Service:
 
     def log_of(self, study: LiveStudy) -> Iterator[str]:
         """What was learned from so far, as NDJSON, a stretch at a time."""
-        reader = open_reader(self.where)
-        try:
+        with closing(open_reader(self.where)) as reader:
             for decisions in in_order(reader, study.record.key, study.standing.seq):
                 yield as_lines(decisions, study.spec)
-        finally:
-            reader.close()
 
     def promoted_since(self, study: LiveStudy, standing: Standing) -> datetime | None:
         """When the decision was made with which promotion was first justified."""
@@ -151,11 +149,8 @@ class Service:
     def _time_of(self, record: StudyRecord, seq: int) -> int:
         if not seq:
             return record.created_at
-        reader = open_reader(self.where)
-        try:
+        with closing(open_reader(self.where)) as reader:
             found = reader.decisions(record.key, seq - 1, 1)
-        finally:
-            reader.close()
         if not found:
             raise InvalidArgument("seq", seq, "there is no such decision", "audit the store")
         return found[0].decided_at

@@ -7,7 +7,7 @@ import ipaddress
 import logging
 import signal
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 
 import structlog
@@ -83,11 +83,8 @@ def refuse_open(store: str, host: str, *, loopback: bool) -> None:
     """Raise `InvalidArgument` if others could reach a service that asks for no token."""
     if loopback:
         return
-    book = open_tokens(store)
-    try:
+    with closing(open_tokens(store)) as book:
         tokens = book.tokens()
-    finally:
-        book.close()
     if not tokens:
         raise InvalidArgument(
             "host",
