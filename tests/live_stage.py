@@ -11,21 +11,30 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from live_serving import serving
 from understudy import logs
 from understudy.live.web import page
+from understudy.live.web.gate import Gate
 from understudy.live.web.streams import Streams
+from understudy.live.web.tokens import Keys
 from understudy.live.web.views import About, Counters, show, summarize
 from understudy.report import Report
 
-__all__ = ["Stage", "StagedStudy", "on_stage"]
+__all__ = ["Stage", "StagedStudy", "behind_the_gate", "on_stage"]
 
 PROMOTED = datetime(2026, 5, 3, 9, 30, tzinfo=UTC)
+
+
+def behind_the_gate(app: ASGIApp) -> Gate:
+    """As the service has it: the gate gives every answer its headers."""
+    return Gate(app, Keys(list), loopback_only=True, registry=CollectorRegistry())
 
 
 @dataclass
@@ -53,7 +62,7 @@ class Stage:
         self.studies: dict[str, StagedStudy] = {}
         self.stop = asyncio.Event()
         streams = Streams(self, self.stop, interval)
-        self.app = Starlette(
+        staged = Starlette(
             routes=[
                 *page.routes(),
                 Route("/docs", _docs),
@@ -63,6 +72,7 @@ class Stage:
                 Route("/v1/live", streams.of_all),
             ]
         )
+        self.app = behind_the_gate(staged)
 
     def add(self, name: str, actions: Sequence[str] = ("small", "medium", "large")) -> StagedStudy:
         """A study without any event."""

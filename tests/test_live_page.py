@@ -13,6 +13,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from live_stage import behind_the_gate
 from markup import Element, tree
 from understudy.live.web import page
 from understudy.live.web.views import About, Counters, show
@@ -28,8 +29,8 @@ NAMESPACE = 'xmlns="http://www.w3.org/2000/svg"'
 
 def get(path: str, headers: dict[str, str] | None = None) -> httpx.Response:
     async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(Starlette(routes=page.routes()))
-        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+        transport = httpx.ASGITransport(behind_the_gate(Starlette(routes=page.routes())))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get(path, headers=headers)
 
     return asyncio.run(ask())
@@ -70,10 +71,10 @@ def test_a_page_loads_only_what_the_service_has(path: str) -> None:
     sources += [script.attributes["src"] for script in root.every("script")]
     sources += [f"assets/{name}" for name in imported(PAGES[path])]
     for source in sources:
-        address = httpx.URL(f"http://service{path}").join(source)
+        address = httpx.URL(f"http://localhost{path}").join(source)
         if source.startswith("assets/"):
-            address = httpx.URL(f"http://service/{source}")
-        assert address.host == "service"
+            address = httpx.URL(f"http://localhost/{source}")
+        assert address.host == "localhost"
         answer = get(address.path)
         assert answer.status_code == 200, source
         assert_safe(answer)

@@ -94,11 +94,5 @@ def __getattr__(name: str) -> ModuleType:
     """Import a part that has an extra of its name, and what that brings, when first asked for."""
     if name not in EXTRAS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
+    with errors.needing(name, EXTRAS[name]):
         return importlib.import_module(f"understudy.{name}")
-    except ModuleNotFoundError as error:
-        if str(error.name).startswith("understudy"):
-            raise
-        raise errors.MissingExtra(
-            f"{EXTRAS[name]} needs {error.name}; install it with: pip install 'understudy[{name}]'"
-        ) from None

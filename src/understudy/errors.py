@@ -27,6 +27,8 @@ it is refused, and what to pass instead.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 __all__ = [
     "BrokenLaw",
@@ -211,6 +213,25 @@ class Undelivered(UnderstudyError):
 
 class MissingExtra(UnderstudyError, ImportError):
     """A feature needs an optional dependency; the message names the command to type."""
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Say what to install, if a library is not there that only this needs.
+
+    >>> with needing("live", "the live service"):
+    ...     raise ModuleNotFoundError(name="uvicorn")
+    Traceback (most recent call last):
+    understudy.errors.MissingExtra: the live service needs uvicorn; install it with: ...
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("understudy"):
+            raise
+        raise MissingExtra(
+            f"{what} needs {error.name}; install it with: pip install 'understudy[{extra}]'"
+        ) from None
 
 
 class UnderstudyWarning(UserWarning):

@@ -150,11 +150,5 @@ def list_tokens(store: str) -> None:
 
 def _need_extra() -> None:
     """Say what to install, before anything else is missed."""
-    try:
+    with errors.needing("live", "the live service"):
         import understudy.live.web.server  # noqa: F401, PLC0415
-    except ModuleNotFoundError as error:
-        if str(error.name).startswith("understudy"):
-            raise
-        raise errors.MissingExtra(
-            f"the live service needs {error.name}; install it: pip install 'understudy[live]'"
-        ) from None

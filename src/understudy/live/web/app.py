@@ -18,9 +18,10 @@ from understudy.live.service import Service
 from understudy.live.web import page
 from understudy.live.web.answers import answer, refuse
 from understudy.live.web.docs import docs_page
+from understudy.live.web.doors import Doors, not_found
 from understudy.live.web.gate import Gate
 from understudy.live.web.handlers import Handlers
-from understudy.live.web.openapi import Handler, document, not_found, routes
+from understudy.live.web.openapi import Handler, document
 from understudy.live.web.operations import operations
 from understudy.live.web.streams import Streams
 from understudy.live.web.tokens import Keys
@@ -47,7 +48,6 @@ def make_app(service: Service, *, loopback_only: bool = True) -> ASGIApp:
     # A bare router: the gate around it answers whatever goes wrong.
     router = Router(
         routes=[
-            *routes(offered),
             *page.routes(),
             Route("/docs", _static(HTMLResponse(docs_page(described)))),
             Route("/openapi.json", _static(answer(200, described))),
@@ -58,7 +58,8 @@ def make_app(service: Service, *, loopback_only: bool = True) -> ASGIApp:
         default=not_found,
         lifespan=lifespan,
     )
-    return Gate(router, Keys(service.tokens), loopback_only=loopback_only, registry=registry)
+    app = Doors(offered, otherwise=router)
+    return Gate(app, Keys(service.tokens), loopback_only=loopback_only, registry=registry)
 
 
 def _static(response: Response) -> Handler:

@@ -19,6 +19,7 @@ from understudy.live.study import LiveStudy
 from understudy.live.taking import REASONS
 from understudy.live.web.answers import answer, refuse, refuse_body
 from understudy.live.web.describing import certificate_of, coverage_of, describe, policy_of
+from understudy.live.web.doors import body_of
 from understudy.live.web.models import Batch, Draw
 from understudy.live.web.repeated import names_in, names_in_spec, repeated_names
 
@@ -43,7 +44,7 @@ class Handlers:
     async def send_event(self, request: Request) -> Response:
         """One event, answered when it is on disk."""
         study = self._service.open_study(request.path_params["study"])
-        body = await request.body()
+        body = await body_of(request)
         try:
             event = Event.model_validate_json(body)
         except ValidationError as error:
@@ -60,7 +61,7 @@ class Handlers:
     async def send_batch(self, request: Request) -> Response:
         """Events, answered when they are on disk; nothing is taken if one of them is malformed."""
         study = self._service.open_study(request.path_params["study"])
-        body = await request.body()
+        body = await body_of(request)
         try:
             events = Batch.model_validate_json(body).events
         except ValidationError as error:
@@ -91,7 +92,7 @@ class Handlers:
 
     async def create_study(self, request: Request) -> Response:
         """A new study."""
-        body = await request.body()
+        body = await body_of(request)
         try:
             spec = StudySpec.model_validate_json(body)
         except ValidationError as error:
@@ -109,7 +110,7 @@ class Handlers:
             raise InvalidArgument("name", None, "it is missing", "name the study: ?name=…")
         study = await self._service.create_from(
             query["name"],
-            (await request.body()).decode("utf-8", errors="replace"),
+            (await body_of(request)).decode("utf-8", errors="replace"),
             reward_wait=_number(query.get("reward_wait"), "reward_wait"),
             default_reward=_number(query.get("default_reward"), "default_reward"),
         )
@@ -153,7 +154,7 @@ class Handlers:
     async def draw_action(self, request: Request) -> Response:
         """An action drawn from the policy."""
         study = self._study(request)
-        body = await request.body() or b"{}"
+        body = await body_of(request) or b"{}"
         try:
             context = Draw.model_validate_json(body).context
         except ValidationError as error:

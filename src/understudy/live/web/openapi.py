@@ -11,18 +11,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Send
-from starlette.types import Scope as Connection
 
 from understudy.errors import InvalidArgument
 from understudy.live.store.records import Scope
-from understudy.live.web.answers import JSON, MOST_FIELDS, Refusal, refuse
-from understudy.live.web.exchanges import OPERATION
+from understudy.live.web.answers import JSON, Refusal
 from understudy.live.web.rules import READING, needed_scope
-from understudy.report.wording import counted, plain
 
-__all__ = ["Content", "Operation", "Parameter", "document", "not_found", "routes"]
+__all__ = ["IN_PATH", "Content", "Operation", "Parameter", "by_path", "document"]
 
 TITLE = "Understudy, live"
 ABOUT = (
@@ -140,7 +135,7 @@ def document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
                 method.lower(): _described(operation, references)
                 for method, operation in by_method.items()
             }
-            for path, by_method in _by_path(operations).items()
+            for path, by_method in by_path(operations).items()
         },
         "components": {
             "schemas": definitions["$defs"],
@@ -155,82 +150,12 @@ def document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
     }
 
 
-def routes(operations: Sequence[Operation]) -> list[Route]:
-    """One route for every path, which leads to the operation of the method.
+def by_path(operations: Sequence[Operation]) -> dict[str, dict[str, Operation]]:
+    """Paths in the order in which they were declared, each with its methods.
 
-    >>> routes([])
-    []
+    >>> by_path([])
+    {}
     """
-    return [Route(path, _Door(by_method)) for path, by_method in _by_path(operations).items()]
-
-
-async def not_found(scope: Connection, receive: Receive, send: Send) -> None:
-    """What a router does with a path that leads nowhere: its `default`.
-
-    >>> import asyncio
-    >>> async def show(message):
-    ...     print(message.get("status", message.get("body")))
-    >>> asyncio.run(not_found({"type": "http", "path": "/nowhere"}, None, show))
-    404
-    b'{"error":"unknown path","message":"there is nothing at /nowhere; see /docs"}'
-    """
-    shown = plain(scope["path"], LONGEST_PATH)
-    refusal = refuse(404, "unknown path", f"there is nothing at {shown}; see /docs")
-    await refusal(scope, receive, send)
-
-
-class _Door:
-    """The operations of one path, by method."""
-
-    def __init__(self, by_method: Mapping[str, Operation]) -> None:
-        self._by_method = by_method
-        reading = {"HEAD": by_method["GET"]} if "GET" in by_method else {}
-        self._answering = {**by_method, **reading}
-
-    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        method = scope["method"]
-        operation = self._answering.get(method)
-        if operation is None:
-            allowed = ", ".join(self._answering)
-            message = f"this path does not know the method; use {allowed}"
-            refusal = refuse(405, "unknown method", message, headers={"allow": allowed})
-            await refusal(scope, receive, send)
-            return
-        scope[OPERATION] = operation.name
-        request = Request(scope, receive, send)
-        unfit = _unfit_query(operation, request) if scope["query_string"] else None
-        response = unfit or await operation.handler(request)
-        if method == "HEAD":  # nothing but headers; a stream would never end
-            response = _head_of(response)
-        await response(scope, receive, send)
-
-
-def _unfit_query(operation: Operation, request: Request) -> Response | None:
-    """What is said of parameters that an operation would not look at: a typo is not ignored."""
-    if operation.scope is None:
-        return None
-    known = {one.name for one in operation.parameters} - set(request.path_params)
-    sent = [name for name, _ in request.query_params.multi_items()]
-    unknown = dict.fromkeys(name for name in sent if name not in known)
-    twice = [name for name in sorted(known) if sent.count(name) > 1]
-    fields = [
-        *({"field": plain(name, LONGEST_NAME), "message": UNKNOWN} for name in unknown),
-        *({"field": name, "message": TWICE} for name in twice),
-    ]
-    if not fields:
-        return None
-    message = f"{counted(len(fields), 'parameter')} of the query cannot be used"
-    return refuse(422, "invalid", message, fields[:MOST_FIELDS])
-
-
-def _head_of(response: Response) -> Response:
-    head = Response(status_code=response.status_code)
-    head.raw_headers = response.raw_headers
-    return head
-
-
-def _by_path(operations: Sequence[Operation]) -> dict[str, dict[str, Operation]]:
-    """Paths in the order in which they were declared, each with its methods."""
     paths: dict[str, dict[str, Operation]] = {}
     names: set[str] = set()
     for operation in operations:

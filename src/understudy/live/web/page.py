@@ -13,18 +13,9 @@ from starlette.routing import Route
 
 from understudy.report.sections import environment
 
-__all__ = ["CONTENT_SECURITY_POLICY", "routes"]
+__all__ = ["routes"]
 
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "cache-control": "no-cache",  # asked for again each time, and sent only if it changed
-    "content-security-policy": CONTENT_SECURITY_POLICY,
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
+NO_CACHE = {"cache-control": "no-cache"}  # asked for again each time, and sent only if it changed
 TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
@@ -43,7 +34,7 @@ class File(NamedTuple):
 
     def answer(self, request: Request) -> Response:
         """The file, or only that it is the one that the browser has."""
-        headers = {**HEADERS, "etag": self.tag}
+        headers = {**NO_CACHE, "etag": self.tag}
         if request.headers.get("if-none-match") == self.tag:
             return Response(status_code=304, headers=headers)
         return Response(self.content, media_type=self.media_type, headers=headers)
@@ -73,7 +64,7 @@ async def _study(request: Request) -> Response:
 async def _asset(request: Request) -> Response:
     found = _assets().get(request.path_params["name"])
     if found is None:
-        return PlainTextResponse("there is no such asset", status_code=404, headers=HEADERS)
+        return PlainTextResponse("there is no such asset", status_code=404, headers=NO_CACHE)
     return found.answer(request)
 
 
