@@ -34,6 +34,8 @@ ECHO = "the bare framework's echo, 64 connections"
 SINGLE = "durable single events, 64 connections"
 BATCHES = "durable events in batches of 100, 16 connections"
 UNIT = "requests/s"
+SINGLES = "/v1/studies/load/events"
+CONNECTIONS = 64
 WORK = 1_000  # a timing is that of so many
 STUDY = '{"name": "load", "actions": ["small", "large"]}'
 EVENTS, READS = "events.lua", "reads.lua"
@@ -87,10 +89,10 @@ def contenders(quick: bool) -> Iterator[Contender]:
         return
     servers = started()
     seconds, repeats = (1, 1) if quick else (5, 5)
-    ask(servers, "/v1/studies/load/events", 1, 64, 1)  # compiled, before the clock runs
+    events_a_second(servers, 0.0, 1)  # compiled, before the clock runs
     for name, path, size, connections in (
-        (ECHO, "/echo", 1, 64),
-        (SINGLE, "/v1/studies/load/events", 1, 64),
+        (ECHO, "/echo", 1, CONNECTIONS),
+        (SINGLE, SINGLES, 1, CONNECTIONS),
         (BATCHES, "/v1/studies/load/batches", 100, 16),
     ):
         run = partial(ask, servers, path, size, connections, seconds)
@@ -103,24 +105,30 @@ def latency(quick: bool) -> list[Ratio]:
     if shutil.which("wrk") is None:
         return []
     servers = started()
-    seconds = 1 if quick else 10
-    most = ask(servers, "/v1/studies/load/events", 1, 64, 1 if quick else 5)
-    rate = most.work / most.seconds
-    pause = 64 * 1e3 / (rate / 2.0)
-    sent = ("/v1/studies/load/events", 1, pause, uuid.uuid4().hex[:12])
+    short, seconds = (1, 1) if quick else (5, 10)
+    most = events_a_second(servers, 0.0, short)
+    turn = CONNECTIONS * 1e3 / (most / 2.0)  # of one connection, in ms: an answer and a pause
+    pause = turn
+    for _ in range(2):  # how long an answer takes depends on how much comes in
+        took = CONNECTIONS * 1e3 / events_a_second(servers, pause, short) - pause
+        pause = max(1.0, turn - took)
     with ThreadPoolExecutor(1) as pool:
-        ingesting = pool.submit(
-            wrk, servers.live, EVENTS, *sent, connections=64, seconds=seconds + 2
-        )
+        ingesting = pool.submit(events_a_second, servers, pause, seconds + 2)
         time.sleep(1.0)
         path = "/v1/studies/load/policy"
         reads = wrk(servers.live, READS, path, 20, connections=8, seconds=seconds)
-        load = ingesting.result()
-    share = load.requests / load.seconds / rate
+        share = ingesting.result() / most
     return [
         Ratio("GET policy while single events come in, p99 in ms", reads.p99, at_most=10),
         Ratio("single events a second meanwhile / the most measured", share),
     ]
+
+
+def events_a_second(servers: Servers, pause: float, seconds: float) -> float:
+    """Single events that were answered, if every connection pauses for so many ms between two."""
+    sent = (SINGLES, 1, round(pause), uuid.uuid4().hex[:12])
+    found = wrk(servers.live, EVENTS, *sent, connections=CONNECTIONS, seconds=seconds)
+    return found.requests / found.seconds
 
 
 def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ PRAGMAS = (
     "wal_autocheckpoint = 4000",  # pages: ids come in any order, and hit the same pages again
     "cache_size = -65536",  # kilobytes: so that their index stays in memory
 )
-SIZES = tuple(2**power for power in range(9, -1, -1))  # of groups of rows: few, so few statements
-DECISION = "(" + ", ".join("?" * 10) + ")"
+SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # of rows in a statement
+WIDTH = 10  # the columns of a decision, and its study
+DECISION = "(" + ", ".join("?" * WIDTH) + ")"
 REWARD = "(?, ?, ?)"
 REASONS = {
     "FULL": "the disk is full",
@@ -68,9 +70,9 @@ class SqliteTokens(SqlTokens):
 class Sqlite:
     """How SQLite is spoken to.
 
-    Every step of a statement lets other threads run, and waits for them to let this one: so many
-    rows go into one statement, and the numbers of rows are few, so that statements are compiled
-    once.
+    Every statement lets other threads run, and waits for them to let this one: so all rows go into
+    one, which may have room for more than there are. There are few sizes of statements, so that
+    they are compiled once.
     """
 
     path: Path
@@ -113,21 +115,26 @@ class Sqlite:
         self, connection: sqlite3.Connection, study: int, decisions: Sequence[Decision]
     ) -> None:
         """All of these rows, in few steps."""
-        for group in groups(decisions):
+        for group, size in groups(decisions):
+            marks = ", ".join([DECISION] * size)
+            statement = (
+                f"INSERT INTO decisions (study, {COLUMNS}) SELECT * FROM (VALUES {marks}) LIMIT ?"
+            )
             values = [value for decision in group for value in (study, *as_row(decision))]
-            statement = f"INSERT INTO decisions (study, {COLUMNS}) VALUES "
-            connection.execute(statement + ", ".join([DECISION] * len(group)), values)
+            nothing = [None] * (WIDTH * (size - len(group)))
+            connection.execute(statement, (*values, *nothing, len(group)))
 
     def find(self, connection: sqlite3.Connection, study: int, ids: Sequence[str]) -> list[Row]:
         """The rows with these ids, in few steps."""
         found: list[Row] = []
-        for group in groups(ids):
-            marks = ", ".join("?" * len(group))
+        for group, size in groups(ids):
+            marks = ", ".join("?" * size)
             query = (
                 f"SELECT {COLUMNS} FROM decisions INDEXED BY decision_ids "  # else it reads all
                 f"WHERE study = ? AND id IN ({marks})"
             )
-            found += connection.execute(query, (study, *group)).fetchall()
+            again = [group[-1]] * (size - len(group))  # what is named twice is found once
+            found += connection.execute(query, (study, *group, *again)).fetchall()
         return found
 
     def fill(
@@ -139,15 +146,16 @@ class Sqlite:
     ) -> int:
         """Put rewards where there is none; how many were."""
         filled = 0
-        for group in groups(rewards):
-            marks = ", ".join([REWARD] * len(group))
+        for group, size in groups(rewards):
+            marks = ", ".join([REWARD] * size)
             statement = (
                 f"UPDATE decisions SET {column} = given.column2, rewarded_at = given.column3 "
                 f"FROM (VALUES {marks}) AS given "
                 f"WHERE study = ? AND seq = given.column1 AND {column} IS NULL"
             )
             values = [value for reward in group for value in reward]
-            filled += connection.execute(statement, (*values, study)).rowcount
+            nothing = [None] * (len(Rewarded._fields) * (size - len(group)))
+            filled += connection.execute(statement, (*values, *nothing, study)).rowcount
         return filled
 
     def roll_back(self, connection: sqlite3.Connection) -> None:
@@ -163,17 +171,15 @@ class Sqlite:
         return StoreUnavailable(REASONS.get("".join(kind), str(error)))
 
 
-def groups(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """The items in order, cut into groups whose sizes are powers of two.
+def groups(items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], int]]:
+    """The items in order, each group with the size of the statement that holds it.
 
-    >>> [len(group) for group in groups(range(1_035))]
-    [512, 512, 8, 2, 1]
+    >>> [(len(group), size) for group, size in groups(range(1_060))]
+    [(512, 512), (512, 512), (36, 48)]
     """
-    start = 0
-    for size in SIZES:
-        while len(items) - start >= size:
-            yield items[start : start + size]
-            start += size
+    for start in range(0, len(items), SIZES[-1]):
+        group = items[start : start + SIZES[-1]]
+        yield group, SIZES[bisect_left(SIZES, len(group))]
 
 
 @contextmanager
