@@ -2,7 +2,9 @@
 # Needed: Python 3.11 or newer, make, a package index. Another Python: make PYTHON=python3.13 test
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11 python,$(if $(shell $(p) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null | grep 1),$(p))))
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest -n auto --dist worksteal
+# More than there are cores: while some tests compute, others wait for servers and browsers.
+WORKERS ?= $(shell expr 2 + $$(getconf _NPROCESSORS_ONLN))
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: run test test-all test-uncompiled soak check bench format setup clean
 

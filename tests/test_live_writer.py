@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from understudy.errors import StoreUnavailable
+from understudy.live import writer
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
 from understudy.live.store.records import Changes
+from understudy.live.study import LiveStudy
 
 pytestmark = pytest.mark.plain
 
@@ -20,32 +23,61 @@ def event(name: str) -> Event:
     return Event(id=name, action="a", propensity=0.5, reward=1.0)
 
 
-async def served(path: Path) -> Service:
+@asynccontextmanager
+async def served(path: Path) -> AsyncIterator[Service]:
     service = Service(str(path))
     await service.start()
-    await service.create(StudySpec.of({"name": "ads", "actions": ["a", "b"]}))
-    return service
+    try:
+        await service.create(StudySpec.of({"name": "ads", "actions": ["a", "b"]}))
+        yield service
+    finally:
+        await service.stop()
+
+
+async def folded(study: LiveStudy, decisions: int) -> None:
+    """Wait until so many are."""
+    async with asyncio.timeout(60):
+        while study.standing.seq != decisions:
+            await asyncio.sleep(0.01)
+
+
+def test_one_is_folded_when_it_is_answered_and_a_crowd_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SWEEP", 3_600.0)
+
+    async def play() -> None:
+        async with served(tmp_path / "store.db") as service:
+            study = service.study("ads")
+            await service.take(study, [event("alone")])
+            assert study.standing.seq == 1
+            await asyncio.gather(*(service.take(study, [event(str(i))]) for i in range(200)))
+            assert study.standing.seq < 201
+        assert study.standing.seq == 201
+
+    asyncio.run(play())
 
 
 def test_one_request_cannot_spoil_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
-        service = await served(tmp_path / "store.db")
-        study, store = service.study("ads"), service.writer.store
-        write = store.write
+        async with served(tmp_path / "store.db") as service:
+            study, store = service.study("ads"), service.writer.store
+            write = store.write
 
-        def write_but_one(changes: Sequence[Changes], clock: int) -> None:
-            if any(decision.id == "poison" for one in changes for decision in one.decisions):
-                raise RuntimeError("nobody foresaw this")
-            write(changes, clock)
+            def write_but_one(changes: Sequence[Changes], clock: int) -> None:
+                if any(decision.id == "poison" for one in changes for decision in one.decisions):
+                    raise RuntimeError("nobody foresaw this")
+                write(changes, clock)
 
-        monkeypatch.setattr(store, "write", write_but_one)
-        names = [*map(str, range(10)), "poison", *map(str, range(10, 20))]
-        sent = [service.take(study, [event(name)]) for name in names]
-        found = await asyncio.gather(*sent, return_exceptions=True)
-        failed = {name for name, one in zip(names, found, strict=True) if not isinstance(one, list)}
-        assert failed == {"poison"}
-        assert study.standing.seq == 20
-        await service.stop()
+            monkeypatch.setattr(store, "write", write_but_one)
+            names = [*map(str, range(10)), "poison", *map(str, range(10, 20))]
+            sent = [service.take(study, [event(name)]) for name in names]
+            found = await asyncio.gather(*sent, return_exceptions=True)
+            failed = {
+                name for name, one in zip(names, found, strict=True) if not isinstance(one, list)
+            }
+            assert failed == {"poison"}
+            await folded(study, 20)
 
     asyncio.run(play())
 
@@ -54,45 +86,41 @@ def test_a_store_that_fails_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
     """A write that may or may not have happened: what was not acknowledged is sent again, once."""
 
     async def play() -> None:
-        service = await served(tmp_path / "store.db")
-        study, store = service.study("ads"), service.writer.store
-        write = store.write
+        async with served(tmp_path / "store.db") as service:
+            study, store = service.study("ads"), service.writer.store
+            write = store.write
 
-        def write_and_lose(changes: Sequence[Changes], clock: int) -> None:
-            write(changes, clock)
-            raise StoreUnavailable("the answer was lost")
+            def write_and_lose(changes: Sequence[Changes], clock: int) -> None:
+                write(changes, clock)
+                raise StoreUnavailable("the answer was lost")
 
-        monkeypatch.setattr(store, "write", write_and_lose)
-        with pytest.raises(StoreUnavailable, match="the answer was lost"):
-            await service.take(study, [event("1")])
-        monkeypatch.setattr(store, "write", write)
-        with pytest.raises(StoreUnavailable):  # for a while nobody is kept waiting
-            await service.take(study, [event("1")])
-        await asyncio.sleep(0.6)
-        (again,) = await service.take(study, [event("1")])
-        assert again.status == "known"
-        assert (study.standing.seq, study.next_seq) == (1, 2)
-        await service.stop()
+            monkeypatch.setattr(store, "write", write_and_lose)
+            with pytest.raises(StoreUnavailable, match="the answer was lost"):
+                await service.take(study, [event("1")])
+            monkeypatch.setattr(store, "write", write)
+            with pytest.raises(StoreUnavailable):  # for a while nobody is kept waiting
+                await service.take(study, [event("1")])
+            await asyncio.sleep(0.6)
+            (again,) = await service.take(study, [event("1")])
+            assert again.status == "known"
+            assert (study.standing.seq, study.next_seq) == (1, 2)
 
     asyncio.run(play())
 
 
 def test_the_clock_never_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
-        service = await served(tmp_path / "store.db")
-        study = service.study("ads")
-        await service.take(study, [event("1")])
-        monkeypatch.setattr("time.time_ns", lambda: 1_000)
-        await service.take(study, [event("2")])
-        await service.stop()
-        again = Service(str(tmp_path / "store.db"))
-        await again.start()
-        await again.take(again.study("ads"), [event("3")])
-        rows = await again.writer.ask(lambda: again.writer.store.decisions(1, 0, 10))
-        times = [row.decided_at for row in rows]
-        assert times == sorted(times)
-        assert len(times) == 3
-        await again.stop()
+        async with served(tmp_path / "store.db") as service:
+            study = service.study("ads")
+            await service.take(study, [event("1")])
+            monkeypatch.setattr("time.time_ns", lambda: 1_000)
+            await service.take(study, [event("2")])
+        async with served(tmp_path / "store.db") as again:
+            await again.take(again.study("ads"), [event("3")])
+            rows = await again.writer.ask(lambda: again.writer.store.decisions(1, 0, 10))
+            times = [row.decided_at for row in rows]
+            assert times == sorted(times)
+            assert len(times) == 3
 
     asyncio.run(play())
 
@@ -101,24 +129,21 @@ def test_a_study_that_cannot_go_on_keeps_its_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def play() -> None:
-        service = await served(tmp_path / "store.db")
-        study = service.study("ads")
+        async with served(tmp_path / "store.db") as service:
+            study = service.study("ads")
 
-        def fail(*_: object) -> None:
-            raise RuntimeError("a learner gave up")
+            def fail(*_: object) -> None:
+                raise RuntimeError("a learner gave up")
 
-        with monkeypatch.context() as patched:
-            patched.setattr("understudy.live.standing.Standing.after", fail)
-            (first,) = await service.take(study, [event("1")])
-        assert first.status == "accepted"
-        assert study.fault == "RuntimeError: a learner gave up"
-        (second,) = await service.take(study, [event("2")])
-        assert (second.status, study.standing.seq) == ("accepted", 0)
-        await service.stop()
-        again = Service(str(tmp_path / "store.db"))
-        await again.start()
-        while again.study("ads").standing.seq < 2:
-            await asyncio.sleep(0.01)
-        await again.stop()
+            with monkeypatch.context() as patched:
+                patched.setattr("understudy.live.standing.Standing.after", fail)
+                (first,) = await service.take(study, [event("1")])
+            assert first.status == "accepted"
+            assert study.fault == "RuntimeError: a learner gave up"
+            (second,) = await service.take(study, [event("2")])
+            assert (second.status, study.standing.seq) == ("accepted", 0)
+        async with served(tmp_path / "store.db") as again:
+            while again.study("ads").standing.seq < 2:
+                await asyncio.sleep(0.01)
 
     asyncio.run(play())

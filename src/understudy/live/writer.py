@@ -1,8 +1,9 @@
 """The one thread that writes: what waits is written together, and answered when it is on disk.
 
 While one group is being written the next one gathers, so a commit is shared by all who came in the
-meantime: durability costs a wait, not throughput. What is answered is folded already, unless an
-earlier decision still waits for its reward.
+meantime: durability costs a wait, not throughput. What comes alone is folded before it is answered,
+unless an earlier decision still waits for its reward; what comes in crowds is folded a moment
+later, many at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MOST_IN_GROUP = 4_096  # events
 MOST_QUEUED = 100_000  # events
 CROWD = 4  # requests in a group: from here on, more are expected while one is being written
 GATHER = 2e-3  # seconds that a group then waits for them
-SWEEP = 0.05  # seconds between two looks at what has expired
+SWEEP = 0.05  # seconds between two looks at what has expired, and what came in crowds
 RETRY = 0.5  # seconds between two tries to reach a store that is gone
 TOKENS_EVERY = 2.0  # seconds
 SNAPSHOT_EVERY = 10.0  # seconds
@@ -206,7 +207,8 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - whoever waits must get an answer
             self._apart(sent, error)
         else:
-            self._fold({item.study: None for item in sent})
+            if not self._crowded:  # else at the next sweep, for many at once
+                self._fold({item.study: None for item in sent})
             answers = [(item.answer, own, None) for item, own in zip(sent, outcomes, strict=True)]
             self._answer(answers, events)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -17,7 +18,7 @@ from understudy.live.service import Service
 from understudy.live.spec import Context, Event, StudySpec
 from understudy.live.study import LiveStudy
 from understudy.live.taking import REASONS
-from understudy.live.web.answers import answer, refuse, refuse_body
+from understudy.live.web.answers import JSON, answer, refuse, refuse_body
 from understudy.live.web.describing import certificate_of, coverage_of, describe, policy_of
 from understudy.live.web.doors import body_of
 from understudy.live.web.models import Batch, Draw
@@ -56,7 +57,7 @@ class Handlers:
         (outcome,) = await self._service.take(study, (event,))
         if outcome.is_refused:
             return refuse(409, outcome.status, f"{outcome.id[:60]}: {REASONS[outcome.status]}")
-        return answer(200, {"id": outcome.id, "status": outcome.status})
+        return Response(to_json(outcome._asdict()), media_type=JSON)
 
     async def send_batch(self, request: Request) -> Response:
         """Events, answered when they are on disk; nothing is taken if one of them is malformed."""
