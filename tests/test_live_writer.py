@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -56,6 +58,39 @@ def test_one_is_folded_when_it_is_answered_and_a_crowd_later(
         assert study.standing.seq == 201
 
     asyncio.run(play())
+
+
+NOTHING_IS_COMPILED = """
+from numba.core.dispatcher import Dispatcher
+from understudy.live.rehearsal import rehearse
+from understudy.live.spec import StudySpec
+from understudy.live.standing import Standing
+from understudy.live.store.records import Decision
+
+rehearse()
+
+def compile(*_):
+    raise AssertionError("an event would wait for the compiler")
+
+Dispatcher.compile = compile
+contexts = {"age": "number", "city": "text"}
+for more in ({}, {"behavior": {"a": 0.5, "b": 0.5, "c": 0.0}}, {"context": contexts}):
+    spec = StudySpec.of({"name": "ads", "actions": ["a", "b", "c"], "warmup": 10, **more})
+    standing = Standing.begin(spec)
+    for seq in range(1, 50):
+        context = '{"age": %d, "city": "x%d"}' % (seq, seq % 3) if spec.context else None
+        propensity = None if "behavior" in more else 0.5
+        decision = Decision(seq, str(seq), seq % 2, propensity, context, seq, 1.0, seq)
+        standing = standing.after([decision])
+    assert standing.learned > 0
+    standing.snapshot()
+    assert standing.report is not None
+"""
+
+
+def test_no_event_waits_for_the_compiler() -> None:
+    done = subprocess.run([sys.executable, "-c", NOTHING_IS_COMPILED], check=False)
+    assert done.returncode == 0
 
 
 def test_one_request_cannot_spoil_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

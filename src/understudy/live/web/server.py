@@ -12,8 +12,10 @@ from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 
 import structlog
 import uvicorn
+from rich.console import Console
 
 from understudy.errors import InvalidArgument
+from understudy.live.rehearsal import rehearse
 from understudy.live.service import Service
 from understudy.live.store.opening import open_tokens
 from understudy.live.web.app import make_app
@@ -22,7 +24,7 @@ from understudy.live.web.transport import InOnePiece
 __all__ = ["serve"]
 
 GRACE = 10  # seconds for requests that are under way when the service is told to stop
-SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
+SWITCH = 3e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
 MOST_CONNECTIONS = 1_000
 
 
@@ -35,6 +37,8 @@ def serve(store: str, host: str, port: int) -> None:
     listening = _listening(host, port)
     service = Service(store)
     service.open()
+    with Console(stderr=True).status("compiling what learns: some seconds, the first time"):
+        rehearse()
     config = uvicorn.Config(
         make_app(service, loopback_only=loopback),
         access_log=False,
