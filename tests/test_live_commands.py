@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -92,3 +93,14 @@ def test_wrong_stores_are_one_line(tmp_path: Path, arguments: tuple[str, ...], w
     assert found.returncode == 2
     assert words in found.stderr
     assert len(found.stderr.splitlines()) == 1
+
+
+def test_a_port_that_is_taken_is_one_line_and_leaves_no_store(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = understudy("serve", "--port", str(port), folder=tmp_path)
+    assert found.returncode == 2
+    (line,) = found.stderr.splitlines()
+    assert f"port = {port}: 127.0.0.1 cannot be listened on" in line
+    assert "--port" in line
+    assert list(tmp_path.iterdir()) == []

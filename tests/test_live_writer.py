@@ -143,6 +143,34 @@ def test_a_store_that_fails_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
     asyncio.run(play())
 
 
+def test_who_waits_for_a_store_does_not_spin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was more to fold when the store went away: that is no reason to look all the time."""
+
+    async def play() -> None:
+        async with served(tmp_path / "store.db") as service:
+            turns, gather = [0], service.writer._gather
+            folds = iter([True])
+
+            def fold(*_: object) -> bool:
+                for more in folds:
+                    return more
+                raise StoreUnavailable("it is gone")
+
+            def counted() -> object:
+                turns[0] += 1
+                return gather()
+
+            monkeypatch.setattr(service.writer, "_gather", counted)
+            with monkeypatch.context() as patched:
+                patched.setattr(LiveStudy, "fold", fold)
+                await asyncio.sleep(1.0)
+            assert 0 < turns[0] < 100
+
+    asyncio.run(play())
+
+
 def test_the_clock_never_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
