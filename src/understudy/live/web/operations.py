@@ -198,7 +198,7 @@ def _answers(handlers: Handlers) -> list[Operation]:
             "/v1/studies/{study}/snapshot",
             "read_snapshot",
             "answers",
-            "policy.json, as `understudy learn` writes it",
+            "policy.json, as understudy learn writes it",
             handlers.read_snapshot,
             parameters=[STUDY],
             refusals={**UNKNOWN, 409: "Contexts are still being prepared."},
