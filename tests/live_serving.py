@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+from understudy.live.web.transport import InOnePiece
+
 __all__ = ["serving"]
 
 
@@ -22,7 +24,7 @@ def serving(
     running: list[uvicorn.Server] = []
 
     async def serve() -> None:
-        config = uvicorn.Config(make(), port=0, log_level="error", log_config=None)
+        config = uvicorn.Config(make(), port=0, log_level="error", log_config=None, http=InOnePiece)
         server = uvicorn.Server(config)
         running.append(server)
         task = asyncio.create_task(server.serve())

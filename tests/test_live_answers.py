@@ -61,7 +61,16 @@ CASES: list[tuple[type[BaseModel], Any, dict[str, str]]] = [
         {},
         {"name": "it is missing; send it too", "actions": "it is missing; send it too"},
     ),
-    (Study, STUDY | {"colour": 1}, {"colour": "there is no such field; send the rest without it"}),
+    (
+        Study,
+        STUDY | {"colour": 1},
+        {"colour": "there is no such field; send one that /docs describes, or leave it out"},
+    ),
+    (
+        Study,
+        STUDY | {"propnsity": 1},
+        {"propnsity": "there is no such field; did you mean propensity?"},
+    ),
     (
         Study,
         STUDY | {"name": 7},

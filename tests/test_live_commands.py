@@ -36,6 +36,7 @@ def test_serve_then_audit_export_and_learn(tmp_path: Path) -> None:
     )
     try:
         assert server.stderr is not None
+        assert server.stderr.readline().startswith("compiling what learns")
         listening = re.fullmatch(
             r"listening on (http://127\.0\.0\.1:\d+)\n", server.stderr.readline()
         )
@@ -70,7 +71,14 @@ def test_others_are_let_in_with_a_token_only(tmp_path: Path) -> None:
     assert re.fullmatch(r"us_[\w-]{43}\n", token.stdout)
     assert understudy("token", "list", folder=tmp_path).stdout == "ci\tread\n"
     assert token.stdout.strip().encode() not in (tmp_path / "understudy.db").read_bytes()
-    assert understudy("token", "remove", "ci", folder=tmp_path).returncode == 0
+    same = understudy("token", "add", "ci", "--scope", "write", folder=tmp_path)
+    assert (same.returncode, same.stdout, len(same.stderr.splitlines())) == (2, "", 1)
+    assert "--replace" in same.stderr
+    other = understudy("token", "add", "ci", "--scope", "write", "--replace", folder=tmp_path)
+    assert other.stdout not in {"", token.stdout}
+    assert understudy("token", "list", folder=tmp_path).stdout == "ci\twrite\n"
+    removed = understudy("token", "remove", "ci", folder=tmp_path)
+    assert removed.stdout.startswith("removed; there is none left")
     again = understudy("token", "remove", "ci", folder=tmp_path)
     assert (again.returncode, len(again.stderr.splitlines())) == (2, 1)
 
@@ -92,6 +100,7 @@ def test_wrong_stores_are_one_line(tmp_path: Path, arguments: tuple[str, ...], w
     found = understudy(*arguments, folder=tmp_path)
     assert found.returncode == 2
     assert words in found.stderr
+    assert "store = " in found.stderr or "host = " in found.stderr
     assert len(found.stderr.splitlines()) == 1
 
 

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
-from live_desk import Desk, statuses
+from live_desk import SECOND, Desk, statuses
 from strategies import quick
 from understudy.live.audit import audit
 from understudy.live.spec import Event
+from understudy.live.store.records import Snapshot
 
 pytestmark = pytest.mark.plain
 
@@ -126,6 +127,52 @@ def test_a_reward_in_time_counts_even_if_the_clock_is_at_the_last_moment(tmp_pat
     assert one.study.standing.expired == 0
 
 
+def test_a_late_reward_that_comes_twice_before_its_decision_is_folded(tmp_path: Path) -> None:
+    """It waits behind one that still has time: nothing but memory tells that it was late before."""
+    one = Desk(tmp_path, reward_wait=10.0)
+    one.send(decision(0))
+    one.now += 11 * SECOND
+    fold, one.fold = one.fold, lambda: None  # type: ignore[method-assign]
+    late = Event(id=IDS[0], reward=1.0)
+    assert statuses(one.send(late)) == ["late"]
+    assert statuses(one.send(late, late)) == ["late", "late"]
+    assert one.study.seen["late"] == 1
+    fold()
+    assert one.study.standing.expired == 1
+    assert all(found.passed for found in audit(one.store, lambda *_: None))
+
+
+def test_decisions_that_come_during_an_audit_are_none_of_its_business(tmp_path: Path) -> None:
+    one = Desk(tmp_path)
+    one.send(decision(0, 1.0))
+
+    def meanwhile(*_: object) -> None:
+        one.send(decision(1, 0.0), decision(2, 1.0))
+
+    (found,) = audit(one.store, meanwhile)
+    assert (found.faults, found.decisions) == ((), 1)
+
+
+def test_a_snapshot_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
+    one = Desk(tmp_path)
+    one.send(*(decision(i, reward_of(i)) for i in range(6)))
+    before = one.policy()
+    one.store.keep_snapshot(one.study.record.key, Snapshot(6, '{"kind": "of another version"}', 0))
+    one.restart()
+    assert one.policy() == before
+
+
+def test_a_warm_up_that_cannot_end_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.live.standing.MOST_WARMING", 50)
+    one = Desk(tmp_path, context={"age": "number"}, warmup=10)
+    for i in range(60):
+        context = {"age": 40.0}
+        sent = Event(id=str(i), action="a", propensity=0.5, reward=1.0, context=context)
+        assert statuses(one.send(sent)) == ["accepted"]
+    assert "all contexts are alike" in str(one.study.fault)
+    assert len(one.study.standing.warming) == 50
+
+
 def test_what_contradicts_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     one = Desk(tmp_path, reward_wait=10.0)
     one.send(decision(0), decision(1, 1.0))
@@ -136,7 +183,14 @@ def test_what_contradicts_is_refused_and_changes_nothing(tmp_path: Path) -> None
         Event(id=IDS[1], reward=0.5),
         Event(id="nobody", reward=0.5),
     ]
-    assert statuses(one.send(*wrong)) == ["conflict", "conflict", "conflict", "unknown decision"]
+    found = one.send(*wrong)
+    assert statuses(found) == ["conflict", "conflict", "conflict", "unknown decision"]
+    assert [outcome.about for outcome in found] == [
+        "action: 'a' is kept, 'b' was sent",
+        "propensity: 0.25 is kept, 0.5 was sent",
+        "reward: 1.0 is kept, 0.5 was sent",
+        "",
+    ]
     assert one.study.refusals() == {"conflict": 3, "unknown decision": 1}
     assert one.study.next_seq == 3
     one.restart()

@@ -89,6 +89,29 @@ def test_studies_are_created_listed_and_archived(client: httpx.Client) -> None:
     assert client.post("/v1/studies/ads/archive").status_code == 200  # as it is
 
 
+def test_an_upgrade_with_a_body_is_refused_in_plain_words(client: httpx.Client) -> None:
+    """As `curl --http2` asks for; what comes after the head is then no body to the parser."""
+    create(client)
+    headers = {"connection": "upgrade", "upgrade": "h2c"}
+    found = client.post("/v1/studies/ads/events", json=event(1), headers=headers)
+    assert (found.status_code, found.json()["error"]) == (400, "malformed")
+    assert "Upgrade" in found.json()["message"]
+
+
+def test_an_archived_study_takes_the_rewards_that_are_on_their_way(client: httpx.Client) -> None:
+    create(client, reward_wait=3_600)
+    post = "/v1/studies/ads/events"
+    waiting = {"id": "e1", "action": "b", "propensity": 0.5}
+    assert client.post(post, json=waiting).json()["status"] == "accepted"
+    client.post("/v1/studies/ads/archive")
+    assert client.post(post, json=event(2)).json()["error"] == "archived"
+    mixed = send(client, {"id": "e1", "reward": 1.0}, event(3))
+    assert (mixed["accepted"], mixed["refused"][0]["error"]) == (1, "archived")
+    now = client.get("/v1/studies/ads").json()
+    assert (now["decisions"], now["learned"], now["expired"]) == (1, 1, 0)
+    assert now["refused"] == {"archived": 1}
+
+
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
@@ -131,6 +154,7 @@ def test_feedback_in_one_piece_and_in_two(client: httpx.Client) -> None:
     assert (now["decisions"], now["learned"], now["waiting"]) == (2, 2, 0)
     conflict = client.post(post, json={"id": "two", "reward": 0.5})
     assert (conflict.status_code, conflict.json()["error"]) == (409, "conflict")
+    assert conflict.json()["message"].endswith("(reward: 1.0 is kept, 0.5 was sent)")
     unknown = client.post(post, json={"id": "three", "reward": 0.5})
     assert (unknown.status_code, unknown.json()["error"]) == (409, "unknown decision")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,8 @@ from understudy.errors import StoreUnavailable
 from understudy.live import writer
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
-from understudy.live.store.records import Changes
+from understudy.live.standing import Standing
+from understudy.live.store.records import Changes, Snapshot
 from understudy.live.study import LiveStudy
 
 pytestmark = pytest.mark.plain
@@ -167,6 +169,48 @@ def test_who_waits_for_a_store_does_not_spin(
                 patched.setattr(LiveStudy, "fold", fold)
                 await asyncio.sleep(1.0)
             assert 0 < turns[0] < 100
+
+    asyncio.run(play())
+
+
+def test_a_study_that_cannot_be_kept_does_not_trouble_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = Standing.snapshot
+
+    def one_fails(standing: Standing) -> Snapshot | None:
+        if standing.spec.name == "ads" and standing.seq:
+            raise ValueError("no number")
+        return snapshot(standing)
+
+    async def play() -> None:
+        async with served(tmp_path / "store.db") as service:
+            await service.create(StudySpec.of({"name": "other", "actions": ["a", "b"]}))
+            ads, other = service.study("ads"), service.study("other")
+            for study in (ads, other):
+                await service.take(study, [event("1")])
+            monkeypatch.setattr(Standing, "snapshot", one_fails)
+            await service.writer.ask(lambda: service.writer._keep(all_of_them=True))
+            assert (ads.fault, other.fault) == ("ValueError: no number", None)
+            assert (ads.kept, other.kept) == (0, 1)
+            assert service.writer.obstacle is None
+
+    asyncio.run(play())
+
+
+def test_snapshots_stop_nobody_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not kept in one moment is kept in the next."""
+    monkeypatch.setattr(writer, "KEEP", 0.0)
+
+    async def play() -> None:
+        async with served(tmp_path / "store.db") as service:
+            study = service.study("ads")
+            await service.take(study, [event("1")])
+            await service.writer.ask(lambda: service.writer._keep(all_of_them=False))
+            assert (study.kept, service.writer._snapshot_at < time.monotonic() + 5.0) == (0, True)
+            monkeypatch.setattr(writer, "KEEP", 5.0)
+            await service.writer.ask(lambda: service.writer._keep(all_of_them=False))
+            assert (study.kept, study.unkept()) == (1, 0)
 
     asyncio.run(play())
 

@@ -201,8 +201,9 @@ class Refused(UnderstudyError):
         super().__init__(status, error, message, fields)
 
     def __str__(self) -> str:
-        shown = [f"{field}: {message}" for field, message in self.fields[:FIELDS_SHOWN]]
-        shown += [f"and {more} more"] if (more := len(self.fields) - FIELDS_SHOWN) > 0 else []
+        told = [f"{field}: {message}" for field, message in self.fields]
+        shown = [] if told == [self.message] else told[:FIELDS_SHOWN]
+        shown += [f"and {more} more"] if (more := len(told) - FIELDS_SHOWN) > 0 else []
         fields = f" ({'; '.join(shown)})" if shown else ""
         return " ".join(f"{self.status} {self.error}: {self.message}{fields}".split())
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def serve(store: str, host: str, port: int) -> None:
     _need_extra()
     from understudy.live.web.server import serve as run  # noqa: PLC0415 - only here
 
-    run(store, host, port)
+    with _of(store):
+        run(store, host, port)
 
 
 @click.command()
@@ -55,7 +57,7 @@ def audit(store: str, json_output: bool) -> int:
     from understudy.live.audit import audit as run  # noqa: PLC0415 - only here
     from understudy.live.store.opening import open_reader  # noqa: PLC0415
 
-    with closing(open_reader(store)) as reader, watched() as watch:
+    with _of(store), closing(open_reader(store)) as reader, watched() as watch:
         found = run(reader, watch)
     if json_output:
         click.echo(json.dumps([vars(one) | {"passed": one.passed} for one in found]))
@@ -93,12 +95,14 @@ def export(study: str, store: str, out: Path) -> None:
     from understudy.live.export import study_named  # noqa: PLC0415
     from understudy.live.store.opening import open_reader  # noqa: PLC0415
 
-    with closing(open_reader(store)) as reader:
+    with _of(store), closing(open_reader(store)) as reader:
         record = study_named(reader, study)
         now = max(time.time_ns() // MICROSECOND, reader.clock())
         with watched() as watch:
             rows = run(reader, record, out, now, watch)
     click.echo(f"wrote {rows:,} decisions to {out}")
+    if record.base is not None:
+        click.echo("the study goes on from a policy.json: what that was learned from is not in it")
 
 
 @click.group()
@@ -109,15 +113,23 @@ def token() -> None:
 @token.command("add")
 @click.argument("name")
 @click.option("--scope", type=click.Choice(["read", "write"]), required=True)
+@click.option("--replace", is_flag=True, help="Take back one of the same name.")
 @STORE
-def add(name: str, scope: Any, store: str) -> None:
-    """Make a token, and print it once. One of the same name is replaced."""
+def add(name: str, scope: Any, replace: bool, store: str) -> None:
+    """Make a token, and print it once."""
     _need_extra()
     from understudy.live.store.opening import open_tokens  # noqa: PLC0415 - only here
     from understudy.live.web.tokens import digest_of, new_token  # noqa: PLC0415
 
     made = new_token()
-    with closing(open_tokens(store)) as book:
+    with _of(store), closing(open_tokens(store)) as book:
+        if not replace and any(record.name == name for record in book.tokens()):
+            raise errors.InvalidArgument(
+                "name",
+                name,
+                "there is a token of this name, and whoever has it would be shut out",
+                "choose another name, or pass --replace",
+            )
         book.add_token(name, digest_of(made), scope, time.time_ns() // MICROSECOND)
     click.echo(made)
 
@@ -130,10 +142,16 @@ def remove(name: str, store: str) -> None:
     _need_extra()
     from understudy.live.store.opening import open_tokens  # noqa: PLC0415 - only here
 
-    with closing(open_tokens(store)) as book:
+    with _of(store), closing(open_tokens(store)) as book:
         there = book.remove_token(name)
+        left = len(book.tokens())
     if not there:
         raise click.ClickException(f"there is no token {name!r}; understudy token list names them")
+    click.echo(
+        f"removed; {left} left"
+        if left
+        else "removed; there is none left: without tokens, a service answers its own machine only"
+    )
 
 
 @token.command("list")
@@ -143,9 +161,21 @@ def list_tokens(store: str) -> None:
     _need_extra()
     from understudy.live.store.opening import open_reader  # noqa: PLC0415 - only here
 
-    with closing(open_reader(store)) as reader:
+    with _of(store), closing(open_reader(store)) as reader:
         for record in reader.tokens():
             click.echo(f"{record.name}\t{record.scope}")
+
+
+@contextmanager
+def _of(store: str) -> Iterator[None]:
+    """What is wrong with a store, with its name; a URL may hold a password."""
+    try:
+        yield
+    except errors.StoreInUse:
+        raise
+    except errors.StoreUnavailable as error:
+        shown = f"{store.partition('://')[0]}://…" if "://" in store else repr(store)
+        raise errors.StoreUnavailable(f"store = {shown}: {error}") from None
 
 
 def _need_extra() -> None:

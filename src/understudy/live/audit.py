@@ -58,7 +58,7 @@ def _audited(store: Reader, record: StudyRecord, watch: Watch) -> Audited:
     last = store.last_seq(record.key)
     standing, faults = Standing.begin(spec, record.base), []
     previous = Decision(0, "", 0, None, None, 0)
-    for decisions in in_order(store, record.key):
+    for decisions in in_order(store, record.key, last):  # more may come in meanwhile
         for decision in decisions:
             faults += _faults(previous, decision, spec)
             previous = decision

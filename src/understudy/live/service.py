@@ -9,9 +9,10 @@ from contextlib import closing
 from datetime import datetime
 
 import numpy as np
+import structlog
 
 from understudy.constraints import Array
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, UnderstudyError
 from understudy.live.audit import in_order
 from understudy.live.declined import Declined
 from understudy.live.export import as_lines
@@ -20,7 +21,7 @@ from understudy.live.standing import Standing
 from understudy.live.store.opening import open_reader, open_store
 from understudy.live.store.records import StudyRecord, TokenRecord, moment
 from understudy.live.study import LiveStudy
-from understudy.live.taking import Outcome
+from understudy.live.taking import REASONS, Outcome
 from understudy.live.writer import Writer
 from understudy.logs.actions import Label
 from understudy.logs.policies import from_text
@@ -28,6 +29,22 @@ from understudy.logs.policies import from_text
 __all__ = ["Service"]
 
 MOST_STUDIES = 1_000
+
+log = structlog.get_logger("understudy.live")
+
+
+def _try(spec: StudySpec, base: str | None) -> None:
+    """What cannot begin, be kept or be shown is not created."""
+    try:
+        standing = Standing.begin(spec, base)
+        standing.snapshot()
+        _ = standing.report
+    except UnderstudyError:
+        raise
+    except Exception as error:
+        log.warning("a study that cannot begin", study=spec.name, exc_info=error)
+        remedy = "send one that `understudy learn` or a service wrote"
+        raise InvalidArgument("policy", "policy.json", "it cannot be used", remedy) from error
 
 
 class Service:
@@ -71,16 +88,9 @@ class Service:
             raise Declined(404, "unknown study", message)
         return found
 
-    def open_study(self, name: str) -> LiveStudy:
-        """The same, if it takes events."""
-        found = self.study(name)
-        if found.record.archived_at is not None:
-            raise Declined(409, "archived", "this study is archived, and takes no more events")
-        return found
-
     async def create(self, spec: StudySpec, base: str | None = None) -> LiveStudy:
         """A new study, from nothing or from a policy.json."""
-        await asyncio.to_thread(Standing.begin, spec, base)  # what it refuses is not created
+        await asyncio.to_thread(_try, spec, base)
         created: LiveStudy = await self.writer.ask(lambda: self._created(spec, base))
         return created
 
@@ -123,6 +133,10 @@ class Service:
 
     async def take(self, study: LiveStudy, events: Sequence[Event]) -> list[Outcome]:
         """Events that fit the study; answered when they are on disk."""
+        if study.record.archived_at is not None and all(
+            event.action is not None for event in events
+        ):
+            raise Declined(409, "archived", REASONS["archived"])
         return await self.writer.submit(study, events)
 
     def draw(self, probabilities: Array, study: LiveStudy) -> tuple[Label, float]:

@@ -36,7 +36,8 @@ SECOND = 1_000_000  # microseconds
 STORABLE = r"^[^\x00]*$"  # no store holds it, and JSON can say it
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=STORABLE)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=STORABLE)]
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+NAMING = r"^[a-z0-9][a-z0-9._-]{0,63}$"  # a name is a part of addresses
+Name = Annotated[str, StringConstraints(pattern=NAMING)]
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 Action = Text | Whole
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -123,8 +124,17 @@ class StudySpec(BaseModel):
         CONFIDENCE("confidence", self.confidence)
         HORIZON.optional()("horizon", self.horizon)
         self._check_contexts()
+        self._check_behavior()
         if self.context is None:
             choose(self.learner_name, self.pi_b, len(self.labels), self.horizon)
+
+    def _check_behavior(self) -> None:
+        strange = [a for a in self.behavior if a not in self.index] if self.kind == GIVEN else []
+        if strange:
+            known = a_few(self.labels.labels)
+            raise InvalidArgument(
+                "behavior", strange[0], "it is no action of this study", f"name some of {known}"
+            )
 
     def _check_contexts(self) -> None:
         taken = [name for name in self.context or {} if name in TAKEN]

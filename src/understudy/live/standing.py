@@ -33,6 +33,7 @@ from understudy.types import Log
 
 __all__ = ["Standing"]
 
+MOST_WARMING = 200_000  # decisions: a warm-up of the largest size, twice
 TYPES = {"number": pl.Float64(), "text": pl.String()}
 
 
@@ -142,6 +143,13 @@ class Standing:
                 else:
                     return ready if size == len(rows) else ready.after(rows[size:])._at(self)
             size *= 2
+        if len(rows) > MOST_WARMING:
+            raise InvalidLog(
+                "context",
+                f"{len(rows):,} decisions",
+                "all contexts are alike, so no policy can depend on them",
+                "create a study without contexts, or with others",
+            )
         return replace(self, warming=tuple(rows))
 
     def _at(self, seen: Standing) -> Standing:

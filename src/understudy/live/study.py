@@ -13,6 +13,7 @@ from itertools import islice, takewhile
 
 import structlog
 
+from understudy.errors import InvalidSnapshot
 from understudy.live.rates import Rate
 from understudy.live.spec import Event, StudySpec
 from understudy.live.standing import Standing
@@ -40,7 +41,11 @@ def standing_of(store: Reader, record: StudyRecord) -> Standing:
     if spec.context is not None:
         before = store.decisions(record.key, max(0, snapshot.seq - LAST), LAST)
         before = [decision for decision in before if decision.seq <= snapshot.seq]
-    return begun.resumed(snapshot, before)
+    try:
+        return begun.resumed(snapshot, before)
+    except InvalidSnapshot as error:  # of another version, say: it is only a cache
+        log.warning("all is folded again", study=record.name, reason=str(error))
+        return begun
 
 
 class LiveStudy:
@@ -58,7 +63,11 @@ class LiveStudy:
 
     def load(self, store: Reader) -> None:
         """Stand where the store does."""
-        self.standing = standing_of(store, self.record)
+        try:
+            self.standing = standing_of(store, self.record)
+        except InvalidSnapshot as error:  # what it goes on from cannot be read
+            self.standing = Standing(self.spec)
+            self._stop(error)
         self.kept = self.standing.seq
         self.seen["late"] = store.late(self.record.key)
         self.refused = Counter(store.refused(self.record.key))
@@ -99,7 +108,8 @@ class LiveStudy:
         """What decides about events, with what the store found."""
         known = found | self.by_id if found else self.by_id
         changes = Changes(self.record.key)
-        return Taking(self.spec, changes, known, self.standing.seq, self.next_seq, now)
+        archived = self.record.archived_at is not None
+        return Taking(self.spec, changes, known, self.standing.seq, self.next_seq, now, archived)
 
     def count(self, outcomes: Sequence[Outcome], now: int) -> None:
         """Count what was sent."""
@@ -118,6 +128,7 @@ class LiveStudy:
             waiting = self.by_id.get(rewarded.id)
             if waiting is not None:
                 waiting.reward, waiting.rewarded_at = rewarded.reward, rewarded.rewarded_at
+                waiting.late_reward = rewarded.late_reward
         self.refused = self.refused + changes.refused  # others look at it: never half changed
         self.seen["late"] += len(changes.late)
 
@@ -142,9 +153,8 @@ class LiveStudy:
             return False
         try:
             self.standing = self.standing.after(ready)
-        except Exception as error:
-            log.exception("a study cannot go on", study=self.spec.name)
-            self.fault = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this study's
+            self._stop(error)
             return False
         for decision in ready:
             self.waiting.popleft()
@@ -158,9 +168,25 @@ class LiveStudy:
         except IndexError:  # who asks may be another thread than the one that folds
             return None
 
+    def unkept(self) -> int:
+        """How many decisions would have to be folded again after a crash."""
+        return self.standing.seq - self.kept
+
     def keep(self, store: Store) -> None:
         """Write a snapshot, if there is something new in it."""
-        snapshot = self.standing.snapshot()
-        if snapshot is not None and snapshot.seq > self.kept:
+        standing = self.standing
+        if standing.seq <= self.kept or self.fault is not None:
+            return
+        try:
+            snapshot = standing.snapshot()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this study's
+            self._stop(error)
+            return
+        if snapshot is not None:
             store.keep_snapshot(self.record.key, snapshot)
             self.kept = snapshot.seq
+
+    def _stop(self, error: Exception) -> None:
+        """Its events stay where they are, on disk; other studies go on."""
+        log.error("a study cannot go on", study=self.spec.name, exc_info=error)
+        self.fault = f"{type(error).__name__}: {error}"

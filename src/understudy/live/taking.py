@@ -10,17 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
+from understudy.errors import shorten
 from understudy.live.spec import Event, StudySpec
 from understudy.live.store.records import Changes, Decision, Rewarded
 
 __all__ = ["REASONS", "Outcome", "Taking", "is_ready"]
 
-Status = Literal["accepted", "known", "conflict", "late", "unknown decision"]
+Status = Literal["accepted", "known", "conflict", "late", "unknown decision", "archived"]
 REASONS: dict[str, str] = {
-    "conflict": "this id was sent before, and said something else; nothing is changed",
+    "conflict": "this id was sent before, and said something else",
     "late": "its decision has stopped waiting, and counts with the default reward",
+    "archived": "this study is archived: it takes rewards of decisions that wait, and no others",
     "unknown decision": "no decision has this id; send the decision first, then its reward",
 }
+COUNTED = frozenset(REASONS) - {"late"}  # which is counted by decision, however often it is sent
 
 
 class Outcome(NamedTuple):
@@ -28,10 +31,20 @@ class Outcome(NamedTuple):
 
     id: str
     status: Status
+    about: str = ""
 
     @property
     def is_refused(self) -> bool:
         return self.status in REASONS
+
+    @property
+    def reason(self) -> str:
+        """Why it was refused.
+
+        >>> Outcome("d-1", "conflict", "propensity: 0.5 is kept, 0.4 was sent").reason
+        'this id was sent before, and said something else (propensity: 0.5 is kept, 0.4 was sent)'
+        """
+        return REASONS[self.status] + (f" ({self.about})" if self.about else "")
 
 
 def is_ready(decision: Decision, spec: StudySpec, now: int) -> bool:
@@ -51,6 +64,7 @@ class Taking:
 
     `known` are the decisions that the events may be about, by id; `folded` the `seq` up to which
     nothing can change any more. `touched` are decisions whose reward has come, as they will be.
+    A study that is `archived` takes no new decisions.
     """
 
     spec: StudySpec
@@ -59,24 +73,32 @@ class Taking:
     folded: int
     next_seq: int
     now: int
+    archived: bool = False
     staged: dict[str, Decision] = field(default_factory=dict)
     touched: list[Decision] = field(default_factory=list)
 
     def take(self, events: Sequence[Event]) -> list[Outcome]:
         """What becomes of each event, in their order."""
-        return [Outcome(event.id, self._take(event)) for event in events]
+        return [self._outcome(event) for event in events]
 
-    def _take(self, event: Event) -> Status:
-        found = self.staged.get(event.id) or self.known.get(event.id)
+    def _outcome(self, event: Event) -> Outcome:
+        status = self._take(event, self._find(event))
+        about = self._contradiction(event) if status == "conflict" else ""
+        return Outcome(event.id, status, about)
+
+    def _find(self, event: Event) -> Decision | None:
+        return self.staged.get(event.id) or self.known.get(event.id)
+
+    def _take(self, event: Event, found: Decision | None) -> Status:
         if event.action is None:
             status = "unknown decision" if found is None else self._reward(found, event.reward)
         elif found is None:
-            status = self._decide(event)
+            status = "archived" if self.archived else self._decide(event)
         elif not self._same(found, event):
             status = "conflict"
         else:
             status = "known" if event.reward is None else self._reward(found, event.reward)
-        if status in {"conflict", "unknown decision"}:
+        if status in COUNTED:
             self.changes.refused[status] += 1
         return status
 
@@ -103,6 +125,20 @@ class Taking:
             and found.context == self.spec.context_text(event.context)
         )
 
+    def _contradiction(self, event: Event) -> str:
+        """What is known, and what was sent, of the first field in which they differ."""
+        found = self._find(event)
+        assert found is not None
+        pairs: list[tuple[str, object, object]] = [("reward", found.reward, event.reward)]
+        if event.action is not None and not self._same(found, event):
+            pairs = [
+                ("action", self.spec.labels.texts[found.action], str(event.action)),
+                ("propensity", found.propensity, event.propensity),
+                ("context", found.context, self.spec.context_text(event.context)),
+            ]
+        name, kept, sent = next(pair for pair in pairs if pair[1] != pair[2])
+        return f"{name}: {shorten(kept)} is kept, {shorten(sent)} was sent"
+
     def _reward(self, found: Decision, reward: float | None) -> Status:
         assert reward is not None  # an event says something: an action, or a reward
         if found.reward is not None:
@@ -126,5 +162,7 @@ class Taking:
 
     def _late(self, found: Decision, reward: float) -> None:
         if found.late_reward is None:  # it counts once, however often it is sent
-            self.staged[found.id] = replace(found, late_reward=reward)
+            kept = replace(found, late_reward=reward, rewarded_at=self.now)
+            self.staged[found.id] = kept
+            self.touched.append(kept)
             self.changes.late.append(Rewarded(found.seq, reward, self.now))

@@ -35,7 +35,8 @@ SWEEP = 0.05  # seconds between two looks at what has expired, and what came in 
 RETRY = 0.5  # seconds between two tries to reach a store that is gone
 TOKENS_EVERY = 2.0  # seconds
 SNAPSHOT_EVERY = 10.0  # seconds
-SNAPSHOT_SHARE = 50.0  # a snapshot may take a fiftieth of the time
+SNAPSHOT_SHARE = 50.0  # snapshots may take a fiftieth of the time
+KEEP = 0.05  # seconds after which no further snapshot is begun for now
 MICROSECOND = 1_000  # nanoseconds
 
 Answer = tuple[asyncio.Future[Any], Any, BaseException | None]
@@ -164,7 +165,7 @@ class Writer:
             if self._more_to_fold or time.monotonic() >= self._sweep_at or stopping:
                 self._sweep()
             if time.monotonic() >= self._snapshot_at or stopping:
-                self._keep()
+                self._keep(all_of_them=stopping)
         self.store.close()
 
     def _gather(self) -> tuple[list[Sent | Asked], bool]:
@@ -312,14 +313,21 @@ class Writer:
             self.tokens = self.store.tokens()
             self._tokens_at = time.monotonic() + TOKENS_EVERY
 
-    def _keep(self) -> None:
-        """Snapshots, so that the next start is quick; as often as they are cheap."""
-        begun = time.monotonic()
+    def _keep(self, *, all_of_them: bool) -> None:
+        """Snapshots, so that the next start is quick; as often as they are cheap.
+
+        Nobody is answered meanwhile: so it is done for a moment only, the largest gaps first.
+        """
+        begun, finished = time.monotonic(), True
         if self.obstacle is None:
             try:
-                for study in self.studies.values():
+                for study in sorted(self.studies.values(), key=LiveStudy.unkept, reverse=True):
+                    finished = all_of_them or time.monotonic() < begun + KEEP
+                    if not finished:
+                        break
                     study.keep(self.store)
             except Exception as error:  # noqa: BLE001 - as above
                 self._lost(error)
         took = time.monotonic() - begun
-        self._snapshot_at = time.monotonic() + max(SNAPSHOT_EVERY, SNAPSHOT_SHARE * took)
+        pause = max(SNAPSHOT_EVERY if finished else 0.0, SNAPSHOT_SHARE * took)
+        self._snapshot_at = time.monotonic() + pause

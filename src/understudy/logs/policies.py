@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -184,10 +185,12 @@ def from_text(text: str, name: str = "policy.json") -> Policy:
         return _from_text(text)
     except InvalidArgument as error:
         reason = f"{error.argument}: {error.reason}"
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         reason = f"a part is missing or damaged ({type(error).__name__}: {str(error)[:80]})"
     except RecursionError:
         reason = "it is nested too deeply"
+    except MemoryError:
+        reason = "it is larger than the memory of this machine"
     raise InvalidSnapshot("policy", name, reason, REMEDY)
 
 
@@ -258,7 +261,10 @@ def _point(point: list[Any], *, gains: bool) -> Point:
     lower, upper, production, gain = point
     if (gain is not None) != gains:
         raise InvalidSnapshot("curve", point, "a gain is missing, or known to nobody", REMEDY)
-    return float(lower), float(upper), float(production), None if gain is None else float(gain)
+    found = float(lower), float(upper), float(production), None if gain is None else float(gain)
+    if not all(math.isfinite(value) for value in found if value is not None):
+        raise InvalidSnapshot("curve", point, "its numbers are finite", REMEDY)
+    return found
 
 
 def _settings(found: dict[str, Any]) -> Settings:

@@ -70,6 +70,10 @@ def event(facts: Mapping[str, Any]) -> Event:
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: propensity = 1.5: it must be at most 1; pass the ...
     """
+    if not isinstance(facts, Mapping):
+        raise InvalidEvent(
+            "event", facts, "it is no mapping", f"pass a dict of {', '.join(FIELDS)}"
+        )
     stated = {name: value for name, value in facts.items() if value is not None}
     for name, value in stated.items():
         if name not in FIELDS:

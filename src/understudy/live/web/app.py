@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from importlib.metadata import version
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -17,7 +20,7 @@ from starlette.types import ASGIApp
 from understudy.live.service import Service
 from understudy.live.web import page
 from understudy.live.web.answers import answer, refuse
-from understudy.live.web.docs import docs_page
+from understudy.live.web.docs import BASE, docs_page
 from understudy.live.web.doors import Doors, not_found
 from understudy.live.web.gate import Gate
 from understudy.live.web.handlers import Handlers
@@ -28,6 +31,8 @@ from understudy.live.web.tokens import Keys
 from understudy.live.web.watching import Watcher
 
 __all__ = ["make_app"]
+
+HOST = re.compile(r"([a-z0-9][a-z0-9.-]{0,252}|\[[0-9a-f:]+\])(:[0-9]{1,5})?", re.IGNORECASE)
 
 
 def make_app(service: Service, *, loopback_only: bool = True) -> ASGIApp:
@@ -49,7 +54,7 @@ def make_app(service: Service, *, loopback_only: bool = True) -> ASGIApp:
     router = Router(
         routes=[
             *page.routes(),
-            Route("/docs", _static(HTMLResponse(docs_page(described)))),
+            Route("/docs", _docs(described, service)),
             Route("/openapi.json", _static(answer(200, described))),
             Route("/healthz", _static(answer(200, {"status": "alive"}))),
             Route("/readyz", _ready(service)),
@@ -65,6 +70,21 @@ def make_app(service: Service, *, loopback_only: bool = True) -> ASGIApp:
 def _static(response: Response) -> Handler:
     async def endpoint(_: Request) -> Response:
         return response
+
+    return endpoint
+
+
+def _docs(described: Mapping[str, Any], service: Service) -> Handler:
+    """The page of operations, with examples that ask where the page itself was asked for."""
+
+    @lru_cache(maxsize=8)
+    def page_for(base: str, tokens: bool) -> HTMLResponse:
+        return HTMLResponse(docs_page(described, base, tokens=tokens))
+
+    async def endpoint(request: Request) -> Response:
+        host = request.headers.get("host", "")
+        base = f"{request.url.scheme}://{host}" if HOST.fullmatch(host) else BASE
+        return page_for(base, bool(service.tokens()))
 
     return endpoint
 

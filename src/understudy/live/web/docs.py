@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -24,6 +24,13 @@ REFUSED = 400  # and above
 CODE = re.compile(r"`([^`]+)`")
 
 Part = Mapping[str, Any]
+
+
+class Asking(NamedTuple):
+    """Where the examples ask, and whether they need a token."""
+
+    base: str
+    tokens: bool
 
 
 @dataclass(frozen=True)
@@ -54,8 +61,10 @@ class Shown:
     refusals: list[tuple[str, str]]
 
 
-def docs_page(document: Part) -> str:
-    """The page, which asks nothing of anybody but this service's own style sheet.
+def docs_page(document: Part, base: str = BASE, *, tokens: bool = True) -> str:
+    """The page, which asks nothing of anybody but this service's own style sheets.
+
+    Its examples ask `base`, and show a token where the service has any.
 
     >>> from understudy.live.web.openapi import document
     >>> docs_page(document([], "1.0")).startswith("<!doctype html>")
@@ -63,7 +72,7 @@ def docs_page(document: Part) -> str:
     """
     schemas = document["components"]["schemas"]
     operations = [
-        _shown(method.upper(), path, operation, schemas)
+        _shown(method.upper(), path, operation, schemas, Asking(base, tokens))
         for path, by_method in document["paths"].items()
         for method, operation in by_method.items()
     ]
@@ -82,7 +91,9 @@ def docs_page(document: Part) -> str:
     )
 
 
-def _shown(method: str, path: str, operation: Part, schemas: Mapping[str, Part]) -> Shown:
+def _shown(
+    method: str, path: str, operation: Part, schemas: Mapping[str, Part], asking: Asking
+) -> Shown:
     responses = operation["responses"]
     (status, answered), *_ = ((s, r) for s, r in responses.items() if int(s) < REFUSED)
     security = operation["security"]
@@ -97,7 +108,7 @@ def _shown(method: str, path: str, operation: Part, schemas: Mapping[str, Part])
         scope=security[0]["bearer"][0] if security else "",
         parameters=[_parameter(one, schemas) for one in operation["parameters"]],
         request=None if request is None else _body(request["content"], schemas),
-        command=_command(method, path, operation),
+        command=_command(method, path, operation, asking),
         status=status,
         answer=_body(answered["content"], schemas),
         refusals=[(s, r["description"]) for s, r in responses.items() if int(s) >= REFUSED],
@@ -126,12 +137,12 @@ def _value(parameter: Part) -> tuple[Part, str]:
     return (parameter["content"][JSON], JSON) if "content" in parameter else (parameter, "")
 
 
-def _command(method: str, path: str, operation: Part) -> str:
+def _command(method: str, path: str, operation: Part, asking: Asking) -> str:
     """How to try it in a terminal."""
-    return " \\\n  ".join(_words(method, path, operation))
+    return " \\\n  ".join(_words(method, path, operation, asking))
 
 
-def _words(method: str, path: str, operation: Part) -> Iterator[str]:
+def _words(method: str, path: str, operation: Part, asking: Asking) -> Iterator[str]:
     query = {}
     for parameter in operation["parameters"]:
         value, sent_as = _value(parameter)
@@ -140,11 +151,11 @@ def _words(method: str, path: str, operation: Part) -> Iterator[str]:
             path = path.replace(f"{{{parameter['name']}}}", quote(example, safe=""))
         elif parameter["required"]:
             query[parameter["name"]] = example
-    url = f"{BASE}{path}{'?' + urlencode(query) if query else ''}"
+    url = f"{asking.base}{path}{'?' + urlencode(query) if query else ''}"
     streams = "text/event-stream" in operation["responses"].get("200", {}).get("content", {})
     chosen = "" if method == "GET" else f" -X {method}"
     yield f"curl{chosen}{' -N' if streams else ''} {shlex.quote(url)}"
-    if operation["security"]:
+    if operation["security"] and asking.tokens:
         yield '-H "Authorization: Bearer $TOKEN"'
     if "requestBody" in operation:
         ((media, value),) = operation["requestBody"]["content"].items()

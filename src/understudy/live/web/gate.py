@@ -138,6 +138,8 @@ class Gate:
             return self._too_large(path)
         if size == 0 and b"transfer-encoding" not in headers:
             return None
+        if b"upgrade" in headers:  # then the body is not read as one
+            return refuse(400, "malformed", "send HTTP/1.1, and no Upgrade with a body")
         given = headers.get(b"content-type", b"")
         if given != JSON_TYPE and given.partition(b";")[0].strip().lower() != JSON_TYPE:
             shown = plain(given.decode("latin-1"), LONGEST_TYPE) or "nothing"

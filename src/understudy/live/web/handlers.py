@@ -17,7 +17,6 @@ from understudy.live.declined import Declined
 from understudy.live.service import Service
 from understudy.live.spec import Context, Event, StudySpec
 from understudy.live.study import LiveStudy
-from understudy.live.taking import REASONS
 from understudy.live.web.answers import JSON, answer, refuse, refuse_body
 from understudy.live.web.describing import certificate_of, coverage_of, describe, policy_of
 from understudy.live.web.doors import body_of
@@ -44,7 +43,7 @@ class Handlers:
 
     async def send_event(self, request: Request) -> Response:
         """One event, answered when it is on disk."""
-        study = self._service.open_study(request.path_params["study"])
+        study = self._study(request)
         body = await body_of(request)
         try:
             event = Event.model_validate_json(body)
@@ -56,12 +55,13 @@ class Handlers:
             return _refuse_fields(faults)
         (outcome,) = await self._service.take(study, (event,))
         if outcome.is_refused:
-            return refuse(409, outcome.status, f"{outcome.id[:60]}: {REASONS[outcome.status]}")
-        return Response(to_json(outcome._asdict()), media_type=JSON)
+            return refuse(409, outcome.status, f"{outcome.id[:60]}: {outcome.reason}")
+        taken = {"id": outcome.id, "status": outcome.status}
+        return Response(to_json(taken), media_type=JSON)
 
     async def send_batch(self, request: Request) -> Response:
         """Events, answered when they are on disk; nothing is taken if one of them is malformed."""
-        study = self._service.open_study(request.path_params["study"])
+        study = self._study(request)
         body = await body_of(request)
         try:
             events = Batch.model_validate_json(body).events
@@ -82,7 +82,7 @@ class Handlers:
                 "index": index,
                 "id": found.id,
                 "error": found.status,
-                "message": REASONS[found.status],
+                "message": found.reason,
             }
             for index, found in enumerate(outcomes)
             if found.is_refused

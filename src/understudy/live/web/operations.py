@@ -91,7 +91,7 @@ def _studies(handlers: Handlers) -> list[Operation]:
             "studies",
             "Archive a study",
             handlers.archive_study,
-            "It takes no more events; what was learned stays.",
+            "It takes no more decisions, only rewards of those that wait; what was learned stays.",
             parameters=[STUDY],
             response=Content(models.StudyNow),
             refusals=UNKNOWN,

@@ -12,13 +12,13 @@ from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 
 import structlog
 import uvicorn
-from rich.console import Console
 
 from understudy.errors import InvalidArgument
 from understudy.live.rehearsal import rehearse
 from understudy.live.service import Service
 from understudy.live.store.opening import open_tokens
 from understudy.live.web.app import make_app
+from understudy.live.web.meters import MOST_A_SECOND
 from understudy.live.web.transport import InOnePiece
 
 __all__ = ["serve"]
@@ -37,8 +37,8 @@ def serve(store: str, host: str, port: int) -> None:
     listening = _listening(host, port)
     service = Service(store)
     service.open()
-    with Console(stderr=True).status("compiling what learns: some seconds, the first time"):
-        rehearse()
+    _say("compiling what learns; the first time, this takes some twenty seconds")
+    rehearse()
     config = uvicorn.Config(
         make_app(service, loopback_only=loopback),
         access_log=False,
@@ -110,11 +110,37 @@ class Announcing(uvicorn.Server):
         for own in sockets if self.started and sockets else ():
             host, port = own.getsockname()[:2]
             where = f"[{host}]" if ":" in host else host
-            print(f"listening on http://{where}:{port}", file=sys.stderr, flush=True)  # noqa: T201
+            _say(f"listening on http://{where}:{port}")
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         self._service.stopped.set()  # those who watch would never leave by themselves
         await super().shutdown(sockets)
+
+
+class AFew(logging.Filter):
+    """Lets ten lines a second through: those of others must not fill a disk.
+
+    >>> few = AFew()
+    >>> sum(few.filter(logging.makeLogRecord({"created": 7.5})) for _ in range(99))
+    10
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second = self._passed = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is one of the first ten of its second."""
+        second = int(record.created)
+        if second != self._second:
+            self._second, self._passed = second, 0
+        self._passed += 1
+        return self._passed <= MOST_A_SECOND
+
+
+def _say(line: str) -> None:
+    """To whoever has started it."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _log_as_json() -> None:
@@ -143,6 +169,7 @@ def _log_as_json() -> None:
             foreign_pre_chain=shared,
         )
     )
+    logging.getLogger("uvicorn.error").addFilter(AFew())  # anybody can send what is no HTTP
     logging.raiseExceptions = False
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("understudy").setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""Answers in one piece: head and body leave together, which saves every other system call."""
+"""Connections: answers leave in one piece, and nobody may hold one for nothing."""
 
 from __future__ import annotations
 
@@ -10,11 +10,54 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 __all__ = ["InOnePiece"]
 
 
+LARGEST_HEAD = 64 * 1024  # bytes
+SILENCE = 30.0  # seconds for which the rest of a request may fail to come
+
+
 class InOnePiece(HttpToolsProtocol):
-    """uvicorn's HTTP, which writes the head of an answer and then its body."""
+    """uvicorn's HTTP, with answers in one piece: it writes the head and then the body, in two.
+
+    It bounds neither the head of a request nor how long one may take to come: so a connection is
+    closed if a head is too large, or a request that has not come to its end is not continued.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(_Joining(transport, self.loop))  # type: ignore[arg-type] # it is one, but for `write`
+        self._in_head = self._incomplete = True
+        self._head = 0
+        self._heard = self.loop.time()
+        self._watch = self.loop.call_later(SILENCE, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self.loop.time()
+        super().data_received(data)
+        if self._in_head:
+            self._head += len(data)
+            if self._head > LARGEST_HEAD:
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._in_head = self._incomplete = True
+        self._head = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._incomplete = False
+        super().on_message_complete()
+
+    def _look(self) -> None:
+        if self._incomplete and self.loop.time() >= self._heard + SILENCE:
+            self.transport.close()
+        else:
+            self._watch = self.loop.call_later(SILENCE, self._look)
 
 
 class _Joining:

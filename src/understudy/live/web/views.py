@@ -192,7 +192,7 @@ def _events(counters: Counters) -> dict[str, str]:
         "events a second": _rate(counters.events_per_second),
         "decisions": count(counters.decisions),
         "learned from": count(counters.learned),
-        "wait for a reward": count(counters.waiting),
+        "wait for their turn": count(counters.waiting),
         "had the default reward": count(counters.expired),
         "sent again, counted once": count(counters.known),
     }

@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from understudy.errors import InvalidArgument, shorten
+from understudy.live.spec import NAMING, STORABLE, Event, StudySpec
 from understudy.report.wording import counted, plain
 
 __all__ = ["fields_of"]
@@ -29,7 +31,6 @@ WORDS: dict[str, tuple[str, str]] = {
     "bool_type": ("it must be true or false", TRUTH),
     "dict_type": ("it must be an object", OBJECT),
     "enum": ("it is none of the allowed values", "{expected}"),
-    "extra_forbidden": ("there is no such field", "the rest without it"),
     "finite_number": ("it must be finite", "a number that is neither NaN nor infinite"),
     "float_parsing": ("it must be a number", NUMBER),
     "float_type": ("it must be a number", NUMBER),
@@ -62,10 +63,18 @@ WORDS: dict[str, tuple[str, str]] = {
     "union_tag_invalid": ("its {discriminator} is none of the allowed", "{expected_tags}"),
     "union_tag_not_found": ("it lacks {discriminator}", "it with {discriminator}"),
 }
+PATTERNS = {
+    NAMING: (
+        "it is no name of a study",
+        "small letters, digits, dots, dashes and underscores, 64 at most, a letter or digit first",
+    ),
+    STORABLE: ("it holds a character of code 0, which no store keeps", "it without that"),
+}
 WITHOUT_VALUE = {"missing", "extra_forbidden", "json_invalid"}
 # Where several types are allowed, pydantic puts a name for each after the field's own.
 ALTERNATIVE = re.compile(r"str|int|float|bool|none|[a-z-]+\[.*\]|constrained-[a-z]+", re.DOTALL)
 KEY = "[key]"
+NAMES = tuple({**StudySpec.model_fields, **Event.model_fields})
 
 Place = tuple[int | str, ...]
 
@@ -142,10 +151,23 @@ def _described(place: Place, detail: ErrorDetails) -> Wrong:
         place, value = place[:-1], f"the name {value}"
     if isinstance(raised, Exception):
         return Wrong(place, value, plain(raised, LONGEST_WORDS), AS_DESCRIBED)
+    if kind == "extra_forbidden":
+        return Wrong(place, value, "there is no such field", _meant_by(str(place[-1])))
+    if context.get("pattern") in PATTERNS:
+        reason, send = PATTERNS[context["pattern"]]
+        return Wrong(place, value, reason, f"send {send}")
     if kind not in WORDS:
         return Wrong(place, value, plain(detail["msg"], LONGEST_WORDS), AS_DESCRIBED)
     reason, send = (words.format_map(_words(context)) for words in WORDS[kind])
     return Wrong(place, value, reason, f"send {send}")
+
+
+def _meant_by(name: str) -> str:
+    """What to do about a name that no field has."""
+    meant = get_close_matches(name, NAMES, 1)
+    return (
+        f"did you mean {meant[0]}?" if meant else "send one that /docs describes, or leave it out"
+    )
 
 
 def _of_our_own(place: Place, error: InvalidArgument, given: object) -> Wrong:
