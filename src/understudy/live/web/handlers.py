@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -187,8 +188,10 @@ class Handlers:
 
     async def read_log(self, request: Request) -> Response:
         """What was learned from, in order."""
-        lines = iterate_in_threadpool(self._service.log_of(self._study(request)))
-        return StreamingResponse(lines, media_type="application/x-ndjson")
+        lines = self._service.log_of(self._study(request))
+        first = await asyncio.to_thread(next, lines, "")  # a store that is away is a 503 so far
+        rest = iterate_in_threadpool(chain([first], lines))
+        return StreamingResponse(rest, media_type="application/x-ndjson")
 
 
 def _refuse_fields(faults: Mapping[str, str]) -> Response:
