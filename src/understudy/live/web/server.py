@@ -24,7 +24,7 @@ from understudy.live.web.transport import InOnePiece
 __all__ = ["serve"]
 
 GRACE = 10  # seconds for requests that are under way when the service is told to stop
-SWITCH = 3e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
+SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
 MOST_CONNECTIONS = 1_000
 
 
