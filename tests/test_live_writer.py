@@ -250,7 +250,6 @@ def test_a_study_that_cannot_go_on_keeps_its_events(
             (second,) = await service.take(study, [event("2")])
             assert (second.status, study.standing.seq) == ("accepted", 0)
         async with served(tmp_path / "store.db") as again:
-            while again.study("ads").standing.seq < 2:
-                await asyncio.sleep(0.01)
+            await folded(again.study("ads"), 2)
 
     asyncio.run(play())

@@ -76,11 +76,13 @@ def wrk(url: str, script: str, *arguments: object, connections: int, seconds: fl
     return Load(int(total[1]), took, float(slow[1]) * MILLISECONDS[slow[2]])
 
 
-def ask(servers: Servers, path: str, size: int, connections: int, seconds: float) -> Counted:
-    """Events, each sent once, as quickly as they are answered."""
+def ask(
+    servers: Servers, path: str, size: int, connections: int, seconds: float, *, pause: int = 0
+) -> Counted:
+    """Events, each sent once: as quickly as they are answered, or with a pause of so many ms."""
     url = servers.echo if path == "/echo" else servers.live
     run = uuid.uuid4().hex[:12]
-    found = wrk(url, EVENTS, path, size, 0, run, connections=connections, seconds=seconds)
+    found = wrk(url, EVENTS, path, size, pause, run, connections=connections, seconds=seconds)
     return Counted(found.seconds, found.requests * size)
 
 
@@ -89,7 +91,7 @@ def contenders(quick: bool) -> Iterator[Contender]:
         return
     servers = started()
     seconds, repeats = (1, 1) if quick else (5, 5)
-    events_a_second(servers, 0.0, 1)  # compiled, before the clock runs
+    events_a_second(servers, 0.0, 1)  # warm, before the clock runs
     for name, path, size, connections in (
         (ECHO, "/echo", 1, CONNECTIONS),
         (SINGLE, SINGLES, 1, CONNECTIONS),
@@ -126,9 +128,8 @@ def latency(quick: bool) -> list[Ratio]:
 
 def events_a_second(servers: Servers, pause: float, seconds: float) -> float:
     """Single events that were answered, if every connection pauses for so many ms between two."""
-    sent = (SINGLES, 1, round(pause), uuid.uuid4().hex[:12])
-    found = wrk(servers.live, EVENTS, *sent, connections=CONNECTIONS, seconds=seconds)
-    return found.requests / found.seconds
+    found = ask(servers, SINGLES, 1, CONNECTIONS, seconds, pause=round(pause))
+    return found.work / found.seconds
 
 
 def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:

@@ -82,12 +82,11 @@ class Taking:
         return [self._outcome(event) for event in events]
 
     def _outcome(self, event: Event) -> Outcome:
-        status = self._take(event, self._find(event))
-        about = self._contradiction(event) if status == "conflict" else ""
-        return Outcome(event.id, status, about)
-
-    def _find(self, event: Event) -> Decision | None:
-        return self.staged.get(event.id) or self.known.get(event.id)
+        found = self.staged.get(event.id) or self.known.get(event.id)
+        status = self._take(event, found)
+        if found is None or status != "conflict":
+            return Outcome(event.id, status)
+        return Outcome(event.id, status, self._contradiction(found, event))
 
     def _take(self, event: Event, found: Decision | None) -> Status:
         if event.action is None:
@@ -125,17 +124,16 @@ class Taking:
             and found.context == self.spec.context_text(event.context)
         )
 
-    def _contradiction(self, event: Event) -> str:
+    def _contradiction(self, found: Decision, event: Event) -> str:
         """What is known, and what was sent, of the first field in which they differ."""
-        found = self._find(event)
-        assert found is not None
-        pairs: list[tuple[str, object, object]] = [("reward", found.reward, event.reward)]
-        if event.action is not None and not self._same(found, event):
+        pairs: list[tuple[str, object, object]] = []
+        if event.action is not None:
             pairs = [
                 ("action", self.spec.labels.texts[found.action], str(event.action)),
                 ("propensity", found.propensity, event.propensity),
                 ("context", found.context, self.spec.context_text(event.context)),
             ]
+        pairs.append(("reward", found.reward, event.reward))
         name, kept, sent = next(pair for pair in pairs if pair[1] != pair[2])
         return f"{name}: {shorten(kept)} is kept, {shorten(sent)} was sent"
 

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from understudy.report.wording import plain
 
-__all__ = ["Meters", "Warnings"]
+__all__ = ["Meters", "Pace", "Warnings"]
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER = "other"
@@ -82,6 +82,26 @@ class _Times:
         self.total = 0.0
 
 
+class Pace:
+    """Lets ten a second pass.
+
+    >>> pace = Pace()
+    >>> sum(pace.allows(7.5) for _ in range(99)), pace.allows(8.0)
+    (10, True)
+    """
+
+    def __init__(self) -> None:
+        self._second = self._passed = 0
+
+    def allows(self, now: float) -> bool:
+        """Whether one more may pass at this time, in seconds."""
+        second = int(now)
+        if second != self._second:
+            self._second, self._passed = second, 0
+        self._passed += 1
+        return self._passed <= MOST_A_SECOND
+
+
 class Warnings:
     """A line for each request that was refused or failed, ten a second at most.
 
@@ -91,19 +111,14 @@ class Warnings:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = structlog.get_logger("understudy.live")
         self._clock = clock
-        self._second = 0
-        self._logged = 0
+        self._pace = Pace()
         self._unlogged = 0
 
     def refused(self, status: int, facts: Mapping[str, str]) -> None:
         """A request that was not answered as its sender wished."""
-        second = int(self._clock())
-        if second != self._second:
-            self._second, self._logged = second, 0
-        if self._logged >= MOST_A_SECOND:
+        if not self._pace.allows(self._clock()):
             self._unlogged += 1
             return
-        self._logged += 1
         unlogged, self._unlogged = self._unlogged, 0
         more = {"unlogged": unlogged} if unlogged else {}
         self._log.warning("request refused", status=status, **more, **_visible(facts))

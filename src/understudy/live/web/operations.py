@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from understudy.live.spec import Event, StudySpec
+from understudy.live.spec import NAMING, Event, StudySpec
 from understudy.live.web import models
 from understudy.live.web.handlers import Handlers
 from understudy.live.web.openapi import Content, Operation, Parameter
@@ -12,7 +12,7 @@ __all__ = ["operations"]
 
 STUDY = Parameter(
     "study",
-    {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"},
+    {"type": "string", "pattern": NAMING},
     "The name of a study.",
     "router",
 )

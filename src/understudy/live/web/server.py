@@ -18,7 +18,7 @@ from understudy.live.rehearsal import rehearse
 from understudy.live.service import Service
 from understudy.live.store.opening import open_tokens
 from understudy.live.web.app import make_app
-from understudy.live.web.meters import MOST_A_SECOND
+from understudy.live.web.meters import Pace
 from understudy.live.web.transport import InOnePiece
 
 __all__ = ["serve"]
@@ -127,15 +127,11 @@ class AFew(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._second = self._passed = 0
+        self._pace = Pace()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether it is one of the first ten of its second."""
-        second = int(record.created)
-        if second != self._second:
-            self._second, self._passed = second, 0
-        self._passed += 1
-        return self._passed <= MOST_A_SECOND
+        return self._pace.allows(record.created)
 
 
 def _say(line: str) -> None:
