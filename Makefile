@@ -19,7 +19,7 @@ test-all: .venv/bench .venv/spark ## all tests: also full sizes, Vowpal Wabbit, 
 	$(PYTEST)
 
 soak: setup ## the live service: 100 kill -9 under load, and PostgreSQL killed 10 times
-	UNDERSTUDY_KILLS=100 UNDERSTUDY_SERVER_KILLS=10 $(BIN)/pytest -m full tests/test_live_kills.py
+	UNDERSTUDY_KILLS=100 UNDERSTUDY_SERVER_KILLS=10 $(BIN)/pytest -m full tests/live/test_kills.py
 
 test-uncompiled: setup ## what is compiled once more without the compiler, small sizes
 	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not full and not large and not plain"

@@ -1,0 +1,652 @@
+"""Negative tests, generated: whatever an argument is declared to be, anything else is refused.
+
+The callables are found by walking the package, the wrong values come from the constraints. What
+has to be written by hand is one valid call of each, and a new callable without one fails a test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import importlib
+import inspect
+import pickle
+import pkgutil
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import understudy as us
+from understudy import constraints, errors
+from understudy.certificates import Evidence
+from understudy.constraints import Constraint, Refused, constrained, enforce
+from understudy.errors import InvalidArgument, shorten
+from understudy.learners import Estimates, LeveledScores, Scores, Sums, SumsAndInverse
+from understudy.logs.encoded_columns import Number
+from understudy.logs.encoder import Encoder
+from understudy.schedules import Decaying
+
+Arguments = dict[str, Any]
+
+K, D = 3, 2
+PI = [0.5, 0.3, 0.2]
+V = np.eye(D) / 2
+BLOCKS = np.stack([V] * K)
+PHI = np.full((4, K, D), 0.5)
+GAME = us.Game(adversary=us.adversaries.stationary([0.1, 0.5, 0.9]), behavior=PI, rounds=5)
+PLAYERS = {"Exp3": us.exp3(PI, eta=0.1)}
+SIZES: Arguments = {"n_actions": K, "horizon": 10}
+RATIOS: Arguments = {**SIZES, "coverage": 2.0}
+
+EXAMPLES: dict[str, Arguments] = {
+    "adversaries.oblivious.Drifting": {"first": [0.1, 0.2], "last": [0.3, 0.4], "rounds": 5},
+    "adversaries.adaptive.Hiding": {"n_actions": K, "low": 0.2, "high": 0.7},
+    "adversaries.oblivious.Piecewise": {"values": [[0.1, 0.2], [0.3, 0.4]], "starts": [0, 3]},
+    "adversaries.adaptive.Retaliating": {"n_actions": K, "low": 0.2, "high": 0.7},
+    "adversaries.oblivious.Table": {"values": [[0.1, 0.2]]},
+    "adversaries.oblivious.halves": {"values": [[0.1, 0.2], [0.3, 0.4]], "rounds": 10},
+    "adversaries.oblivious.stationary": {"means": [0.1, 0.2]},
+    "adversaries.oblivious.switching": {"n_actions": K, "rounds": 10},
+    "behaviors.Logged": {"n_actions": K},
+    "behaviors.interpolated": {"n_actions": K, "alpha": 0.5},
+    "behaviors.uniform": {"n_actions": K},
+    "certificates.certificate.Certificate": {
+        "behavior": PI,
+        "confidence": 0.9,
+        "n_actions": K,
+        "lambdas": [1.0, 0.5],
+    },
+    "certificates.curves.certify": {
+        "log": us.Log([0, 1], [0.5, 1.0]),
+        "target": PI,
+        "behavior": PI,
+        "confidence": 0.9,
+    },
+    "certificates.evidence.Evidence": {
+        "rounds": 1,
+        "sums": [0.0],
+        "products": [1.5],
+        "totals": [1.0, 1.0, 1.0, 1.0],
+        "counts": [1, 0],
+        "crossed": 1,
+        "merged": False,
+    },
+    "certificates.targets.FixedPolicy": {"probabilities": PI},
+    "contexts.ContinuousContexts": {
+        "sample": lambda rng, n: rng.random((n, 1)),
+        "feature_map": lambda x: np.stack([x, 1 - x], axis=1),
+        "n_actions": 2,
+        "dimension": 1,
+    },
+    "contexts.FiniteContexts": {"table": PHI, "probabilities": [0.25] * 4},
+    "estimators.ChernoffPlugIn": {"n_actions": K, "gamma": 0.0},
+    "estimators.ImplicitExploration": {"behavior": PI, "gamma": 0.1},
+    "estimators.ImportanceWeighting": {"behavior": PI},
+    "estimators.Logarithmic": {"behavior": PI, "eta": 0.1},
+    "estimators.PlugIn": {"n_actions": K, "gamma": 0.1},
+    "experiments.core.Options": {"runs": 1, "rounds": 5, "actions": K, "alphas": 2},
+    "game.Game": {"adversary": GAME.adversary, "behavior": PI, "rounds": 5},
+    "learners.coverage_adaptive.CoverageAdaptive": {
+        "behavior": PI,
+        "rates": [0.1, 0.2, 0.3],
+        "prior": PI,
+        "horizon": 10,
+    },
+    "learners.coverage_adaptive.LeveledScores": {
+        "scores": [[0.0, 1.0]],
+        "residues": [[0.0, 0.0]],
+        "rounds": 1,
+        "references": [0.0],
+        "totals": [2.0],
+        "level": 0.5,
+    },
+    "learners.exponential_weights.ExponentialWeights": {
+        "eta": 0.1,
+        "estimator": us.estimators.ImportanceWeighting(np.array(PI)),
+        "horizon": 10,
+    },
+    "learners.exponential_weights.Scores": {
+        "scores": [0.0, 1.0],
+        "residues": [0.0, 0.0],
+        "rounds": 1,
+        "memory": [1, 0],
+        "reference": 0.0,
+        "total": 2.0,
+    },
+    "learners.features.DisjointFeatures": {"V": BLOCKS},
+    "learners.features.SharedFeatures": {"V": V, "n_actions": K},
+    "learners.lin_prod.Estimates": {"thetas": [[0.5, 0.5]], "actions": [0]},
+    "learners.lin_prod.LinProd": {
+        "eta": 0.1,
+        "features": us.learners.SharedFeatures(V, K),
+        "kappa": 4.0,
+        "feature_bound": 1.0,
+        "horizon": 10,
+    },
+    "learners.lin_prod_compact.LinProdCompact": {
+        "eta": Decaying(0.5),
+        "features": us.learners.SharedFeatures(V, K),
+        "kappa": 4.0,
+        "feature_bound": 1.0,
+        "horizon": 10,
+    },
+    "learners.lin_prod_compact.Sums": {"theta": [0.5, 0.5], "squares": V, "rounds": 1},
+    "learners.lin_prod_unknown.LinProdUnknown": {
+        "eta": 0.1,
+        "n_actions": K,
+        "dimension": D,
+        "feature_bound": 1.0,
+        "beta": 0.2,
+        "horizon": 10,
+    },
+    "learners.lin_prod_unknown.SumsAndInverse": {
+        "sums": us.learners.Sums(np.zeros(D), np.zeros((D, D)), 0),
+        "seen": V,
+        "inverse": V,
+    },
+    "learners.linear_recipes.lin_prod": {"V": V, **SIZES, "kappa": 4.0},
+    "learners.linear_recipes.lin_prod_compact": {"V": V, **SIZES, "kappa": 4.0},
+    "learners.linear_recipes.lin_prod_unknown": {**SIZES, "dimension": D, "feature_bound": 1.0},
+    "learners.recipes.coverage_adaptive": {"pi_b": PI, "horizon": 10, "multiplier": 2.0},
+    "learners.recipes.exp3": {"pi_b": PI, "horizon": 10},
+    "learners.recipes.exp3_ix": {"pi_b": PI, "horizon": 10, "gamma": 0.1},
+    "learners.recipes.exp3_ix_unknown": {**SIZES, "gamma": [0.2] * 10},
+    "learners.recipes.prod": {"pi_b": PI, "horizon": 10, "coverage": 2.0},
+    "logs.contextual.make_contextual": {
+        "encoder": Encoder((Number("age", 40.0, 10.0, missing=False),)),
+        "frame": pl.DataFrame({"context.age": [30.0, 50.0, 45.0]}),
+        "actions": np.array([0, 1, 2]),
+        **SIZES,
+    },
+    "logs.encoded_columns.Category": {
+        "name": "city",
+        "categories": ["Rome", "Oslo"],
+        "rare": ["Bonn"],
+        "missing": True,
+    },
+    "logs.encoded_columns.Number": {"name": "age", "mean": 40, "scale": 10.0, "missing": False},
+    "schedules.Constant": {"gamma": 0.1},
+    "schedules.Decaying": {"scale": 0.5},
+    "schedules.HalfOf": {"eta": Decaying(0.5)},
+    "schedules.HoeffdingWidth": {"eta": 0.1, "n_actions": K},
+    "schedules.Tabulated": {"gamma": [0.2, 0.1]},
+    "simulate.simulate": {"game": GAME, "learners": PLAYERS, "runs": 1, "seed": 0, "jobs": 1},
+    "sweeps.Played": {
+        "regret": [[1.0]],
+        "reward": [2.0],
+        "behavior_reward": [3.0],
+        "path": "compiled",
+    },
+    "sweeps.Sweep": {"games": {"game": GAME}, "learners": PLAYERS, "seeds": [0], "runs": 1},
+    "theory.adaptive.coverage_adaptive_bound": {"comparator": 0, "pi_b": PI, "horizon": 10},
+    "theory.adaptive.coverage_adaptive_price": {"rates": [0.1, 0.2, 0.3], "prior": PI},
+    "theory.adaptive.coverage_adaptive_tuning": {"pi_b": PI, "horizon": 10},
+    "theory.adaptive.coverage_adaptive_uniform_bound": {
+        "pi_b": PI,
+        "horizon": 10,
+        "coverage": 2.0,
+    },
+    "theory.adaptive.coverage_grid_bound": {**SIZES, "inverse_propensities": 20.0},
+    "theory.adaptive.coverage_grid_tuning": SIZES,
+    "theory.anytime.theorem1_anytime_bound": {
+        "comparator": 0,
+        "pi_b": PI,
+        "horizon": 10,
+        "scale": 0.5,
+    },
+    "theory.anytime.theorem1_anytime_tuned_bound": RATIOS,
+    "theory.anytime.theorem1_anytime_uniform_bound": RATIOS,
+    "theory.bounds.exp3_bound": {"pi_b": PI, "horizon": 10, "eta": 0.1},
+    "theory.bounds.exp3_condition": {"pi_b": PI, "eta": 0.1},
+    "theory.bounds.exp3_order": {"pi_b": PI, "horizon": 10},
+    "theory.bounds.exp3_worst_case_bound": {"pi_b": PI, "horizon": 10},
+    "theory.bounds.lin_prod_bound": {**RATIOS, "eta": 0.1},
+    "theory.bounds.lin_prod_tuned_bound": RATIOS,
+    "theory.bounds.lin_prod_uniform_bound": RATIOS,
+    "theory.bounds.prod_bound": {"comparator": 0, "pi_b": PI, "horizon": 10, "eta": 0.1},
+    "theory.bounds.theorem1_bound": {"comparator": 0, "pi_b": PI, "horizon": 10, "eta": 0.1},
+    "theory.bounds.theorem1_tuned_bound": RATIOS,
+    "theory.bounds.theorem1_uniform_bound": RATIOS,
+    "theory.bounds.theorem2_bound": {**RATIOS, "eta": 0.1},
+    "theory.bounds.theorem2_simplified_bound": RATIOS,
+    "theory.coverage.coverage": {"comparator": 0, "pi_b": PI},
+    "theory.coverage.feature_coverage": {"V_comparator": V, "V_behavior": V},
+    "theory.coverage.feature_covariance": {"policy": [PI] * 4, "features": PHI},
+    "theory.coverage.largest_leverage": {"features": PHI, "V": V},
+    "theory.linear.lin_prod_anytime_bound": {**RATIOS, "eta": Decaying(0.5), "kappa": 4.0},
+    "theory.rates.anytime_scale": {"n_actions": K, "coverage": 2.0},
+    "theory.high_probability.theorem1_high_probability_bound": {
+        "comparator": 0,
+        "pi_b": PI,
+        "horizon": 10,
+        "eta": 0.1,
+        "delta": 0.05,
+    },
+    "theory.rates.exp3_ix_rate": RATIOS,
+    "theory.rates.exp3_worst_case_rate": {"pi_b": PI, "horizon": 10},
+    "theory.rates.kappa_from_feature_bound": {"V": V, "feature_bound": 1.0},
+    "theory.rates.largest_lin_prod_rate": {"kappa": 4.0},
+    "theory.rates.lin_prod_rate": RATIOS,
+    "theory.unknown.chernoff_bound": {"comparator": 0, "pi_b": PI, "horizon": 10, "eta": 0.1},
+    "theory.unknown.chernoff_simplified_bound": {**RATIOS, "eta": 0.1},
+    "types.Feedback": {"action": 0, "reward": 0.5, "propensity": 0.5, "features": PHI[0]},
+    "types.Log": {
+        "actions": [0, 1],
+        "rewards": [0.5, 1.0],
+        "propensities": [0.5, 0.5],
+        "features": PHI[:2],
+    },
+}
+
+
+def modules() -> Iterator[ModuleType]:
+    """The package and everything in it, except what runs when it is imported."""
+    yield us
+    for found in pkgutil.walk_packages(us.__path__, "understudy."):
+        if not found.name.endswith("__main__"):
+            yield importlib.import_module(found.name)
+
+
+def declared() -> dict[str, Any]:
+    """Every function and dataclass of the package that declares constraints, by its name.
+
+    Abstract ones cannot be made: what derives from them is found instead.
+    """
+    return {
+        f"{module.__name__}.{name}".removeprefix("understudy."): thing
+        for module in modules()
+        for name, thing in vars(module).items()
+        if isinstance(getattr(thing, "CONSTRAINTS", None), dict)
+        and thing.__module__ == module.__name__
+        and thing.__name__ == name
+        and not inspect.isabstract(thing)
+    }
+
+
+DECLARED = declared()
+# states, which a learner makes right and a file may not
+UNCHECKED_WHEN_MADE = (Scores, LeveledScores, Estimates, Sums, SumsAndInverse, Evidence)
+
+
+def call(thing: Any, arguments: Arguments) -> Any:
+    """Call it; the records that only snapshots check are checked as snapshots do."""
+    result = thing(**arguments)
+    if thing in UNCHECKED_WHEN_MADE:
+        enforce(result)
+    return result
+
+
+def cases() -> Iterator[Any]:
+    """Every wrong value of every constrained argument of every callable with an example."""
+    for where in sorted(DECLARED.keys() & EXAMPLES.keys()):
+        for argument, constraint in DECLARED[where].CONSTRAINTS.items():
+            for i, wrong in enumerate(constraint.wrong):
+                label = f"{where}-{argument}-{i}-{shorten(wrong)[:20]}"
+                yield pytest.param(where, argument, wrong, id=label)
+
+
+def assert_explains(error: InvalidArgument, argument: str, value: object) -> None:
+    """The error is ours, and its one line says which argument, which value, why, and what to do."""
+    assert isinstance(error, errors.UnderstudyError)
+    assert isinstance(error, ValueError)
+    assert error.argument == argument
+    assert error.value is value
+    assert len(error.reason) >= 5
+    assert len(error.remedy) >= 5
+    message = str(error)
+    for part in (argument, shorten(value), error.reason, error.remedy):
+        assert part in message
+    assert "\n" not in message
+    assert len(shorten(value)) <= errors.LONGEST_VALUE
+
+
+def test_every_declaration_has_an_example_and_every_example_a_declaration() -> None:
+    assert set(EXAMPLES) == set(DECLARED)
+
+
+def test_the_walk_finds_functions_and_records_in_every_kind_of_module() -> None:
+    assert {"types.Feedback", "simulate.simulate", "theory.rates.lin_prod_rate"} <= set(DECLARED)
+    assert len(DECLARED) >= 55
+
+
+@pytest.mark.parametrize("where", EXAMPLES)
+def test_the_example_is_accepted(where: str) -> None:
+    call(DECLARED[where], EXAMPLES[where])
+
+
+@pytest.mark.parametrize("where", DECLARED)
+def test_constraints_name_real_arguments_and_carry_wrong_values(where: str) -> None:
+    """A constraint on an argument that was renamed, or with nothing to refuse, tests nothing."""
+    arguments = set(inspect.signature(DECLARED[where]).parameters)
+    for argument, constraint in DECLARED[where].CONSTRAINTS.items():
+        assert argument in arguments
+        assert len(constraint.wrong) >= 3
+        assert constraint.remedy
+
+
+@pytest.mark.parametrize(("where", "argument", "wrong"), list(cases()))
+def test_wrong_values_are_refused(where: str, argument: str, wrong: object) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        call(DECLARED[where], {**EXAMPLES[where], argument: wrong})
+    assert_explains(caught.value, argument, wrong)
+
+
+class Unprintable:
+    """An object that cannot even be shown."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+NASTY: tuple[Any, ...] = (
+    object(),
+    Unprintable(),
+    Ellipsis,
+    NotImplemented,
+    int,
+    {1, 2},
+    {"a": [1]},
+    b"bytes",
+    "1e5",
+    1j,
+    np.complex128(1j),
+    np.datetime64("2026-01-01"),
+    np.str_("x"),
+    10**400,
+    -(10**400),
+    Decimal("NaN"),
+    Fraction(1, 2),
+    range(3),
+    [[1.0], [1.0, 2.0]],
+    [[], [1.0]],
+    [10**400, 1],
+    [None, 1.0],
+    [object()],
+    np.array([]),
+    np.array([1, 2]),
+    np.array([True, False]),
+    np.array([1j]),
+    np.array([[0.5, 0.5], [0.5, 0.5]]),
+    np.array(["a"], dtype=object),
+    np.array([(1, 2.0)], dtype=[("a", int), ("b", float)]),
+    np.zeros((0, 3)),
+)
+DISTINCT_CONSTRAINTS = {
+    id(constraint): pytest.param(constraint, id=f"{where}-{argument}")
+    for where, thing in DECLARED.items()
+    for argument, constraint in thing.CONSTRAINTS.items()
+}
+
+
+@pytest.mark.parametrize("constraint", list(DISTINCT_CONSTRAINTS.values()))
+def test_no_value_whatever_leaves_our_tree(constraint: Constraint) -> None:
+    """A constraint takes a value or raises `InvalidArgument` in one line: never anything else."""
+    for value in NASTY:
+        try:
+            constraint("x", value)
+        except InvalidArgument as error:
+            assert_explains(error, "x", value)
+
+
+@pytest.mark.parametrize("constraint", list(DISTINCT_CONSTRAINTS.values()))
+def test_optional_lets_none_through_and_nothing_else(constraint: Constraint) -> None:
+    optional = constraint.optional()
+    assert optional("x", None) is None
+    assert "leave it out" in optional.remedy
+    for wrong in optional.wrong:
+        with pytest.raises(InvalidArgument):
+            optional("x", wrong)
+
+
+def test_arguments_arrive_checked_and_converted() -> None:
+    """Whichever way they are passed: by position, by name, or left to their default."""
+
+    @constrained(p=constraints.PROBABILITIES, k=constraints.COUNT)
+    def both(p: Any, k: int = 3) -> tuple[Any, int]:
+        return p, k
+
+    count: Any = np.int64(2)
+    by_position, by_name = both([0.5, 0.5], count), both(p=[0.5, 0.5])
+    assert isinstance(by_position[0], np.ndarray)
+    assert type(by_position[1]) is int
+    assert by_name[1] == 3
+    with pytest.raises(TypeError, match="missing a required argument: 'p'"):
+        both()  # type: ignore[call-arg] # what is tested
+
+
+def test_defaults_are_checked_too() -> None:
+    @constrained(k=constraints.COUNT)
+    def lazy(k: int = 0) -> int:
+        return k
+
+    with pytest.raises(InvalidArgument, match="k = 0"):
+        lazy()
+
+
+def test_records_own_what_they_were_given() -> None:
+    """A probability vector or a V that the caller changes later does not change a learner."""
+    mine = np.array(PI)
+    learner = us.exp3_ix(mine, horizon=10)
+    mine[:] = 99.0
+    again = us.exp3_ix(PI, horizon=10)
+    event = us.Feedback(action=0, reward=1.0)
+    first, second = (x.update(x.init(), event).scores.tolist() for x in (learner, again))
+    assert first == second
+    with pytest.raises(ValueError, match="read-only"):
+        learner.update(learner.init(), event).scores[0] = 1.0
+
+
+BOUNDARIES = [
+    (constraints.number(0.0, 1.0, "r"), 0.0, np.nextafter(0, -1)),
+    (constraints.number(0.0, 1.0, "r"), 1.0, np.nextafter(1, 2)),
+    (constraints.RATE, np.nextafter(0, 1), 0.0),
+    (constraints.RATE, constraints.LARGEST_RATE, np.nextafter(constraints.LARGEST_RATE, np.inf)),
+    (constraints.N_ACTIONS, 2, 1),
+    (constraints.COUNT, 1, 0),
+    (constraints.PROBABILITIES, [0.5, 0.5 + 9e-10], [0.5, 0.5 + 2e-9]),
+    (constraints.PROBABILITIES, [1.0, 0.0], [1.0 + 1e-12, -1e-12]),
+    (constraints.PROBABILITIES, [1.0, 1e-100], [1.0, 0.9e-100]),
+    (constraints.array("r", low=0.0, high=1.0), [0.0, 1.0], [0.0, np.nextafter(1, 2)]),
+]
+
+
+@pytest.mark.parametrize(("constraint", "inside", "outside"), BOUNDARIES)
+def test_the_edge_itself_is_inside(constraint: Constraint, inside: Any, outside: Any) -> None:
+    np.testing.assert_array_equal(constraint("x", inside), inside)
+    with pytest.raises(InvalidArgument):
+        constraint("x", outside)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(10**6),
+        list(range(10**5)),
+        "line\nbreak" * 1000,
+        np.eye(50),
+        Unprintable(),
+        type("Long" * 100, (Unprintable,), {})(),
+        type("Multiline", (), {"__repr__": lambda _: "a\nb\r\nc\x0bd\u2028e"})(),
+    ],
+    ids=["array", "list", "text", "matrix", "failing repr", "long name", "multiline repr"],
+)
+def test_messages_stay_one_short_line(value: object) -> None:
+    message = str(InvalidArgument("eta", value, "it is wrong", "pass another"))
+    assert len(message.splitlines()) == 1
+    assert len(message) < 120
+    assert message.startswith("eta = ")
+    assert message.endswith(": it is wrong; pass another")
+
+
+def raisable() -> list[errors.UnderstudyError]:
+    """One of each of our errors, with the value that tends to trouble pickle."""
+    four = ("eta", np.arange(3), "it is wrong", "pass another")
+    return [
+        InvalidArgument(*four),
+        errors.InvalidEvent(*four),
+        errors.InadmissibleRate(*four, largest=0.25),
+        errors.InvalidLog(*four),
+        errors.InvalidSnapshot(*four),
+        errors.UnknownCell(*four),
+        errors.NotMergeable("no"),
+        errors.NotSaveable("no"),
+        errors.BrokenLaw("no"),
+        errors.MissingExtra("no"),
+        errors.Refused(422, "invalid", "no", (("reward", "it is above 1"),)),
+        errors.ServiceUnavailable("no"),
+        errors.Undelivered("no"),
+        errors.StoreUnavailable("no"),
+        errors.StoreInUse("no"),
+        errors.UnderstudyError("no"),
+    ]
+
+
+@pytest.mark.parametrize("error", raisable(), ids=lambda error: type(error).__name__)
+def test_errors_travel_between_processes(error: errors.UnderstudyError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert repr(vars(again)) == repr(vars(error))
+
+
+@pytest.mark.parametrize(
+    "value", [lambda x: x, Unprintable(), (i for i in [1])], ids=["function", "object", "generator"]
+)
+def test_errors_travel_whatever_value_they_complain_about(value: object) -> None:
+    error = InvalidArgument("gamma", value, "it is wrong", "pass another")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert again.argument == "gamma"
+
+
+def test_all_errors_are_in_the_tree() -> None:
+    """And those of them that a caller would expect of Python are that, too."""
+    kinds = {type(error) for error in raisable()}
+    public = {getattr(errors, name) for name in errors.__all__}
+    assert kinds == {kind for kind in public if issubclass(kind, errors.UnderstudyError)}
+    assert issubclass(InvalidArgument, ValueError)
+    assert issubclass(errors.NotMergeable, TypeError)
+    assert issubclass(errors.InfiniteCoverage, errors.UnderstudyWarning)
+
+
+def test_refusals_never_leak_from_records() -> None:
+    """`Refused` is how constraints talk among themselves; a caller never sees it."""
+    assert not issubclass(Refused, errors.UnderstudyError)
+    with pytest.raises(InvalidArgument) as caught:
+        us.exp3_ix(PI, eta=0.1, gamma=[0.1, -1.0])
+    assert caught.value.argument == "gamma"
+
+
+STEPS = {  # of `us.logs.learn`, `coverage` and `certify`, whose examples are theirs
+    "engine_runs": ("certify_from", "cover_from", "learn_from"),
+    "findings": ("candidates_beside",),
+    "learned": ("coverage_of_policy",),
+    "planning": ("fold", "plan"),
+    "origins": ("knows_rows", "refuse_learned", "refuse_same_rows"),
+    "outputs": ("put_in_place",),
+    "passes": ("good_rows", "intake_of"),
+    "prepare": ("behavior_of", "columns_of", "prepare", "rules_of"),
+    "reading": ("has_propensities", "rows_by_file"),
+    "reporting": (
+        "as_dict",
+        "assemble",
+        "panel_of",
+        "say",
+        "set_aside",
+    ),
+    "study": ("observe",),
+    "survey": ("survey",),
+    "tabular": ("header_of", "names", "scan"),
+    "verdicts": ("judge_rows",),
+}
+PARTS = {  # of `understudy serve`, which needs a store
+    "audit": ("audit", "in_order"),
+    "export": ("export", "study_named"),
+    "study": ("standing_of",),
+    "web.app": ("make_app",),
+    "web.describing": ("certificate_of", "coverage_of", "describe", "policy_of"),
+    "web.operations": ("operations",),
+    "web.server": ("serve",),
+}
+KERNELS = {f"understudy.kernels.{name}" for name in (*us.kernels.__all__, "exponentials", "levels")}
+WITHOUT_EXAMPLE = {
+    "understudy.cli.main": "it ends the process",
+    "understudy.experiments.core.write": "matplotlib is optional",
+    "understudy.benchmarks.baselines.lin_prod_in_blocks": "tests/project/test_benchmarks.py",
+    "understudy.benchmarks.baselines.one_weight_a_round": "tests/project/test_benchmarks.py",
+    "understudy.benchmarks.baselines.softmax_every_round": "tests/project/test_benchmarks.py",
+    "understudy.benchmarks.instructions.count": "valgrind is optional",
+    "understudy.benchmarks.instructions.require_callgrind": "valgrind is optional",
+    "understudy.kernels.compiler.compiled": "numba keeps no code of a function without a file",
+    "understudy.kernels.compiler.inlined": "it is nothing without a caller that is compiled",
+    "understudy.plots.draw_certificates": "matplotlib is optional",
+    "understudy.plots.draw_frames": "matplotlib is optional",
+    "understudy.plots.draw_tails": "matplotlib is optional",
+    "understudy.experiments.regret.curves": "the experiments are its examples",
+    "understudy.experiments.regret.play_points": "the experiments are its examples",
+    "understudy.plots.draw_regret": "matplotlib is optional",
+    "understudy.plots.require_matplotlib": "matplotlib is optional",
+    "understudy.plots.to_bytes": "matplotlib is optional",
+    "understudy.benchmarks.replay.replay_in_vowpal": "Vowpal Wabbit is optional",
+    "understudy.benchmarks.replay.write_for_vowpal": "tests/project/test_benchmarks.py",
+    "understudy.cli.common.check_writable": "tests/simulation/test_interruptions.py",
+    "understudy.cli.common.watched": "it draws on a terminal",
+    **{
+        f"understudy.logs.{module}.{name}": "a step of us.logs.learn, coverage or certify"
+        for module, names in STEPS.items()
+        for name in names
+    },
+    **{
+        f"understudy.live.{module}.{name}": "tests/live/web/test_service.py"
+        for module, names in PARTS.items()
+        for name in names
+    },
+}
+
+
+def public_functions() -> Iterator[Any]:
+    """Every function that a module of the package exports, under the module that defines it.
+
+    Kernels are none, unless the compiler is off: their examples are those of `kernels.reference`.
+    """
+    for module in modules():
+        if module.__name__ in KERNELS:
+            continue
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name)
+            if inspect.isfunction(thing) and thing.__module__ == module.__name__:
+                yield pytest.param(module, thing, id=f"{module.__name__}.{name}")
+
+
+@pytest.mark.parametrize(("module", "function"), list(public_functions()))
+def test_every_public_function_shows_an_example_that_is_run(
+    module: ModuleType, function: Callable[..., Any]
+) -> None:
+    """Found as pytest finds them: a decorator that hides a doctest from it fails here."""
+    name = f"{module.__name__}.{function.__name__}"
+    examples = {test.name: test.examples for test in doctest.DocTestFinder().find(module)}
+    assert bool(examples.get(name)) == (name not in WITHOUT_EXAMPLE)
+
+
+@pytest.mark.parametrize("module", list(modules()), ids=lambda module: module.__name__)
+def test_exports_exist_and_are_said_once(module: ModuleType) -> None:
+    exported = list(getattr(module, "__all__", ()))
+    assert len(set(exported)) == len(exported)
+    assert all(hasattr(module, name) for name in exported)
+
+
+def test_constrained_records_are_frozen() -> None:
+    """What was checked once stays so."""
+    records = [where for where, thing in DECLARED.items() if inspect.isclass(thing)]
+    assert len(records) >= 20
+    for where in records:
+        record = call(DECLARED[where], EXAMPLES[where])
+        for field in dataclasses.fields(record):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(record, field.name, None)

@@ -1,0 +1,298 @@
+"""Decisions are folded in their order, once, whatever order their rewards come in."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import understudy as us
+from tests.support.live.single_study import SECOND, Desk, statuses
+from tests.support.strategies import quick
+from understudy.live.audit import audit
+from understudy.live.spec import Event
+from understudy.live.store.records import Snapshot
+
+pytestmark = pytest.mark.plain
+
+IDS = [f"d{i}" for i in range(8)]
+
+
+@contextmanager
+def desk(**spec: Any) -> Iterator[Desk]:
+    with tempfile.TemporaryDirectory() as folder:
+        made = Desk(Path(folder), **{"reward_wait": 10.0, **spec})
+        yield made
+        made.store.close()
+
+
+def decision(i: int, reward: float | None = None) -> Event:
+    """The i-th decision of every test: what it is depends on i alone."""
+    action = "ab"[i * 7 % 3 % 2]
+    return Event(id=IDS[i], action=action, propensity=0.25 + 0.05 * i, reward=reward)
+
+
+def reward_of(i: int) -> float:
+    return (i * 5 % 8) / 8
+
+
+def in_one_piece(order: list[int]) -> str:
+    with desk() as one:
+        for i in order:
+            one.send(decision(i, reward_of(i)))
+        return one.policy()
+
+
+@quick
+@given(
+    order=st.permutations(range(6)),
+    rewards=st.permutations(range(6)),
+    cuts=st.lists(st.integers(1, 4), min_size=6, max_size=6),
+    restarts=st.sets(st.integers(0, 11)),
+    snapshot=st.booleans(),
+)
+def test_only_the_order_of_decisions_counts(
+    order: list[int], rewards: list[int], cuts: list[int], restarts: set[int], snapshot: bool
+) -> None:
+    """However rewards arrive, in whatever groups, sent twice, with restarts: one state."""
+    messages = [decision(i) for i in order]
+    messages += [Event(id=IDS[i], reward=reward_of(i)) for i in rewards]
+    with desk() as two:
+        rest = messages
+        for step, size in enumerate(itertools.cycle(cuts)):
+            group, rest = rest[:size], rest[size:]
+            if not group:
+                break
+            assert statuses(two.send(*group)) == ["accepted"] * len(group)
+            assert statuses(two.send(*group)) == ["known"] * len(group)
+            if step in restarts:
+                two.restart(snapshot=snapshot)
+        assert two.study.standing.seq == len(order)
+        assert two.policy() == in_one_piece(order)
+        two.study.keep(two.store)
+        assert all(found.passed for found in audit(two.store, lambda *_: None))
+
+
+def test_a_decision_is_folded_when_all_before_it_are(tmp_path: Path) -> None:
+    one = Desk(tmp_path, reward_wait=10.0)
+    one.send(decision(0))
+    one.wait(4.0)
+    one.send(decision(1), decision(2, 1.0))
+    one.send(Event(id=IDS[1], reward=0.5))
+    assert one.study.standing.seq == 0  # all wait for the first
+    one.wait(6.0)
+    assert one.study.standing.seq == 0  # which has ten seconds, not less
+    one.wait(1e-6)
+    assert one.study.standing.seq == 3
+    assert one.study.standing.expired == 1
+
+
+def test_rewards_that_come_later_are_refused_and_counted_once(tmp_path: Path) -> None:
+    one = Desk(tmp_path, reward_wait=10.0, default_reward=0.25)
+    one.send(decision(0))
+    one.wait(11.0)
+    before = one.policy()
+    for _ in range(3):
+        assert statuses(one.send(Event(id=IDS[0], reward=1.0))) == ["late"]
+    assert one.study.refusals() == {"late": 1}
+    assert one.policy() == before
+    one.restart()
+    assert one.study.refusals() == {"late": 1}
+    assert statuses(one.send(Event(id=IDS[0], reward=1.0))) == ["late"]
+    assert one.study.refusals() == {"late": 1}
+    assert one.policy() == before == expected_of_default(0.25)
+    one.study.keep(one.store)
+    assert all(found.passed for found in audit(one.store, lambda *_: None))
+
+
+def expected_of_default(default: float) -> str:
+    with desk() as other:
+        other.send(decision(0, default))
+        return other.policy()
+
+
+def test_a_reward_in_time_counts_even_if_the_clock_is_at_the_last_moment(tmp_path: Path) -> None:
+    one = Desk(tmp_path, reward_wait=10.0)
+    one.send(decision(0))
+    one.wait(10.0)
+    assert statuses(one.send(Event(id=IDS[0], reward=1.0))) == ["accepted"]
+    assert one.study.standing.expired == 0
+
+
+def test_a_late_reward_that_comes_twice_before_its_decision_is_folded(tmp_path: Path) -> None:
+    """It waits behind one that still has time: nothing but memory tells that it was late before."""
+    one = Desk(tmp_path, reward_wait=10.0)
+    one.send(decision(0))
+    one.now += 11 * SECOND
+    fold, one.fold = one.fold, lambda: None  # type: ignore[method-assign]
+    late = Event(id=IDS[0], reward=1.0)
+    assert statuses(one.send(late)) == ["late"]
+    assert statuses(one.send(late, late)) == ["late", "late"]
+    assert one.study.seen["late"] == 1
+    fold()
+    assert one.study.standing.expired == 1
+    assert all(found.passed for found in audit(one.store, lambda *_: None))
+
+
+def test_decisions_that_come_during_an_audit_are_none_of_its_business(tmp_path: Path) -> None:
+    one = Desk(tmp_path)
+    one.send(decision(0, 1.0))
+
+    def meanwhile(*_: object) -> None:
+        one.send(decision(1, 0.0), decision(2, 1.0))
+
+    (found,) = audit(one.store, meanwhile)
+    assert (found.faults, found.decisions) == ((), 1)
+
+
+def test_a_snapshot_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
+    one = Desk(tmp_path)
+    one.send(*(decision(i, reward_of(i)) for i in range(6)))
+    before = one.policy()
+    one.store.keep_snapshot(one.study.record.key, Snapshot(6, '{"kind": "of another version"}', 0))
+    one.restart()
+    assert one.policy() == before
+
+
+def test_a_warm_up_that_cannot_end_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.live.standing.MOST_WARMING", 50)
+    one = Desk(tmp_path, context={"age": "number"}, warmup=10)
+    for i in range(60):
+        context = {"age": 40.0}
+        sent = Event(id=str(i), action="a", propensity=0.5, reward=1.0, context=context)
+        assert statuses(one.send(sent)) == ["accepted"]
+    assert "all contexts are alike" in str(one.study.fault)
+    assert len(one.study.standing.warming) == 50
+
+
+def test_what_contradicts_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    one = Desk(tmp_path, reward_wait=10.0)
+    one.send(decision(0), decision(1, 1.0))
+    q = 0.25
+    wrong = [
+        Event(id=IDS[0], action="b", propensity=q),
+        Event(id=IDS[0], action="a", propensity=0.5),
+        Event(id=IDS[1], reward=0.5),
+        Event(id="nobody", reward=0.5),
+    ]
+    found = one.send(*wrong)
+    assert statuses(found) == ["conflict", "conflict", "conflict", "unknown decision"]
+    assert [outcome.about for outcome in found] == [
+        "action: 'a' is kept, 'b' was sent",
+        "propensity: 0.25 is kept, 0.5 was sent",
+        "reward: 1.0 is kept, 0.5 was sent",
+        "",
+    ]
+    assert one.study.refusals() == {"conflict": 3, "unknown decision": 1}
+    assert one.study.next_seq == 3
+    one.restart()
+    assert one.study.refusals() == {"conflict": 3, "unknown decision": 1}
+
+
+def test_one_group_may_hold_a_decision_and_its_reward(tmp_path: Path) -> None:
+    one = Desk(tmp_path)
+    events = [decision(0), decision(1), Event(id=IDS[0], reward=1.0), decision(0, 1.0)]
+    assert statuses(one.send(*events)) == ["accepted", "accepted", "accepted", "known"]
+    assert one.study.standing.seq == 1
+    (kept, _) = one.store.decisions(one.study.record.key, 0, 10)
+    assert (kept.id, kept.reward) == (IDS[0], 1.0)
+
+
+def test_more_may_wait_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit is read back when its turn comes, a stretch at a time."""
+    monkeypatch.setattr("understudy.live.study.MOST_WAITING", 2)
+    monkeypatch.setattr("understudy.live.study.STRETCH", 3)
+    one = Desk(tmp_path, reward_wait=10.0)
+    for i in range(8):
+        one.send(decision(i))
+    assert len(one.study.waiting) == 2
+    for i in (7, 0, 3, 1, 2, 6, 4, 5):
+        assert statuses(one.send(Event(id=IDS[i], reward=reward_of(i)))) == ["accepted"]
+    assert one.study.standing.seq == 8
+    assert one.policy() == in_one_piece(list(range(8)))
+
+
+def clicks_first(tmp_path: Path, n: int, rng: np.random.Generator) -> tuple[Desk, float]:
+    """A log in which a click comes at once, and no click is a time-out, hours later."""
+    one = Desk(tmp_path, behavior={"a": 0.5, "b": 0.5}, reward_wait=3600.0)
+    worth = 0.0
+    for i in range(n):
+        action = "ab"[int(rng.integers(2))]
+        clicked = rng.random() < 0.1
+        one.send(Event(id=f"c{i}", action=action))
+        if clicked:
+            one.now += 1000
+            one.send(Event(id=f"c{i}", reward=1.0))
+        one.now += 1000
+        certificate = one.study.standing.study.certificate  # type: ignore[union-attr]
+        assert certificate is not None
+        worth = 0.1 * certificate.rounds  # every policy is worth 0.1 a round
+        assert certificate.lower <= worth + 1e-9
+    return one, worth
+
+
+def test_the_certificate_holds_when_only_clicks_come_early(tmp_path: Path) -> None:
+    """While time-outs are out, nothing that was decided after them counts."""
+    for seed in range(20):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        one, _ = clicks_first(folder, 60, np.random.default_rng(seed))
+        folded = one.study.standing.seq
+        assert folded == first_without_click(one)
+        one.wait(3601.0)
+        certificate = one.study.standing.study.certificate  # type: ignore[union-attr]
+        assert certificate is not None
+        assert certificate.rounds == 60
+        assert certificate.lower <= 6.0 <= certificate.upper
+        one.store.close()
+
+
+def first_without_click(one: Desk) -> int:
+    rows = one.store.decisions(one.study.record.key, 0, 1_000)
+    return next((row.seq - 1 for row in rows if row.reward is None), len(rows))
+
+
+def test_folding_on_arrival_would_lie() -> None:
+    """The bound of clicks alone, as if time-outs were not out, is false after a few events."""
+    certificate = us.Certificate(behavior=[0.5, 0.5])
+    for n in range(1, 20):
+        certificate = certificate.observe(us.Feedback(action=n % 2, reward=1.0), 0.5)
+        if certificate.lower > 0.1 * n:
+            break
+    assert certificate.rounds == 6
+
+
+def test_a_canary_goes_on(tmp_path: Path) -> None:
+    """While the played policy is a mixture, learning and the certificate go on, and both hold."""
+    one = Desk(tmp_path)
+    rng = np.random.default_rng(0)
+    means, production = {"a": 0.3, "b": 0.6}, {"a": 0.9, "b": 0.1}
+    worth = paid = 0.0
+    for i in range(3_000):
+        share = 0.0 if i < 1_000 else (0.3 if i < 2_000 else 0.95)
+        pi = dict(zip("ab", one.study.standing.probabilities().tolist(), strict=True))
+        played = {
+            label: (1 - share) * production[label] + share * pi[label] for label in production
+        }
+        action = "ab"[int(rng.random() >= played["a"])]
+        reward = float(rng.random() < means[action])
+        worth += sum(pi[label] * means[label] for label in means)
+        paid += reward
+        one.send(Event(id=str(i), action=action, propensity=played[action], reward=reward))
+    standing = one.study.standing
+    assert standing.study is not None
+    certificate = standing.study.certificate
+    assert certificate is not None
+    assert certificate.rounds == 3_000
+    assert certificate.lower <= worth <= certificate.upper
+    assert certificate.production == pytest.approx(paid)
+    assert certificate.promoted
+    assert standing.probabilities()[1] > 0.95

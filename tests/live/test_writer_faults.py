@@ -1,0 +1,327 @@
+"""The writer on a store that fails at any moment, and under a clock that goes back."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import sqlite3
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+from unittest import mock
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.live.load_generator import PATIENCE, until
+from tests.support.strategies import quick
+from understudy.errors import StoreUnavailable
+from understudy.live import writer
+from understudy.live.audit import audit
+from understudy.live.export import export
+from understudy.live.service import Service
+from understudy.live.spec import Event, StudySpec
+from understudy.live.standing import Standing
+from understudy.live.store.opening import open_reader
+from understudy.live.store.records import Decision
+
+pytestmark = pytest.mark.plain
+
+Fate = Literal["fine", "before", "after", "another"]
+FATES: tuple[Fate, ...] = get_args(Fate)
+CALLS = 200  # of a store; later ones are fine
+Found = TypeVar("Found")
+SPEC = StudySpec.of({"name": "study", "actions": ["a", "b"]})
+N = 6
+SECOND = 1_000_000_000  # nanoseconds
+
+
+class Unreliable:
+    """A store whose calls fail: before they did anything, after they did all of it, or because
+
+    another writer was there in the meantime.
+    """
+
+    def __init__(self, store: Any, path: Path, fates: Iterator[Fate]) -> None:
+        self._store = store
+        self._path = path
+        self._fates = fates
+
+    def close(self) -> None:
+        self._store.close()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            fate = next(self._fates)
+            if fate == "before":
+                raise StoreUnavailable("before")
+            found = getattr(self._store, name)(*arguments)
+            if fate == "another":
+                self._sign_as_another()
+            if fate != "fine":
+                raise StoreUnavailable("after")
+            return found
+
+        return call
+
+    def _sign_as_another(self) -> None:
+        with closing(sqlite3.connect(self._path)) as other, other:
+            other.execute("UPDATE meta SET value = value + 1 WHERE key = 'epoch'")
+
+
+def event(i: int, *, decided: bool = True, rewarded: bool = True) -> Event:
+    action = {"action": "ab"[i % 2], "propensity": 0.25 + 0.1 * i} if decided else {}
+    reward = {"reward": i * 5 % N / N} if rewarded else {}
+    return Event.model_validate({"id": f"d{i}", **action, **reward})
+
+
+async def insist(ask: Callable[[], Awaitable[Found]]) -> Found:
+    """What it gives as soon as the store can be used."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await ask()
+            except StoreUnavailable:
+                await asyncio.sleep(1e-3)
+
+
+async def played(service: Service, messages: Sequence[Sequence[Event]]) -> str:
+    """policy.json after all messages, each of them sent until it is taken."""
+    await insist(lambda: asyncio.to_thread(service.open))
+    await service.start()
+    try:
+        study = await insist(lambda: service.create(SPEC))
+        for message in messages:
+            for outcome in await insist(partial(service.take, study, message)):
+                assert not outcome.is_refused
+        assert service.study(SPEC.name) is study
+        await insist(lambda: service.archive(SPEC.name))
+        assert study.record.archived_at is not None
+        while (standing := study.standing).seq < N:  # it may begin anew, if another was there
+            await asyncio.sleep(1e-3)
+    finally:
+        await service.stop()
+    with closing(open_reader(service.where)) as reader:
+        assert reader.studies() == [study.record]
+    assert standing.policy is not None
+    return standing.policy.to_json()
+
+
+def rows_of(path: Path) -> list[Decision]:
+    """All decisions of a store without faults."""
+    reader = open_reader(str(path))
+    try:
+        assert all(found.passed for found in audit(reader, lambda *_: None))
+        (record,) = reader.studies()
+        return reader.decisions(record.key, 0, 1_000)
+    finally:
+        reader.close()
+
+
+def exported(path: Path) -> int:
+    """How many rows are exported now."""
+    reader = open_reader(str(path))
+    try:
+        (record,) = reader.studies()
+        out = path.with_suffix(".ndjson")
+        return export(reader, record, out, reader.clock(), lambda *_: None)
+    finally:
+        reader.close()
+
+
+@quick
+@given(seed=st.integers(0, 10**6), faults=st.sampled_from([0.05, 0.1, 0.2]))
+def test_whatever_fails_every_event_counts_once(seed: int, faults: float) -> None:
+    rng = random.Random(seed)
+    fates = rng.choices(FATES, [1.0 - faults, *[faults / 3] * 3], k=CALLS)
+    rewards = rng.sample(range(N), N)
+    sent = [event(i, rewarded=i % 3 == 0) for i in range(N)]
+    sent += [event(i, decided=False) for i in rewards if i % 3]
+    messages: list[list[Event]] = []
+    while sent:
+        size = rng.randrange(1, 4)
+        messages.append(sent[:size])
+        sent = sent[size:]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(writer, "RETRY", 1e-3),
+        structlog.testing.capture_logs(),
+    ):
+        path = Path(folder, "store.db")
+
+        async def run() -> str:
+            service = Service(str(path))
+            fine: Iterator[Fate] = itertools.repeat("fine")
+            plan = itertools.chain(fates, fine)
+            service.writer.store = Unreliable(service.writer.store, path, plan)
+            return await played(service, messages)
+
+        policy = asyncio.run(run())
+        rows = rows_of(path)
+    assert [row.id for row in rows] == [f"d{i}" for i in range(N)]
+    expected = Standing.begin(SPEC).after([as_sent(i) for i in range(N)]).policy
+    assert expected is not None
+    assert policy == expected.to_json()
+
+
+def as_sent(i: int) -> Decision:
+    sent = event(i)
+    assert sent.action is not None
+    index = SPEC.index[str(sent.action)]
+    return Decision(i + 1, sent.id, index, sent.propensity, None, 0, sent.reward, 0)
+
+
+@pytest.mark.parametrize("method", ["decisions", "tokens", "keep_snapshot"])
+def test_an_error_of_the_service_is_told_and_not_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Without its thread the service would never answer again."""
+
+    async def run() -> None:
+        service = Service(str(tmp_path / "store.db"))
+        await service.start()
+        try:
+            study = await insist(lambda: service.create(SPEC))
+            await insist(lambda: service.take(study, [event(0)]))
+            failing = mock.Mock(side_effect=KeyError)
+            with monkeypatch.context() as broken:
+
+                def break_it() -> None:
+                    broken.setattr(service.writer.store, method, failing)
+                    study.all_in_memory, study.kept = False, -1  # all is read and kept again
+
+                await service.writer.ask(break_it)  # between two turns of the thread
+                await until(lambda: failing.called)
+            assert (await insist(lambda: service.take(study, [event(1)])))[0].status == "accepted"
+        finally:
+            await service.stop()
+
+    for name in ("RETRY", "SWEEP"):
+        monkeypatch.setattr(writer, name, 1e-3)
+    for name in ("TOKENS_EVERY", "SNAPSHOT_EVERY", "SNAPSHOT_SHARE"):
+        monkeypatch.setattr(writer, name, 0.0)
+    with structlog.testing.capture_logs() as logs:
+        asyncio.run(run())
+    assert any("an error of the service" in entry["event"] for entry in logs)
+    assert [row.id for row in rows_of(tmp_path / "store.db")] == ["d0", "d1"]
+
+
+def test_what_is_on_disk_is_acknowledged_even_if_folding_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        service = Service(str(tmp_path / "store.db"))
+        await service.start()
+        try:
+            study = await insist(lambda: service.create(SPEC))
+
+            def break_it() -> None:
+                failing = mock.Mock(side_effect=[KeyError, []])
+                monkeypatch.setattr(service.writer.store, "decisions", failing)
+                study.all_in_memory = False
+
+            await service.writer.ask(break_it)
+            (outcome,) = await insist(lambda: service.take(study, [event(0)]))
+            assert outcome.status == "accepted"
+        finally:
+            await service.stop()
+
+    monkeypatch.setattr(writer, "SWEEP", 3600.0)  # it is the write that meets the error
+    with structlog.testing.capture_logs() as logs:
+        asyncio.run(run())
+    assert any("an error of the service" in entry["event"] for entry in logs)
+    monkeypatch.undo()
+    assert [row.id for row in rows_of(tmp_path / "store.db")] == ["d0"]
+
+
+def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One server took a decision for expired, another one, whose clock is behind, did not."""
+
+    def at(seconds: int) -> None:
+        monkeypatch.setattr(time, "time_ns", lambda: seconds * SECOND)
+
+    async def lost_and_found(first: Service, second: Service) -> str:
+        at(10_000)
+        study = await first.create(SPEC)
+        await first.take(study, [event(0, rewarded=False)])
+        at(20_000)
+        await until(lambda: study.standing.expired == 1)
+
+        def lose_it_to_the_second() -> None:
+            first.writer.store.close()
+            at(10_001)
+            second.open()
+            fails_once = mock.Mock(side_effect=[StoreUnavailable("again"), []])
+            monkeypatch.setattr(first.writer.store, "tokens", fails_once)
+            raise StoreUnavailable("lost")
+
+        with pytest.raises(StoreUnavailable):
+            await first.writer.ask(lose_it_to_the_second)
+        await second.start()
+        await second.take(second.study(SPEC.name), [event(0, decided=False)])
+        await second.stop()
+        await until(lambda: first.writer.obstacle is None and study.standing.seq == 1)
+        assert study.standing.policy is not None
+        return study.standing.policy.to_json()
+
+    async def run() -> str:
+        first, second = (Service(str(tmp_path / "store.db")) for _ in range(2))
+        await first.start()
+        try:
+            return await lost_and_found(first, second)
+        finally:
+            await first.stop()
+
+    for name in ("RETRY", "SWEEP"):
+        monkeypatch.setattr(writer, name, 0.01)
+    with structlog.testing.capture_logs():
+        policy = asyncio.run(run())
+    expected = Standing.begin(SPEC).after([as_sent(0)]).policy
+    assert expected is not None
+    assert policy == expected.to_json()
+    assert [row.reward for row in rows_of(tmp_path / "store.db")] == [event(0).reward]
+
+
+def test_a_clock_that_goes_back_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decisions stay in their order, and wait as long as they may."""
+
+    async def at(seconds: int, *events: Event) -> list[str]:
+        monkeypatch.setattr(time, "time_ns", lambda: seconds * SECOND)
+        service = Service(str(tmp_path / "store.db"))
+        await service.start()
+        try:
+            if not service.studies:
+                await service.create(SPEC)
+            if not events:
+                return []
+            found = await service.take(service.study(SPEC.name), events)
+            return [one.status for one in found]
+        finally:
+            await service.stop()
+
+    def run(seconds: int, *events: Event) -> list[str]:
+        return asyncio.run(at(seconds, *events))
+
+    assert run(10_000, event(0, rewarded=False)) == ["accepted"]
+    assert run(1, event(1, rewarded=False), event(2)) == ["accepted", "accepted"]
+    assert run(10_000 + 3_600, event(0, decided=False)) == ["accepted"]
+    assert run(5_000, event(1, decided=False)) == ["accepted"]
+    assert run(10_000 + 3_601, event(3, rewarded=False)) == ["accepted"]
+    assert run(9_000, event(4)) == ["accepted"]
+    assert run(10_000 + 7_200, event(2)) == ["known"]
+    assert run(2, event(3, decided=False), event(5, rewarded=False)) == ["accepted", "accepted"]
+    assert run(10_000 + 11_000) == []
+    assert run(3, event(5, decided=False)) == ["late"]  # time was up, and then it was not
+    assert exported(tmp_path / "store.db") == 6
+    rows = rows_of(tmp_path / "store.db")
+    times = [row.decided_at // 1_000_000 for row in rows]
+    assert times == [10_000, 10_000, 10_000, 13_601, 13_601, 17_200]

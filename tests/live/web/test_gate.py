@@ -1,0 +1,584 @@
+"""The gate lets through what its rules say, and nothing else; what fails inside is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Message, Receive, Send
+from starlette.types import Scope as Connection
+
+from tests.support.asgi import ADDRESS, Answer, ask
+from tests.support.live.sample_operations import Batch
+from tests.support.strategies import quick
+from understudy.errors import InvalidArgument, InvalidSnapshot, StoreInUse, StoreUnavailable
+from understudy.live.store.records import Scope, TokenRecord
+from understudy.live.web import tokens
+from understudy.live.web.exchanges import OPERATION
+from understudy.live.web.gate import Gate
+from understudy.live.web.rules import HEADERS, Limits
+from understudy.live.web.tokens import BadTokens, Keys, digest_of, new_token
+
+pytestmark = pytest.mark.plain
+
+READ, WRITE, WRONG = "us_read", "us_write", "us_wrong"
+RECORDS = [
+    TokenRecord("reader", digest_of(READ), "read"),
+    TokenRecord("writer", digest_of(WRITE), "write"),
+]
+JSON = {"content-type": "application/json"}
+LIMITS = Limits(body=100, snapshot=300)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Inside:
+    """What is behind the gate: it notes what comes through, and answers or raises."""
+
+    def __init__(self, outcome: Response | Exception | None = None) -> None:
+        self.outcome = outcome or PlainTextResponse("inside")
+        self.bodies: list[bytes] = []
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            self.bodies.append(scope["type"].encode())
+            return
+        scope[OPERATION] = "inside"
+        self.bodies.append(await Request(scope, receive).body())
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        await self.outcome(scope, receive, send)
+
+
+def make(
+    inside: Any = None,
+    records: Sequence[TokenRecord] = RECORDS,
+    *,
+    loopback_only: bool = True,
+    clock: Clock | None = None,
+    registry: CollectorRegistry | None = None,
+) -> Gate:
+    clock = clock or Clock()
+    return Gate(
+        inside or Inside(),
+        Keys(lambda: list(records), clock),
+        loopback_only=loopback_only,
+        registry=registry or CollectorRegistry(),
+        limits=LIMITS,
+        clock=clock,
+    )
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+# ── tokens ────────────────────────────────────────────────────────────────────────────────────────
+
+PUBLIC = ["/", "/docs", "/openapi.json", "/healthz", "/readyz", "/assets/page.js"]
+PRIVATE = [
+    "/v1/studies",
+    "/v1/studies/a/draw",
+    "/v1/studies/a/draw/b",
+    "/v1/studies/draw",
+    "/v1/studies/a/b/draw",
+    "/v1/draw",
+    "/metrics",
+    "/assets",
+    "/docs/",
+    "/unknown",
+    "//docs",
+]
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY"]
+CREDENTIALS = {
+    "none": {},
+    "basic": {"authorization": "Basic dXNfcmVhZDo="},
+    "bare": {"authorization": WRITE},
+    "empty": {"authorization": "Bearer "},
+    "wrong": bearer(WRONG),
+    "digest": bearer(digest_of(WRITE).hex()),
+    "umlaut": bearer("us_ä"),
+    "read": bearer(READ),
+    "write": bearer(WRITE),
+    "lower case": {"authorization": f"bearer {WRITE}"},
+}
+MAY = {"read": {"read"}, "write": {"read", "write"}, "lower case": {"read", "write"}}
+
+
+def expected(method: str, path: str, credentials: str) -> int:
+    """The rules again, written as a table."""
+    reads = method in {"GET", "HEAD"}
+    if reads and path in PUBLIC:
+        return 200
+    if credentials not in MAY:
+        return 401
+    needed = "read" if reads or (method, path) == ("POST", "/v1/studies/a/draw") else "write"
+    return 200 if needed in MAY[credentials] else 403
+
+
+@pytest.mark.parametrize("credentials", CREDENTIALS)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_token_opens_what_it_is_for(method: str, credentials: str) -> None:
+    for path in PUBLIC + PRIVATE:
+        inside = Inside()
+        answer = ask(make(inside), method, path, CREDENTIALS[credentials])
+        assert answer.status == expected(method, path, credentials), path
+        assert len(inside.bodies) == (answer.status == 200)
+        challenge = answer.header("www-authenticate")
+        assert (challenge is None) == (answer.status == 200)
+        if answer.status == 403:
+            assert 'error="insufficient_scope", scope="write"' in str(challenge)
+        if answer.status == 401:
+            assert str(challenge).startswith("Bearer realm=")
+            told_wrong = credentials in {"wrong", "digest", "umlaut"}
+            assert ("invalid_token" in str(challenge)) == told_wrong
+
+
+def test_without_tokens_and_beyond_loopback_nobody_gets_in() -> None:
+    """Such as when the last token is taken away from a service that the world can reach."""
+    gate = make(records=[], loopback_only=False)
+    for method, path in itertools.product(METHODS, PRIVATE):
+        assert ask(gate, method, path, bearer(WRITE), client=None).status in {401, 429}
+    assert ask(gate, "GET", "/healthz").status == 200
+
+
+def test_tokens_cannot_be_guessed_and_only_their_digest_is_kept() -> None:
+    made = {new_token() for _ in range(100)}
+    assert len(made) == 100
+    assert all(re.fullmatch(r"us_[\w-]{43}", token) for token in made)
+    assert digest_of(WRITE) == hashlib.sha256(WRITE.encode()).digest()
+
+
+@given(st.lists(st.sampled_from(["read", "write"]), max_size=6), st.data())
+@quick
+def test_every_record_is_looked_at_whatever_is_found(
+    scopes: list[Scope], data: st.DataObject
+) -> None:
+    """A token that is wrong at its first letter takes as long as the right one."""
+    known = [f"us_{i}" for i in range(len(scopes))]
+    records = [
+        TokenRecord(name, digest_of(name), scope) for name, scope in zip(known, scopes, strict=True)
+    ]
+    token = data.draw(st.sampled_from([*known, WRONG]))
+    looked: list[bytes] = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        looked.append(a)
+        return a == b
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("understudy.live.web.tokens.hmac.compare_digest", compare)
+        found = Keys(lambda: records).scope_of(token)
+    assert looked == [record.digest for record in records]
+    assert found == dict(zip(known, scopes, strict=True)).get(token)
+
+
+@pytest.mark.parametrize("scopes", [("read", "write"), ("write", "read")])
+def test_one_token_under_two_names_may_what_either_may(scopes: tuple[Scope, Scope]) -> None:
+    records = [TokenRecord(scope, digest_of(READ), scope) for scope in scopes]
+    assert Keys(lambda: records).scope_of(READ) == "write"
+
+
+def test_keys_are_asked_for_every_two_seconds() -> None:
+    clock, records, loads = Clock(), list(RECORDS), []
+
+    def load() -> list[TokenRecord]:
+        loads.append(clock.now)
+        return list(records)
+
+    keys = Keys(load, clock)
+    assert keys.scope_of(WRITE) == "write"
+    records.clear()
+    clock.now = 1.99
+    assert (keys.scope_of(WRITE), keys.exist()) == ("write", True)
+    clock.now = 2.0
+    assert (keys.scope_of(WRITE), keys.exist()) == (None, False)
+    assert loads == [0.0, 2.0]
+
+
+def test_while_the_store_is_away_nobody_gets_in_and_it_is_not_asked_more_often() -> None:
+    clock, away, loads = Clock(), [True], []
+
+    def load() -> list[TokenRecord]:
+        loads.append(clock.now)
+        if away[0]:
+            raise StoreUnavailable("the disk is gone")
+        return RECORDS
+
+    keys = Keys(load, clock)
+    gate = Gate(Inside(), keys, loopback_only=True, registry=CollectorRegistry(), clock=clock)
+    for _ in range(3):
+        answer = ask(gate, "GET", "/v1/studies", bearer(WRITE))
+        assert (answer.status, answer.header("retry-after")) == (503, "1")
+        assert answer.json == {"error": "store unavailable", "message": "the disk is gone"}
+    assert ask(gate, "GET", "/healthz").status == 200
+    assert loads == [0.0]
+    away[0], clock.now = False, 2.0
+    assert ask(gate, "GET", "/v1/studies", bearer(WRITE)).status == 200
+
+
+# ── wrong tokens ──────────────────────────────────────────────────────────────────────────────────
+
+
+PAUSES = st.sampled_from([0.0, 0.25, 1.0, 3.0, 10.0, 45.0])
+
+
+@given(st.lists(st.tuples(st.sampled_from("aab"), PAUSES), min_size=30, max_size=90))
+@quick
+def test_ten_wrong_tokens_in_any_minute_and_no_more(steps: list[tuple[str, float]]) -> None:
+    """Against a list of all that was ever looked at."""
+    clock = Clock()
+    bad = BadTokens(clock)
+    looked: dict[str, list[float]] = defaultdict(list)
+    for address, seconds in steps:
+        clock.now += seconds
+        recent = [at for at in looked[address] if clock.now - at < 60.0]
+        wait = bad.wait(address)
+        assert (wait == 0) == (len(recent) < 10)
+        if wait == 0:
+            looked[address].append(clock.now)
+        else:
+            assert wait == math.ceil(60.0 - (clock.now - recent[-10]))
+
+
+def test_whoever_waits_as_long_as_told_is_looked_at_again() -> None:
+    clock = Clock()
+    gate = make(clock=clock)
+    statuses = [ask(gate, headers=bearer(WRONG)).status for _ in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
+    clock.now = 12.25
+    limited = ask(gate, headers=bearer(WRONG))
+    assert (limited.status, limited.header("retry-after")) == (429, "48")
+    assert ask(gate, headers=bearer(READ)).status == 200  # a good token is never limited
+    assert ask(gate).status == 401  # nor is one that is missing
+    assert ask(gate, headers=bearer(WRONG), client=("192.0.2.8", 1)).status == 401
+    clock.now += 48
+    assert ask(gate, headers=bearer(WRONG)).status == 401
+
+
+def test_the_addresses_that_are_remembered_are_bounded_and_the_oldest_goes() -> None:
+    bad = BadTokens(lambda: 0.0)
+    for _ in range(10):
+        assert bad.wait("first") == 0
+        assert bad.wait("busy") == 0
+    for i in range(tokens.MOST_ADDRESSES - 1):
+        assert bad.wait(f"address {i}") == 0
+        assert bad.wait("busy") == 60
+    assert len(bad._times) == tokens.MOST_ADDRESSES
+    assert bad.wait("first") == 0  # forgotten, unlike the one that kept trying
+    assert bad.wait("busy") == 60
+
+
+# ── without tokens ────────────────────────────────────────────────────────────────────────────────
+
+OWN = ["127.0.0.1", "localhost", "[::1]", "LocalHost", "127.0.0.1:8000", "localhost:1", "[::1]:80"]
+FOREIGN = [
+    "evil.com",
+    "evil.com:8000",
+    "localhost.evil.com",
+    "evil.com#localhost",
+    "127.0.0.1.nip.io",
+    "127x0x0x1",
+    "localhost:",
+    "localhost:80x",
+    "localhost:8000\n",
+    "user@localhost",
+    "192.168.0.1",
+    "0.0.0.0",
+    "::1",
+    "",
+]
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/studies", "/metrics"])
+def test_an_open_service_answers_to_names_of_its_own_machine_only(path: str) -> None:
+    gate = make(records=[])
+    assert [ask(gate, path=path, headers={"host": host}).status for host in OWN] == [200] * 7
+    for host in FOREIGN:
+        assert ask(gate, path=path, headers={"host": host}).status == 403, host
+    behind_a_proxy = {**bearer(READ), "host": "understudy.example"}
+    assert ask(make(), path=path, headers=behind_a_proxy).status == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("host", OWN)
+def test_an_open_service_answers_its_own_pages_only(method: str, host: str) -> None:
+    gate = make(records=[])
+    assert ask(gate, method, headers={"host": host, "origin": f"http://{host}"}).status == 200
+    others = ["null", "", "http://evil.com", f"https://{host}", f"http://{host}.evil.com"]
+    others += [f"http://evil.com/http://{host}", f"http://{host}1", f"http://{host}/"]
+    for origin in others:
+        answer = ask(gate, method, headers={"host": host, "origin": origin})
+        assert (answer.status, answer.json["error"]) == (403, "foreign origin")
+
+
+# ── bodies ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@st.composite
+def bodies(draw: st.DrawFn, limit: int) -> list[bytes]:
+    """A body of a length near the limit, in any pieces."""
+    size = draw(st.one_of(st.integers(limit - 2, limit + 2), st.integers(0, 2 * limit)))
+    cuts = sorted(draw(st.lists(st.integers(0, size), max_size=6)))
+    whole = bytes(i % 251 for i in range(size))
+    return [whole[a:b] for a, b in itertools.pairwise([0, *cuts, size])]
+
+
+@given(data=st.data(), method=st.sampled_from(["POST", "PUT", "DELETE"]), declared=st.booleans())
+@quick
+def test_a_body_passes_whole_or_not_at_all(
+    data: st.DataObject, method: str, declared: bool
+) -> None:
+    path, limit = data.draw(st.sampled_from([("/v1/studies", 100), ("/v1/snapshots", 300)]))
+    chunks = data.draw(bodies(limit))
+    size = sum(map(len, chunks))
+    length = {"content-length": str(size)} if declared else {"transfer-encoding": "chunked"}
+    inside = Inside()
+    answer = ask(make(inside, records=[]), method, path, JSON | length, chunks)
+    assert answer.status == (413 if size > limit else 200)
+    assert inside.bodies == ([] if size > limit else [b"".join(chunks)])
+    if size > limit:
+        assert str(limit) in answer.json["message"]
+
+
+def test_a_body_that_is_declared_too_large_is_not_waited_for() -> None:
+    declared = JSON | {"content-length": "101"}
+    assert ask(make(records=[]), "POST", headers=declared, chunks=[]).status == 413
+
+
+def test_a_length_that_may_be_a_lie_is_not_relied_on() -> None:
+    both = JSON | {"content-length": "5", "transfer-encoding": "chunked"}
+    assert ask(make(records=[]), "POST", headers=both, chunks=[b"x" * 101]).status == 413
+    neither = ask(make(records=[]), "POST", headers=JSON, chunks=[b"x" * 101])  # as in HTTP/2
+    assert neither.status == 413
+
+
+@pytest.mark.parametrize("length", ["-1", "x", "", "1.0", "+1", "1_0", "²", "9" * 5000])
+def test_a_length_that_is_none_is_malformed(length: str) -> None:
+    answer = ask(make(records=[]), "POST", headers=JSON | {"content-length": length})
+    assert (answer.status, answer.json["error"]) == (400, "malformed")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("application/json", 200),
+        ("Application/JSON; charset=utf-8", 200),
+        ("application/json ;x", 200),
+        (None, 415),
+        ("", 415),
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("multipart/form-data; boundary=application/json", 415),
+        ("application/jsonp", 415),
+        ("application/json, text/plain", 415),
+    ],
+)
+def test_bodies_are_sent_as_json(content_type: str | None, status: int) -> None:
+    given_type = {} if content_type is None else {"content-type": content_type}
+    for length in ({"content-length": "2"}, {"transfer-encoding": "chunked"}):
+        answer = ask(make(records=[]), "POST", headers=given_type | length, chunks=[b"{}"])
+        assert answer.status == status
+    assert ask(make(records=[]), "POST", headers=given_type).status == 200  # without a body
+    assert ask(make(records=[]), "GET", headers=given_type | {"content-length": "2"}).status == 200
+
+
+# ── answers ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def refused_batch() -> Exception:
+    try:
+        Batch.model_validate_json('{"events": [{"id": "a", "reward": 2}]}')
+    except ValueError as error:
+        return error
+    raise AssertionError
+
+
+OUTCOMES: list[tuple[Exception, int, str]] = [
+    (StoreUnavailable("the disk is full"), 503, "the disk is full"),
+    (StoreInUse("another server writes"), 503, "another server writes"),
+    (
+        InvalidArgument("eta", -1, "it is negative", "pass 1"),
+        422,
+        "eta = -1: it is negative; pass 1",
+    ),
+    (InvalidSnapshot("file", "x", "it is damaged", "save it again"), 422, "damaged"),
+    (refused_batch(), 422, "1 field is wrong: events.0.reward"),
+    (RuntimeError("a secret"), 500, "its log has it as request"),
+    (ZeroDivisionError(), 500, "its log has it as request"),
+    (KeyError("a secret"), 500, "its log has it as request"),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "message"), OUTCOMES)
+def test_what_escapes_an_operation_is_answered(error: Exception, status: int, message: str) -> None:
+    with structlog.testing.capture_logs() as logs:
+        answer = ask(make(Inside(error), records=[]))
+    assert answer.status == status
+    assert message in answer.json["message"]
+    assert "secret" not in answer.body.decode()
+    assert answer.header("retry-after") == ("1" if status == 503 else None)
+    levels = {422: [], 503: ["warning"], 500: ["error", "warning"]}
+    assert [line["log_level"] for line in logs] == levels[status]
+    for line in logs:
+        assert line["request"] == answer.header("x-request-id")
+    if status == 500:
+        assert logs[0]["exc_info"] is error
+        assert str(answer.header("x-request-id")) in answer.json["message"]
+    if status == 503:
+        assert logs[0]["reason"] == str(error)
+
+
+def test_an_answer_that_has_begun_is_broken_off_and_not_completed() -> None:
+    async def half(_: Connection, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise StoreUnavailable("gone")
+
+    with structlog.testing.capture_logs() as logs, pytest.raises(StoreUnavailable):
+        ask(make(half, records=[]))
+    assert [line["event"] for line in logs] == ["request broken"]
+
+
+def test_whoever_leaves_is_counted_and_not_answered() -> None:
+    registry = CollectorRegistry()
+    gate = make(Inside(ClientDisconnect()), records=[], registry=registry)
+    with structlog.testing.capture_logs() as logs, pytest.raises(ValueError, match="unpack"):
+        ask(gate)  # nothing was sent
+    assert logs == []
+    labels = {"method": "GET", "operation": "inside", "status": "499"}
+    assert registry.get_sample_value("understudy_requests_total", labels) == 1.0
+
+
+def every_kind_of_answer() -> Iterator[tuple[str, Answer]]:
+    chunked = JSON | {"transfer-encoding": "chunked"}
+    for path in ("/", "/v1/studies", "/assets/page.css", "/metrics"):
+        for error, _, _ in OUTCOMES:
+            yield path, ask(make(Inside(error), records=[]), path=path)
+        yield path, ask(make(records=[]), path=path)
+        yield path, ask(make(records=[]), path=path, headers={"host": "evil.com"})
+        yield path, ask(make(records=[]), "POST", path, chunked, [b"x" * 101])
+        yield path, ask(make(records=[]), "POST", path, {"content-length": "1"})
+        yield path, ask(make(), "POST", path, bearer(READ))
+        gate = make()
+        for _ in range(11):
+            yield path, ask(gate, "POST", path, bearer(WRONG))
+
+
+def test_every_answer_has_the_headers_that_protect_it() -> None:
+    with structlog.testing.capture_logs():
+        answers = list(every_kind_of_answer())
+    assert {a.status for _, a in answers} == {200, 401, 403, 413, 415, 422, 429, 500, 503}
+    for path, answer in answers:
+        for name, value in HEADERS:
+            assert answer.header(name.decode()) == value.decode()
+        assert answer.header("cache-control") == ("no-store" if path.startswith("/v1/") else None)
+        assert answer.header("server") is None
+    names = [answer.header("x-request-id") for _, answer in answers]
+    assert len(set(names)) == len(names)
+
+
+def test_the_policy_of_contents_is_the_strictest_with_which_the_page_works() -> None:
+    text = dict(HEADERS)[b"content-security-policy"].decode()
+    policy = dict(rule.split(" ", 1) for rule in text.split("; "))
+    own = {"script-src", "style-src", "connect-src"}
+    assert {name for name, sources in policy.items() if sources == "'self'"} == own
+    assert policy.pop("img-src") == "'self' data:"
+    closed = {"default-src", "base-uri", "form-action", "frame-ancestors"}
+    assert {name for name, sources in policy.items() if sources == "'none'"} == closed
+    assert set(policy) == own | closed
+
+
+def test_only_requests_and_the_life_of_the_service_pass() -> None:
+    inside, sent = Inside(), []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        raise AssertionError
+
+    for kind in ("lifespan", "websocket", "anything"):
+        asyncio.run(make(inside)({"type": kind}, receive, send))
+    assert inside.bodies == [b"lifespan"]
+    assert sent == [{"type": "websocket.close"}] * 2
+
+
+# ── what operators see ────────────────────────────────────────────────────────────────────────────
+
+
+def test_requests_are_counted_and_timed_by_operation_and_never_by_path() -> None:
+    registry, clock = CollectorRegistry(), Clock()
+
+    class Slow(Inside):
+        async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+            clock.now += 0.003
+            await super().__call__(scope, receive, send)
+
+    gate = make(Slow(), clock=clock, registry=registry)
+    for i in range(3):
+        ask(gate, "GET", f"/v1/secret-{i}", bearer(READ))
+        ask(gate, f"METHOD{i}", f"/v1/secret-{i}", bearer(WRITE))
+        ask(gate, "GET", f"/v1/secret-{i}", bearer(WRONG))
+    text = generate_latest(registry).decode()
+    assert "secret" not in text
+    for line in (
+        'understudy_requests_total{method="GET",operation="inside",status="200"} 3.0',
+        'understudy_requests_total{method="other",operation="inside",status="200"} 3.0',
+        'understudy_requests_total{method="GET",operation="other",status="401"} 3.0',
+        'understudy_request_seconds_bucket{le="0.0025",operation="inside"} 0.0',
+        'understudy_request_seconds_bucket{le="0.005",operation="inside"} 6.0',
+        'understudy_request_seconds_bucket{le="+Inf",operation="inside"} 6.0',
+        'understudy_request_seconds_count{operation="inside"} 6.0',
+        'understudy_request_seconds_bucket{le="0.0005",operation="other"} 3.0',
+    ):
+        assert line in text.splitlines()
+
+
+def test_refusals_are_logged_without_tokens_and_on_one_line() -> None:
+    with structlog.testing.capture_logs() as logs:
+        answers = [
+            ask(make(), "GET", "/v1/a\nb\x1b[31m", bearer(WRONG)),
+            ask(make(), "POST", "/v1/" + "x" * 1000, bearer(READ)),
+            ask(make(), "POST", "/v1/studies", bearer(WRITE) | {"content-length": "1"}),  # 415
+            ask(make(), "GET", "/v1/studies", bearer(READ)),
+        ]
+    assert [answer.status for answer in answers] == [401, 403, 415, 200]
+    assert [line["status"] for line in logs] == [401, 403]
+    assert [line["address"] for line in logs] == [ADDRESS] * 2
+    for line in logs:
+        text = " ".join(map(str, line.values()))
+        assert "us_" not in text
+        assert text.isprintable()
+        assert len(text) < 500
+
+
+def test_a_flood_of_refusals_is_no_flood_of_lines() -> None:
+    clock = Clock()
+    gate = make(clock=clock)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(500):
+            ask(gate)
+        clock.now = 1.0
+        ask(gate)
+        ask(gate)
+    assert len(logs) == 12
+    assert [line.get("unlogged", 0) for line in logs] == [0] * 10 + [490, 0]

@@ -1,0 +1,354 @@
+"""The service over HTTP: what is promised of each operation, as a user would ask for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import understudy as us
+from tests.support.live.local_server import serving
+from understudy.live.audit import audit
+from understudy.live.service import Service
+from understudy.live.store.opening import open_reader, open_tokens
+from understudy.live.web.app import make_app
+from understudy.live.web.tokens import digest_of
+
+pytestmark = pytest.mark.plain
+
+Check = Callable[[], bool]
+
+
+@contextmanager
+def running(path: Path) -> Iterator[httpx.Client]:
+    with (
+        serving(lambda: make_app(Service(str(path)))) as url,
+        httpx.Client(base_url=url, timeout=60.0) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with running(tmp_path / "store.db") as found:
+        yield found
+
+
+def create(client: httpx.Client, **spec: Any) -> dict[str, Any]:
+    answer = client.post("/v1/studies", json={"name": "ads", "actions": ["a", "b"], **spec})
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def send(client: httpx.Client, *events: dict[str, Any], study: str = "ads") -> dict[str, Any]:
+    answer = client.post(f"/v1/studies/{study}/batches", json={"events": list(events)})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def event(i: int, **rest: Any) -> dict[str, Any]:
+    return {"id": f"e{i}", "action": "ab"[i % 2], "propensity": 0.5, "reward": float(i % 2), **rest}
+
+
+def eventually(check: Check) -> None:
+    """What happens in another thread happens, sooner or later."""
+    for _ in range(400):
+        if check():
+            return
+        time.sleep(0.025)
+    raise AssertionError("it never happened")
+
+
+def test_studies_are_created_listed_and_archived(client: httpx.Client) -> None:
+    made = create(client, reward_wait=60)
+    assert made["study"]["actions"] == ["a", "b"]
+    assert create(client, reward_wait=60) == made  # the answer may have been lost
+    again = client.post("/v1/studies", json={"name": "ads", "actions": ["a", "b"]})
+    assert (again.status_code, again.json()["error"]) == (409, "exists")
+    create(client, name="other")
+    assert [s["study"]["name"] for s in client.get("/v1/studies").json()["studies"]] == [
+        "ads",
+        "other",
+    ]
+    archived = client.post("/v1/studies/ads/archive")
+    assert archived.json()["archived_at"]
+    refused = client.post("/v1/studies/ads/events", json=event(1))
+    assert (refused.status_code, refused.json()["error"]) == (409, "archived")
+    assert len(client.get("/v1/studies").json()["studies"]) == 1
+    assert len(client.get("/v1/studies?archived=true").json()["studies"]) == 2
+    assert client.get("/v1/studies/ads/policy").status_code == 200  # what was learned stays
+    assert client.post("/v1/studies/ads/archive").status_code == 200  # as it is
+
+
+def test_an_upgrade_with_a_body_is_refused_in_plain_words(client: httpx.Client) -> None:
+    """As `curl --http2` asks for; what comes after the head is then no body to the parser."""
+    create(client)
+    headers = {"connection": "upgrade", "upgrade": "h2c"}
+    found = client.post("/v1/studies/ads/events", json=event(1), headers=headers)
+    assert (found.status_code, found.json()["error"]) == (400, "malformed")
+    assert "Upgrade" in found.json()["message"]
+
+
+def test_an_archived_study_takes_the_rewards_that_are_on_their_way(client: httpx.Client) -> None:
+    create(client, reward_wait=3_600)
+    post = "/v1/studies/ads/events"
+    waiting = {"id": "e1", "action": "b", "propensity": 0.5}
+    assert client.post(post, json=waiting).json()["status"] == "accepted"
+    client.post("/v1/studies/ads/archive")
+    assert client.post(post, json=event(2)).json()["error"] == "archived"
+    mixed = send(client, {"id": "e1", "reward": 1.0}, event(3))
+    assert (mixed["accepted"], mixed["refused"][0]["error"]) == (1, "archived")
+    now = client.get("/v1/studies/ads").json()
+    assert (now["decisions"], now["learned"], now["expired"]) == (1, 1, 0)
+    assert now["refused"] == {"archived": 1}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"actions": ["a"]}, "actions"),
+        ({"actions": ["a", "a"]}, "actions"),
+        ({"name": "No Name"}, "name"),
+        ({"learner": "magic"}, "learner"),
+        ({"behavior": "estimated", "learner": "exp3-ix"}, "learner"),
+        ({"behavior": {"a": 0.5, "b": 0.6}}, "behavior"),
+        ({"behavior": {"a": 1.0, "c": 0.0}}, "behavior"),
+        ({"reward_range": [1, 0]}, "reward_range"),
+        ({"default_reward": 2}, "default_reward"),
+        ({"reward_wait": 0}, "reward_wait"),
+        ({"confidence": 1.5}, "confidence"),
+        ({"horizon": 0}, "horizon"),
+        ({"context": {"reward": "number"}}, "context"),
+        ({"context": {"x": "number"}, "learner": "exp3-ix"}, "learner"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_wrong_study_is_refused_with_its_field(
+    client: httpx.Client, wrong: dict[str, Any], field: str
+) -> None:
+    answer = client.post("/v1/studies", json={"name": "ads", "actions": ["a", "b"], **wrong})
+    assert answer.status_code == 422, answer.text
+    assert [found["field"].split(".")[0] for found in answer.json()["fields"]] == [field]
+    assert client.get("/v1/studies").json() == {"studies": []}
+
+
+def test_feedback_in_one_piece_and_in_two(client: httpx.Client) -> None:
+    create(client)
+    post = "/v1/studies/ads/events"
+    assert client.post(post, json=event(0)).json() == {"id": "e0", "status": "accepted"}
+    assert client.post(post, json=event(0)).json() == {"id": "e0", "status": "known"}
+    first = {"id": "two", "action": "b", "propensity": 0.25}
+    assert client.post(post, json=first).json()["status"] == "accepted"
+    assert client.get("/v1/studies/ads").json()["waiting"] == 1
+    assert client.post(post, json={"id": "two", "reward": 1}).json()["status"] == "accepted"
+    now = client.get("/v1/studies/ads").json()
+    assert (now["decisions"], now["learned"], now["waiting"]) == (2, 2, 0)
+    conflict = client.post(post, json={"id": "two", "reward": 0.5})
+    assert (conflict.status_code, conflict.json()["error"]) == (409, "conflict")
+    assert conflict.json()["message"].endswith("(reward: 1.0 is kept, 0.5 was sent)")
+    unknown = client.post(post, json={"id": "three", "reward": 0.5})
+    assert (unknown.status_code, unknown.json()["error"]) == (409, "unknown decision")
+
+
+def test_a_batch_says_what_became_of_each(client: httpx.Client) -> None:
+    create(client)
+    found = send(client, event(0), event(1), event(0), {"id": "x", "reward": 1})
+    assert (found["accepted"], found["known"]) == (2, 1)
+    assert [(one["index"], one["error"]) for one in found["refused"]] == [(3, "unknown decision")]
+
+
+def test_a_batch_with_a_malformed_event_is_not_taken(client: httpx.Client) -> None:
+    create(client)
+    wrong = [event(0), event(1, action="z", reward=2.0), {"id": "y"}, event(3, propensity=None)]
+    answer = client.post("/v1/studies/ads/batches", json={"events": wrong})
+    assert answer.status_code == 422
+    assert {found["field"] for found in answer.json()["fields"]} == {
+        "events.1.action",
+        "events.1.reward",
+        "events.2.action",
+        "events.3.propensity",
+    }
+    now = client.get("/v1/studies/ads").json()
+    assert (now["decisions"], now["refused"]) == (0, {"malformed": 1})
+
+
+def test_a_reward_that_does_not_come_is_the_default(client: httpx.Client) -> None:
+    create(client, reward_wait=0.05, default_reward=0.5, behavior="estimated")
+    client.post("/v1/studies/ads/events", json={"id": "1", "action": "a"})
+    eventually(lambda: client.get("/v1/studies/ads").json()["expired"] == 1)
+    late = client.post("/v1/studies/ads/events", json={"id": "1", "reward": 1})
+    assert (late.status_code, late.json()["error"]) == (409, "late")
+    assert client.get("/v1/studies/ads").json()["refused"] == {"late": 1}
+    (line,) = client.get("/v1/studies/ads/log").text.splitlines()
+    assert (json.loads(line)["reward"], json.loads(line)["rewarded"]) == (0.5, False)
+
+
+def test_the_policy_and_draws_agree(client: httpx.Client) -> None:
+    create(client, actions=[1, 2, 10])
+    send(client, *[event(i, action=[1, 2, 10][i % 3], propensity=1 / 3) for i in range(300)])
+    policy = client.get("/v1/studies/ads/policy").json()
+    assert [row["action"] for row in policy["policy"]] == [1, 2, 10]
+    probabilities = {row["action"]: row["probability"] for row in policy["policy"]}
+    assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-12)
+    drawn = [client.post("/v1/studies/ads/draw", json={}).json() for _ in range(200)]
+    assert all(one["probability"] == probabilities[one["action"]] for one in drawn)
+    expected = 200 * np.array(list(probabilities.values()))
+    counts = np.array([sum(one["action"] == a for one in drawn) for a in probabilities])
+    assert (np.abs(counts - expected) <= 5 * np.sqrt(expected) + 5).all()
+    assert client.get("/v1/studies/ads").json()["decisions"] == 300  # a draw writes nothing
+
+
+def test_contexts(client: httpx.Client) -> None:
+    create(client, context={"age": "number", "town": "text"}, warmup=50)
+    rng = np.random.default_rng(0)
+    for start in range(0, 600, 100):
+        events = []
+        for i in range(start, start + 100):
+            age, action = float(rng.normal()), int(rng.integers(2))
+            reward = float(rng.random() < (0.8 if (age > 0) == (action == 1) else 0.2))
+            context = {"age": age, "town": "xy"[int(rng.integers(2))]}
+            events.append(event(i, action="ab"[action], reward=reward, context=context))
+        send(client, *events)
+    now = client.get("/v1/studies/ads").json()
+    assert (now["learned"], now["warmup_left"]) == (550, 0)
+    path = "/v1/studies/ads/policy"
+    assert client.get(path).status_code == 422  # it needs a context
+    found = {}
+    for age in (-2.0, 2.0):
+        answer = client.get(path, params={"context": json.dumps({"age": age, "town": "x"})})
+        found[age] = {row["action"]: row["probability"] for row in answer.json()["policy"]}
+    assert found[-2.0]["a"] > 0.5 > found[2.0]["a"]
+    drawn = client.post("/v1/studies/ads/draw", json={"context": {"age": 2, "town": None}})
+    assert drawn.status_code == 200
+    wrong = client.post("/v1/studies/ads/events", json=event(1, id="w", context={"age": "old"}))
+    assert wrong.status_code == 422
+
+
+def test_the_certificate_says_since_when(client: httpx.Client) -> None:
+    create(client)
+    empty = client.get("/v1/studies/ads/certificate").json()
+    assert (empty["verdict"], empty["certificate"]) == ("cannot tell", None)
+    assert client.get("/v1/studies/ads/coverage").json()["actions"] == []
+    for start in range(0, 1000, 250):
+        send(client, *[event(i) for i in range(start, start + 250)])
+    found = client.get("/v1/studies/ads/certificate").json()
+    assert found["verdict"] == "promote"
+    at = found["certificate"]["promoted_at"]
+    line = client.get("/v1/studies/ads/log").text.splitlines()[at - 1]
+    assert found["promoted_since"][:23] == json.loads(line)["time"][:23]
+    assert found["curve"]["rounds"][-1] == 1000
+    assert found["curve"]["lower"][-1] == found["certificate"]["lower"]
+    table = client.get("/v1/studies/ads/coverage").json()["actions"]
+    assert [(row["label"], row["count"]) for row in table] == [("a", 500), ("b", 500)]
+
+
+def test_a_snapshot_goes_on_in_another_service(client: httpx.Client, tmp_path: Path) -> None:
+    create(client)
+    send(client, *[event(i) for i in range(100)])
+    snapshot = client.get("/v1/studies/ads/snapshot")
+    path = tmp_path / "policy.json"
+    path.write_text(snapshot.text, encoding="utf-8")
+    assert us.logs.Policy.load(path).rows == 100
+    with running(tmp_path / "other.db") as other:
+        made = other.post(
+            "/v1/snapshots?name=ads&reward_wait=5",
+            content=snapshot.content,
+            headers={"content-type": "application/json"},
+        )
+        assert made.status_code == 201, made.text
+        assert made.json()["study"]["reward_wait"] == 5.0
+        for service in (client, other):
+            send(service, *[event(i) for i in range(100, 200)])
+        assert (
+            other.get("/v1/studies/ads/snapshot").text
+            == client.get("/v1/studies/ads/snapshot").text
+        )
+        damaged = other.post(
+            "/v1/snapshots?name=x",
+            content=snapshot.content.replace(b'"rows": 100', b'"rows": 101'),
+            headers={"content-type": "application/json"},
+        )
+        assert damaged.status_code == 422
+    with running(tmp_path / "other.db") as again:
+        assert (
+            again.get("/v1/studies/ads/snapshot").text
+            == client.get("/v1/studies/ads/snapshot").text
+        )
+    reader = open_reader(str(tmp_path / "other.db"))
+    assert [found.passed for found in audit(reader, lambda *_: None)] == [True]
+    reader.close()
+
+
+def test_a_restart_goes_on_from_the_last_event(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with running(path) as client:
+        create(client, reward_wait=3600)
+        send(client, *[event(i) for i in range(50)], {"id": "w", "action": "a", "propensity": 0.5})
+        before = client.get("/v1/studies/ads/snapshot").text
+    with running(path) as client:
+        assert client.get("/v1/studies/ads/snapshot").text == before
+        assert send(client, *[event(i) for i in range(50)])["known"] == 50
+        assert send(client, {"id": "w", "reward": 1})["accepted"] == 1
+        assert client.get("/v1/studies/ads").json()["learned"] == 51
+    reader = open_reader(str(path))
+    assert [(one.passed, one.folded) for one in audit(reader, lambda *_: None)] == [(True, 51)]
+    reader.close()
+
+
+def test_an_audit_finds_what_was_changed(tmp_path: Path) -> None:
+    import sqlite3  # noqa: PLC0415 - to tamper with
+
+    path = tmp_path / "store.db"
+    with running(path) as client:
+        create(client)
+        send(client, *[event(i) for i in range(20)])
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE decisions SET reward = 0.25 WHERE seq = 7")
+    connection.commit()
+    connection.close()
+    reader = open_reader(str(path))
+    (found,) = audit(reader, lambda *_: None)
+    reader.close()
+    assert found.faults == ("the snapshot after decision 20 is not the fold of the log",)
+
+
+def test_tokens_are_asked_for_once_there_are_any(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    book = open_tokens(str(path))
+    book.add_token("reader", digest_of("us_r"), "read", 0)
+    book.add_token("writer", digest_of("us_w"), "write", 0)
+    book.close()
+    with running(path) as client:
+        spec = {"name": "ads", "actions": ["a", "b"]}
+        tokens = {name: {"authorization": f"Bearer us_{name}"} for name in "rwx"}
+        assert client.post("/v1/studies", json=spec).status_code == 401
+        assert client.post("/v1/studies", json=spec, headers=tokens["x"]).status_code == 401
+        assert client.post("/v1/studies", json=spec, headers=tokens["r"]).status_code == 403
+        assert client.post("/v1/studies", json=spec, headers=tokens["w"]).status_code == 201
+        assert client.get("/v1/studies", headers=tokens["r"]).status_code == 200
+        assert client.post("/v1/studies/ads/draw", headers=tokens["r"]).status_code == 200
+        assert client.get("/metrics").status_code == 401
+        public = ("/", "/studies/ads", "/docs", "/openapi.json", "/healthz", "/readyz")
+        assert [client.get(path).status_code for path in public] == [200] * len(public)
+
+
+def test_metrics_and_health(client: httpx.Client) -> None:
+    create(client)
+    send(client, event(0), event(1))
+    text = client.get("/metrics").text
+    assert 'understudy_decisions_total{study="ads"} 2.0' in text
+    assert "understudy_store_usable 1.0" in text
+    assert 'operation="send_batch"' in text
+    assert client.get("/healthz").json() == {"status": "alive"}
+    assert client.get("/readyz").json() == {"status": "ready"}
+    assert client.get("/nowhere").json()["error"] == "unknown path"
+    assert client.get("/v1/studies/nowhere/policy").json()["error"] == "unknown study"

@@ -1,0 +1,530 @@
+"""What a log can say: coverage, calibration, drift, and verdicts with what would suffice."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import understudy as us
+from tests.support.logs.invalid_rows import by_hand, dirty_log, labels_of
+from tests.support.strategies import behaviors, policies, quick, seeds
+from understudy.errors import InvalidArgument
+from understudy.logs.actions import Actions
+from understudy.logs.calibration import calibrate
+from understudy.logs.columns import Columns
+from understudy.logs.drift import drift_of, homogeneity
+from understudy.logs.findings import Candidate, candidates_of, certify_candidates, covered
+from understudy.logs.suffice import exploration_for, rows_for, second_moment
+from understudy.logs.tallies import Tallied, tally
+from understudy.logs.tally import Tally
+from understudy.logs.verdicts import Grounds, judge, reach_of
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+LOGGED = Columns()
+
+
+def frame_of(actions: Any, rewards: Any, q: Any) -> pl.DataFrame:
+    return pl.DataFrame({"action": actions, "reward": rewards, "propensity": q})
+
+
+def drawn(q: Array, means: Array, rows: int, seed: int) -> pl.DataFrame:
+    """A log of a fixed behavior, with rewards of 0 and 1."""
+    rng = np.random.default_rng(seed)
+    actions = us.behaviors.choose(q, rng.random(rows))
+    return frame_of(actions, (rng.random(rows) < means[actions]).astype(float), q[actions])
+
+
+def tally_of(q: Array, counts: Integers, means: Array | None = None) -> Tally:
+    """The sums of so many rows of each action of a fixed behavior."""
+    rewards = counts * (np.zeros(len(q)) if means is None else means)
+    played = np.where(counts > 0, q, np.nan)
+    return Tally(counts, rewards, rewards / q, counts / q, counts / q**2, played, played)
+
+
+def texts(n_actions: int) -> Actions:
+    return Actions(tuple(str(a) for a in range(n_actions)))
+
+
+# ------------------------------------------------------------------------------------ the table
+
+
+def test_the_table_is_what_python_finds_row_by_row() -> None:
+    table, labels = dirty_log(3_000), (*labels_of("integers"), "9")
+    found = covered(tally(table, LOGGED, actions=Actions(labels))).table
+    hand = by_hand(table, known=labels)
+    n, rows = len(hand.rows), len(table)
+    assert found["action"].to_list() == [0, 1, 2, 3, 4, 9]
+    assert found["calibration"].count()  # of some action there is enough
+    for row in found.iter_rows(named=True):
+        own = [(R, q) for text, R, q, _ in hand.rows if text == str(row["action"])]
+        if not own:
+            assert (row["count"], row["share"], row["effective_sample_size"]) == (0, 0.0, 0.0)
+            assert row["coverage_ratio"] == math.inf
+            assert row["mean_reward"] is row["estimate"] is row["self_normalised"] is None
+            continue
+        inverse, squares = sum(1 / q for _, q in own), sum(1 / q**2 for _, q in own)
+        weighted = sum(R / q for R, q in own)
+        lost = (rows - n) * inverse / len(own)  # if all that was set aside had been its own
+        distance = (min(rows, inverse + lost) if inverse < rows else inverse) / rows - 1
+        expected = {
+            "count": len(own),
+            "share": len(own) / n,
+            "mean_reward": sum(R for R, _ in own) / len(own),
+            "lowest_propensity": min(q for _, q in own),
+            "highest_propensity": max(q for _, q in own),
+            "coverage_ratio": squares / n,
+            "effective_sample_size": inverse**2 / squares,
+            "estimate": weighted / n,
+            "self_normalised": weighted / inverse,
+            "calibration": inverse / rows,
+            "calibration_score": distance / math.sqrt((squares / inverse - 1) / rows),
+        }
+        enough = rows >= 30 / min(q for _, q in own)
+        for name, value in expected.items():
+            told = enough or not name.startswith("calibration")
+            assert row[name] == (pytest.approx(value, rel=1e-12) if told else None), name
+
+
+@given(first=behaviors(max_actions=3, zeros=False), second=st.data())
+@quick
+def test_the_coverage_ratio_is_unbiased(first: Array, second: Any) -> None:
+    """E (1/n) Σ_{b=a} 1/q² is the mean of 1/q_t(a), over all ways that two rows can go."""
+    other = second.draw(policies(len(first)).filter(lambda p: bool((p > 0).all())))
+    q = np.stack([first, other])
+    mean = np.zeros(len(first))
+    for played in itertools.product(range(len(first)), repeat=2):
+        own = q[[0, 1], played]
+        ratios = np.zeros(len(first))
+        np.add.at(ratios, list(played), 1 / own**2 / 2)
+        mean += own.prod() * ratios
+    found = covered(tally(frame_of([0, 1], [0, 1], q[[0, 1], [0, 1]]), LOGGED)).table
+    assert found["coverage_ratio"].to_list() == pytest.approx(
+        [max(1.0, 1 / (2 * q[a, a] ** 2)) for a in (0, 1)]
+    )
+    np.testing.assert_allclose(mean, (1 / q).mean(axis=0))
+
+
+def test_frequencies_stand_for_propensities_that_nobody_logged() -> None:
+    frame = frame_of([0, 0, 0, 1], [1, 0, 1, 1], None).drop("propensity")
+    found = covered(tally(frame, Columns(propensity=None)))
+    assert found.table["coverage_ratio"].to_list() == [4 / 3, 4.0]
+    assert found.table["effective_sample_size"].to_list() == [3.0, 1.0]
+    assert found.table["self_normalised"].to_list() == pytest.approx([2 / 3, 1.0])
+    assert found.calibration.agrees is None
+    assert "no propensities are known" in found.calibration.words
+    assert covered(
+        tally(frame_of([0, 0, 0, 1], 1, [0.9, 0.8, 0.7, 0.6]), LOGGED), behavior="estimated"
+    ).table["coverage_ratio"].to_list() == [4 / 3, 4.0]
+
+
+# --------------------------------------------------------------------------------- calibration
+
+
+@given(q=st.floats(0.01, 0.99), share=st.floats(0.0, 1.0), n=st.integers(4000, 10**6))
+@quick
+def test_the_score_of_one_propensity_is_that_of_a_binomial_count(
+    q: float, share: float, n: int
+) -> None:
+    counts = np.array([max(1, round(n * share)), 0])
+    counts[1] = n - counts[0]
+    found = calibrate(tally_of(np.array([q, 1 - q]), counts), texts(2))
+    score = (counts[0] - n * q) / math.sqrt(n * q * (1 - q))
+    assert found.scores[0] == pytest.approx(score, rel=1e-6, abs=1e-6)
+    assert found.ratios[0] == pytest.approx(counts[0] / (n * q))
+
+
+def varying(seed: int, rows: int = 4000) -> tuple[Array, Integers]:
+    """Propensities of three actions that change from row to row, and what was played."""
+    rng = np.random.default_rng(seed)
+    q = rng.dirichlet([4.0, 2.0, 2.0], size=rows)
+    return q, us.behaviors.choose(q, rng.random(rows))
+
+
+def test_right_propensities_raise_few_alarms() -> None:
+    """At a level of 1 %, 4 of 200 are expected; 9 or more have a probability below 1 in 10⁴."""
+    alarms = 0
+    for seed in range(200):
+        q, played = varying(seed, rows=600)
+        inverse = 1.0 / q[np.arange(len(q)), played]
+        counts, none = np.bincount(played, minlength=3), np.zeros(3)
+        weights, squares = np.zeros(3), np.zeros(3)
+        np.add.at(weights, played, inverse)
+        np.add.at(squares, played, inverse**2)
+        lowest = np.array([1.0 / inverse[played == a].max() for a in range(3)])
+        sums = Tally(counts, none, none, weights, squares, lowest, np.ones(3))
+        alarms += calibrate(sums, texts(3)).agrees is False
+    assert alarms <= 8
+
+
+def test_wrong_propensities_are_named_with_their_factor() -> None:
+    q, played = varying(0)
+    own = q[np.arange(len(q)), played]
+    found = covered(tally(frame_of(played, 0.0, np.where(played == 2, own / 2, own)), LOGGED))
+    assert found.calibration.agrees is False
+    assert "action 2 was played 2× as often as its propensities say" in found.calibration.words
+    assert "these propensities are wrong" in found.calibration.words
+
+
+def test_actions_that_are_not_always_possible_are_never_called_wrong() -> None:
+    """With eligible sets sums fall below n, and none rises above it: the pattern is told."""
+    rng = np.random.default_rng(1)
+    possible = rng.random(5000) < 0.5  # action 2, only in half of the rows
+    q = np.where(possible[:, None], [0.25, 0.25, 0.5], [0.5, 0.5, 0.0])
+    played = us.behaviors.choose(q, rng.random(5000))
+    found = covered(tally(frame_of(played, 0.0, q[np.arange(5000), played]), LOGGED))
+    assert found.calibration.shown[:2].tolist() == [1.0, 1.0]
+    assert found.calibration.shown[2] == pytest.approx(0.5, abs=0.03)
+    assert "eligible sets" in found.calibration.words
+    assert "wrong" not in found.calibration.words
+    assert found.verdicts[0].reach.hidden == pytest.approx(1 / 6, abs=0.01)
+    assert "of its plays are not shown by these rows" in found.verdicts[0].words
+
+
+def test_a_few_rows_tell_nothing_about_propensities() -> None:
+    found = calibrate(tally_of(np.array([0.5, 0.5]), np.array([12, 10])), texts(2))
+    assert found.agrees is None
+    assert found.words == "too few rows to tell whether the propensities are right"
+    enough = calibrate(tally_of(np.array([0.5, 0.5]), np.array([520, 480])), texts(2))
+    assert enough.words.endswith(
+        "as far as these can show (2 of 2 actions have enough rows to tell)"
+    )
+
+
+# --------------------------------------------------------------------------------------- drift
+
+
+def chi_squared_tail(x: float, degrees: int) -> float:
+    """P(χ² > x), exact for an even number of degrees: a sum of Poisson's terms."""
+    half = x / 2
+    return math.exp(-half) * sum(half**k / math.factorial(k) for k in range(degrees // 2))
+
+
+@given(seed=seeds, stretches=st.sampled_from([3, 5, 9]), n_actions=st.sampled_from([2, 3, 6]))
+@quick
+def test_the_p_value_is_nearly_that_of_chi_squared(
+    seed: int, stretches: int, n_actions: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    shift = rng.random() * 2  # so that some tables are far from one distribution
+    rates = 60.0 + 20.0 * shift * rng.random((stretches, n_actions))
+    table = rng.poisson(rates)
+    statistic, p_value = homogeneity(table)
+    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / table.sum()
+    assert statistic == pytest.approx(((table - expected) ** 2 / expected).sum())
+    exact = chi_squared_tail(statistic, (stretches - 1) * (n_actions - 1))
+    assert p_value == pytest.approx(exact, rel=0.1, abs=2e-3)
+
+
+def test_a_production_that_stays_raises_few_alarms_also_with_rare_actions() -> None:
+    """At a level of 1 in 1 000, 3 or more of 300 have a probability below 1 in 250."""
+    shares = np.array([0.6, 0.3] + [0.1 / 40] * 40)
+    rng = np.random.default_rng(2)
+    tables = [rng.multinomial(300, shares, size=10) for _ in range(300)]
+    low = [p for _, p in map(homogeneity, tables) if p is not None and p < 0.001]
+    assert len(low) <= 2
+
+
+def test_rare_actions_are_put_together() -> None:
+    """As one, they are one column: the same as if they had been one action."""
+    common = np.array([[40, 60], [60, 40]])
+    rare = np.eye(2, 12, dtype=np.int64) + 1
+    together = np.hstack([common, rare.sum(axis=1, keepdims=True)])
+    assert homogeneity(np.hstack([common, rare])) == pytest.approx(homogeneity(together))
+    too_rare = np.array([[30, 70, 1], [50, 60, 1]])  # goes to the rarest of the others
+    assert homogeneity(too_rare) == pytest.approx(homogeneity(np.array([[31, 70], [51, 60]])))
+    assert homogeneity(np.array([[1, 2], [2, 1]]))[1] is None
+    assert homogeneity(np.array([[50, 50], [0, 0]]))[1] is None
+    assert homogeneity(np.zeros((2, 2), dtype=np.int64))[1] is None
+
+
+def test_drift_is_fine_for_logged_propensities_and_fatal_for_others() -> None:
+    sums, stretches = tally_of(np.array([0.5, 0.5]), np.array([100, 100])), [[90, 10], [10, 90]]
+    actions, counts = texts(2), np.array(stretches)
+    varying = tally(frame_of([0, 0, 1], 0, [0.1, 0.4, 0.5]), LOGGED).tally
+    logged = drift_of(varying, actions, "logged", counts).words
+    assert "which logged propensities take care of" in logged
+    assert "these are wrong" in drift_of(sums, actions, "logged", counts).words
+    for kind in ("given", "estimated"):
+        found = drift_of(sums, actions, kind, counts)
+        assert found.fixed is False
+        assert f"which {kind} propensities do not know of" in found.words
+    steady = drift_of(sums, actions, "estimated", np.array([[52, 48], [48, 52]]))
+    assert steady.fixed
+    assert "same shares at all times (2 stretches of time)" in steady.words
+    few = drift_of(sums, actions, "estimated", np.array([[1, 2], [2, 1]]))
+    assert (few.fixed, few.words) == (
+        None,
+        "too few rows to tell whether production changed over time",
+    )
+
+
+def test_propensities_that_vary_are_no_fixed_behavior() -> None:
+    varies = drift_of(tally(frame_of([0, 0, 1], 0, [0.1, 0.4, 0.5]), LOGGED).tally, texts(2))
+    assert (varies.factor, varies.fixed) == (4.0, False)
+    assert "by a factor of up to 4: production is no fixed behavior" in varies.words
+    fixed = drift_of(tally(frame_of([0, 0, 1], 0, [0.5, 0.5, 0.5]), LOGGED).tally, texts(2))
+    assert (fixed.factor, fixed.fixed) == (1.0, True)
+    nothing = drift_of(Tally.empty(2), texts(2), "estimated")
+    assert (nothing.fixed, math.isnan(nothing.factor)) == (None, True)
+    assert "--time" in nothing.words
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((2, 3)), np.zeros(2), np.array([[-1, 1]])])
+def test_stretches_are_counts_of_all_actions(wrong: Any) -> None:
+    with pytest.raises(InvalidArgument, match="stretches = "):
+        drift_of(Tally.empty(2), texts(2), "logged", wrong)
+
+
+# ------------------------------------------------------------------------------------ verdicts
+
+
+@given(q=behaviors(max_actions=4, zeros=False, decades=1.0), data=st.data())
+@quick
+def test_the_second_moment_is_that_of_rewards_of_0_and_1(q: Array, data: Any) -> None:
+    """E[d²] = Σ_a q(a) r(a) (π(a)/q(a) − 1)², of a log with no noise in it."""
+    policy = data.draw(policies(len(q)))
+    means = np.linspace(0.2, 0.9, len(q))
+    n = 10**7
+    counts = np.round(n * q).astype(np.int64)
+    found = second_moment(tally_of(q, counts, means), policy)
+    exact = (q * means * (policy / q - 1) ** 2).sum()
+    assert found == pytest.approx(exact, rel=1e-3, abs=1e-5)
+
+
+def promotions(q: Array, means: Array, policy: Array, rows: int, seed: int) -> float:
+    """The share of 40 games in which a certificate finds the policy better."""
+    rng, found = np.random.default_rng(seed), 0
+    for _ in range(40):
+        actions = us.behaviors.choose(q, rng.random(rows))
+        rewards = (rng.random(rows) < means[actions]).astype(float)
+        log, empty = us.Log(actions, rewards), us.Certificate(behavior=q)
+        found += bool(empty.observe(log, us.FixedPolicy(policy)).promoted)
+    return found / 40
+
+
+GAMES = {
+    "common": ([0.5, 0.3, 0.2], [0.5, 0.5, 0.7], [0.0, 0.0, 1.0]),
+    "rare": ([0.9, 0.1], [0.3, 0.4], [0.0, 1.0]),
+    "mixed": ([0.25, 0.25, 0.25, 0.25], [0.2, 0.2, 0.2, 0.3], [0.0, 0.0, 0.5, 0.5]),
+}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(("q", "means", "policy"), GAMES.values(), ids=GAMES)
+def test_so_many_rows_show_a_gain_and_a_tenth_do_not(
+    q: list[float], means: list[float], policy: list[float]
+) -> None:
+    behavior, reward, pi = np.array(q), np.array(means), np.array(policy)
+    gain = float(((pi - behavior) * reward).sum())
+    rows = round(rows_for(float((behavior * reward * (pi / behavior - 1) ** 2).sum()), gain))
+    assert promotions(behavior, reward, pi, rows, seed=1) > 0.5
+    assert promotions(behavior, reward, pi, rows // 10, seed=2) < 0.5
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(("rows", "base", "gain"), [(5000, 0.2, 0.1), (100, 0.3, 0.1)])
+def test_so_much_exploration_shows_a_gain_and_a_tenth_does_not(
+    rows: int, base: float, gain: float
+) -> None:
+    """Of a policy that production never plays; with too few rows, in as many as are asked for."""
+    enough = exploration_for(base + gain, gain, rows)
+    assert enough.exploration is not None
+    means, always = np.array([base, base + gain]), np.array([0.0, 1.0])
+
+    def won(exploration: float, rows: int) -> float:
+        q = np.array([1.0 - exploration, exploration])
+        return promotions(q, means, always, rows, seed=3)
+
+    assert won(enough.exploration, round(enough.rows)) > 0.5
+    assert won(enough.exploration, round(enough.rows / 10)) < 0.5
+    if enough.rows == rows:
+        assert won(enough.exploration / 10, rows) < 0.5
+
+
+def test_bets_are_not_larger_than_certificates_make_them() -> None:
+    """Below E[d²] = g/0.9 the best bet is 0.9, and its growth is what counts."""
+    budget = math.log(22 / 0.05)
+    assert rows_for(0.5, 0.1) == pytest.approx(2 * 0.5 * budget / 0.01)
+    assert rows_for(0.01, 0.1) == pytest.approx(budget / (0.9 * 0.1 - 0.81 * 0.01 / 2))
+    assert len(us.Certificate(behavior=[0.5, 0.5]).grids[2]) == 22
+
+
+@given(q=behaviors(max_actions=4, zeros=False), seed=seeds, data=st.data())
+@quick
+def test_the_reach_of_a_policy_is_that_of_its_certificate(q: Array, seed: int, data: Any) -> None:
+    """Σ w R/Σ w and (Σ w)²/Σ w² follow from the sums of the actions."""
+    policy = data.draw(policies(len(q)))
+    log = drawn(q, np.linspace(0.1, 0.9, len(q)), 200, seed)
+    actions = texts(len(q))
+    sums = tally(log, LOGGED, actions=actions).tally
+    found = reach_of(policy, sums, np.ones(len(q)))
+    seen = us.Log(log["action"].to_numpy(), log["reward"].to_numpy())
+    certificate = us.Certificate(behavior=q).observe(seen, us.FixedPolicy(policy))
+    assert found.effective_sample_size == pytest.approx(certificate.effective_sample_size)
+    mean = certificate.self_normalised / 200
+    assert found.estimate == pytest.approx(mean, nan_ok=True)
+    unseen = policy[sums.counts == 0]
+    ratios = [1 / q[a] if sums.counts[a] >= 30 else sums.squares[a] / 200 for a in range(len(q))]
+    ratio = sum(policy[a] * ratios[a] for a in range(len(q)))
+    assert found.coverage_ratio == (math.inf if unseen.any() else pytest.approx(ratio))
+
+
+def judged(log: pl.DataFrame, policy: list[float] | Array, **options: Any) -> Any:
+    """The verdict about one policy, with its certificate."""
+    sums = tally(log, LOGGED, actions=texts(len(policy)))
+    candidates = [Candidate("mine", np.asarray(policy))]
+    certificates = certify_candidates(log, LOGGED, sums, candidates)
+    found = covered(sums, candidates=candidates, certificates=certificates, **options)
+    return found.verdicts[0]
+
+
+def test_better_and_worse_policies_are_told_with_their_bounds() -> None:
+    log = drawn(np.array([0.5, 0.5]), np.array([0.2, 0.8]), 2000, seed=0)
+    better, worse = judged(log, [0.0, 1.0]), judged(log, [1.0, 0.0])
+    assert (better.decision, better.enough) == ("better", None)
+    assert better.words.startswith(
+        "better than production: with 95 % confidence it earns at least 0.7"
+    )
+    assert worse.decision == "worse"
+    assert "it earns at most 0.2" in worse.words
+    assert judged(log, [0.5, 0.5]).words == (
+        "this log cannot tell: it plays as production does, so there is no gain to show"
+    )
+
+
+def test_what_would_suffice_is_said_where_a_log_cannot_tell() -> None:
+    log = drawn(np.array([0.9, 0.1]), np.array([0.5, 0.5]), 1000, seed=0)
+    sums = tally(log, LOGGED).tally
+    few = judged(log, [0.0, 1.0], gain=0.05)
+    rows = rows_for(second_moment(sums, np.array([0.0, 1.0])), 0.05)
+    assert few.enough.rows == pytest.approx(rows)
+    assert f"; about {rows:,.0f} rows like these would show a gain of 0.05 a row" in few.words
+    many = judged(log, [0.0, 1.0], gain=0.5)
+    assert "rows would have shown a gain of 0.5 a row, a smaller one takes more" in many.words
+
+
+def test_the_gain_that_is_asked_for_is_small_where_rewards_are() -> None:
+    """0.05, or production's mean reward if that is less; if it earned nothing, 0.05 again."""
+    for means, wanted in (([0.4, 0.4], 0.05), ([0.0, 0.0], 0.05)):
+        log = drawn(np.array([0.9, 0.1]), np.array(means), 500, seed=0)
+        assert judged(log, [0.0, 1.0]).enough.gain == wanted
+    rare = drawn(np.array([0.9, 0.1]), np.array([0.02, 0.02]), 500, seed=0)
+    assert judged(rare, [0.0, 1.0]).enough.gain == pytest.approx(rare["reward"].mean())
+
+
+def test_a_policy_of_actions_that_were_never_played_asks_for_exploration() -> None:
+    log = drawn(np.array([0.5, 0.5]), np.array([0.3, 0.3]), 20_000, seed=0)
+    found = judged(log.with_columns(propensity=0.5), [0.25, 0.0, 0.75])
+    production = float(log["reward"].mean())  # type: ignore[arg-type] # a mean of numbers
+    expected = exploration_for(production + 0.05, 0.05, 20_000)
+    assert found.reach.coverage_ratio == math.inf
+    assert found.enough == expected
+    assert found.words.startswith(
+        "this log cannot tell: 75 % of its plays are actions that the log never shows; if "
+    )
+    assert "if production followed it in about 8." in found.words
+    short = judged(log[:100], [0.0, 0.0, 1.0])
+    assert "rows, half of them played by it, would show a gain of 0.05 a row" in short.words
+
+
+def test_a_promotion_counts_even_if_some_plays_are_hidden() -> None:
+    """What the log never shows can only add to a lower bound."""
+    log = drawn(np.array([0.5, 0.5]), np.array([0.1, 0.9]), 2000, seed=0)
+    assert judged(log, [0.0, 0.9, 0.1]).decision == "better"
+
+
+def test_deterministic_production_is_named_and_tells_nothing_else() -> None:
+    one = frame_of([0] * 500, [1.0, 0.0] * 250, 1.0)
+    found = covered(tally(one, LOGGED, actions=texts(2)))
+    assert found.deterministic is not None
+    assert "production was deterministic: it always played 0" in found.deterministic
+    assert found.unseen == (1,)
+    rng = np.random.default_rng(0)
+    contexts = rng.integers(2, size=500)  # plays the action of its context, always
+    both = frame_of(contexts, contexts.astype(float), 1.0)
+    found = covered(tally(both, LOGGED))
+    assert found.deterministic is not None
+    assert "production was deterministic: every propensity is 1" in found.deterministic
+    assert found.calibration.shown.tolist() == pytest.approx([1 - contexts.mean(), contexts.mean()])
+    assert judged(both, [0.0, 1.0]).words.startswith("this log cannot tell: ")
+
+
+def test_propensities_that_contradict_a_certificate_decide_nothing() -> None:
+    q, counts = np.array([0.5, 0.5]), np.array([1000, 1000])
+    sums = tally_of(q, counts, np.array([0.0, 1.0]))
+    certificate = us.Certificate(behavior=[0.05, 0.95])  # not what the log was played with
+    log = us.Log([0, 0, 1, 1] * 500, [0.0, 1.0] * 1000)
+    observed = certificate.observe(log, us.FixedPolicy([1.0, 0.0]))
+    assert observed.lower > observed.upper
+    policy = np.array([1.0, 0.0])
+    found = judge("mine", policy, sums, Grounds(calibrate(sums, texts(2))), observed)
+    assert found.decision == "unknown"
+    assert "bounds of its certificate contradict each other" in found.words
+
+
+def test_propensities_that_are_wrong_decide_nothing() -> None:
+    """They are ten times too small, which would make any policy that plays them look better."""
+    log = frame_of([0, 1] * 2000, [0.0, 1.0] * 2000, 0.05)
+    found = judged(log, [0.0, 1.0])
+    assert found.decision == "unknown"
+    assert "the propensities of actions that it plays are wrong" in found.words
+    high = judged(log.with_columns(propensity=0.9), [0.0, 1.0])
+    assert "wrong" not in high.words  # too large ones only make certificates more careful
+
+
+def test_what_the_log_picked_pays_for_all_it_could_have_picked() -> None:
+    """The best of K actions is certified at δ/K, a policy of the user's own at δ."""
+    log = drawn(np.full(4, 0.25), np.array([0.1, 0.2, 0.3, 0.4]), 400, seed=0)
+    sums = tally(log, LOGGED)
+    uniform, best = candidates_of(sums)
+    assert (uniform.chosen_from, best.chosen_from, best.name) == (1, 4, "always 3")
+    assert candidates_of(sums, declared=False)[1].chosen_from == 4 * 5  # Σ_j 1/(j(j+1)) is 1
+    found = certify_candidates(log, LOGGED, sums, [uniform, best], confidence=0.9)
+    confidences = [certificate.confidence for certificate in found if certificate]
+    assert confidences == pytest.approx([0.9, 0.975])
+
+
+def test_findings_are_lines_of_text() -> None:
+    table = dirty_log(rows=300)
+    many = tuple(str(a) for a in range(20))
+    lines = covered(tally(table, LOGGED, actions=Actions(many))).describe()
+    hand = by_hand(table)
+    assert lines[0].startswith(
+        f"{len(hand.rows)} rows; {sum(hand.refused.values())} refused (action"
+    )
+    assert lines[1] == "never played: 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 and 5 more"
+    assert [line.split(":")[0] for line in lines[2:4]] == ["calibration", "drift"]
+    assert lines[4].startswith("uniform: this log cannot tell: 75 % of its plays")
+    assert not any("\n" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gain": 0.0},
+        {"gain": 2.0},
+        {"confidence": 1.0},
+        {"candidates": [Candidate("short", np.array([0.5, 0.5]))]},
+        {"candidates": [Candidate("none", np.array([0.5, 0.1, 0.1]))]},
+    ],
+)
+def test_wrong_questions_are_refused(options: dict[str, Any]) -> None:
+    sums = Tallied(texts(3), tally_of(np.full(3, 1 / 3), np.full(3, 9)), {})
+    with pytest.raises(InvalidArgument):
+        covered(sums, **options)
+
+
+def test_a_verdict_needs_a_certificate() -> None:
+    sums = tally_of(np.array([0.5, 0.5]), np.array([500, 500]), np.array([0.0, 1.0]))
+    found = judge("mine", np.array([0.0, 1.0]), sums, Grounds(calibrate(sums, texts(2))))
+    assert found.decision == "unknown"
+    assert found.words.endswith("certify it for a verdict")

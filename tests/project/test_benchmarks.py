@@ -1,0 +1,189 @@
+"""Benchmarks: the baselines compute what we do, all of them run, the page shows the results."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import understudy as us
+from tests.support.paths import ROOT
+from understudy import kernels
+from understudy.benchmarks import BENCHMARKS, as_markdown, measure, read, write, write_docs
+from understudy.benchmarks.baselines import (
+    lin_prod_in_blocks,
+    one_weight_a_round,
+    softmax_every_round,
+)
+from understudy.benchmarks.core import Benchmark, Contender, Ratio, machine
+from understudy.benchmarks.instructions import WORKLOADS, count
+from understudy.benchmarks.replay import skipped
+from understudy.errors import InvalidArgument
+from understudy.experiments.core import Options
+from understudy.experiments.figure1 import FIGURE_1
+
+pytestmark = pytest.mark.plain
+
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "performance.md"
+SMALL = Options(runs=400, rounds=100, actions=5, alphas=3)
+
+
+def test_both_baselines_are_one_computation() -> None:
+    """The same logs, so the same rewards: a softmax a round, or one weight a round."""
+    points = list(FIGURE_1.points(SMALL))
+    found = softmax_every_round(points, SMALL.runs)
+    np.testing.assert_allclose(one_weight_a_round(points, SMALL.runs), found, rtol=1e-11)
+
+
+def test_the_baselines_play_figure_1() -> None:
+    """Their mean rewards are ours within four standard errors, at every point and learner."""
+    points = list(FIGURE_1.points(SMALL))
+    found = softmax_every_round(points, SMALL.runs)
+    for point, means in zip(points, found, strict=True):
+        ours = us.simulate(point.game, point.learners, runs=SMALL.runs, seed=1)
+        for name, mean in zip(("Exp3", "Exp3-IX"), means, strict=True):
+            reward = ours.reward[name]
+            error = reward.std(ddof=1) * np.sqrt(2 / SMALL.runs)
+            assert abs(mean - reward.mean()) < 4 * error
+
+
+def test_the_blocks_of_blas_are_lin_prod() -> None:
+    rng = np.random.default_rng(0)
+    thetas, features = rng.normal(size=(150, 3)), rng.random((150, 4, 3))
+    ours = np.empty((150, 4))
+    kernels.lin_prod.shared_log_weights(0.01, thetas, 0, features, ours)
+    np.testing.assert_allclose(lin_prod_in_blocks(0.01, thetas, features), ours, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
+    """At tiny sizes: all contenders are timed, all ratios are numbers, the file reads back."""
+    result = measure(BENCHMARKS[name], quick=True)
+    assert all(timing.seconds > 0 and timing.value > 0 for timing in result.timings)
+    assert result.ratios
+    assert all(ratio.at_least is None and ratio.at_most is None for ratio in result.ratios)
+    assert read(write(result, tmp_path)) == result
+
+
+def test_contenders_take_turns_and_medians_are_kept() -> None:
+    turns: list[str] = []
+    names = {"first": 3, "second": 1}
+    contenders = [
+        Contender(name, lambda name=name: turns.append(name), 1.0, "s", repeats)  # type: ignore[misc] # bound now
+        for name, repeats in names.items()
+    ]
+    told: list[tuple[str, int, int]] = []
+    result = measure(
+        Benchmark("turns", "Turns", lambda _: iter(contenders), lambda _: []),
+        report=lambda *what: told.append(what),
+    )
+    assert turns == ["first", "second", "first", "first"]
+    assert told == [("first", 0, 4), ("second", 1, 4), ("first", 2, 4), ("first", 3, 4)]
+    assert [timing.repeats for timing in result.timings] == [3, 1]
+    for timing in result.timings:
+        assert timing.fastest <= timing.seconds <= timing.slowest
+
+
+def test_a_ratio_knows_whether_it_is_kept() -> None:
+    assert Ratio("r", 60.0, at_least=50.0).kept
+    assert not Ratio("r", 40.0, at_least=50.0).kept
+    assert Ratio("r", 4.0, at_most=5.0).kept
+    assert not Ratio("r", 6.0, at_most=5.0).kept
+
+
+def understudy(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "understudy", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "COLUMNS": "100"},
+    )
+
+
+def test_the_command_measures_prints_and_writes(tmp_path: Path) -> None:
+    done = understudy("bench", "rounds", "lin_prod", "--quick", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "K = 100" in done.stdout
+    assert machine()["python"] in done.stdout
+    assert [read(tmp_path / f"{name}.json").quick for name in ("rounds", "lin_prod")] == [True] * 2
+
+
+def test_only_the_measured_part_of_a_page_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- measured: begin -->\nold\n<!-- measured: end -->\nafter\n")
+    results = [measure(BENCHMARKS["lin_prod"], quick=True)]
+    write_docs(results, page)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert as_markdown(results) in text
+    assert "old" not in text
+
+
+def test_the_command_speaks_to_machines() -> None:
+    done = understudy("bench", "rounds", "--quick", "--json")
+    (result,) = json.loads(done.stdout)
+    assert result["name"] == "rounds"
+    assert result["machine"]["cores"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["speed"],
+        ["--docs", "nowhere.md"],
+        ["--docs", str(ROOT / "README.md")],
+        ["rounds", "--docs", str(PAGE)],
+        ["--quick", "--docs", str(PAGE)],
+        ["rounds", "--out", "/dev/null/x"],
+    ],
+)
+def test_the_command_refuses_what_it_cannot_do(arguments: list[str]) -> None:
+    done = understudy("bench", *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_page_without_a_measured_part_is_left_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing")
+    with pytest.raises(InvalidArgument, match="measured part"):
+        write_docs([measure(BENCHMARKS["lin_prod"], quick=True)], page)
+    assert page.read_text() == "nothing"
+
+
+def test_missing_peers_are_named() -> None:
+    for reason in skipped():
+        assert "pip install 'understudy[bench]'" in reason
+
+
+def test_the_page_shows_the_committed_results() -> None:
+    """docs/performance.md is written from benchmarks/results, at full size, all in one run."""
+    results = [read(RESULTS / f"{name}.json") for name in BENCHMARKS]
+    assert not any(result.quick for result in results)
+    assert not any(result.skipped for result in results)
+    assert len({(result.date, json.dumps(result.machine)) for result in results}) == 1
+    assert as_markdown(results) in PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_no_round_takes_more_instructions_than_it_did(name: str) -> None:
+    """Counted by callgrind, within a tenth: a loss that a clock would not see."""
+    kept = json.loads((RESULTS / "instructions.json").read_text(encoding="utf-8"))
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed")
+    if kept["versions"] != {what: machine()[what] for what in kept["versions"]}:
+        pytest.skip(f"counted with {kept['versions']}, other versions count otherwise")
+    found = count(name)
+    assert found == pytest.approx(kept["counts"][name], rel=0.1), "make bench writes new counts"

@@ -1,0 +1,81 @@
+"""CONTRIBUTING's five steps, followed to the letter in a copy of the project."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.plain
+
+BLOCK = re.compile(r"```python\n( *# (?P<file>\S+)\n.*?)```", re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project, with the page's blocks added to the files that they name."""
+    project = tmp_path_factory.mktemp("contributing")
+    for folder in ("src", "tests"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, project / folder, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", project)
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    blocks = list(BLOCK.finditer(page))
+    assert len(blocks) == 6
+    for block in blocks:
+        path = project / block["file"]
+        code = textwrap.dedent(block[1])
+        if path.name == "test_constraints.py":  # the tests below are made from the table
+            text = path.read_text(encoding="utf-8")
+            table = text.index("\n}\n", text.index("EXAMPLES: ")) + 3
+            path.write_text(text[:table] + code + text[table:], encoding="utf-8")
+        else:
+            with path.open("a", encoding="utf-8") as file:
+                file.write("\n" + code)
+    return project
+
+
+def test_the_new_learner_passes_the_suite(copy: Path) -> None:
+    """The tests find the new learner and its declarations by themselves, and all of them pass."""
+    tests = ["src", "tests/core/test_conformance.py", "tests/core/test_constraints.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *tests],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(copy / "src"), "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    for found in (
+        "test_recipes_obey_the_laws[clipped_exp3] PASSED",
+        "recipes.py::understudy.learners.recipes.clipped_exp3 PASSED",
+        "test_the_example_is_accepted[learners.recipes.clipped_exp3] PASSED",
+        "test_the_example_is_accepted[estimators.Clipped] PASSED",
+    ):
+        assert found in done.stdout, found
+
+
+def test_its_formula_is_the_one_on_the_page(copy: Path) -> None:
+    code = (
+        "import understudy as us; learner = us.clipped_exp3([0.5, 0.25, 0.25], largest=3.0);"
+        "state, _ = learner.replay(learner.init(), us.Log(actions=[0, 1], rewards=[1.0, 1.0]));"
+        "print(state.scores.tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(copy / "src")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[2.0, 3.0, 0.0]\n"

@@ -1,0 +1,685 @@
+"""A report says what its data says, and does nothing else: on a page, in a cell, in a terminal."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import math
+import re
+import shutil
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from tests.support.markup import Element, tree
+from tests.support.paths import PACKAGE
+from tests.support.reports import HOSTILE, SAMPLES, action_rows, certificate, sample
+from tests.support.strategies import quick
+from understudy.report import (
+    ActionRow,
+    Candidate,
+    FileRow,
+    QuarantineCount,
+    Report,
+    fragment,
+    render,
+    show,
+)
+from understudy.report.charts import draw_certificate, draw_interval
+from understudy.report.statements import MARKS, beside, bounds
+from understudy.report.wording import count, named, number, percent, plain, quoted, seen, size
+
+pytestmark = pytest.mark.plain
+
+TEMPLATES = PACKAGE / "report" / "templates"
+CSS = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+CURVES = ("rounds", "lower", "upper", "production", "gain")
+REFERENCES = {"src", "href", "xlink:href", "srcset", "action", "data", "poster", "background"}
+
+
+def cells(table: Element) -> list[list[Element]]:
+    rows = table.every("tbody")[0].every("tr")
+    return [[part for part in row.parts if isinstance(part, Element)] for row in rows]
+
+
+def captioned(root: Element, caption: str) -> Element:
+    found = [t for t in root.every("table") if t.every("caption")[0].text == caption]
+    assert len(found) == 1
+    return found[0]
+
+
+def value(text: str) -> float:
+    """The number that a text stands for, read by rules of its own."""
+    text = text.replace(",", "").replace("−", "-").removesuffix(" %")
+    superscripts = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+    if "·10" in text:
+        digits, power = text.split("·10")
+        return float(digits) * 10.0 ** int(power.translate(superscripts))
+    return math.inf if text == "∞" else float(text)
+
+
+def close(text: str, number: float, scale: float = 1.0) -> bool:
+    return text in {"–", "never"} or value(text) == pytest.approx(scale * number, rel=5.01e-4)
+
+
+@pytest.fixture(params=SAMPLES)
+def report(request: pytest.FixtureRequest) -> Report:
+    return sample(str(request.param))
+
+
+def everything(report: Report) -> list[str]:
+    """All that is said of the certificate."""
+    curve, kind = report.certificate, report.verdict_kind
+    assert curve is not None
+    said = bounds(curve, kind) | beside(curve, kind)
+    assert len(said) == 7 + (kind != "worse")  # nothing twice
+    return list(said.values())
+
+
+def many_actions(n_actions: int = 1000) -> Report:
+    labels: list[object] = [
+        f"{i} " + "action with a rather long name " * 9 for i in range(n_actions)
+    ]
+    return replace(sample("promoted"), actions=action_rows(labels, 10**7))
+
+
+# ── the page ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_page_is_well_formed_and_can_be_read_aloud(report: Report) -> None:
+    root = tree(render(report))
+    assert [len(root.every(tag)) for tag in ("header", "main", "footer", "h1")] == [1, 1, 1, 1]
+    assert root.every("html")[0].attributes["lang"] == "en"
+    ids = [element.attributes["id"] for element in root.every("*") if "id" in element.attributes]
+    assert len(ids) == len(set(ids))
+    for section in root.every("section"):
+        assert section.attributes["aria-labelledby"] in ids
+    for table in root.every("table"):
+        assert table.every("caption")[0].text
+        assert {th.attributes["scope"] for th in table.every("th")} == {"col", "row"}
+        assert {len(row) for row in cells(table)} == {len(table.every("thead")[0].every("th"))}
+    for svg in root.every("svg"):
+        named_ = svg.attributes.get("role") == "img" and svg.attributes["aria-label"]
+        inner = "width" in svg.attributes  # a part of another picture that is cut off at its edge
+        assert named_ or inner or svg.attributes.get("aria-hidden") == "true"
+    levels = [int(e.tag[1]) for e in root.every("*") if re.fullmatch(r"h[1-6]", e.tag)]
+    assert max(levels, default=1) <= 3
+
+
+def test_every_word_and_number_of_the_data_is_on_the_page(report: Report) -> None:
+    root = tree(render(report))
+    said = " ".join(root.every("body")[0].text.split())
+    words = [report.title, report.subtitle, report.verdict, MARKS[report.verdict_kind].word]
+    words += [*report.assumptions, *report.coverage, *report.warnings]
+    words += [word for fact in report.facts for word in fact]
+    words += [c.words for c in report.candidates] + [f.sha256 for f in report.files]
+    words += [report.generated_by, report.generated_at]
+    words += [*everything(report)]
+    assert [word for word in words if plain(word) not in said] == []
+
+
+def test_the_certificate_on_the_page_is_that_of_the_data(report: Report) -> None:
+    curve = report.certificate
+    assert curve is not None
+    shown = {
+        pair.every("dt")[0].text: pair.every("dd")[0].text
+        for dl in tree(render(report)).every("dl")
+        for pair in dl.every("div")
+    }
+    rounds, lower, upper, production, gain = curve.table[-1].tolist()
+    assert close(shown["the understudy would have earned at least"], lower)
+    assert close(shown["would have earned at most"], upper)
+    assert close(shown["production earned"], production)
+    assert close(shown["inverse propensity score (IPS)"], curve.estimate)
+    assert close(shown["self-normalised IPS"], curve.self_normalised)
+    worth, total = shown["effective sample size"].removesuffix(" rounds").split(" of ")
+    assert close(worth, curve.effective_sample_size)
+    assert value(total) == rounds
+    promotion = shown.get("promotion justified after round", "nothing")
+    said = shown["gain over production, at least"], promotion
+    if report.verdict_kind == "worse":
+        assert close(said[0], gain)
+        assert said[1] == "nothing"
+    elif curve.gain is None:
+        assert said == ("not certified", "not certified")
+    else:
+        assert close(said[0], gain)
+        assert said[1] == ("not yet" if curve.promoted_at is None else f"{curve.promoted_at:,}")
+
+
+def test_every_action_stands_in_the_table_with_its_numbers(report: Report) -> None:
+    table = captioned(tree(render(report)), "What the log says about each action")
+    rows = cells(table)
+    assert len(rows) == len(report.actions)
+    ordered = sorted(report.actions, key=lambda row: -max(row.policy or 0.0, row.share))
+    for row, (name, *numbers) in zip(ordered, rows, strict=True):
+        assert name.text == named(row.label, 80)
+        times, share, policy, reward, propensity, coverage, size = (n.text for n in numbers)
+        assert times == (f"{row.count:,}" if row.count else "never")
+        for text, part in ((share, row.share), (policy, row.policy)):
+            assert part is not None
+            assert (text == "< 0.001 %" and 0 < part < 1e-5) or close(text, part, 100.0)
+        assert (reward == "–") == (row.mean_reward is None)
+        assert row.mean_reward is None or close(reward, row.mean_reward)
+        assert row.coverage is None or close(coverage, row.coverage)
+        assert row.effective_sample_size is None or close(size, row.effective_sample_size)
+        if row.lowest is not None and row.highest is not None:
+            low, high = propensity.split(" … ")
+            assert close(low, row.lowest)
+            assert close(high, row.highest)
+        exact = [row.count, row.share, row.policy, row.mean_reward, row.lowest, row.coverage]
+        sorted_by = [n.attributes.get("data-value") for n in numbers]
+        for attribute, number_ in zip(sorted_by, exact, strict=False):
+            assert (attribute is None) == (number_ is None)
+            assert attribute is None or float(attribute) == number_
+
+
+def test_a_policy_that_is_worse_shows_the_bound_that_says_so_first() -> None:
+    root = tree(render(sample("contextual")))
+    tiles, beside_them, *_ = ([pair.text for pair in dl.every("dt")] for dl in root.every("dl"))
+    assert tiles == [
+        "the understudy would have earned at least",
+        "would have earned at most",
+        "production earned",
+        "gain over production, at least",
+    ]
+    assert "would have earned at most" not in beside_them
+    tiles, beside_them, *_ = (
+        [pair.text for pair in dl.every("dt")] for dl in tree(render(sample("waiting"))).every("dl")
+    )
+    assert tiles[-1] == "promotion justified after round"
+    assert "would have earned at most" in beside_them
+
+
+def test_production_that_is_a_bound_is_shown_as_one() -> None:
+    whole = sample("waiting")
+    assert whole.certificate is not None
+    curve = replace(whole.certificate, at_most=True)
+    for shown in (render, fragment, lambda one: "\n".join(printed(one))):
+        assert "production earned at most" not in shown(whole)
+        assert "production earned at most" in shown(replace(whole, certificate=curve))
+    last: dict[str, Any] = {name: np.asarray(getattr(curve, name))[-1:] for name in CURVES}
+    one = replace(curve, **last)
+    described = draw_interval(one).partition("production earned ")[2]
+    assert described.startswith(f"at most {number(one.table[-1, 3])}")
+    assert f"production earned at most {number(one.table[-1, 3])}" in draw_certificate(curve)
+
+
+def test_counts_beside_each_other_do_not_contradict_each_other() -> None:
+    """An effective sample size is never above the rows that it is of."""
+    rows = [ActionRow("a", 10_295, 0.5, effective_sample_size=10_295.0)]
+    candidates = [Candidate("uniform", "29,191 plays", 3.0, 29_191.2, 0.1)]
+    report = replace(sample("waiting"), actions=rows, candidates=candidates)
+    for shown in (render(report), "\n".join(printed(report, 120))):
+        assert "10,295" in shown
+        assert "29,191" in shown
+        assert not re.search(r"10,300|29,190", shown)
+
+
+def test_labels_that_differ_in_spaces_differ_where_they_are_shown() -> None:
+    labels = [" a b", "a b", "a b ", "\ta b", "a"]
+    assert [quoted(label) == label for label in labels] == [False, True, False, False, True]
+    report = replace(sample("waiting"), actions=action_rows([*labels], 1_000))
+    rows = cells(captioned(tree(render(report)), "What the log says about each action"))
+    assert {row[0].text for row in rows} == {"' a b'", "a b", "'a b '", "a"}
+    said = "\n".join(printed(report))
+    assert "' a b'" in said
+    assert "'a b '" in said
+
+
+def test_counts_of_quarantine_and_files_add_up() -> None:
+    report = sample("dirty")
+    root = tree(render(report))
+    assert "74,040 of 100,006 rows (74.04 %) were set aside." in root.text
+    reasons = Counter[str]()
+    for group in report.quarantine:
+        reasons[group.reason] += group.count
+    shown = cells(captioned(root, "Why rows were set aside"))
+    assert [(row[0].text, int(value(row[1].text))) for row in shown] == reasons.most_common()
+    by_file = cells(captioned(root, "Rows set aside, by file"))
+    assert sum(value(row[2].text) for row in by_file) == report.quarantined == reasons.total()
+    files = cells(captioned(root, "Files that were read"))
+    assert [(value(r[1].text), value(r[2].text)) for r in files] == [
+        (file.rows, file.quarantined) for file in report.files
+    ]
+    examples = cells(captioned(root, "Some of these rows"))
+    assert [value(row[1].text) for row in examples] == [row.row for row in report.examples]
+
+
+def test_what_is_left_out_is_said() -> None:
+    report = many_actions()
+    files = [FileRow(f"{i}.csv", "0" * 64, 10, 0) for i in range(250)]
+    groups = [QuarantineCount(f"{i}.csv", "reward is missing", 1) for i in range(101)]
+    page = tree(render(replace(report, files=files, quarantine=groups))).text
+    for words in (
+        "… and 800 more actions: with --json.",
+        "… and 150 more files.",
+        "… and 1 more line.",
+    ):
+        assert words in page
+    rest = sorted(report.actions, key=lambda row: -max(row.policy or 0.0, row.share))[20:]
+    policy, share = sum(row.policy or 0 for row in rest), sum(row.share for row in rest)
+    note = re.search(r"980 more actions have (\S+ %) of the policy and (\S+ %) of prod", page)
+    assert note is not None
+    assert close(note[1], policy, 100.0)
+    assert close(note[2], share, 100.0)
+
+
+def test_a_page_of_a_thousand_actions_is_small() -> None:
+    assert len(render(many_actions()).encode()) < 600_000
+
+
+def test_contexts_are_said_where_the_policy_depends_on_them() -> None:
+    words = "its shares are means over the last 10,000 rows"
+    for name in SAMPLES:
+        assert (words in render(sample(name))) == (name == "contextual")
+
+
+def test_a_report_without_policy_or_certificate_has_no_empty_parts() -> None:
+    """As for coverage alone, and at the least for nothing but a verdict."""
+    rows = action_rows(["a", "b"], 100, policy=False)
+    bare = Report(
+        title="A log",
+        verdict="It can tell.",
+        verdict_kind="coverage",
+        generated_by="understudy",
+        generated_at="today",
+    )
+    page = tree(render(replace(bare, actions=rows)))
+    assert [h.text for h in page.every("h2")] == [
+        "It can tell.",
+        "What this log can say",
+        "Quarantine",
+        "How this was made",
+    ]
+    headings = [th.text for th in page.every("thead")[0].every("th")]
+    assert "policy" not in headings
+    assert "No row was set aside." in page.text
+    assert len(tree(render(bare)).every("table")) == 0
+
+
+def test_a_certificate_without_history_is_a_range() -> None:
+    curve = certificate(1_000, mean=0.4, production=0.3, spread=0.3)
+    last = replace(
+        curve,
+        rounds=[1_000],
+        lower=[0.35],
+        upper=[0.45],
+        production=[0.3],
+        gain=[0.01],
+        promoted_at=None,
+    )
+    labels = [
+        [
+            svg.attributes["aria-label"]
+            for svg in tree(render(one)).every("svg")
+            if svg.attributes.get("role") == "img"
+        ]
+        for one in (replace(sample("promoted"), certificate=c, actions=()) for c in (curve, last))
+    ]
+    assert (
+        labels[0] == ["The certificate over time"] * 2 + ["The gain over production, at least"] * 2
+    )
+    assert labels[1] == ["The certified range"] * 2
+
+
+# ── what it must not do ───────────────────────────────────────────────────────────────────────────
+
+
+def assert_harmless(root: Element, scripts: int) -> None:
+    """No element, attribute or style that asks for anything, or runs what came from the data."""
+    assert len(root.every("script")) == scripts
+    for element in root.every("*"):
+        assert element.tag not in {"img", "link", "iframe", "object", "embed", "base", "b", "image"}
+        assert not REFERENCES & set(element.attributes)
+        assert not any(name.startswith("on") for name in element.attributes)
+        for attribute in element.attributes.values():
+            assert "url(" not in attribute
+    for style in root.every("style"):
+        assert not re.search(r"@import|url\(|https?:|expression", style.text)
+
+
+def test_a_page_asks_for_nothing_and_runs_only_its_own_script(report: Report) -> None:
+    page = render(report)
+    root = tree(page)
+    assert_harmless(root, scripts=1)
+    script = root.every("script")[0].text
+    assert script == (TEMPLATES / "sort.js").read_text(encoding="utf-8").rstrip("\n")
+    policy = next(m for m in root.every("meta") if "http-equiv" in m.attributes)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert policy.attributes["content"] == (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    )
+    if report.title != sample("dirty").title:
+        assert not re.search(r"https?://|src=|@import|url\(", page)
+
+
+def test_hostile_text_is_shown_and_does_nothing() -> None:
+    report = sample("dirty")
+    for made in (render(report), fragment(report)):
+        made.encode()
+        assert not re.search(
+            "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", made
+        )
+    root = tree(render(report))
+    names = [row[0].text for row in cells(captioned(root, "What the log says about each action"))]
+    assert {"<script>alert(1)</script>", "{{ 7 * 7 }}", "&amp; ampersand", "(empty)"} <= set(names)
+    assert r"\x1b[31mred\x1b[0m" in names
+    assert r"right to left \u202e txet" in names
+    assert max(map(len, names)) == 80
+    assert root.every("title")[0].text == report.title
+
+
+@given(st.text(max_size=40))
+@quick
+def test_no_text_gets_out_of_its_place(words: str) -> None:
+    """Wherever it stands: the page has the elements that it has for any other word."""
+    report = sample("dirty")
+    everywhere = replace(
+        report,
+        certificate=None,
+        title=words,
+        verdict=words,
+        facts=[(words, words)],
+        warnings=[words],
+        actions=[replace(row, label=words) for row in report.actions[:2]],
+        quarantine=[QuarantineCount(words, words, 3)],
+        files=[FileRow(words, words, 3, 3)],
+        generated_at=words,
+    )
+    assert_harmless(tree(render(everywhere)), scripts=1)
+    assert_harmless(tree(fragment(everywhere)), scripts=0)
+    assert tree(render(everywhere)).every("h1")[0].text == plain(words)
+
+
+def test_the_same_data_gives_the_same_page(report: Report) -> None:
+    assert render(report) == render(report)
+
+
+# ── colors ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def schemes() -> tuple[dict[str, str], dict[str, str]]:
+    light, dark = re.findall(r":root \{([^}]*--quiet[^}]*)\}", CSS)
+    both = [dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6});", block)) for block in (light, dark)]
+    return both[0], both[1]
+
+
+def luminance(color: str) -> float:
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted([luminance(one), luminance(other)])
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_light_and_dark_define_the_same_colors_and_all_that_are_used() -> None:
+    light, dark = schemes()
+    assert light.keys() == dark.keys()
+    used = set(re.findall(r"var\(--([a-z]+)\)", CSS))
+    assert used - {"mark"} == light.keys()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_and_lines_stand_out(dark: bool) -> None:
+    colors = schemes()[dark]
+    texts = ("ink", "quiet", "target", "played", "good", "wait", "open", "bad")
+    for text in texts:
+        for behind in ("page", "card", "soft"):
+            assert contrast(colors[text], colors[behind]) >= 4.5, (text, behind)
+    assert (
+        abs(luminance(colors["target"]) - luminance(colors["played"])) >= 0
+    )  # told apart by dashes
+
+
+def test_nothing_is_told_apart_by_color_alone() -> None:
+    """Production is dashed among lines and hollow among bars; verdicts have signs and words."""
+    assert re.search(r"\.production \{[^}]*stroke-dasharray", CSS)
+    assert not re.search(r"\.bound[^{]*\{[^}]*stroke-dasharray", CSS)
+    assert re.search(r"rect\.share \{[^}]*fill-opacity: 0\.12[^}]*stroke: ", CSS)
+    assert len({mark.sign for mark in MARKS.values()}) == len(MARKS)
+    assert len({mark.word for mark in MARKS.values()}) == len(MARKS)
+
+
+def test_contrast_is_that_of_the_guidelines() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+
+
+# ── in a notebook ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_fragment_touches_nothing_around_it(report: Report) -> None:
+    root = tree(fragment(report))
+    assert_harmless(root, scripts=0)
+    (outer,) = [part for part in root.parts if isinstance(part, Element)]
+    assert outer.attributes["class"] == "understudy-report"
+    assert not any("id" in element.attributes for element in root.every("*"))
+    for rule in re.findall(r"([^{}]+)\{", outer.every("style")[0].text):
+        for selector in rule.split(","):
+            assert selector.strip().startswith(".understudy-report")
+
+
+def test_a_fragment_says_the_verdict_the_certificate_and_the_first_actions(report: Report) -> None:
+    root = tree(fragment(report))
+    said = " ".join(root.text.split())
+    words = [report.verdict, *everything(report), *report.warnings]
+    assert [word for word in words if plain(word) not in said] == []
+    rows = cells(captioned(root, "What the log says about each action"))
+    assert len(rows) == min(8, len(report.actions))
+    assert len(fragment(report)) < 20_000
+
+
+# ── in the terminal ───────────────────────────────────────────────────────────────────────────────
+
+
+def printed(report: Report, width: int = 80) -> list[str]:
+    out = io.StringIO()
+    show(report, Console(file=out, width=width, force_terminal=False))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_terminal_shows_everything_within_its_width(report: Report, width: int) -> None:
+    lines = printed(report, width)
+    assert max(cell_len(line) for line in lines) <= width
+    said = re.sub(r"\s+", " ", " ".join(lines))
+    assert all(line.isprintable() for line in lines)
+    mark = MARKS[report.verdict_kind]
+    words = [f"{mark.sign} {mark.word}. {report.verdict}", *report.coverage, *report.warnings]
+    words += [*report.assumptions, *everything(report)]
+    words += [f"{value}" for _, value in report.facts] + [c.words for c in report.candidates]
+    flat = said.replace(" ", "")
+    assert [word for word in words if plain(word).replace(" ", "") not in flat] == []
+
+
+def test_the_verdict_comes_first() -> None:
+    lines = printed(sample("promoted"))
+    assert lines[2].startswith("✓ Promote. With 95 % confidence")
+
+
+def test_numbers_are_never_cut_in_the_terminal(report: Report) -> None:
+    lines = [line.split() for line in printed(report)]
+    ordered = sorted(report.actions, key=lambda row: -max(row.policy or 0.0, row.share))
+    for row in ordered[:15]:
+        numbers = [seen(row.count), percent(row.share), percent(row.policy)]
+        numbers += [number(row.mean_reward), number(row.coverage)]
+        numbers += [size(row.effective_sample_size)]
+        wanted = " ".join(numbers).split()
+        assert any(line[-len(wanted) :] == wanted for line in lines)
+    for file in report.files:
+        assert any(line[-2:] == [count(file.rows), count(file.quarantined)] for line in lines)
+
+
+def test_numbers_that_are_too_many_for_a_line_are_folded_not_cut() -> None:
+    report = sample("waiting")
+    huge = [replace(r, count=r.count * 10**15, coverage=1e14 + r.share) for r in report.actions]
+    lines = printed(replace(report, actions=huge))
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if "…" in line] == [lines[2]]  # the sign of the verdict
+
+
+def test_the_terminal_says_how_many_are_left_out() -> None:
+    assert "… and 85 more actions: in report.html, or with --json" in printed(sample("promoted"))
+    assert "… and 2 more lines" in printed(sample("dirty"))
+    assert any("banner-" in line for line in printed(sample("promoted")))
+
+
+def test_the_terminal_obeys_no_command_of_the_data() -> None:
+    out = io.StringIO()
+    report = replace(sample("dirty"), title="\x1b]0;title\x07[red]x[/red] :smile:")
+    show(report, Console(file=out, width=80, force_terminal=True, color_system="truecolor"))
+    text = out.getvalue()
+    assert "[red]x[/red] :smile:" in text
+    assert "\x07" not in text
+    commands = set(re.findall(r"\x1b(?!\[[\d;]*m)", text))
+    assert commands == set()
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+@quick
+def test_numbers_are_right_to_four_digits(x: float) -> None:
+    if abs(x) < 1e308 and (x == 0 or abs(x) > 1e-300):
+        assert value(number(x)) == pytest.approx(x, rel=5.01e-4, abs=0.0)
+    assert len(re.sub(r"·10.*|\D", "", number(x)).strip("0")) <= 4
+
+
+@given(st.floats(0.0, 1.0))
+@quick
+def test_a_share_is_all_or_nothing_only_if_it_is(share: float) -> None:
+    text = percent(share)
+    assert (text == "0 %") == (share == 0.0)
+    assert (text == "100 %") == (share == 1.0)
+    if text[0] in "<>":
+        assert share < 1e-5 or 1.0 > share > 0.9999
+    else:
+        assert value(text) == pytest.approx(100 * share, rel=5.01e-4)
+
+
+@given(st.text(), st.integers(5, 60))
+@quick
+def test_plain_text_is_visible_short_and_stays_so(words: str, longest: int) -> None:
+    line = plain(words, longest)
+    assert line.isprintable()
+    assert len(line) <= longest
+    assert plain(line, longest) == " ".join(line.split())
+    if words.isprintable() and len(words) <= longest and words == " ".join(words.split()):
+        assert line == words
+
+
+def test_a_long_name_keeps_both_of_its_ends() -> None:
+    line = plain("/data/" + "x" * 10_000 + "/part-7.csv", 40)
+    assert line.startswith("/data/xxx")
+    assert line.endswith("x/part-7.csv")
+    assert len(line) == 40
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_names_are_never_empty(hostile: str) -> None:
+    assert named(hostile, 80)
+
+
+# ── in a browser ──────────────────────────────────────────────────────────────────────────────────
+
+TELL_WIDTHS = "parent.postMessage(`${document.documentElement.scrollWidth} of ${innerWidth}`, '*')"
+PHONE = """<!doctype html><title>nothing</title>
+<script>onmessage = (event) => { document.title = event.data; };</script>
+<iframe src="report.html" style="width: 390px; height: 800px; border: 0"></iframe>
+"""
+CLICK = """
+const table = [...document.querySelectorAll("table")].find((one) =>
+  one.caption.textContent.includes("each action"));
+table.querySelectorAll("thead button")[1].click();
+"""
+
+
+def browse(chromium: str, page: Path, folder: Path, *arguments: str) -> str:
+    quiet = (
+        "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars "
+        "--disable-background-networking --disable-component-update --disable-sync"
+    )
+    done = subprocess.run(
+        [chromium, *quiet.split(), f"--user-data-dir={folder}", *arguments, page.as_uri()],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("no chromium to look with: apt-get install chromium")
+    return found
+
+
+def with_script(page: str, script: str) -> str:
+    """The page with one more script, which its own policy would not let run."""
+    unlocked = re.sub(r"<meta http-equiv[^>]*>", "", page)
+    return unlocked.replace("</body>", f"<script>{script}</script></body>")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["promoted", "dirty"])
+def test_a_browser_shows_it_and_nothing_is_wider_than_a_phone(
+    tmp_path: Path, chromium: str, name: str
+) -> None:
+    page, picture = tmp_path / "report.html", tmp_path / "report.png"
+    page.write_text(render(sample(name)), encoding="utf-8")
+    shown = browse(chromium, page, tmp_path / "user", f"--screenshot={picture}", "--dump-dom")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "<button>" in shown  # the page's own script runs
+    page.write_text(with_script(render(sample(name)), TELL_WIDTHS), encoding="utf-8")
+    phone = tmp_path / "phone.html"  # a window cannot be so narrow, a frame can
+    phone.write_text(PHONE, encoding="utf-8")
+    told = browse(chromium, phone, tmp_path / "user", "--dump-dom", "--virtual-time-budget=5000")
+    assert "<title>390 of 390</title>" in told
+
+
+TELL_VERDICTS = """
+const box = document.querySelector(".sentences-inside"), edge = box.getBoundingClientRect().right;
+const out = [...box.querySelectorAll("tbody tr > *")].filter(
+  (cell) => cell.getBoundingClientRect().right > edge || cell.scrollWidth > cell.clientWidth + 1);
+parent.postMessage(`${out.length} of ${box.querySelectorAll("td").length} cut`, '*');
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["promoted", "undecided", "dirty"])
+def test_no_verdict_is_cut_on_a_phone(tmp_path: Path, chromium: str, name: str) -> None:
+    report = sample(name)
+    page, phone = tmp_path / "report.html", tmp_path / "phone.html"
+    page.write_text(with_script(render(report), TELL_VERDICTS), encoding="utf-8")
+    phone.write_text(PHONE, encoding="utf-8")
+    told = browse(chromium, phone, tmp_path / "user", "--dump-dom", "--virtual-time-budget=5000")
+    assert f"<title>0 of {4 * len(report.candidates)} cut</title>" in told
+
+
+@pytest.mark.full
+def test_a_click_on_a_heading_sorts_the_table(tmp_path: Path, chromium: str) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(with_script(render(sample("undecided")), CLICK), encoding="utf-8")
+    root = tree(browse(chromium, page, tmp_path / "user", "--dump-dom").partition("\n")[2])
+    rows = cells(captioned(root, "What the log says about each action"))
+    counts = [0 if row[1].text == "never" else value(row[1].text) for row in rows]
+    assert all(a >= b for a, b in pairwise(counts))

@@ -1,0 +1,176 @@
+"""Places for stores: a new file or database for every test; and processes that hold them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.support.live.postgresql_server import Cluster, postgresql
+from understudy.errors import StoreInUse
+from understudy.live.store.opening import open_reader, open_store, open_tokens
+from understudy.live.store.records import Changes, Decision, Snapshot, StudyRecord, TokenRecord
+from understudy.live.store.session import Session
+from understudy.live.store.sql import SqlReader
+from understudy.live.store.stores import Reader, Store, TokenBook
+
+__all__ = [
+    "Place",
+    "a_store",
+    "cluster",
+    "content",
+    "database",
+    "fresh",
+    "open_when_free",
+    "place",
+    "process",
+    "session_of",
+]
+
+HOLDER = """
+import sys
+from understudy.live.store.opening import open_store
+from understudy.live.store.records import Changes, Decision
+store = open_store(sys.argv[1])
+store.open()
+study = store.add_study("held", "{}", None, 1)
+store.write([Changes(study.key, [Decision(1, "a", 0, None, None, 1)])], 1)
+print("holding", flush=True)
+sys.stdin.read()
+"""
+EMPTY = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid();
+DROP SCHEMA IF EXISTS understudy CASCADE
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where a store is; what is opened here is closed when the test is over."""
+
+    where: str
+    opened: ExitStack = field(default_factory=ExitStack)
+
+    def store(self) -> Store:
+        """Not open yet."""
+        store = open_store(self.where)
+        self.opened.callback(store.close)
+        return store
+
+    def writer(self) -> Store:
+        """The one writer."""
+        store = self.store()
+        store.open()
+        return store
+
+    def reader(self) -> Reader:
+        reader = open_reader(self.where)
+        self.opened.callback(reader.close)
+        return reader
+
+    def token_book(self) -> TokenBook:
+        book = open_tokens(self.where)
+        self.opened.callback(book.close)
+        return book
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    with postgresql() as started:
+        yield started
+
+
+@pytest.fixture
+def database(cluster: Cluster) -> Iterator[Place]:
+    """An empty database of a server that runs."""
+    if not cluster.running:  # another test has killed it, and failed
+        cluster.start()
+    cluster.sql(EMPTY)
+    here = Place(cluster.url())
+    with here.opened:
+        yield here
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "postgresql":
+        yield request.getfixturevalue("database")
+        return
+    here = Place(str(tmp_path / "understudy.db"))
+    with here.opened:
+        yield here
+
+
+@contextmanager
+def process(where: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that has written one decision, and holds the store until it is killed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, where],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        try:
+            assert started.stdout is not None
+            assert started.stdout.readline() == "holding\n"
+            yield started
+        finally:
+            started.kill()
+
+
+def content(
+    reader: Reader,
+) -> tuple[
+    list[StudyRecord],
+    list[tuple[list[Decision], int, Snapshot | None, dict[str, int], int]],
+    int,
+    list[TokenRecord],
+]:
+    """All that a reader can see."""
+    studies = reader.studies()
+    each = [
+        (
+            reader.decisions(study.key, 0, 1_000_000),
+            reader.last_seq(study.key),
+            reader.snapshot(study.key),
+            reader.refused(study.key),
+            reader.late(study.key),
+        )
+        for study in studies
+    ]
+    return studies, each, reader.clock(), reader.tokens()
+
+
+def fresh(study: int, count: int, after: int = 0) -> Changes:
+    """So many new decisions, without rewards."""
+    numbers = range(after + 1, after + count + 1)
+    return Changes(study, [Decision(n, f"id {n}", n % 3, 0.25, None, n) for n in numbers])
+
+
+def a_store(place: Place) -> tuple[Store, int]:
+    """A writer, and the key of its one study, which has three decisions."""
+    store = place.writer()
+    key = store.add_study("a", "{}", None, 1).key
+    store.write([fresh(key, 3)], 1)
+    return store, key
+
+
+def open_when_free(store: Store) -> bool:
+    """A database server notices a moment later that the writer before is gone."""
+    while True:
+        with suppress(StoreInUse):
+            return store.open()
+        time.sleep(0.01)
+
+
+def session_of(reader: Reader) -> Session:
+    """The way past what a store offers, to look closer or to do harm."""
+    assert isinstance(reader, SqlReader)
+    return reader._session
