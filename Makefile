@@ -6,17 +6,19 @@ BIN := .venv/bin
 WORKERS ?= $(shell expr 2 + $$(getconf _NPROCESSORS_ONLN))
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: run test test-all test-uncompiled soak check bench format setup clean
+.PHONY: run test test-full test-all test-uncompiled soak check bench format setup clean
 
 run: setup ## reproduce the paper's Figure 1 under out/
 	$(BIN)/understudy paper
 
 test: setup ## tests and doctests that need nothing but Python; about six minutes
 	$(PYTEST) -m "not full"
-	@echo "Left to make test-all: what needs PostgreSQL, Chromium, wrk or Java, and experiments at full size."
+	@echo "Left to make test-all: what needs Vowpal Wabbit, PostgreSQL, Chromium, wrk, valgrind or Java, and experiments at full size."
 
-test-all: .venv/bench .venv/spark ## all tests: also full sizes, Vowpal Wabbit, PostgreSQL, Chromium, wrk, PySpark where Java is
-	$(PYTEST)
+test-full: .venv/bench .venv/spark ## what make test leaves out: full sizes, Vowpal Wabbit, PostgreSQL, Chromium, wrk, PySpark where Java is
+	$(PYTEST) -m full
+
+test-all: test test-full ## all tests
 
 soak: setup ## the live service: 100 kill -9 under load, and PostgreSQL killed 10 times
 	UNDERSTUDY_KILLS=100 UNDERSTUDY_SERVER_KILLS=10 $(BIN)/pytest -m full tests/live/test_kills.py

@@ -56,6 +56,7 @@ def test_kills_on_sqlite(tmp_path: Path) -> None:
         assert load.unanswered > 0
 
 
+@pytest.mark.needs("pg_ctl")
 def test_kills_on_postgresql(tmp_path: Path, database: Place) -> None:
     with Server(database.where) as server:
         load = survive(server, partial(kill_often, server), tmp_path)
@@ -78,6 +79,7 @@ async def kill_database(server: Server, cluster: Cluster, load: Load, rng: rando
             assert (await http.get("/readyz")).status_code == 200
 
 
+@pytest.mark.needs("pg_ctl")
 def test_kills_of_the_database_server(tmp_path: Path, cluster: Cluster, database: Place) -> None:
     with Server(database.where) as server:
         pid = server.pid

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import math
-import shutil
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -45,7 +45,9 @@ PI_B = np.array([0.4, 0.25, 0.2, 0.1, 0.05])
 POLICY = np.array([0.05, 0.0, 0.15, 0.3, 0.5])
 BEHAVIOR = dict(zip(ACTIONS.texts, PI_B.tolist(), strict=True))
 ON_ENGINES = [
-    pytest.param(engine, marks=[pytest.mark.full] if engine == "pyspark" else [])
+    pytest.param(
+        engine, marks=[pytest.mark.needs("java", "pyspark")] if engine == "pyspark" else []
+    )
     for engine in ENGINES
 ]
 SLOW = ("dask", "pyspark")
@@ -55,9 +57,7 @@ Open = Callable[..., Any]
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     """One session for all tests of this file: starting Spark takes longer than all of them."""
-    if shutil.which("java") is None:
-        pytest.skip("PySpark needs Java 17 or newer, and there is none")
-    sql = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
+    sql = importlib.import_module("pyspark.sql")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}

@@ -181,8 +181,8 @@ def test_an_engine_that_is_not_installed_is_named_with_its_command(
         read(engine, Source(tmp_path / "log.csv", "csv"))
 
 
+@pytest.mark.needs("pyspark")
 def test_spark_without_java_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark", reason="PySpark is not installed")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(MissingExtra, match="needs Java 17 or newer, and there is none"):
@@ -212,11 +212,9 @@ for path, form in zip(sys.argv[3::2], sys.argv[4::2]):
 """
 
 
-@pytest.mark.full
-@pytest.mark.skipif(shutil.which("java") is None, reason="PySpark needs Java, and there is none")
+@pytest.mark.needs("java", "pyspark")
 def test_spark_begins_and_ends_with_the_frame_and_is_quiet(tmp_path: Path) -> None:
-    """In a process of its own: twice, so that a session that ended is begun anew."""
-    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    """In a process of its own: twice, so that a session that ended is begun again."""
     table = finite(dirty_log())
     arguments = []
     for form in ("csv", "ndjson"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +61,12 @@ def test_the_blocks_of_blas_are_lin_prod() -> None:
     np.testing.assert_allclose(lin_prod_in_blocks(0.01, thetas, features), ours, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
+NEEDS = {"live": [pytest.mark.needs("wrk")]}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=NEEDS.get(name, ())) for name in BENCHMARKS]
+)
 def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
     """At tiny sizes: all contenders are timed, all ratios are numbers, the file reads back."""
     result = measure(BENCHMARKS[name], quick=True)
@@ -176,13 +180,11 @@ def test_the_page_shows_the_committed_results() -> None:
     assert as_markdown(results) in PAGE.read_text(encoding="utf-8")
 
 
-@pytest.mark.full
+@pytest.mark.needs("valgrind")
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_no_round_takes_more_instructions_than_it_did(name: str) -> None:
     """Counted by callgrind, within a tenth: a loss that a clock would not see."""
     kept = json.loads((RESULTS / "instructions.json").read_text(encoding="utf-8"))
-    if shutil.which("valgrind") is None:
-        pytest.skip("valgrind is not installed")
     if kept["versions"] != {what: machine()[what] for what in kept["versions"]}:
         pytest.skip(f"counted with {kept['versions']}, other versions count otherwise")
     found = count(name)

@@ -7,7 +7,6 @@ import hashlib
 import io
 import math
 import re
-import shutil
 import subprocess
 from collections import Counter
 from dataclasses import replace
@@ -24,6 +23,7 @@ from rich.console import Console
 
 from tests.support.markup import Element, tree
 from tests.support.paths import PACKAGE
+from tests.support.programs import find
 from tests.support.reports import HOSTILE, SAMPLES, action_rows, certificate, sample
 from tests.support.strategies import quick
 from understudy.report import (
@@ -610,13 +610,19 @@ table.querySelectorAll("thead button")[1].click();
 """
 
 
-def browse(chromium: str, page: Path, folder: Path, *arguments: str) -> str:
+def browse(page: Path, folder: Path, *arguments: str) -> str:
     quiet = (
         "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars "
         "--disable-background-networking --disable-component-update --disable-sync"
     )
     done = subprocess.run(
-        [chromium, *quiet.split(), f"--user-data-dir={folder}", *arguments, page.as_uri()],
+        [
+            str(find("chromium")),
+            *quiet.split(),
+            f"--user-data-dir={folder}",
+            *arguments,
+            page.as_uri(),
+        ],
         check=True,
         capture_output=True,
         text=True,
@@ -625,34 +631,24 @@ def browse(chromium: str, page: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.fixture
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
-        pytest.skip("no chromium to look with: apt-get install chromium")
-    return found
-
-
 def with_script(page: str, script: str) -> str:
     """The page with one more script, which its own policy would not let run."""
     unlocked = re.sub(r"<meta http-equiv[^>]*>", "", page)
     return unlocked.replace("</body>", f"<script>{script}</script></body>")
 
 
-@pytest.mark.full
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize("name", ["promoted", "dirty"])
-def test_a_browser_shows_it_and_nothing_is_wider_than_a_phone(
-    tmp_path: Path, chromium: str, name: str
-) -> None:
+def test_a_browser_shows_it_and_nothing_is_wider_than_a_phone(tmp_path: Path, name: str) -> None:
     page, picture = tmp_path / "report.html", tmp_path / "report.png"
     page.write_text(render(sample(name)), encoding="utf-8")
-    shown = browse(chromium, page, tmp_path / "user", f"--screenshot={picture}", "--dump-dom")
+    shown = browse(page, tmp_path / "user", f"--screenshot={picture}", "--dump-dom")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "<button>" in shown  # the page's own script runs
     page.write_text(with_script(render(sample(name)), TELL_WIDTHS), encoding="utf-8")
     phone = tmp_path / "phone.html"  # a window cannot be so narrow, a frame can
     phone.write_text(PHONE, encoding="utf-8")
-    told = browse(chromium, phone, tmp_path / "user", "--dump-dom", "--virtual-time-budget=5000")
+    told = browse(phone, tmp_path / "user", "--dump-dom", "--virtual-time-budget=5000")
     assert "<title>390 of 390</title>" in told
 
 
@@ -664,22 +660,22 @@ parent.postMessage(`${out.length} of ${box.querySelectorAll("td").length} cut`, 
 """
 
 
-@pytest.mark.full
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize("name", ["promoted", "undecided", "dirty"])
-def test_no_verdict_is_cut_on_a_phone(tmp_path: Path, chromium: str, name: str) -> None:
+def test_no_verdict_is_cut_on_a_phone(tmp_path: Path, name: str) -> None:
     report = sample(name)
     page, phone = tmp_path / "report.html", tmp_path / "phone.html"
     page.write_text(with_script(render(report), TELL_VERDICTS), encoding="utf-8")
     phone.write_text(PHONE, encoding="utf-8")
-    told = browse(chromium, phone, tmp_path / "user", "--dump-dom", "--virtual-time-budget=5000")
+    told = browse(phone, tmp_path / "user", "--dump-dom", "--virtual-time-budget=5000")
     assert f"<title>0 of {4 * len(report.candidates)} cut</title>" in told
 
 
-@pytest.mark.full
-def test_a_click_on_a_heading_sorts_the_table(tmp_path: Path, chromium: str) -> None:
+@pytest.mark.needs("chromium")
+def test_a_click_on_a_heading_sorts_the_table(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(with_script(render(sample("undecided")), CLICK), encoding="utf-8")
-    root = tree(browse(chromium, page, tmp_path / "user", "--dump-dom").partition("\n")[2])
+    root = tree(browse(page, tmp_path / "user", "--dump-dom").partition("\n")[2])
     rows = cells(captioned(root, "What the log says about each action"))
     counts = [0 if row[1].text == "never" else value(row[1].text) for row in rows]
     assert all(a >= b for a, b in pairwise(counts))

@@ -27,7 +27,7 @@ from understudy.live.store.opening import open_store
 
 __all__ = ["cluster", "database"]  # fixtures
 
-pytestmark = [pytest.mark.plain, pytest.mark.full]
+pytestmark = [pytest.mark.plain, pytest.mark.needs("pg_ctl")]
 
 
 def test_a_server_that_was_killed_is_found_again(cluster: Cluster, database: Place) -> None:

@@ -12,12 +12,12 @@ from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from tests.support.live.real_service import really
 from tests.support.live.simulated_service import Stage, on_stage
+from tests.support.programs import find
 from tests.support.reports import HOSTILE, SAMPLES, sample
 from understudy.live.web.views import About, Counters, show
 
-pytestmark = [pytest.mark.plain, pytest.mark.full]
+pytestmark = [pytest.mark.plain, pytest.mark.needs("chromium")]
 
-CHROMIUM = "/usr/bin/chromium"
 QUIET = (
     "--no-sandbox",
     "--disable-gpu",
@@ -60,7 +60,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        browser = playwright.chromium.launch(executable_path=find("chromium"), args=list(QUIET))
         yield browser
         browser.close()
 

@@ -21,11 +21,11 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.report import test_report
 from tests.support.asgi import Answer, ask
 from tests.support.live.sample_operations import CONTEXT, OPERATIONS, STUDY, health
 from tests.support.markup import Element, tree
 from tests.support.paths import PACKAGE
+from tests.support.programs import find
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument
 from understudy.live.store.records import TokenRecord
@@ -46,7 +46,6 @@ STYLES = {
     f"/assets/{Path(file).name}": (PACKAGE / file).read_text(encoding="utf-8")
     for file in ("report/templates/report.css", "live/web/assets/docs.css")
 }
-chromium = test_report.chromium  # a fixture
 
 
 def service(
@@ -400,11 +399,9 @@ def test_fields_within_fields_have_a_row_each_and_circles_end() -> None:
 # ── in a browser, under fire ──────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.full
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
-def test_a_browser_shows_the_page_under_its_own_policy(
-    width: int, scheme: Any, chromium: str
-) -> None:
+def test_a_browser_shows_the_page_under_its_own_policy(width: int, scheme: Any) -> None:
     from playwright.sync_api import Route, sync_playwright  # noqa: PLC0415 - only where it runs
 
     protection = {name.decode(): value.decode() for name, value in HEADERS}
@@ -418,7 +415,9 @@ def test_a_browser_shows_the_page_under_its_own_policy(
         route.fulfill(body=PAGE if style is None else style, headers=headers)
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=find("chromium"), args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
         page.on("console", lambda message: complaints.append(message.text))
         page.route("**/*", serve)

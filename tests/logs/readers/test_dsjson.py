@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 from typing import Any
 
@@ -117,11 +118,12 @@ def test_events_of_a_log_without_omissions_are_read(pdrop: float) -> None:
     assert not is_refused(rows_of(dsjson.read, text(changed(pdrop=pdrop)))[0])
 
 
+@pytest.mark.needs("vowpalwabbit")
 @pytest.mark.parametrize(
     "changes", [{}, {"_labelIndex": 0, "_label_Action": 1}, {"_label_cost": 0.5}]
 )
 def test_labels_are_those_of_vowpal_wabbit_itself(changes: Event) -> None:
-    package = pytest.importorskip("vowpalwabbit")
+    package = importlib.import_module("vowpalwabbit")
     event = json.dumps(changed(**changes, c={"_multi": EVENT["c"]["_multi"]}))
     workspace = package.Workspace("--cb_adf --dsjson --chain_hash --quiet")
     examples = workspace.parse(event)

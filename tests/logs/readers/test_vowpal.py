@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import math
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,10 @@ LABELS += [
 LABELS += ["1:2:0.4 ' ", "", " ", "1 2 3 ", "1:1.:0.5 ", "'1:2:0.4 ", "2:1:0.5 'a b "]
 
 
+@pytest.mark.needs("vowpalwabbit")
 @pytest.mark.parametrize("label", LABELS)
 def test_labels_are_those_of_vowpal_wabbit_itself(label: str) -> None:
-    package = pytest.importorskip("vowpalwabbit")
+    package = importlib.import_module("vowpalwabbit")
     line = f"{label}| a b:2"
     clear = "1:1:0.5 | a\n1:1:0.5 | a\n"
     *_, row = rows_of(vowpal.read, f"{clear}{line}\n")

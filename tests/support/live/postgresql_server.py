@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
+from tests.support import programs
 
 __all__ = ["Cluster", "postgresql"]
 
@@ -25,13 +25,6 @@ max_connections = 20
 shared_buffers = 32MB
 """
 PATIENCE = 60  # seconds until a server that does not start is a failure
-
-
-def programs() -> Path | None:
-    """The folder of PostgreSQL's programs, where Debian hides them or on the path."""
-    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
-    found = shutil.which("pg_ctl")
-    return debian[-1].parent if debian else Path(found).parent if found else None
 
 
 class Cluster:
@@ -127,12 +120,11 @@ def is_running(process: int) -> bool:
 
 @contextmanager
 def postgresql() -> Iterator[Cluster]:
-    """A running server, or a skip that says why there is none."""
-    bin_folder = programs()
-    if bin_folder is None:
-        pytest.skip("PostgreSQL is not installed (Debian: apt install postgresql)")
+    """A running server, for tests that are marked `needs("pg_ctl")`."""
+    found = programs.find("pg_ctl")
+    assert found is not None
     with tempfile.TemporaryDirectory(prefix="understudy-") as folder:  # a socket's path is short
-        cluster = Cluster(Path(folder), bin_folder)
+        cluster = Cluster(Path(folder), Path(found).parent)
         cluster.start()
         try:
             yield cluster

@@ -98,7 +98,7 @@ def database(cluster: Cluster) -> Iterator[Place]:
         yield here
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("pg_ctl"))])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "postgresql":
         yield request.getfixturevalue("database")
