@@ -28,7 +28,7 @@ test-uncompiled: setup ## what is compiled once more without the compiler, small
 
 bench: .venv/bench ## measure beside peers; writes benchmarks/results and docs/performance.md
 	$(BIN)/understudy bench --out benchmarks/results --docs docs/performance.md
-	$(BIN)/python -m understudy.benchmarks.instructions benchmarks/results/instructions.json
+	$(BIN)/python -m benchmarks.instructions benchmarks/results/instructions.json
 
 check: setup ## format, lint, types, direction of imports
 	$(BIN)/ruff format --check .

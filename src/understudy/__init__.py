@@ -11,7 +11,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from understudy import adversaries, behaviors, contexts, errors, estimators, theory
+from understudy import behaviors, contexts, errors, estimators, theory
 from understudy.behaviors import Logged
 from understudy.certificates import (
     Certificate,
@@ -22,7 +22,6 @@ from understudy.certificates import (
     save_certificate,
 )
 from understudy.conformance import check_learner
-from understudy.game import Game, play
 from understudy.learners import (
     coverage_adaptive,
     exp3,
@@ -33,9 +32,11 @@ from understudy.learners import (
     lin_prod_unknown,
     prod,
 )
-from understudy.simulate import Simulation, simulate
+from understudy.simulation import adversaries
+from understudy.simulation.game import Game, play
+from understudy.simulation.simulate import Simulation, simulate
+from understudy.simulation.sweep import Results, Sweep
 from understudy.snapshots import Understudy, load
-from understudy.sweeps import Results, Sweep
 from understudy.theory import coverage, feature_coverage
 from understudy.types import Feedback, Log, Round, Trace, saved
 
@@ -94,5 +95,5 @@ def __getattr__(name: str) -> ModuleType:
     """Import a part that has an extra of its name, and what that brings, when first asked for."""
     if name not in EXTRAS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with errors.needing(name, EXTRAS[name]):
+    with errors.require_extra(name, EXTRAS[name]):
         return importlib.import_module(f"understudy.{name}")

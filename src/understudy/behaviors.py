@@ -23,7 +23,7 @@ from understudy.constraints import (
 )
 from understudy.types import saved
 
-__all__ = ["BEHAVIOR", "Behavior", "Logged", "choose", "edges_of", "interpolated", "uniform"]
+__all__ = ["BEHAVIOR", "Behavior", "Logged", "cdf", "choose", "interpolated", "uniform"]
 
 
 @saved
@@ -84,10 +84,10 @@ def uniform(*, n_actions: int) -> Array:
     return np.full(n_actions, 1.0 / n_actions)
 
 
-def edges_of(probabilities: Array) -> Array:
+def cdf(probabilities: Array) -> Array:
     """Where the stretch of uniform numbers that stands for each action ends; the last ends at 1.
 
-    >>> edges_of(np.array([0.25, 0.0, 0.75])).tolist()
+    >>> cdf(np.array([0.25, 0.0, 0.75])).tolist()
     [0.25, 0.25, 1.0]
     """
     edges = np.cumsum(probabilities, axis=-1)
@@ -102,7 +102,7 @@ def choose(probabilities: Array, uniforms: Array) -> NDArray[np.int64]:
     >>> choose(np.array([0.5, 0.0, 0.5]), np.array([0.0, 0.49, 0.5, 0.99])).tolist()
     [0, 0, 2, 2]
     """
-    edges = edges_of(probabilities)
+    edges = cdf(probabilities)
     if edges.ndim == 1:
         return np.searchsorted(edges, uniforms, side="right").astype(np.int64)
     return np.asarray((edges <= uniforms[:, np.newaxis]).sum(axis=1), dtype=np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 from understudy.constraints import COUNT, SEED
 from understudy.errors import BrokenLaw, InvalidArgument, NotMergeable, NotSaveable
 from understudy.learners import RECIPES
-from understudy.protocols import LEARNER, Form, Learner
+from understudy.protocols import LEARNER, EventSpec, Learner
 from understudy.snapshots import from_json, to_json
 from understudy.types import Array, Feedback, Log
 
@@ -34,7 +34,7 @@ EXAMPLE_ARGUMENTS: dict[str, Any] = {
 def example_learners() -> Iterator[tuple[str, Player]]:
     """Every recipe with example arguments, found by their names.
 
-    >>> dict(example_learners())["exp3_ix"].form.n_actions
+    >>> dict(example_learners())["exp3_ix"].spec.n_actions
     4
     """
     for name, recipe in RECIPES.items():
@@ -52,7 +52,7 @@ def example_log(learner: Player, rounds: int, seed: int) -> Log:
     10
     """
     rng = np.random.default_rng(seed)
-    form = learner.form
+    form = learner.spec
     support = np.arange(form.n_actions) if form.support is None else np.flatnonzero(form.support)
     rewards = rng.random(rounds)
     rewards[::4], rewards[1::4] = 0.0, 1.0
@@ -65,7 +65,7 @@ def example_log(learner: Player, rounds: int, seed: int) -> Log:
     )
 
 
-def _features(learner: Player, form: Form, rounds: int, rng: np.random.Generator) -> Array:
+def _features(learner: Player, form: EventSpec, rounds: int, rng: np.random.Generator) -> Array:
     """Random features, shrunk until the learner takes them: it may bound their size."""
     assert form.features is not None
     features = rng.normal(size=(rounds, *form.features))
@@ -122,7 +122,7 @@ def _policy_at(learner: Player, state: Any, log: Log, t: int) -> Array:
 
 def _policies_are_probabilities(learner: Player, log: Log) -> None:
     state, policies = learner.policies(learner.init(), log)
-    _demand(policies.shape == (len(log), learner.form.n_actions), "policies are not (n, K)")
+    _demand(policies.shape == (len(log), learner.spec.n_actions), "policies are not (n, K)")
     _demand(np.isfinite(policies).all() and (policies >= 0).all(), "a probability is negative")
     _demand(np.allclose(policies.sum(axis=1), 1, rtol=0, atol=1e-12), "a policy does not sum to 1")
     _demand(learner.rounds(state) == len(log), "rounds are miscounted")
@@ -209,7 +209,7 @@ def _bad_events_are_refused(learner: Player, log: Log) -> None:
     state, _ = learner.replay(learner.init(), log)
     before = _bits(state)
     good = next(log.events())
-    wrong = [Feedback(learner.form.n_actions, good.reward, good.propensity, good.features)]
+    wrong = [Feedback(learner.spec.n_actions, good.reward, good.propensity, good.features)]
     propensity = None if good.propensity is not None else 0.5
     wrong.append(Feedback(good.action, good.reward, propensity, good.features))
     features = None if good.features is not None else np.zeros(3)

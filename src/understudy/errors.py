@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 LONGEST_VALUE, LONGEST_PATH = 60, 300
+LONGEST_MESSAGE = 160  # characters of a foreign message
 FIELDS_SHOWN = 5
 
 
@@ -67,6 +68,16 @@ def shorten(value: object, longest: int = LONGEST_VALUE) -> str:
         text = f"<{type(value).__name__} whose repr fails: {type(error).__name__}>"
     tail = (longest - 1) // 2
     return text if len(text) <= longest else text[: longest - 1 - tail] + "…" + text[-tail:]
+
+
+def first_line(error: BaseException) -> str:
+    """What a reader says, without its advice for programmers.
+
+    >>> first_line(ValueError("no such page\\n\\nConsider another."))
+    'no such page'
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:LONGEST_MESSAGE] if lines else type(error).__name__
 
 
 class Shown:
@@ -217,10 +228,10 @@ class MissingExtra(UnderstudyError, ImportError):
 
 
 @contextmanager
-def needing(extra: str, what: str) -> Iterator[None]:
+def require_extra(extra: str, what: str) -> Iterator[None]:
     """Say what to install, if a library is not there that only this needs.
 
-    >>> with needing("live", "the live service"):
+    >>> with require_extra("live", "the live service"):
     ...     raise ModuleNotFoundError(name="uvicorn")
     Traceback (most recent call last):
     understudy.errors.MissingExtra: the live service needs uvicorn; install it with: ...

@@ -27,9 +27,9 @@ from understudy import kernels
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
 from understudy.constraints import N_ACTIONS, Array, Constraint, Refused, enforce
 from understudy.errors import InvalidArgument
-from understudy.protocols import Form
+from understudy.protocols import EventSpec
 from understudy.schedules import ETA, GAMMA, Constant, Rate, Schedule, Tabulated, rate_at
-from understudy.types import Integers, Log, frozen, given, saved
+from understudy.types import Integers, Log, kernel_view, read_only, saved
 
 __all__ = [
     "ChernoffPlugIn",
@@ -42,7 +42,7 @@ __all__ = [
     "logarithmic_gain",
 ]
 
-NO_MEMORY: Integers = frozen(np.zeros(0, dtype=np.int64))
+NO_MEMORY: Integers = read_only(np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class KnownBehavior(ABC):
 
     @property
     @abstractmethod
-    def reads_past(self) -> str | None: ...
+    def order_dependence(self) -> str | None: ...
 
     @abstractmethod
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
@@ -64,15 +64,15 @@ class KnownBehavior(ABC):
         enforce(self)
 
     @cached_property
-    def form(self) -> Form:
+    def spec(self) -> EventSpec:
         if isinstance(self.behavior, Logged):
-            return Form(self.behavior.n_actions, propensities=True)
-        return Form(len(self.behavior), support=self.behavior > 0)
+            return EventSpec(self.behavior.n_actions, propensities=True)
+        return EventSpec(len(self.behavior), support=self.behavior > 0)
 
     def init(self) -> Integers:
         return NO_MEMORY
 
-    def remembers(self, memory: Integers, rounds: int) -> bool:  # noqa: ARG002 - nothing, ever
+    def accepts_memory(self, memory: Integers, rounds: int) -> bool:  # noqa: ARG002 - nothing, ever
         return memory.shape == NO_MEMORY.shape
 
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
@@ -92,7 +92,7 @@ class ImportanceWeighting(KnownBehavior):
     [2.0, 2.0]
     """
 
-    reads_past: ClassVar[None] = None
+    order_dependence: ClassVar[None] = None
 
     def gain(self, R: Array, q: Array, t: Integers) -> Array:  # noqa: ARG002 - the same in all t
         return R / q
@@ -113,7 +113,7 @@ class ImplicitExploration(KnownBehavior):
     CONSTRAINTS: ClassVar = {"behavior": BEHAVIOR, "gamma": GAMMA}
 
     @property
-    def reads_past(self) -> str | None:
+    def order_dependence(self) -> str | None:
         return "γ_t depends on the round in which an event happened" if self.gamma.varies else None
 
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
@@ -135,7 +135,7 @@ class Logarithmic(KnownBehavior):
     CONSTRAINTS: ClassVar = {"behavior": BEHAVIOR, "eta": ETA}
 
     @property
-    def reads_past(self) -> str | None:
+    def order_dependence(self) -> str | None:
         return None if isinstance(self.eta, float) else "η_t depends on the round of an event"
 
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
@@ -152,7 +152,9 @@ class CountedBehavior(ABC):
     n_actions: int
     gamma: Schedule
     CONSTRAINTS: ClassVar[dict[str, Constraint]] = {"n_actions": N_ACTIONS, "gamma": GAMMA}
-    reads_past: ClassVar[str] = "q̂_t, the behavior counted so far, depends on the order of events"
+    order_dependence: ClassVar[str] = (
+        "q̂_t, the behavior counted so far, depends on the order of events"
+    )
 
     @abstractmethod
     def gain(self, R: Array, q_hat: Array, t: Integers) -> Array:
@@ -162,21 +164,21 @@ class CountedBehavior(ABC):
         enforce(self)
 
     @property
-    def form(self) -> Form:
+    def spec(self) -> EventSpec:
         unread = "leave it out, in a log with log.visible(propensities=False, features=False)"
-        return Form(self.n_actions, unread=unread)
+        return EventSpec(self.n_actions, unread=unread)
 
     def init(self) -> Integers:
-        return frozen(np.zeros(self.n_actions, dtype=np.int64))
+        return read_only(np.zeros(self.n_actions, dtype=np.int64))
 
-    def remembers(self, memory: Integers, rounds: int) -> bool:
+    def accepts_memory(self, memory: Integers, rounds: int) -> bool:
         return memory.shape == (self.n_actions,) and sum(memory.tolist()) == rounds
 
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
         t = rounds_of(start, log)
         counts, seen = memory.copy(), np.empty(len(log), dtype=np.int64)
-        kernels.logs.count_before(counts, given(log.actions), seen)
-        return self.gain(log.rewards, seen / np.maximum(t - 1, 1), t), frozen(counts)
+        kernels.sampling.count_before(counts, kernel_view(log.actions), seen)
+        return self.gain(log.rewards, seen / np.maximum(t - 1, 1), t), read_only(counts)
 
 
 def _above_zero(value: Any) -> Schedule:
@@ -230,7 +232,9 @@ class ChernoffPlugIn(CountedBehavior):
 
     def gain(self, R: Array, q_hat: Array, t: Integers) -> Array:
         budget, ucb = math.log(self.n_actions) + 2.0 * np.log(t), np.empty(len(t))
-        kernels.confidence.kl_uppers(given(q_hat), given(t - 1), given(budget), ucb)
+        kernels.confidence.kl_uppers(
+            kernel_view(q_hat), kernel_view(t - 1), kernel_view(budget), ucb
+        )
         return R / (ucb + self.gamma(t))
 
 

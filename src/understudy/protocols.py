@@ -12,14 +12,14 @@ from understudy.constraints import Array, having
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.types import FEATURES, PROPENSITY_REMEDY, Feedback, Integers, Log, Trace
 
-__all__ = ["LEARNER", "Estimator", "Form", "Learner", "not_a_state", "refuse_features"]
+__all__ = ["LEARNER", "Estimator", "EventSpec", "Learner", "not_a_state", "refuse_features"]
 
 State = TypeVar("State")
-LEARNER = having("pass a learner, such as us.exp3_ix(...)", "form", "policies", "update")
+LEARNER = having("pass a learner, such as us.exp3_ix(...)", "spec", "policies", "update")
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class EventSpec:
     """What an event must look like for a learner, and the check that it does.
 
     `support` marks the actions that the behavior can play at all; `features` is the shape of
@@ -98,7 +98,7 @@ class Learner(Protocol[State]):
     """
 
     @property
-    def form(self) -> Form:
+    def spec(self) -> EventSpec:
         """What an event must look like."""
         ...
 
@@ -142,19 +142,19 @@ class Learner(Protocol[State]):
 class Estimator(Protocol):
     """Turns a stretch of log into gains: how much each played action's score grows.
 
-    `memory` is what it needs to know of the past; `reads_past` says in words why states cannot
-    be merged, or is None if the gain of an event depends on nothing but the event.
+    `memory` is what it needs to know of the past; `order_dependence` says in words why states
+    cannot be merged, or is None if the gain of an event depends on nothing but the event.
     """
 
     @property
-    def form(self) -> Form: ...
+    def spec(self) -> EventSpec: ...
 
     @property
-    def reads_past(self) -> str | None: ...
+    def order_dependence(self) -> str | None: ...
 
     def init(self) -> Integers: ...
 
-    def remembers(self, memory: Integers, rounds: int) -> bool:
+    def accepts_memory(self, memory: Integers, rounds: int) -> bool:
         """Whether this can be its memory after that many rounds."""
         ...
 

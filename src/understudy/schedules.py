@@ -28,7 +28,7 @@ from understudy.constraints import (
     having,
 )
 from understudy.errors import InvalidArgument
-from understudy.types import Integers, cut, frozen, saved
+from understudy.types import Integers, chunks, read_only, saved
 
 __all__ = [
     "ETA",
@@ -41,33 +41,33 @@ __all__ = [
     "Rate",
     "Schedule",
     "Tabulated",
-    "cut_where_rates_move",
-    "held",
+    "chunks_of_constant_rate",
+    "geometric_grid",
+    "last_change",
     "rate_at",
-    "spaced",
 ]
 
 
-def spaced(percent: int) -> Integers:
+def geometric_grid(percent: int) -> Integers:
     """Rounds 1, 2, …, each at least so many percent after the one before, until past any count.
 
-    >>> spaced(5)[15:24].tolist()
+    >>> geometric_grid(5)[15:24].tolist()
     [16, 17, 18, 19, 20, 21, 23, 25, 27]
     """
     rounds = [1]
     while rounds[-1] <= LARGEST_COUNT:
         t = rounds[-1]
         rounds.append(max(t + 1, -(-t * (100 + percent) // 100)))  # whole numbers, rounded up
-    return frozen(np.array(rounds))
+    return read_only(np.array(rounds))
 
 
-CHANGES: Integers = spaced(5)
+CHANGES: Integers = geometric_grid(5)
 
 
-def held(t: Integers) -> Integers:
+def last_change(t: Integers) -> Integers:
     """The round in which the rate of round t was set: at most 5 % before t.
 
-    >>> held(np.array([1, 2, 19, 100, 104, 10**6])).tolist()
+    >>> last_change(np.array([1, 2, 19, 100, 104, 10**6])).tolist()
     [1, 2, 19, 97, 102, 975206]
     """
     if t.size > 1:  # most often all are of one stretch, and its ends say so
@@ -77,16 +77,16 @@ def held(t: Integers) -> Integers:
     return CHANGES[np.searchsorted(CHANGES, t, side="right") - 1]
 
 
-def cut_where_rates_move(before: int, rounds: int, size: int) -> Iterator[tuple[int, int]]:
-    """`cut`, for rounds that come after others: stretches in each of which a held rate stays.
+def chunks_of_constant_rate(before: int, rounds: int, size: int) -> Iterator[tuple[int, int]]:
+    """`chunks`, for rounds that come after others: stretches in each of which a held rate stays.
 
-    >>> list(cut_where_rates_move(before=98, rounds=10, size=4))
+    >>> list(chunks_of_constant_rate(before=98, rounds=10, size=4))
     [(0, 3), (3, 4), (7, 2), (9, 1)]
     """
     moves = CHANGES[np.searchsorted(CHANGES, before + 1, side="right") :] - 1 - before
     edges = [0, *moves[moves < rounds].tolist(), rounds]
     for first, last in pairwise(edges):
-        for start, count in cut(last - first, size):
+        for start, count in chunks(last - first, size):
             yield first + start, count
 
 
@@ -179,7 +179,7 @@ class Decaying:
         enforce(self)
 
     def __call__(self, t: Integers) -> Array:
-        return np.asarray(self.scale / np.sqrt(held(t)))
+        return np.asarray(self.scale / np.sqrt(last_change(t)))
 
 
 Rate = float | Decaying

@@ -24,7 +24,7 @@ from understudy.behaviors import choose
 from understudy.constraints import Array, enforce, having
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, shorten
 from understudy.protocols import LEARNER, Learner
-from understudy.types import SAVED, Feedback, Log, Trace, frozen
+from understudy.types import SAVED, Feedback, Log, Trace, read_only
 
 __all__ = [
     "FORMAT",
@@ -319,7 +319,7 @@ def _decode_array(value: dict[str, Any], where: str) -> Any:
         raise _damaged(where, shape, "values and shape do not agree") from None
     if not np.isfinite(array).all():
         raise _damaged(where, value["values"][:3], "an entry is not finite")
-    return frozen(array)
+    return read_only(array)
 
 
 def _decode_record(value: dict[str, Any], where: str) -> Any:

@@ -253,10 +253,10 @@ def one_event(feedback: Feedback) -> Log:
     )
 
 
-def rounds_per_stretch(width: int) -> int:
+def rounds_per_chunk(width: int) -> int:
     """How many rounds to treat at a time if each needs a table row of that many numbers.
 
-    >>> rounds_per_stretch(100), rounds_per_stretch(10**9)
+    >>> rounds_per_chunk(100), rounds_per_chunk(10**9)
     (655, 1)
     """
     return max(1, BLOCK // width)
@@ -271,45 +271,45 @@ def rounds_past(horizon: int | None, rounds: int) -> int:
     return 0 if horizon is None else max(0, rounds - horizon)
 
 
-def frozen(values: NDArray[Any]) -> NDArray[Any]:
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
     """The same array, made read-only: for the fields of a state."""
     values.flags.writeable = False
     return values
 
 
-def given(values: NDArray[Any]) -> NDArray[Any]:
+def kernel_view(values: NDArray[Any]) -> NDArray[Any]:
     """A contiguous read-only view: the one layout in which kernels are given what they only read,
 
     so that each is compiled once.
 
-    >>> given(np.arange(6)[::2]).flags.c_contiguous
+    >>> kernel_view(np.arange(6)[::2]).flags.c_contiguous
     True
     """
-    return frozen(np.ascontiguousarray(values).view())
+    return read_only(np.ascontiguousarray(values).view())
 
 
-def cut(rounds: int, size: int) -> Iterator[tuple[int, int]]:
+def chunks(rounds: int, size: int) -> Iterator[tuple[int, int]]:
     """How many rounds come before each stretch of at most that size, and how many are in it.
 
-    >>> list(cut(5, size=2))
+    >>> list(chunks(5, size=2))
     [(0, 2), (2, 2), (4, 1)]
     """
     return ((start, min(size, rounds - start)) for start in range(0, rounds, size))
 
 
-def lasting(starts: Integers, rounds: int) -> Integers:
+def durations(starts: Integers, rounds: int) -> Integers:
     """How long each row holds, if row i holds from round starts[i] on.
 
-    >>> lasting(np.array([0, 2]), 5).tolist()
+    >>> durations(np.array([0, 2]), 5).tolist()
     [2, 3]
     """
     return np.append(starts[1:], rounds) - starts
 
 
-def pieces_of(rows: Array, starts: Integers, first: int, rounds: int) -> tuple[Array, Integers]:
+def segments(rows: Array, starts: Integers, first: int, rounds: int) -> tuple[Array, Integers]:
     """The rows that hold in a part of the rounds, and from which of its rounds on.
 
-    >>> rows, starts = pieces_of(np.array([[0.1], [0.2], [0.3]]), np.array([0, 2, 4]), 1, 3)
+    >>> rows, starts = segments(np.array([[0.1], [0.2], [0.3]]), np.array([0, 2, 4]), 1, 3)
     >>> rows.tolist(), starts.tolist()
     ([[0.1], [0.2]], [0, 1])
     """
@@ -318,10 +318,10 @@ def pieces_of(rows: Array, starts: Integers, first: int, rounds: int) -> tuple[A
     return rows[low:high], np.maximum(starts[low:high] - first, 0)
 
 
-def spread(rows: Array, starts: Integers, rounds: int) -> Array:
+def expand(rows: Array, starts: Integers, rounds: int) -> Array:
     """A row per round, where row i holds from round starts[i] on.
 
-    >>> spread(np.array([[0.1], [0.2]]), np.array([0, 2]), 3).tolist()
+    >>> expand(np.array([[0.1], [0.2]]), np.array([0, 2]), 3).tolist()
     [[0.1], [0.1], [0.2]]
     """
-    return np.repeat(rows, lasting(starts, rounds), axis=0)
+    return np.repeat(rows, durations(starts, rounds), axis=0)

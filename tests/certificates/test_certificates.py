@@ -20,7 +20,7 @@ from understudy import kernels
 from understudy.certificates import Evidence
 from understudy.certificates.curves import POINTS
 from understudy.errors import InvalidArgument, InvalidSnapshot
-from understudy.kernels import reference_certificates as reference
+from understudy.kernels import reference
 from understudy.snapshots import as_data, from_data
 
 Array = NDArray[np.float64]

@@ -13,8 +13,8 @@ import pytest
 import understudy as us
 from tests.support.paths import DOCS
 from understudy.experiments import Options, write
-from understudy.experiments.certificate import CERTIFICATE, Row
-from understudy.experiments.watched_games import KINDS, Kind, Watched, watch, wrong
+from understudy.experiments.certificate_validity import CERTIFICATE, Row
+from understudy.experiments.certified_games import KINDS, Kind, Watched, watch, wrong
 
 SMALL = Options(runs=4, rounds=60)
 

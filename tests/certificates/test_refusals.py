@@ -13,7 +13,7 @@ import understudy as us
 from tests.support.refusals import assert_refused
 from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
 from understudy.experiments import Options
-from understudy.experiments.certificate import CERTIFICATE
+from understudy.experiments.certificate_validity import CERTIFICATE
 from understudy.snapshots import as_data
 
 PI = np.array([0.5, 0.3, 0.2])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import understudy as us
 from tests.support.strategies import behaviors, policies, quick, unit_numbers
 from understudy import kernels
-from understudy.kernels import reference_certificates as reference
+from understudy.kernels import reference
 from understudy.protocols import Learner
 from understudy.types import one_event
 

@@ -73,7 +73,7 @@ COUNTING = """
 import json, numpy as np
 from understudy import kernels
 counts, before = np.zeros(2, dtype=np.int64), np.empty(3, dtype=np.int64)
-kernels.logs.count_before(counts, np.array([0, 1, 0]), before)
+kernels.sampling.count_before(counts, np.array([0, 1, 0]), before)
 print(json.dumps([before.tolist(), counts.tolist()]))
 """
 COUNTED = [[0, 0, 1], [2, 1]]
@@ -115,7 +115,7 @@ def test_a_folder_that_is_gone_when_a_kernel_is_saved(copy: Copy) -> None:
     gone = """
 import shutil, pathlib
 from understudy import kernels
-folder = pathlib.Path(kernels.logs.count_before._cache.cache_path)
+folder = pathlib.Path(kernels.sampling.count_before._cache.cache_path)
 shutil.rmtree(folder)
 folder.write_text("not a folder")
 """
@@ -151,7 +151,7 @@ from understudy import kernels
 pi = us.behaviors.interpolated(n_actions=3, alpha=0.9)
 game = us.Game(us.adversaries.switching(n_actions=3, rounds=50), pi, rounds=50)
 reward = us.simulate(game, {"one": us.exp3(pi, eta=0.1)}, seed=1).reward["one"][0]
-used = [kernels.games.play_abreast, kernels.logs.guide_for]
+used = [kernels.games.play_abreast, kernels.sampling.guide_table]
 hits = [sum(kernel.stats.cache_hits.values()) for kernel in used]
 misses = [sum(kernel.stats.cache_misses.values()) for kernel in used]
 print(json.dumps([float(reward), hits, misses]))
@@ -168,7 +168,7 @@ def reward_of(eta: float) -> float:
 def test_code_is_kept_until_any_kernel_changes(copy: Copy) -> None:
     """The second start compiles nothing; a change of one file is seen by kernels of another.
 
-    `games.play_abreast` calls exponential weights; with the exponent doubled there, η counts twice.
+    `games.play_runs` calls exponential weights; with the exponent doubled there, η counts twice.
     """
     reward, *stats = copy.run(GAME)
     assert reward == pytest.approx(reward_of(0.1), rel=1e-12)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.strategies import quick
 from understudy.kernels import confidence, reference
-from understudy.types import given
+from understudy.types import kernel_view
 
 TIGHT = 1e-12  # relative: how far above the root the bound may be
 MOST_COUNTED = 2.0**53
@@ -120,6 +120,6 @@ def test_many_at_once() -> None:
     rng = np.random.default_rng(0)
     frequency, count, budget = rng.random(50), rng.integers(0, 100, 50), 10 * rng.random(50)
     found = np.empty(50)
-    confidence.kl_uppers(given(frequency), given(count), given(budget), found)
+    confidence.kl_uppers(kernel_view(frequency), kernel_view(count), kernel_view(budget), found)
     each = zip(frequency.tolist(), count.tolist(), budget.tolist(), strict=True)
     assert found.tolist() == [confidence.kl_upper(q, float(m), b) for q, m, b in each]

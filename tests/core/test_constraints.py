@@ -24,8 +24,7 @@ from understudy.certificates import Evidence
 from understudy.constraints import Constraint, Refused, constrained, enforce
 from understudy.errors import InvalidArgument, shorten
 from understudy.learners import Estimates, LeveledScores, Scores, Sums, SumsAndInverse
-from understudy.logs.encoded_columns import Number
-from understudy.logs.encoder import Encoder
+from understudy.logs.encoder import Encoder, Number
 from understudy.schedules import Decaying
 
 Arguments = dict[str, Any]
@@ -41,14 +40,14 @@ SIZES: Arguments = {"n_actions": K, "horizon": 10}
 RATIOS: Arguments = {**SIZES, "coverage": 2.0}
 
 EXAMPLES: dict[str, Arguments] = {
-    "adversaries.oblivious.Drifting": {"first": [0.1, 0.2], "last": [0.3, 0.4], "rounds": 5},
-    "adversaries.adaptive.Hiding": {"n_actions": K, "low": 0.2, "high": 0.7},
-    "adversaries.oblivious.Piecewise": {"values": [[0.1, 0.2], [0.3, 0.4]], "starts": [0, 3]},
-    "adversaries.adaptive.Retaliating": {"n_actions": K, "low": 0.2, "high": 0.7},
-    "adversaries.oblivious.Table": {"values": [[0.1, 0.2]]},
-    "adversaries.oblivious.halves": {"values": [[0.1, 0.2], [0.3, 0.4]], "rounds": 10},
-    "adversaries.oblivious.stationary": {"means": [0.1, 0.2]},
-    "adversaries.oblivious.switching": {"n_actions": K, "rounds": 10},
+    "simulation.adversaries.Drifting": {"first": [0.1, 0.2], "last": [0.3, 0.4], "rounds": 5},
+    "simulation.adversaries.Hiding": {"n_actions": K, "low": 0.2, "high": 0.7},
+    "simulation.adversaries.Piecewise": {"values": [[0.1, 0.2], [0.3, 0.4]], "starts": [0, 3]},
+    "simulation.adversaries.Retaliating": {"n_actions": K, "low": 0.2, "high": 0.7},
+    "simulation.adversaries.Table": {"values": [[0.1, 0.2]]},
+    "simulation.adversaries.halves": {"values": [[0.1, 0.2], [0.3, 0.4]], "rounds": 10},
+    "simulation.adversaries.stationary": {"means": [0.1, 0.2]},
+    "simulation.adversaries.switching": {"n_actions": K, "rounds": 10},
     "behaviors.Logged": {"n_actions": K},
     "behaviors.interpolated": {"n_actions": K, "alpha": 0.5},
     "behaviors.uniform": {"n_actions": K},
@@ -86,15 +85,15 @@ EXAMPLES: dict[str, Arguments] = {
     "estimators.ImportanceWeighting": {"behavior": PI},
     "estimators.Logarithmic": {"behavior": PI, "eta": 0.1},
     "estimators.PlugIn": {"n_actions": K, "gamma": 0.1},
-    "experiments.core.Options": {"runs": 1, "rounds": 5, "actions": K, "alphas": 2},
-    "game.Game": {"adversary": GAME.adversary, "behavior": PI, "rounds": 5},
-    "learners.coverage_adaptive.CoverageAdaptive": {
+    "experiments.experiment.Options": {"runs": 1, "rounds": 5, "actions": K, "alphas": 2},
+    "simulation.game.Game": {"adversary": GAME.adversary, "behavior": PI, "rounds": 5},
+    "learners.weighted_entropy.CoverageAdaptive": {
         "behavior": PI,
         "rates": [0.1, 0.2, 0.3],
         "prior": PI,
         "horizon": 10,
     },
-    "learners.coverage_adaptive.LeveledScores": {
+    "learners.weighted_entropy.LeveledScores": {
         "scores": [[0.0, 1.0]],
         "residues": [[0.0, 0.0]],
         "rounds": 1,
@@ -115,8 +114,8 @@ EXAMPLES: dict[str, Arguments] = {
         "reference": 0.0,
         "total": 2.0,
     },
-    "learners.features.DisjointFeatures": {"V": BLOCKS},
-    "learners.features.SharedFeatures": {"V": V, "n_actions": K},
+    "learners.linear.DisjointFeatures": {"V": BLOCKS},
+    "learners.linear.SharedFeatures": {"V": V, "n_actions": K},
     "learners.lin_prod.Estimates": {"thetas": [[0.5, 0.5]], "actions": [0]},
     "learners.lin_prod.LinProd": {
         "eta": 0.1,
@@ -154,42 +153,57 @@ EXAMPLES: dict[str, Arguments] = {
     "learners.recipes.exp3_ix": {"pi_b": PI, "horizon": 10, "gamma": 0.1},
     "learners.recipes.exp3_ix_unknown": {**SIZES, "gamma": [0.2] * 10},
     "learners.recipes.prod": {"pi_b": PI, "horizon": 10, "coverage": 2.0},
-    "logs.contextual.make_contextual": {
+    "logs.features.make_contextual": {
         "encoder": Encoder((Number("age", 40.0, 10.0, missing=False),)),
         "frame": pl.DataFrame({"context.age": [30.0, 50.0, 45.0]}),
         "actions": np.array([0, 1, 2]),
         **SIZES,
     },
-    "logs.encoded_columns.Category": {
+    "logs.encoder.Category": {
         "name": "city",
         "categories": ["Rome", "Oslo"],
         "rare": ["Bonn"],
         "missing": True,
     },
-    "logs.encoded_columns.Number": {"name": "age", "mean": 40, "scale": 10.0, "missing": False},
+    "logs.encoder.Number": {"name": "age", "mean": 40, "scale": 10.0, "missing": False},
     "schedules.Constant": {"gamma": 0.1},
     "schedules.Decaying": {"scale": 0.5},
     "schedules.HalfOf": {"eta": Decaying(0.5)},
     "schedules.HoeffdingWidth": {"eta": 0.1, "n_actions": K},
     "schedules.Tabulated": {"gamma": [0.2, 0.1]},
-    "simulate.simulate": {"game": GAME, "learners": PLAYERS, "runs": 1, "seed": 0, "jobs": 1},
-    "sweeps.Played": {
+    "simulation.simulate.simulate": {
+        "game": GAME,
+        "learners": PLAYERS,
+        "runs": 1,
+        "seed": 0,
+        "jobs": 1,
+    },
+    "simulation.sweep.Played": {
         "regret": [[1.0]],
         "reward": [2.0],
         "behavior_reward": [3.0],
         "path": "compiled",
     },
-    "sweeps.Sweep": {"games": {"game": GAME}, "learners": PLAYERS, "seeds": [0], "runs": 1},
-    "theory.adaptive.coverage_adaptive_bound": {"comparator": 0, "pi_b": PI, "horizon": 10},
-    "theory.adaptive.coverage_adaptive_price": {"rates": [0.1, 0.2, 0.3], "prior": PI},
-    "theory.adaptive.coverage_adaptive_tuning": {"pi_b": PI, "horizon": 10},
-    "theory.adaptive.coverage_adaptive_uniform_bound": {
+    "simulation.sweep.Sweep": {
+        "games": {"game": GAME},
+        "learners": PLAYERS,
+        "seeds": [0],
+        "runs": 1,
+    },
+    "theory.coverage_adaptive.coverage_adaptive_bound": {
+        "comparator": 0,
+        "pi_b": PI,
+        "horizon": 10,
+    },
+    "theory.coverage_adaptive.coverage_adaptive_price": {"rates": [0.1, 0.2, 0.3], "prior": PI},
+    "theory.coverage_adaptive.coverage_adaptive_tuning": {"pi_b": PI, "horizon": 10},
+    "theory.coverage_adaptive.coverage_adaptive_uniform_bound": {
         "pi_b": PI,
         "horizon": 10,
         "coverage": 2.0,
     },
-    "theory.adaptive.coverage_grid_bound": {**SIZES, "inverse_propensities": 20.0},
-    "theory.adaptive.coverage_grid_tuning": SIZES,
+    "theory.coverage_adaptive.coverage_grid_bound": {**SIZES, "inverse_propensities": 20.0},
+    "theory.coverage_adaptive.coverage_grid_tuning": SIZES,
     "theory.anytime.theorem1_anytime_bound": {
         "comparator": 0,
         "pi_b": PI,
@@ -211,13 +225,13 @@ EXAMPLES: dict[str, Arguments] = {
     "theory.bounds.theorem1_uniform_bound": RATIOS,
     "theory.bounds.theorem2_bound": {**RATIOS, "eta": 0.1},
     "theory.bounds.theorem2_simplified_bound": RATIOS,
-    "theory.coverage.coverage": {"comparator": 0, "pi_b": PI},
-    "theory.coverage.feature_coverage": {"V_comparator": V, "V_behavior": V},
-    "theory.coverage.feature_covariance": {"policy": [PI] * 4, "features": PHI},
-    "theory.coverage.largest_leverage": {"features": PHI, "V": V},
-    "theory.linear.lin_prod_anytime_bound": {**RATIOS, "eta": Decaying(0.5), "kappa": 4.0},
+    "theory.coverage_ratio.coverage": {"comparator": 0, "pi_b": PI},
+    "theory.coverage_ratio.feature_coverage": {"V_comparator": V, "V_behavior": V},
+    "theory.coverage_ratio.feature_covariance": {"policy": [PI] * 4, "features": PHI},
+    "theory.coverage_ratio.largest_leverage": {"features": PHI, "V": V},
+    "theory.anytime.lin_prod_anytime_bound": {**RATIOS, "eta": Decaying(0.5), "kappa": 4.0},
     "theory.rates.anytime_scale": {"n_actions": K, "coverage": 2.0},
-    "theory.high_probability.theorem1_high_probability_bound": {
+    "theory.bounds.theorem1_high_probability_bound": {
         "comparator": 0,
         "pi_b": PI,
         "horizon": 10,
@@ -229,8 +243,8 @@ EXAMPLES: dict[str, Arguments] = {
     "theory.rates.kappa_from_feature_bound": {"V": V, "feature_bound": 1.0},
     "theory.rates.largest_lin_prod_rate": {"kappa": 4.0},
     "theory.rates.lin_prod_rate": RATIOS,
-    "theory.unknown.chernoff_bound": {"comparator": 0, "pi_b": PI, "horizon": 10, "eta": 0.1},
-    "theory.unknown.chernoff_simplified_bound": {**RATIOS, "eta": 0.1},
+    "theory.bounds.chernoff_bound": {"comparator": 0, "pi_b": PI, "horizon": 10, "eta": 0.1},
+    "theory.bounds.chernoff_simplified_bound": {**RATIOS, "eta": 0.1},
     "types.Feedback": {"action": 0, "reward": 0.5, "propensity": 0.5, "features": PHI[0]},
     "types.Log": {
         "actions": [0, 1],
@@ -262,21 +276,21 @@ DECLARED = declared()
 # of the object itself.
 COMPARATOR = {"comparator"}
 CHECKED_OTHERWISE: dict[str, set[str]] = {
-    "adversaries.oblivious.Piecewise": {"rounds"},
-    "adversaries.oblivious.halves": {"values"},
-    "adversaries.oblivious.stationary": {"bernoulli"},
+    "simulation.adversaries.Piecewise": {"rounds"},
+    "simulation.adversaries.halves": {"values"},
+    "simulation.adversaries.stationary": {"bernoulli"},
     "certificates.curves.certify": {"log", "target"},
-    "game.Game": {"behavior"},
-    "logs.contextual.make_contextual": {"encoder", "frame", "actions"},
-    "simulate.simulate": {"game", "learners", "comparators"},
-    "sweeps.Sweep": {"learners", "comparators"},
-    "theory.adaptive.coverage_adaptive_bound": {"comparator", "rates", "prior"},
+    "simulation.game.Game": {"behavior"},
+    "logs.features.make_contextual": {"encoder", "frame", "actions"},
+    "simulation.simulate.simulate": {"game", "learners", "comparators"},
+    "simulation.sweep.Sweep": {"learners", "comparators"},
+    "theory.coverage_adaptive.coverage_adaptive_bound": {"comparator", "rates", "prior"},
     "theory.anytime.theorem1_anytime_bound": COMPARATOR,
     "theory.bounds.prod_bound": COMPARATOR,
     "theory.bounds.theorem1_bound": COMPARATOR,
-    "theory.coverage.coverage": COMPARATOR,
-    "theory.high_probability.theorem1_high_probability_bound": COMPARATOR,
-    "theory.unknown.chernoff_bound": COMPARATOR,
+    "theory.coverage_ratio.coverage": COMPARATOR,
+    "theory.bounds.theorem1_high_probability_bound": COMPARATOR,
+    "theory.bounds.chernoff_bound": COMPARATOR,
 }
 # states, which a learner makes right and a file may not
 UNCHECKED_WHEN_MADE = (Scores, LeveledScores, Estimates, Sums, SumsAndInverse, Evidence)
@@ -310,7 +324,9 @@ def test_every_declaration_has_an_example_and_every_example_a_declaration() -> N
 
 
 def test_the_walk_finds_functions_and_records_in_every_kind_of_module() -> None:
-    assert {"types.Feedback", "simulate.simulate", "theory.rates.lin_prod_rate"} <= set(DECLARED)
+    assert {"types.Feedback", "simulation.simulate.simulate", "theory.rates.lin_prod_rate"} <= set(
+        DECLARED
+    )
     assert len(DECLARED) >= 55
 
 

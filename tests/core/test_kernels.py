@@ -24,7 +24,7 @@ from understudy import kernels
 from understudy.estimators import KnownBehavior
 from understudy.kernels import reference
 from understudy.learners import ExponentialWeights, Scores
-from understudy.types import given
+from understudy.types import kernel_view
 
 MILLION = 1_000_000
 SMALLEST = 1e-200  # probabilities above it are right relative to their size
@@ -60,13 +60,18 @@ class Carried:
         self._run(kernels.exponential_weights.policies, actions, gains, table)
         return table
 
-    def earn(self, actions: Integers, gains: Array, rewards: Array, starts: Integers) -> float:
-        more = (given(rewards), given(starts))
-        (earned,) = self._run(kernels.exponential_weights.earn, actions, gains, *more)
+    def expected_reward(
+        self, actions: Integers, gains: Array, rewards: Array, starts: Integers
+    ) -> float:
+        more = (kernel_view(rewards), kernel_view(starts))
+        (earned,) = self._run(kernels.exponential_weights.expected_reward, actions, gains, *more)
         return float(earned)
 
     def policy(self) -> Array:
-        policy, own = np.empty(len(self.scores)), (given(self.scores), given(self.residues))
+        policy, own = (
+            np.empty(len(self.scores)),
+            (kernel_view(self.scores), kernel_view(self.residues)),
+        )
         kernels.exponential_weights.policy(self.eta, *own, self.reference, self.total, policy)
         return policy
 
@@ -74,7 +79,7 @@ class Carried:
         scores, residues = self.scores.copy(), self.residues.copy()
         carried = (self.reference, self.total, self.rounds)
         self.reference, self.total, *found = kernel(
-            self.eta, scores, residues, *carried, given(actions), given(gains), *rest
+            self.eta, scores, residues, *carried, kernel_view(actions), kernel_view(gains), *rest
         )
         self.scores, self.residues, self.rounds = scores, residues, self.rounds + len(actions)
         return found
@@ -132,7 +137,7 @@ def assert_exact(n_actions: int, eta: float, actions: Any, gains: Any) -> None:
 
 def assert_long_log(learner: ExponentialWeights, log: us.Log, stretches: int) -> None:
     """At the beginning of every stretch all of π_t, then a thousand rounds of trace, are right."""
-    exact, state = ExactScores(learner.form.n_actions), learner.init()
+    exact, state = ExactScores(learner.spec.n_actions), learner.init()
     gains, _ = learner.gains(state.memory, 0, log)
     size = len(log) // stretches
     for start in range(0, len(log), size):
@@ -225,7 +230,7 @@ def test_many_jumps_just_below_the_largest() -> None:
 class Losses(KnownBehavior):
     """An estimator of a user's own: −(1 − R) / q, so that scores only fall."""
 
-    reads_past: ClassVar[None] = None
+    order_dependence: ClassVar[None] = None
 
     def gain(self, R: Array, q: Array, t: Integers) -> Array:  # noqa: ARG002 - the same in all t
         return -(1.0 - R) / q
@@ -248,7 +253,7 @@ def test_an_estimator_of_negative_gains(eta: float) -> None:
     for end in (after, state, learner.merge(*halves(learner, log))):
         assert_close(learner.policy(end), wanted[-1])
     rewards = rng.random((1, 3))
-    _, earned = learner.earn(learner.init(), log, rewards, np.zeros(1, dtype=np.int64))
+    _, earned = learner.expected_reward(learner.init(), log, rewards, np.zeros(1, dtype=np.int64))
     assert earned == pytest.approx(float((wanted[:-1] * rewards).sum()), rel=1e-9)
 
 
@@ -413,7 +418,7 @@ def test_no_probability_is_above_one() -> None:
 
 
 def assert_earned(carried: Carried, log: tuple[Integers, Array], rewards: Array, **at: Any) -> None:
-    """Σ_t ⟨π_t, r_t⟩ by `earn`, in calls cut at `cuts`, is the sum over `policies`."""
+    """Σ_t ⟨π_t, r_t⟩ by `expected_reward`, in calls cut at `cuts`, is the sum over `policies`."""
     actions, gains = log
     starts, cuts = np.array(at["starts"]), at["cuts"]
     row = np.searchsorted(starts, np.arange(len(actions)), side="right") - 1
@@ -425,7 +430,7 @@ def assert_earned(carried: Carried, log: tuple[Integers, Array], rewards: Array,
             held = np.unique(row[start:stop])
             begin = np.maximum(starts[held] - start, 0)
             part = slice(start, stop)
-            earned += carried.earn(actions[part], gains[part], rewards[held], begin)
+            earned += carried.expected_reward(actions[part], gains[part], rewards[held], begin)
     assert earned == pytest.approx(wanted, rel=TOLERANCE)
     np.testing.assert_array_equal(carried.scores, twin.scores)
     np.testing.assert_array_equal(carried.residues, twin.residues)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.support.strategies import Array, Integers, quick, seeds
 from tests.theory.test_coverage_adaptive import exact_root
-from understudy.kernels import exponentials, levels, weighted_entropy
+from understudy.kernels import exponentials, weighted_entropy
+from understudy.kernels import normalizer as levels
 from understudy.learners import CoverageAdaptive, LeveledScores
 
 
@@ -200,7 +201,7 @@ def test_policies_and_earnings_are_those_of_the_trace(case: str) -> None:
     assert table[np.arange(len(log)), log.actions].tobytes() == trace.probability.tobytes()
     starts: Integers = np.array([0, 5, 701, 1024, 1500])
     rewards = np.random.default_rng(4).random((5, 3))
-    after, earned = learner.earn(learner.init(), log, rewards, starts)
+    after, earned = learner.expected_reward(learner.init(), log, rewards, starts)
     row = np.searchsorted(starts, np.arange(len(log)), side="right") - 1
     assert bits(after) == bits(state)
     assert earned == pytest.approx(float((table * rewards[row]).sum()), rel=1e-11)

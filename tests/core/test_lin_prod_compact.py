@@ -33,12 +33,12 @@ from tests.support.strategies import (
 from understudy import kernels, theory
 from understudy.conformance import example_log
 from understudy.errors import InvalidArgument, InvalidEvent
-from understudy.experiments.core import Options
-from understudy.experiments.linear import LINEAR, TUNED_NAME, UNIFORM_NAME
+from understudy.experiments.experiment import Options
+from understudy.experiments.linear_game import LINEAR, TUNED_NAME, UNIFORM_NAME
 from understudy.kernels import reference
 from understudy.learners import LinProd, LinProdCompact
 from understudy.schedules import CHANGES, Decaying
-from understudy.types import given
+from understudy.types import kernel_view
 
 K = 3
 
@@ -173,8 +173,14 @@ def play(
     d = thetas.shape[1]
     Theta, S = np.zeros((blocks, d)), np.zeros((blocks, d, d))
     out = np.full((len(actions), K), math.nan)
-    kernels.lin_prod_compact.replay(
-        given(etas), given(thetas), given(actions), Theta, S, given(features), out
+    kernels.lin_prod.replay(
+        kernel_view(etas),
+        kernel_view(thetas),
+        kernel_view(actions),
+        Theta,
+        S,
+        kernel_view(features),
+        out,
     )
     kernels.lin_prod.softmax(out)
     return out, Theta, S
@@ -207,13 +213,13 @@ def test_inverses(seed: int, d: int, blocks: int) -> None:
     rng = np.random.default_rng(seed)
     vectors, actions = rng.normal(size=(20, d)), rng.integers(blocks, size=20)
     A = np.zeros((blocks, d, d))
-    kernels.lin_prod_compact.add_squares(given(vectors), given(actions), A)
+    kernels.lin_prod.add_squares(kernel_view(vectors), kernel_view(actions), A)
     for block in range(blocks):
         own = vectors[actions == block]
         np.testing.assert_allclose(A[block], own.T @ own, rtol=1e-12, atol=1e-12)
     A += 10.0 ** -rng.uniform(0, 4) * np.eye(d)
     M = A.copy()
-    kernels.lin_prod_compact.invert(M)
+    kernels.lin_prod.invert(M)
     np.testing.assert_allclose(M, np.linalg.inv(A), rtol=1e-8, atol=1e-8 * np.abs(M).max())
 
 

@@ -16,7 +16,7 @@ from tests.support.reference import normalized, product_weight
 from tests.support.strategies import Array, Integers, quick
 from understudy import kernels
 from understudy.kernels import reference
-from understudy.types import given
+from understudy.types import kernel_view
 
 EDGES = (0, 1, 7, 8, 9, 63, 64, 65, 255, 256, 257, 4095, 4096, 4097)
 DIMENSIONS = tuple(range(1, 10))
@@ -41,13 +41,15 @@ def players(rounds: int) -> Integers:
 def shared(thetas: Array, start: int, features: Array, eta: float = 1.0) -> Array:
     """log w of rounds start, …, by the kernel."""
     out = np.full(features.shape[:2], math.nan)
-    kernels.lin_prod.shared_log_weights(eta, given(thetas), start, given(features), out)
+    kernels.lin_prod.shared_log_weights(eta, kernel_view(thetas), start, kernel_view(features), out)
     return out
 
 
 def disjoint(thetas: Array, played: Integers, start: int, x: Array, eta: float = 1.0) -> Array:
     out = np.full((len(x), N_ACTIONS), math.nan)
-    kernels.lin_prod.disjoint_log_weights(eta, given(thetas), given(played), start, given(x), out)
+    kernels.lin_prod.disjoint_log_weights(
+        eta, kernel_view(thetas), kernel_view(played), start, kernel_view(x), out
+    )
     return out
 
 

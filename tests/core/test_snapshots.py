@@ -95,7 +95,7 @@ def test_a_snapshot_survives_the_round_trip(name: str) -> None:
     assert to_json(again, loaded) == text
     assert type(again) is type(learner)
     assert type(loaded) is type(state)
-    assert again.form.features == learner.form.features
+    assert again.spec.features == learner.spec.features
     assert again.rounds(loaded) == 20
     assert again.past_horizon(loaded) == learner.past_horizon(state)
 
@@ -366,9 +366,9 @@ def test_what_is_not_refused_works(name: str, what: str) -> None:
 def assert_sound(learner: Learner[Any], state: Any) -> None:
     """It plays probabilities, saves to what it was loaded from, and learns or says why not."""
     assert to_json(*from_json(to_json(learner, state))) == to_json(learner, state)
-    shape = learner.form.features
+    shape = learner.spec.features
     policy = learner.policy(state, None if shape is None else np.zeros(shape))
-    assert policy.shape == (learner.form.n_actions,)
+    assert policy.shape == (learner.spec.n_actions,)
     assert abs(policy.sum() - 1) < 1e-9
     assert (policy >= 0).all()
     with contextlib.suppress(InvalidArgument):  # an array of γ that ends here is not damage

@@ -11,7 +11,7 @@ import pytest
 import understudy as us
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.estimators import KnownBehavior
-from understudy.kernels import referee
+from understudy.kernels import games
 from understudy.kernels.compiler import compiled
 from understudy.learners import ExponentialWeights, Scores
 from understudy.types import Array, Integers, Log
@@ -50,7 +50,7 @@ class Stubborn(ExponentialWeights):
 class Centered(KnownBehavior):
     """Gains relative to the rewards of the past, which it remembers."""
 
-    reads_past = "the mean reward so far"
+    order_dependence = "the mean reward so far"
 
     def init(self) -> Integers:
         return np.zeros(2, dtype=np.int64)
@@ -148,7 +148,7 @@ def look_away(  # noqa: PLR0917 - the form of all adversaries
 
 @compiled
 def greedy(adversary: Any, stage: Any, learner: Any) -> Any:
-    return referee.play(choose_much, look_away, adversary, stage, learner)
+    return games.play_adaptive(choose_much, look_away, adversary, stage, learner)
 
 
 @dataclass(frozen=True)

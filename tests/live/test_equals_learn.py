@@ -14,7 +14,7 @@ import understudy as us
 from tests.support.live.single_study import Desk, learned_parts
 from understudy.live.export import export, study_named
 from understudy.live.spec import Event
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 
 K = ["north", "south", "west"]
 GIVEN = {"north": 0.2, "south": 0.5, "west": 0.3}
@@ -97,7 +97,7 @@ def test_a_study_goes_on_from_a_learned_policy(tmp_path: Path) -> None:
     export(whole.store, study_named(whole.store, "study"), out, whole.now, lambda *_: None)
     rows = pl.read_parquet(out)
     first = us.logs.learn(rows[:150], actions=K, behavior="logged").policy
-    standing = Standing.begin(whole.study.spec, first.to_json())
+    standing = StudyState.begin(whole.study.spec, first.to_json())
     rest = whole.store.decisions(whole.study.record.key, 150, 1_000)
     later = standing.after(rest)
     assert (later.learned, later.rounds) == (250, 400)

@@ -21,7 +21,7 @@ from tests.support.live.local_server import serving
 from tests.support.live.single_study import Desk
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 from understudy.live.study import LiveStudy
 from understudy.live.web.app import make_app
 from understudy.live.web.watching import Watcher
@@ -153,7 +153,7 @@ class Restless:
         self._desk = desk
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> StudyState:
         learn_one(self._desk)
         return self._desk.study.standing
 
@@ -234,10 +234,10 @@ def test_a_promotion_and_its_date_come_together(tmp_path: Path, before: int) -> 
 
 def replayed(
     spec: StudySpec, rows: Sequence[dict[str, Any]], reading: Reading
-) -> dict[int, Standing]:
+) -> dict[int, StudyState]:
     """The standing after as many rows as somebody was told about."""
     decisions = as_decisions(rows)
-    standing, found = Standing.begin(spec), {0: Standing.begin(spec)}
+    standing, found = StudyState.begin(spec), {0: StudyState.begin(spec)}
     for size in sorted({*reading.policies, *reading.snapshots}):
         standing = standing.after(decisions[standing.seq : size])
         found[size] = standing

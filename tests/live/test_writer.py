@@ -16,7 +16,7 @@ from understudy.errors import StoreUnavailable
 from understudy.live import writer
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 from understudy.live.store.records import Changes, Snapshot
 from understudy.live.study import LiveStudy
 
@@ -176,9 +176,9 @@ def test_who_waits_for_a_store_does_not_spin(
 def test_a_study_that_cannot_be_kept_does_not_trouble_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snapshot = Standing.snapshot
+    snapshot = StudyState.snapshot
 
-    def one_fails(standing: Standing) -> Snapshot | None:
+    def one_fails(standing: StudyState) -> Snapshot | None:
         if standing.spec.name == "ads" and standing.seq:
             raise ValueError("no number")
         return snapshot(standing)
@@ -189,7 +189,7 @@ def test_a_study_that_cannot_be_kept_does_not_trouble_others(
             ads, other = service.study("ads"), service.study("other")
             for study in (ads, other):
                 await service.take(study, [event("1")])
-            monkeypatch.setattr(Standing, "snapshot", one_fails)
+            monkeypatch.setattr(StudyState, "snapshot", one_fails)
             await service.writer.ask(lambda: service.writer._keep(all_of_them=True))
             assert (ads.fault, other.fault) == ("ValueError: no number", None)
             assert (ads.kept, other.kept) == (0, 1)

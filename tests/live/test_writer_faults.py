@@ -28,7 +28,7 @@ from understudy.live.audit import audit
 from understudy.live.export import export
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 from understudy.live.store.opening import open_reader
 from understudy.live.store.records import Decision
 
@@ -166,7 +166,7 @@ def test_whatever_fails_every_event_counts_once(seed: int, faults: float) -> Non
         policy = asyncio.run(run())
         rows = rows_of(path)
     assert [row.id for row in rows] == [f"d{i}" for i in range(N)]
-    expected = Standing.begin(SPEC).after([as_sent(i) for i in range(N)]).policy
+    expected = StudyState.begin(SPEC).after([as_sent(i) for i in range(N)]).policy
     assert expected is not None
     assert policy == expected.to_json()
 
@@ -283,7 +283,7 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(writer, name, 0.01)
     with structlog.testing.capture_logs():
         policy = asyncio.run(run())
-    expected = Standing.begin(SPEC).after([as_sent(0)]).policy
+    expected = StudyState.begin(SPEC).after([as_sent(0)]).policy
     assert expected is not None
     assert policy == expected.to_json()
     assert [row.reward for row in rows_of(tmp_path / "store.db")] == [event(0).reward]

@@ -26,15 +26,14 @@ from tests.support.logs.invalid_rows import LABELS, ByHand, by_hand, dirty_log, 
 from tests.support.strategies import quick, seeds
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.learners import CoverageAdaptive, ExponentialWeights
-from understudy.logs import tallies
-from understudy.logs.actions import Actions
-from understudy.logs.columns import Columns
+from understudy.logs import aggregates as tallies
+from understudy.logs.action_files import behavior_by_action
+from understudy.logs.aggregates import seen_actions, tally
 from understudy.logs.engines import ENGINES, open_frame
-from understudy.logs.order_free import certify_sums, learn_sums
+from understudy.logs.readers.files import Source
 from understudy.logs.rows import REWARD_RANGE, rows_of
-from understudy.logs.sources import Source
-from understudy.logs.tables import behavior_by_action
-from understudy.logs.tallies import seen_actions, tally
+from understudy.logs.schema import Actions, Columns
+from understudy.logs.sufficient_statistics import certify_sums, learn_sums
 
 pytestmark = pytest.mark.plain
 
@@ -86,7 +85,7 @@ def opened(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Open]:
         yield opened
 
 
-def assert_tallied(found: tallies.Tallied, labels: tuple[str, ...], hand: ByHand) -> None:
+def assert_tallied(found: tallies.LogStatistics, labels: tuple[str, ...], hand: ByHand) -> None:
     sums = found.tally
     assert found.actions.texts == labels
     assert found.refused == dict(hand.refused)
@@ -316,7 +315,7 @@ def test_learners_that_need_the_order_are_refused(learner: Any) -> None:
     with pytest.raises(NotMergeable, match="replay the log in its order"):
         learn_sums(dirty_log(), Columns(), learner, actions=ACTIONS)
     with pytest.raises(NotMergeable, match="replay the logs one after the other"):
-        learner.of_sums(np.zeros(K), 0)
+        learner.from_sufficient_statistics(np.zeros(K), 0)
 
 
 @pytest.mark.parametrize(
@@ -332,12 +331,12 @@ def test_sums_of_another_shape_are_refused(
     learner: ExponentialWeights | CoverageAdaptive, sums: Any
 ) -> None:
     with pytest.raises(InvalidArgument, match="sums = "):
-        learner.of_sums(sums, 3)
+        learner.from_sufficient_statistics(sums, 3)
 
 
 def test_sums_need_a_number_of_rounds() -> None:
     with pytest.raises(InvalidArgument, match="rounds = -1"):
-        us.exp3(PI_B, horizon=9).of_sums(np.zeros(K), -1)
+        us.exp3(PI_B, horizon=9).from_sufficient_statistics(np.zeros(K), -1)
 
 
 # --------------------------------------------------------------------------------- certificates
@@ -471,12 +470,14 @@ CERTIFICATE = us.Certificate(PI_B, lambdas=[1.0])
 )
 def test_sums_that_no_log_has_are_refused(S: list[float], totals: list[float]) -> None:
     with pytest.raises(InvalidArgument):
-        CERTIFICATE.of_sums(3, S, totals)
+        CERTIFICATE.from_sufficient_statistics(3, S, totals)
 
 
 def test_a_counted_behavior_has_no_sums() -> None:
     with pytest.raises(NotMergeable, match="depends on the order"):
-        us.Certificate(None, n_actions=2, lambdas=[1.0]).of_sums(3, [0.1] * 2, [1.0] * 4)
+        us.Certificate(None, n_actions=2, lambdas=[1.0]).from_sufficient_statistics(
+            3, [0.1] * 2, [1.0] * 4
+        )
 
 
 # ------------------------------------------------------------------------------------- refusals

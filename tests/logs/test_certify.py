@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.logs.log_files import LABELS, make_rows
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs import Judged, certify, learn
+from understudy.logs import CertifyResult, certify, learn
 
 pytestmark = pytest.mark.plain
 
@@ -47,7 +47,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-def numbers(judged: Judged) -> list[float]:
+def numbers(judged: CertifyResult) -> list[float]:
     found = judged.certified
     gain = found.gain or 0.0
     return [found.certificate.rounds, found.lower, found.upper, gain, found.estimate]

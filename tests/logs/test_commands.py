@@ -11,11 +11,11 @@ import pytest
 
 from tests.support.logs.log_files import make_rows, write
 from understudy import cli
-from understudy.cli import logs as commands
-from understudy.logs.choosing import LEARNERS
-from understudy.logs.columns import PRESETS
+from understudy.cli import log_commands as commands
+from understudy.logs.default_learner import LEARNERS
 from understudy.logs.engines import ENGINES
-from understudy.logs.sources import FORMATS
+from understudy.logs.readers.files import FORMATS
+from understudy.logs.schema import PRESETS
 
 pytestmark = pytest.mark.plain
 

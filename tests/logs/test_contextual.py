@@ -18,8 +18,8 @@ import understudy as us
 from tests.support.refusals import assert_refused
 from tests.support.strategies import Array, Integers, quick, seeds
 from understudy.errors import InvalidLog, InvalidSnapshot
-from understudy.logs.contextual import Contextual, make_contextual
 from understudy.logs.encoder import Encoder
+from understudy.logs.features import Contextual, make_contextual
 from understudy.snapshots import from_json, to_json
 
 K = 3

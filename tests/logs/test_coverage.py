@@ -17,15 +17,14 @@ import understudy as us
 from tests.support.logs.invalid_rows import by_hand, dirty_log, labels_of
 from tests.support.strategies import behaviors, policies, quick, seeds
 from understudy.errors import InvalidArgument
-from understudy.logs.actions import Actions
+from understudy.logs.aggregates import LogStatistics, tally
 from understudy.logs.calibration import calibrate
-from understudy.logs.columns import Columns
+from understudy.logs.coverage_table import Candidate, candidates_of, certify_candidates, covered
 from understudy.logs.drift import drift_of, homogeneity
-from understudy.logs.findings import Candidate, candidates_of, certify_candidates, covered
-from understudy.logs.suffice import exploration_for, rows_for, second_moment
-from understudy.logs.tallies import Tallied, tally
-from understudy.logs.tally import Tally
-from understudy.logs.verdicts import Grounds, judge, reach_of
+from understudy.logs.sample_size import exploration_for, rows_for, second_moment
+from understudy.logs.schema import Actions, Columns
+from understudy.logs.statistics import ActionStatistics
+from understudy.logs.verdicts import JudgeContext, judge, reach_of
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -43,11 +42,11 @@ def drawn(q: Array, means: Array, rows: int, seed: int) -> pl.DataFrame:
     return frame_of(actions, (rng.random(rows) < means[actions]).astype(float), q[actions])
 
 
-def tally_of(q: Array, counts: Integers, means: Array | None = None) -> Tally:
+def tally_of(q: Array, counts: Integers, means: Array | None = None) -> ActionStatistics:
     """The sums of so many rows of each action of a fixed behavior."""
     rewards = counts * (np.zeros(len(q)) if means is None else means)
     played = np.where(counts > 0, q, np.nan)
-    return Tally(counts, rewards, rewards / q, counts / q, counts / q**2, played, played)
+    return ActionStatistics(counts, rewards, rewards / q, counts / q, counts / q**2, played, played)
 
 
 def texts(n_actions: int) -> Actions:
@@ -160,7 +159,7 @@ def test_right_propensities_raise_few_alarms() -> None:
         np.add.at(weights, played, inverse)
         np.add.at(squares, played, inverse**2)
         lowest = np.array([1.0 / inverse[played == a].max() for a in range(3)])
-        sums = Tally(counts, none, none, weights, squares, lowest, np.ones(3))
+        sums = ActionStatistics(counts, none, none, weights, squares, lowest, np.ones(3))
         alarms += calibrate(sums, texts(3)).agrees is False
     assert alarms <= 8
 
@@ -273,7 +272,7 @@ def test_propensities_that_vary_are_no_fixed_behavior() -> None:
     assert "by a factor of up to 4: production is no fixed behavior" in varies.words
     fixed = drift_of(tally(frame_of([0, 0, 1], 0, [0.5, 0.5, 0.5]), LOGGED).tally, texts(2))
     assert (fixed.factor, fixed.fixed) == (1.0, True)
-    nothing = drift_of(Tally.empty(2), texts(2), "estimated")
+    nothing = drift_of(ActionStatistics.empty(2), texts(2), "estimated")
     assert (nothing.fixed, math.isnan(nothing.factor)) == (None, True)
     assert "--time" in nothing.words
 
@@ -281,7 +280,7 @@ def test_propensities_that_vary_are_no_fixed_behavior() -> None:
 @pytest.mark.parametrize("wrong", [np.zeros((2, 3)), np.zeros(2), np.array([[-1, 1]])])
 def test_stretches_are_counts_of_all_actions(wrong: Any) -> None:
     with pytest.raises(InvalidArgument, match="stretches = "):
-        drift_of(Tally.empty(2), texts(2), "logged", wrong)
+        drift_of(ActionStatistics.empty(2), texts(2), "logged", wrong)
 
 
 # ------------------------------------------------------------------------------------ verdicts
@@ -466,7 +465,7 @@ def test_propensities_that_contradict_a_certificate_decide_nothing() -> None:
     observed = certificate.observe(log, us.FixedPolicy([1.0, 0.0]))
     assert observed.lower > observed.upper
     policy = np.array([1.0, 0.0])
-    found = judge("mine", policy, sums, Grounds(calibrate(sums, texts(2))), observed)
+    found = judge("mine", policy, sums, JudgeContext(calibrate(sums, texts(2))), observed)
     assert found.decision == "unknown"
     assert "bounds of its certificate contradict each other" in found.words
 
@@ -518,13 +517,13 @@ def test_findings_are_lines_of_text() -> None:
     ],
 )
 def test_wrong_questions_are_refused(options: dict[str, Any]) -> None:
-    sums = Tallied(texts(3), tally_of(np.full(3, 1 / 3), np.full(3, 9)), {})
+    sums = LogStatistics(texts(3), tally_of(np.full(3, 1 / 3), np.full(3, 9)), {})
     with pytest.raises(InvalidArgument):
         covered(sums, **options)
 
 
 def test_a_verdict_needs_a_certificate() -> None:
     sums = tally_of(np.array([0.5, 0.5]), np.array([500, 500]), np.array([0.0, 1.0]))
-    found = judge("mine", np.array([0.0, 1.0]), sums, Grounds(calibrate(sums, texts(2))))
+    found = judge("mine", np.array([0.0, 1.0]), sums, JudgeContext(calibrate(sums, texts(2))))
     assert found.decision == "unknown"
     assert found.words.endswith("certify it for a verdict")

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
-from understudy.logs.encoded_columns import BOUND, MOST_CATEGORIES, Category, Number
-from understudy.logs.encoder import Encoder
+from understudy.logs.encoder import BOUND, MOST_CATEGORIES, Category, Encoder, Number
 
 NAMES = ("size", "city", "member")
 FLOATS = st.one_of(

@@ -23,11 +23,11 @@ from tests.support.logs.invalid_rows import dirty_log
 from tests.support.logs.log_files import write
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra
 from understudy.logs import engines
-from understudy.logs.columns import Columns
+from understudy.logs.aggregates import LogStatistics, tally
 from understudy.logs.engines import ENGINES, open_frame
+from understudy.logs.readers.files import Source
 from understudy.logs.rows import lazy
-from understudy.logs.sources import Source
-from understudy.logs.tallies import Tallied, tally
+from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
 
@@ -54,7 +54,7 @@ def finite(table: pa.Table) -> pa.Table:
     return frame.with_columns(pl.when(numbers.is_finite()).then(numbers)).to_arrow()
 
 
-def read(engine: str, *sources: Source, columns: Columns | None = None) -> Tallied:
+def read(engine: str, *sources: Source, columns: Columns | None = None) -> LogStatistics:
     with open_frame(engine, sources, columns or Columns()) as frame:
         return tally(frame, columns or Columns())
 
@@ -193,10 +193,10 @@ ON_SPARK = """
 import sys
 from pathlib import Path
 from understudy.errors import InvalidLog
-from understudy.logs.columns import Columns
+from understudy.logs.schema import Columns
 from understudy.logs.engines import open_frame
-from understudy.logs.sources import Source
-from understudy.logs.tallies import tally
+from understudy.logs.readers.files import Source
+from understudy.logs.aggregates import tally
 
 def read(path, form):
     with open_frame("pyspark", [Source(Path(path), form)], Columns()) as frame:

@@ -21,7 +21,7 @@ import understudy as us
 from tests.support.command_line import COMMANDS, Place, place
 from tests.support.logs.broken_files import TEXT
 from tests.support.logs.log_files import LABELS, make_rows, write
-from understudy.cli import logs as commands
+from understudy.cli import log_commands as commands
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs import Policy, outputs
 

@@ -269,7 +269,7 @@ def test_a_result_shows_itself() -> None:
     html = learned._repr_html_()
     assert "understudy" in html
     assert learned.plot().axes
-    assert repr(learned).startswith("Learned(")
+    assert repr(learned).startswith("LearnResult(")
 
 
 def test_frames_of_other_libraries_and_dictionaries_are_logs() -> None:

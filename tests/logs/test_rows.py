@@ -19,16 +19,13 @@ from tests.support.strategies import quick
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.kernels import reference
-from understudy.logs.actions import Actions
-from understudy.logs.ahead import ahead
-from understudy.logs.checking import QUARANTINE, Rules, check
-from understudy.logs.columns import Columns
-from understudy.logs.scale import Scale
-from understudy.logs.sources import find, format_of
-from understudy.logs.stretches import Stretches
+from understudy.logs.checking import QUARANTINE, RowRules, check
+from understudy.logs.readers.files import find, format_of
+from understudy.logs.readers.prefetch import prefetch
+from understudy.logs.readers.tabular import BATCH, read
+from understudy.logs.schema import Actions, Columns, Scale
+from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.study import Study
-from understudy.logs.tabular import BATCH, read
-from understudy.logs.tally import Tally
 
 ROWS = pl.DataFrame(
     {
@@ -40,8 +37,8 @@ ROWS = pl.DataFrame(
 NAMES = ("log.csv", "log.parquet", "log.ndjson", "log.arrow")
 
 
-def rows(*paths: Path, rules: Rules | None = None) -> list[Any]:
-    rules = Rules(Actions(("a", "b", "c"))) if rules is None else rules
+def rows(*paths: Path, rules: RowRules | None = None) -> list[Any]:
+    rules = RowRules(Actions(("a", "b", "c"))) if rules is None else rules
     return [
         check(source.name, frame, rules)
         for source in find(paths)
@@ -171,7 +168,7 @@ def test_eligible_sets_may_be_lists_or_text() -> None:
             "eligible": [["1", "2"], ["1"], None, []],
         }
     )
-    rules = Rules(Actions(("1", "2", "3")), propensities=False)
+    rules = RowRules(Actions(("1", "2", "3")), propensities=False)
     for kind in (frame, frame.with_columns(eligible=pl.Series(['["1", "2"]', "1|3", None, "2 3"]))):
         found = check("f", kind, rules)
         assert found.actions.tolist() == [0, 2]
@@ -183,7 +180,7 @@ def test_eligible_sets_may_be_lists_or_text() -> None:
 
 def test_rewards_are_rescaled_and_a_given_behavior_has_its_support() -> None:
     frame = pl.DataFrame({"row": [1, 2, 3], "action": ["a", "b", "a"], "reward": [-1, 0, 3]})
-    rules = Rules(Actions(("a", "b")), Scale(-1.0, 3.0), False, np.array([True, False]))
+    rules = RowRules(Actions(("a", "b")), Scale(-1.0, 3.0), False, np.array([True, False]))
     found = check("f", frame, rules)
     assert found.rewards.tolist() == [0.0, 1.0]
     assert found.quarantined["reason"].to_list() == ["action has probability 0 in the behavior"]
@@ -247,7 +244,7 @@ def test_a_tally_is_the_sum_over_each_action_however_the_log_is_cut(n: int, seed
     rng = np.random.default_rng(seed)
     actions, R, q = rng.integers(3, size=n), rng.random(n), rng.uniform(0.01, 1.0, n)
     log = us.Log(actions, R, q)
-    whole = Tally.empty(4).after(log)
+    whole = ActionStatistics.empty(4).after(log)
     counts, *sums = reference.tally(actions, R, q, 4)
     assert whole.counts.tolist() == counts.tolist()
     seen = counts > 0
@@ -256,10 +253,14 @@ def test_a_tally_is_the_sum_over_each_action_however_the_log_is_cut(n: int, seed
         assert np.allclose(ours, theirs, rtol=1e-12, atol=0)
     assert np.array_equal(whole.lowest[seen], sums[4][seen])
     assert np.array_equal(whole.highest[seen], sums[5][seen])
-    cut = Tally.empty(4)
+    cut = ActionStatistics.empty(4)
     for part in log.stretches(7):
         cut = cut.after(part)
-    apart = Tally.empty(4).after(log[: n // 2]).merge(Tally.empty(4).after(log[n // 2 :]))
+    apart = (
+        ActionStatistics.empty(4)
+        .after(log[: n // 2])
+        .merge(ActionStatistics.empty(4).after(log[n // 2 :]))
+    )
     for name in ("counts", "rewards", "weighted", "weights", "squares", "lowest", "highest"):
         assert np.array_equal(getattr(cut, name), getattr(whole, name), equal_nan=True)
         close = np.allclose(getattr(apart, name), getattr(whole, name), rtol=1e-12, equal_nan=True)
@@ -291,11 +292,11 @@ def test_reading_ahead_keeps_order_and_errors() -> None:
         yield from range(10)
         raise ValueError("broken")
 
-    items = ahead(some())
+    items = prefetch(some())
     assert [next(items) for _ in range(10)] == list(range(10))
     with pytest.raises(ValueError, match="broken"):
         next(items)
-    first = next(ahead(iter(range(10**9))))
+    first = next(prefetch(iter(range(10**9))))
     assert first == 0
 
 
@@ -305,12 +306,12 @@ def test_stretches_are_counts_of_equal_parts_however_the_rows_come(
     actions: list[int], size: int
 ) -> None:
     rows = np.array(actions, dtype=np.int64)
-    found = Stretches.empty(3)
+    found = CountsOverTime.empty(3)
     for start in range(0, len(rows), size):
         found = found.after(rows[start : start + size])
     assert len(found.counts) <= 20
     parts = [rows[i : i + found.width] for i in range(0, len(rows), found.width)]
     wanted = [np.bincount(part, minlength=3).tolist() for part in parts]
     assert found.counts.tolist() == wanted
-    once = Stretches.empty(3).after(rows)
+    once = CountsOverTime.empty(3).after(rows)
     assert (once.width, once.counts.tolist()) == (found.width, found.counts.tolist())

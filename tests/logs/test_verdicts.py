@@ -16,10 +16,10 @@ import understudy as us
 from tests.support.strategies import quick, seeds
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs import calibration
-from understudy.logs.actions import Actions
 from understudy.logs.drift import drift_of
-from understudy.logs.suffice import Lost, rows_for
-from understudy.logs.tally import Tally
+from understudy.logs.sample_size import RejectedShare, rows_for
+from understudy.logs.schema import Actions
+from understudy.logs.statistics import ActionStatistics
 
 pytestmark = pytest.mark.plain
 
@@ -178,7 +178,7 @@ def test_nothing_is_promoted_by_propensities_that_are_wrong(what: str) -> None:
     rng = np.random.default_rng(4)
     actions, rewards = drawn(rng, 3_000, (0.9, 0.9))
     log = frame(PAIR[actions], rewards, np.where(actions == 1, 0.25, 0.5), model=actions * 1.0)
-    found: us.logs.Learned | us.logs.Judged = us.logs.learn(log)
+    found: us.logs.LearnResult | us.logs.CertifyResult = us.logs.learn(log)
     if what == "certify":
         found = us.logs.certify(log, {"b": 1.0})
     elif what == "column":
@@ -219,7 +219,7 @@ def test_what_can_be_played_differs_so_it_is_not_counted() -> None:
 
 
 def test_drift_is_seen_however_long_the_last_stretch() -> None:
-    sums, actions = Tally.empty(2), Actions(("a", "b"))
+    sums, actions = ActionStatistics.empty(2), Actions(("a", "b"))
     table = np.array([[80, 20]] * 8 + [[20, 80]] * 8)
     for last in ([0, 1], [1, 0], [30, 60]):
         found = drift_of(sums, actions, "estimated", np.vstack([table, last]))
@@ -241,7 +241,7 @@ def test_the_sums_never_say_more_than_the_bets_have_won(
     q = weights / weights.sum(axis=1, keepdims=True)
     actions = us.behaviors.choose(q, rng.random(rows))
     own = q[np.arange(rows), actions]
-    sums = Tally.empty(3).after(us.Log(actions, np.zeros(rows), own))
+    sums = ActionStatistics.empty(3).after(us.Log(actions, np.zeros(rows), own))
     seen = sums.counts > 0
     found = calibration._won(sums, seen, 0)
     for row, a in zip(found, np.flatnonzero(seen), strict=True):
@@ -262,7 +262,7 @@ def test_propensities_of_another_temperature_are_found(sharper: float, least: in
         q, said = (w / w.sum(axis=1, keepdims=True) for w in (q, said))
         actions = us.behaviors.choose(q, rng.random(3_000))
         own = said[np.arange(3_000), actions]
-        sums = Tally.empty(5).after(us.Log(actions, np.zeros(3_000), own))
+        sums = ActionStatistics.empty(5).after(us.Log(actions, np.zeros(3_000), own))
         found += bool(calibration.calibrate(sums, Actions(tuple("abcde"))).wrong.any())
     assert least <= found <= (20 if least else 1)
 
@@ -270,7 +270,7 @@ def test_propensities_of_another_temperature_are_found(sharper: float, least: in
 def test_rows_set_aside_may_have_been_of_any_action() -> None:
     """Those of b lost their rewards: the propensities of a are right all the same."""
     counts = np.array([2_500, 1_900])
-    sums = Tally.of_behavior(counts, np.zeros(2), np.array([0.5, 0.5]))
+    sums = ActionStatistics.of_behavior(counts, np.zeros(2), np.array([0.5, 0.5]))
     actions = Actions(("a", "b"))
     assert calibration.calibrate(sums, actions).wrong.tolist() == [True, False]
     found = calibration.calibrate(sums, actions, aside=600)
@@ -282,10 +282,10 @@ def test_rows_set_aside_may_have_been_of_any_action() -> None:
 
 
 def test_rows_set_aside_hide_gains_smaller_than_they_are() -> None:
-    lost = Lost(share=0.06, reward=1.0)
+    lost = RejectedShare(share=0.06, reward=1.0)
     assert rows_for(0.4, 0.05, lost=lost) == math.inf
     assert rows_for(0.4, 0.1, lost=lost) > rows_for(0.4, 0.1)
-    assert rows_for(0.4, 0.1, lost=Lost()) == rows_for(0.4, 0.1)
+    assert rows_for(0.4, 0.1, lost=RejectedShare()) == rows_for(0.4, 0.1)
     rng = np.random.default_rng(8)
     actions, rewards = drawn(rng, 800, (0.45, 0.55))
     gone = rng.random(800) < 0.3

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 import understudy as us
-from tests.support.paths import ROOT
-from understudy import kernels
-from understudy.benchmarks import BENCHMARKS, as_markdown, measure, read, write, write_docs
-from understudy.benchmarks.baselines import (
+from benchmarks import BENCHMARKS, as_markdown, measure, read, write, write_docs
+from benchmarks.baselines import (
     lin_prod_in_blocks,
     one_weight_a_round,
     softmax_every_round,
 )
-from understudy.benchmarks.core import Benchmark, Contender, Ratio, machine
-from understudy.benchmarks.instructions import WORKLOADS, count
-from understudy.benchmarks.replay import skipped
+from benchmarks.instructions import WORKLOADS, count
+from benchmarks.measurement import Benchmark, Contender, Ratio, machine
+from benchmarks.replay import skipped
+from tests.support.paths import ROOT
+from understudy import kernels
 from understudy.errors import InvalidArgument
-from understudy.experiments.core import Options
+from understudy.experiments.experiment import Options
 from understudy.experiments.figure1 import FIGURE_1
 
 pytestmark = pytest.mark.plain

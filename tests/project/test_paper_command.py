@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from understudy import __version__, cli
-from understudy.experiments.regret import RegretExperiment
+from understudy.experiments.regret_curves import RegretExperiment
 
 pytestmark = pytest.mark.plain
 

@@ -16,9 +16,9 @@ import understudy as us
 from tests.support.sweep_bits import bits
 from understudy.contexts import ContinuousContexts, FiniteContexts
 from understudy.errors import InvalidArgument, NotSaveable
-from understudy.runs import Plan
+from understudy.simulation.engine import SimulationPlan
+from understudy.simulation.sweep import Cell
 from understudy.snapshots import to_json
-from understudy.sweeps import Cell
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])
 RUNS = 3
@@ -64,7 +64,7 @@ def sweep(**changed: Any) -> us.Sweep:
 class Calls:
     """What was played, and not read."""
 
-    plans: list[Plan] = field(default_factory=list)
+    plans: list[SimulationPlan] = field(default_factory=list)
 
     def cells(self) -> list[tuple[int, str, int]]:
         """Rounds of the game, learner and seed, of every cell that was played."""
@@ -75,10 +75,10 @@ class Calls:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """Notes what simulations play from here on, in this process."""
-    module, noted = sys.modules["understudy.simulate"], Calls()
+    module, noted = sys.modules["understudy.simulation.simulate"], Calls()
     play_runs = module.__dict__["play_runs"]
 
-    def note(plan: Plan, runs: Sequence[int]) -> Any:
+    def note(plan: SimulationPlan, runs: Sequence[int]) -> Any:
         noted.plans.append(plan)
         return play_runs(plan, runs)
 

@@ -17,14 +17,14 @@ import understudy as us
 from tests.support.enumeration import RECIPES
 from tests.support.strategies import Array, Integers, quick, seeds
 from understudy import kernels
-from understudy.adversaries import Adaptive
-from understudy.game import Dice
 from understudy.kernels import reference
 from understudy.kernels.compiler import compiled
-from understudy.kernels.referee import play as referee_play
+from understudy.kernels.games import play_adaptive
 from understudy.learners import ExponentialWeights
-from understudy.runs import Plan, Totals, play_runs
-from understudy.types import Round, given
+from understudy.simulation.adversaries import Adaptive
+from understudy.simulation.engine import SimulationPlan, Totals, play_runs
+from understudy.simulation.game import RandomStreams
+from understudy.types import Round, kernel_view
 
 Rewards = Literal["mean", "realised"]
 REWARDS: tuple[Rewards, ...] = ("mean", "realised")
@@ -50,15 +50,15 @@ def about_to_draw(u: float) -> Generator:
 def action_of(u: float, edges: Array, guide: Integers) -> int:
     """The action that `observe` finds if the generator draws u."""
     actions, rewards = np.empty(1, dtype=np.int64), np.empty(1)
-    means = given(np.zeros(len(edges)))
+    means = kernel_view(np.zeros(len(edges)))
     luck = np.random.default_rng(0)
-    kernels.logs.observe(about_to_draw(u), luck, edges, guide, means, actions, rewards)
+    kernels.sampling.observe(about_to_draw(u), luck, edges, guide, means, actions, rewards)
     return int(actions[0])
 
 
 def assert_all_stand_for_the_same(edges: Array, uniforms: Array) -> None:
-    shown = given(edges)
-    guide = given(kernels.logs.guide_for(shown))
+    shown = kernel_view(edges)
+    guide = kernel_view(kernels.sampling.guide_table(shown))
     found = [action_of(float(u), shown, guide) for u in uniforms]
     assert found == np.searchsorted(edges, uniforms, side="right").tolist()
 
@@ -135,8 +135,8 @@ def test_logs_are_the_reference(chances: Array, seed: int) -> None:
     means = np.random.default_rng(seed).random(len(edges)).round(1)
     actions, rewards = np.empty(n, dtype=np.int64), np.empty(n)
     own, luck = (np.random.default_rng([seed, i]) for i in (0, 1))
-    shown, guide = given(edges), given(kernels.logs.guide_for(given(edges)))
-    kernels.logs.observe(own, luck, shown, guide, given(means), actions, rewards)
+    shown, guide = kernel_view(edges), kernel_view(kernels.sampling.guide_table(kernel_view(edges)))
+    kernels.sampling.observe(own, luck, shown, guide, kernel_view(means), actions, rewards)
     uniforms = np.array([np.random.default_rng([seed, i]).random(n) for i in (0, 1)])
     played, won = reference.observe(edges, np.broadcast_to(means, (n, len(means))), uniforms)
     np.testing.assert_array_equal(actions, played)
@@ -150,7 +150,7 @@ def test_counts_before_every_event(seed: int, n_actions: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     counts, actions = rng.integers(100, size=n_actions), rng.integers(n_actions, size=n)
     after, before = counts.copy(), np.empty(n, dtype=np.int64)
-    kernels.logs.count_before(after, given(actions), before)
+    kernels.sampling.count_before(after, kernel_view(actions), before)
     assert before.tolist() == reference.count_before(counts, actions).tolist()
     np.testing.assert_array_equal(after, counts + np.bincount(actions, minlength=n_actions))
 
@@ -160,7 +160,7 @@ def test_counts_before_every_event(seed: int, n_actions: int, n: int) -> None:
 
 def whole_game(game: us.Game, learner: ExponentialWeights, table: Array, seed: int) -> float:
     """Σ_t ⟨π_t, r_t⟩ against a table of means (n, K), in NumPy."""
-    dice = Dice(seed, 0)
+    dice = RandomStreams(seed, 0)
     uniforms = np.array([dice.behavior.random(game.rounds), dice.observed.random(game.rounds)])
     actions, rewards = reference.observe(edges_of(game.behavior), table, uniforms)
     log = us.Log(actions, rewards)
@@ -210,7 +210,7 @@ def observe_waves(  # noqa: PLR0917 - the form of all adversaries
 
 @compiled
 def waves(adversary: Any, stage: Any, learner: Any) -> Any:
-    return referee_play(choose_waves, observe_waves, adversary, stage, learner)
+    return play_adaptive(choose_waves, observe_waves, adversary, stage, learner)
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ WATCHING: dict[str, Adaptive] = {
 def totals(adversary: Any, learner: Any, rewards: Rewards, rounds: int, seed: int = 3) -> Totals:
     """The only run of a game."""
     game = us.Game(adversary, PI, rounds)
-    plan = Plan(game, {"one": learner}, [0, 1, 2, 3, "best"], rewards, seed)
+    plan = SimulationPlan(game, {"one": learner}, [0, 1, 2, 3, "best"], rewards, seed)
     (run,) = play_runs(plan, [0])
     return run["one"]
 
@@ -331,7 +331,7 @@ class WithoutEarn:
         self.learner = learner
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("earn", "meet"):
+        if name in ("expected_reward", "meet"):
             raise AttributeError(name)
         return getattr(self.learner, name)
 

@@ -15,10 +15,10 @@ import pytest
 
 import understudy as us
 from tests.support.refusals import assert_refused
-from understudy.adversaries import Oblivious, Piecewise
 from understudy.contexts import ContinuousContexts, FiniteContexts, rows
-from understudy.game import feedback_for
-from understudy.protocols import Form
+from understudy.protocols import EventSpec
+from understudy.simulation.adversaries import Oblivious, Piecewise
+from understudy.simulation.game import feedback_for
 from understudy.theory import feature_covariance
 from understudy.types import Array, Feedback, Round
 
@@ -191,7 +191,7 @@ def test_the_learner_is_shown_the_behaviors_action_and_reward(name: str) -> None
     state = LEARNER.init()
     for record in records(name):
         np.testing.assert_array_equal(record.policy, LEARNER.policy(state))
-        event = feedback_for(LEARNER.form, record)
+        event = feedback_for(LEARNER.spec, record)
         assert event.action == record.behavior_action
         assert event.reward == record.rewards[record.behavior_action]
         assert event.propensity is None
@@ -201,7 +201,7 @@ def test_the_learner_is_shown_the_behaviors_action_and_reward(name: str) -> None
 
 def test_a_form_that_asks_for_more_is_shown_more_and_no_more() -> None:
     record = records("finite contexts")[7]
-    event = feedback_for(Form(4, propensities=True, features=(4, 2)), record)
+    event = feedback_for(EventSpec(4, propensities=True, features=(4, 2)), record)
     assert event.propensity == record.behavior[record.behavior_action]
     np.testing.assert_array_equal(event.features, record.features)
 

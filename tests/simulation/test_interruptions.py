@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.adversaries import Oblivious
+from understudy.simulation.adversaries import Oblivious
 from understudy.types import Array, saved
 
 pytestmark = pytest.mark.plain

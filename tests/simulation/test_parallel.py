@@ -128,8 +128,8 @@ def test_it_does_not_matter_how_many_runs_are_in_a_task(
     work: int, games: dict[str, us.Game], alone: Bits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One, two, three and the one that is left, all; short games without contexts only."""
-    monkeypatch.setattr(sys.modules["understudy.simulate"], "WORK", work)
-    monkeypatch.setattr(sys.modules["understudy.simulate"], "TASKS", 1)
+    monkeypatch.setattr(sys.modules["understudy.simulation.simulate"], "WORK", work)
+    monkeypatch.setattr(sys.modules["understudy.simulation.simulate"], "TASKS", 1)
     done: list[int] = []
     assert results_of(games, jobs=2, progress=done.append) == in_(games, alone)
     first = {1: [1, 1, 1, 1], 2 * ROUNDS: [2, 2], 3 * ROUNDS: [3, 1], 10**9: [4]}[work]
@@ -162,7 +162,7 @@ def test_a_dask_cluster_gives_the_same_bits(
     """From two processes, neither of them this one, and both of them at work."""
     from distributed import get_task_stream  # noqa: PLC0415 - a second that only this test needs
 
-    monkeypatch.setattr(sys.modules["understudy.simulate"], "WORK", 1)
+    monkeypatch.setattr(sys.modules["understudy.simulation.simulate"], "WORK", 1)
     with get_task_stream(client=cluster) as stream, joblib.parallel_config(backend="dask"):
         found = results_of(GAMES, jobs=2)
     assert found == alone
@@ -173,13 +173,13 @@ def test_a_dask_cluster_gives_the_same_bits(
 
 
 class Plain:
-    """A learner without `earn`, which is therefore played through all its policies."""
+    """A learner without `expected_reward`, which is therefore played through all its policies."""
 
     def __init__(self, learner: Learner[Any]) -> None:
         self.learner = learner
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("earn", "meet", "learner"):
+        if name in ("expected_reward", "meet", "learner"):
             raise AttributeError(name)
         return getattr(self.learner, name)
 

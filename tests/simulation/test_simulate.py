@@ -11,10 +11,10 @@ import pytest
 
 import understudy as us
 from tests.support.refusals import assert_refused
-from understudy.adversaries import Oblivious
 from understudy.contexts import ContinuousContexts, FiniteContexts
 from understudy.errors import InvalidArgument
 from understudy.protocols import Learner
+from understudy.simulation.adversaries import Oblivious
 from understudy.types import Array, Log, Round
 
 ROUNDS = 270  # more than are dealt at a time
@@ -159,7 +159,7 @@ def assert_by_hand(
 class Spy:
     """A learner that notes the logs it is shown; all else is another learner's.
 
-    It has no `earn`, and so is shown stretches.
+    It has no `expected_reward`, and so is shown stretches.
     """
 
     def __init__(self, learner: Learner[Any]) -> None:
@@ -167,7 +167,7 @@ class Spy:
         self.logs: list[Log] = []
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("earn", "meet"):
+        if name in ("expected_reward", "meet"):
             raise AttributeError(name)
         return getattr(self.learner, name)
 

@@ -14,7 +14,7 @@ from tests.support.refusals import assert_refused
 from tests.support.sweep_bits import bits
 from understudy.contexts import FiniteContexts
 from understudy.protocols import Learner
-from understudy.sweeps import Cell, Played
+from understudy.simulation.sweep import Cell, Played
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])
 THREE = np.array([0.5, 0.25, 0.25])

@@ -76,7 +76,7 @@ def policies(n_actions: int) -> st.SearchStrategy[Array]:
 @st.composite
 def logs(draw: st.DrawFn, learner: Learner[Any], *, max_rounds: int = 40) -> us.Log:
     """A log without contexts, of the form that the learner asks for."""
-    form = learner.form
+    form = learner.spec
     support = range(form.n_actions) if form.support is None else np.flatnonzero(form.support)
     n = draw(sizes(0, max_rounds))
     played = st.sampled_from([int(a) for a in support])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from understudy.sweeps import Cell, Played
+from understudy.simulation.sweep import Cell, Played
 
 Bits = dict[Cell, tuple[object, ...]]
 

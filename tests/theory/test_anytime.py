@@ -28,7 +28,7 @@ from tests.theory.test_theorems import LARGE_GAMES
 from understudy import theory
 from understudy.errors import NotMergeable
 from understudy.learners import ExponentialWeights
-from understudy.schedules import CHANGES, Decaying, cut_where_rates_move, held
+from understudy.schedules import CHANGES, Decaying, chunks_of_constant_rate, last_change
 
 ANYTIME: dict[str, Callable[[Array], ExponentialWeights]] = {
     "exp3": us.exp3,
@@ -62,8 +62,8 @@ def gains_of(name: str, behavior: Array, log: us.Log) -> Array:
 
 def test_rates_fall_and_are_held_for_at_most_five_percent() -> None:
     t = np.concatenate([np.arange(1, 5000), np.geomspace(5000, 2**53, 4000).astype(np.int64)])
-    assert (held(t) <= t).all()
-    assert (21 * held(t) > 20 * t - 20).all()
+    assert (last_change(t) <= t).all()
+    assert (21 * last_change(t) > 20 * t - 20).all()
     assert (np.diff(Decaying(1.0)(t)) <= 0).all()
     assert (np.diff(CHANGES) > 0).all()
     assert [rate(2, k) for k in range(1, 400)] == pytest.approx(
@@ -73,13 +73,13 @@ def test_rates_fall_and_are_held_for_at_most_five_percent() -> None:
 
 @pytest.mark.parametrize(("before", "rounds", "size"), [(0, 300, 7), (98, 50, 9), (10**6, 10, 3)])
 def test_stretches_are_cut_where_rates_move(before: int, rounds: int, size: int) -> None:
-    cuts = list(cut_where_rates_move(before, rounds, size))
+    cuts = list(chunks_of_constant_rate(before, rounds, size))
     covered = [before + start + i for start, count in cuts for i in range(count)]
     assert covered == list(range(before, before + rounds))
     for start, count in cuts:
         t = before + start + 1 + np.arange(count)
         assert count <= size
-        assert len(set(held(t).tolist())) == 1
+        assert len(set(last_change(t).tolist())) == 1
 
 
 @pytest.mark.parametrize("name", ANYTIME)

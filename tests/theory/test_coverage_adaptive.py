@@ -32,7 +32,7 @@ from understudy import kernels, theory
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.kernels.reference import weighted_entropy
 from understudy.learners import CoverageAdaptive, LeveledScores
-from understudy.schedules import held
+from understudy.schedules import last_change
 
 GAINS = ("implicit", "logarithmic")
 
@@ -49,15 +49,15 @@ def expert_gains(learner: CoverageAdaptive, log: us.Log, q: Array) -> Array:
         np.tile(learner.rates, (len(log), 1)) if grid else learner.rates[log.actions, np.newaxis]
     )
     if learner.decaying:
-        rates = rates / np.sqrt(held(np.arange(1, len(log) + 1)))[:, np.newaxis]
+        rates = rates / np.sqrt(last_change(np.arange(1, len(log) + 1)))[:, np.newaxis]
     gains = gain(learner.gain, log.rewards[:, np.newaxis], q[:, np.newaxis], rates)
-    totals = np.zeros((learner.form.n_actions, rates.shape[1]))
+    totals = np.zeros((learner.spec.n_actions, rates.shape[1]))
     np.add.at(totals, log.actions, gains)
     return totals.T if grid else totals[:, 0]
 
 
 def last_rates(learner: CoverageAdaptive, rounds: int) -> Array:
-    since = float(held(np.asarray(max(1, rounds))))
+    since = float(last_change(np.asarray(max(1, rounds))))
     return learner.rates / math.sqrt(since) if learner.decaying else learner.rates
 
 
@@ -212,7 +212,7 @@ def test_policies_are_those_of_the_reference(seed: int) -> None:
         scores = expert_gains(learner, log[:t], played[:t])
         wanted = weighted_entropy(rates, prior, scores.ravel())
         np.testing.assert_allclose(
-            found[t], wanted.reshape(-1, learner.form.n_actions).sum(axis=0), rtol=1e-9, atol=1e-12
+            found[t], wanted.reshape(-1, learner.spec.n_actions).sum(axis=0), rtol=1e-9, atol=1e-12
         )
 
 
@@ -326,7 +326,7 @@ def expected_of(
 
     def gains_at(node: Node) -> Array:
         t = len(node.history)
-        eta = own / math.sqrt(held(np.asarray(t + 1))) if learner.decaying else own
+        eta = own / math.sqrt(last_change(np.asarray(t + 1))) if learner.decaying else own
         q = behaviors[t]
         gains = np.zeros(len(q))
         shown = q > 0

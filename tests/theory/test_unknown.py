@@ -31,7 +31,7 @@ from tests.support.strategies import Array, Game, games, quick, rates, unit_numb
 from understudy import theory
 from understudy.errors import InvalidArgument
 from understudy.kernels import confidence
-from understudy.theory.unknown import pessimism
+from understudy.theory.bounds import pessimism
 
 PROBABILITIES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 ROUNDS = (2, 3, 4, 6, 10, 20, 50, 200, 1000, 5000)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from understudy.certificates.certificate import Certificate
 from understudy.certificates.curves import Certified, certify
 from understudy.certificates.evidence import Evidence
-from understudy.certificates.files import load_certificate, save_certificate
+from understudy.certificates.io import load_certificate, save_certificate
 from understudy.certificates.targets import FixedPolicy
 
 __all__ = [

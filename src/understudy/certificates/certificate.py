@@ -43,8 +43,8 @@ from understudy.certificates.targets import Target, probabilities_under
 from understudy.certificates.words import describe
 from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
-from understudy.protocols import Form
-from understudy.types import Feedback, Integers, Log, cut, given, one_event, saved
+from understudy.protocols import EventSpec
+from understudy.types import Feedback, Integers, Log, chunks, kernel_view, one_event, saved
 
 __all__ = ["Certificate"]
 
@@ -130,7 +130,7 @@ class Certificate:
         shown = self.check(log)
         probabilities = probabilities_under(target, shown, self.n_actions)
         evidence, threshold = self.evidence, 1.0 / self._delta
-        for start, rounds in cut(len(shown), STRETCH):
+        for start, rounds in chunks(len(shown), STRETCH):
             stretch = shown[start : start + rounds]
             q, counts = self._propensities(evidence, stretch)
             columns = (probabilities[start : start + rounds], q, stretch.rewards)
@@ -149,7 +149,7 @@ class Certificate:
                     "pass behavior=us.Logged(n_actions=K), or leave them out if it does not",
                 )
             shown = shown.visible(propensities=True, features=False)
-        self.form.check(shown)
+        self.spec.check(shown)
         return shown
 
     def merge(self, other: Certificate) -> Certificate:
@@ -172,7 +172,9 @@ class Certificate:
             return other if not self.rounds else self
         return self._with(self._tested(self.evidence.merge(other.evidence)))
 
-    def of_sums(self, rounds: int, S: ArrayLike, totals: ArrayLike) -> Certificate:
+    def from_sufficient_statistics(
+        self, rounds: int, S: ArrayLike, totals: ArrayLike
+    ) -> Certificate:
         """The same certificate of rounds whose sums were made elsewhere, such as by a database.
 
         `S` are S_i = Σ_t log(1 + λ_i x_t) of the three `grids`, one after the other, and `totals`
@@ -182,13 +184,14 @@ class Certificate:
         >>> empty = us.Certificate(behavior=[0.5, 0.5], lambdas=[1.0])
         >>> log = us.Log(actions=[0, 1] * 500, rewards=[0.0, 1.0] * 500)
         >>> known = empty.observe(log, [0.1, 0.9])
-        >>> again = empty.of_sums(1000, known.evidence.log_wealths(), known.evidence.totals)
+        >>> sums = known.evidence.log_wealths(), known.evidence.totals
+        >>> again = empty.from_sufficient_statistics(1000, *sums)
         >>> again.lower == known.lower, again.promoted, again.promoted_at
         (True, True, None)
         """
         self._refuse_counted()
-        given = Evidence.of_sums(rounds, S, totals)
-        return dataclasses.replace(self, evidence=self._tested(given))
+        kernel_view = Evidence.from_sufficient_statistics(rounds, S, totals)
+        return dataclasses.replace(self, evidence=self._tested(kernel_view))
 
     @property
     def rounds(self) -> int:
@@ -233,7 +236,7 @@ class Certificate:
         total = self.production if earned is None else earned
         S = total * np.log1p(self.lambdas)
         threshold = -math.log(self._side)
-        worth = kernels.certificates.root(S, given(self.lambdas), self.rounds, threshold, 0.0)
+        worth = kernels.certificates.root(S, kernel_view(self.lambdas), self.rounds, threshold, 0.0)
         return self.rounds * float(worth)
 
     @property
@@ -274,10 +277,10 @@ class Certificate:
         return describe(self)
 
     @cached_property
-    def form(self) -> Form:
+    def spec(self) -> EventSpec:
         """What an event must look like."""
         known = self.behavior is not None and not isinstance(self.behavior, Logged)
-        return Form(
+        return EventSpec(
             self.n_actions,
             propensities=isinstance(self.behavior, Logged),
             support=np.asarray(self.behavior) > 0 if known else None,
@@ -295,7 +298,7 @@ class Certificate:
     def _grids(self) -> Array:
         gain = LARGEST_BET * self.lambdas[self.lambdas <= 1.0]
         parts = [self.lambdas, self.lambdas]
-        return given(np.concatenate(parts if self.behavior is None else [*parts, gain]))
+        return kernel_view(np.concatenate(parts if self.behavior is None else [*parts, gain]))
 
     @property
     def _delta(self) -> float:

@@ -17,15 +17,17 @@ from understudy.certificates.targets import Target, actions_of, probabilities_un
 from understudy.constraints import N_ACTIONS, Array, constrained
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.plots import Panel, draw_certificates
-from understudy.schedules import spaced
-from understudy.types import Integers, Log, Trace, frozen
+from understudy.schedules import geometric_grid
+from understudy.types import Integers, Log, Trace, read_only
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["POINTS", "Certified", "Point", "certify", "follow"]
 
-POINTS: Integers = spaced(2)  # rounds after which a curve has a point: 1 707, up to any count
+POINTS: Integers = geometric_grid(
+    2
+)  # rounds after which a curve has a point: 1 707, up to any count
 
 Point = tuple[float, float, float, float | None]  # totals: lower, upper, production, gain
 
@@ -60,11 +62,11 @@ class Certified:
         lower, upper, production, gain = zip(*points, strict=True)
         return Certified(
             certificate,
-            frozen(np.array(rounds)),
-            frozen(np.array(lower)),
-            frozen(np.array(upper)),
-            frozen(np.array(production)),
-            None if certificate.behavior is None else frozen(np.array(gain)),
+            read_only(np.array(rounds)),
+            read_only(np.array(lower)),
+            read_only(np.array(upper)),
+            read_only(np.array(production)),
+            None if certificate.behavior is None else read_only(np.array(gain)),
         )
 
     @property

@@ -24,12 +24,12 @@ from understudy.constraints import (
     number,
 )
 from understudy.errors import InvalidArgument
-from understudy.types import Integers, frozen, given, saved
+from understudy.types import Integers, kernel_view, read_only, saved
 
 __all__ = ["BEHAVIOR_OR_NONE", "CONFIDENCE", "EVIDENCE", "LAMBDAS", "Evidence", "count_actions"]
 
 LARGEST_BET = 0.9  # of the λ on a gain, which may be −1: below 1
-GRID: Array = frozen(2.0 ** -np.arange(-2.0, 22.0))
+GRID: Array = read_only(2.0 ** -np.arange(-2.0, 22.0))
 
 
 def _lambdas(value: Any) -> Array:
@@ -40,7 +40,7 @@ def _lambdas(value: Any) -> Array:
         raise Refused(f"it holds {checked.min():g}, and every λ must be positive")
     if checked.min() > 1.0:
         raise Refused("the gain bets 0.9 λ for every λ of at most 1, and there is none")
-    return frozen(np.sort(checked)[::-1].copy())
+    return read_only(np.sort(checked)[::-1].copy())
 
 
 CONFIDENCE = number(0.0, 1.0, "pass a number between 0 and 1, such as 0.95", above=True, below=True)
@@ -83,14 +83,14 @@ class Evidence:
     @staticmethod
     def none(size: int, counted: int) -> Evidence:
         """Before the first round: so many λ in all, and so many actions to count."""
-        nothing, one = frozen(np.zeros(size)), frozen(np.ones(size))
-        counts = frozen(np.zeros(counted, dtype=np.int64))
-        return Evidence(0, nothing, one, frozen(np.zeros(4)), counts, crossed=0, merged=False)
+        nothing, one = read_only(np.zeros(size)), read_only(np.ones(size))
+        counts = read_only(np.zeros(counted, dtype=np.int64))
+        return Evidence(0, nothing, one, read_only(np.zeros(4)), counts, crossed=0, merged=False)
 
     @staticmethod
-    def of_sums(rounds: int, S: ArrayLike, totals: ArrayLike) -> Evidence:
+    def from_sufficient_statistics(rounds: int, S: ArrayLike, totals: ArrayLike) -> Evidence:
         """Of rounds that were summed elsewhere; whether they cross 1/δ is for the caller to say."""
-        nobody, one = np.zeros(0, dtype=np.int64), frozen(np.ones(np.size(S)))
+        nobody, one = np.zeros(0, dtype=np.int64), read_only(np.ones(np.size(S)))
         evidence = Evidence(rounds, S, one, totals, nobody, crossed=0, merged=True)  # type: ignore[arg-type] # made arrays next
         enforce(evidence)
         return evidence
@@ -98,7 +98,7 @@ class Evidence:
     def log_wealths(self) -> Array:
         """S_i of all grids."""
         S = np.empty(len(self.sums))
-        kernels.certificates.log_wealths(given(self.sums), given(self.products), S)
+        kernels.certificates.log_wealths(kernel_view(self.sums), kernel_view(self.products), S)
         return S
 
     def after(
@@ -120,10 +120,10 @@ class Evidence:
             totals,
             self.rounds,
             self.crossed,
-            *(given(column) for column in columns),
+            *(kernel_view(column) for column in columns),
         )
         rounds = self.rounds + len(columns[0])
-        arrays = (frozen(sums), frozen(products), frozen(totals), counts)
+        arrays = (read_only(sums), read_only(products), read_only(totals), counts)
         return Evidence(rounds, *arrays, crossed, self.merged)
 
     def count(self, actions: Integers, delta: float) -> tuple[Array, Integers]:
@@ -133,17 +133,19 @@ class Evidence:
         """
         counts, t = self.counts.copy(), self.rounds + np.arange(1.0, len(actions) + 1.0)
         seen, q = np.empty(len(actions), dtype=np.int64), np.empty(len(actions))
-        kernels.logs.count_before(counts, given(actions), seen)
+        kernels.sampling.count_before(counts, kernel_view(actions), seen)
         budgets = math.log(len(counts) / delta) + np.log(t) + np.log(t + 1.0)
         frequencies = seen / np.maximum(t - 1.0, 1.0)
-        kernels.confidence.kl_uppers(given(frequencies), given(t - 1.0), given(budgets), q)
-        return q, frozen(counts)
+        kernels.confidence.kl_uppers(
+            kernel_view(frequencies), kernel_view(t - 1.0), kernel_view(budgets), q
+        )
+        return q, read_only(counts)
 
     def merge(self, other: Evidence) -> Evidence:
         """Of both logs: sums add up. Whether the mixture crosses 1/δ is for the caller to say."""
-        sums = frozen(self.log_wealths() + other.log_wealths())
-        totals = frozen(self.totals + other.totals)
-        one, rounds = frozen(np.ones(len(sums))), self.rounds + other.rounds
+        sums = read_only(self.log_wealths() + other.log_wealths())
+        totals = read_only(self.totals + other.totals)
+        one, rounds = read_only(np.ones(len(sums))), self.rounds + other.rounds
         return Evidence(rounds, sums, one, totals, self.counts, crossed=0, merged=True)
 
     def crosses(self, start: int, delta: float) -> bool:

@@ -8,10 +8,10 @@ import click
 
 from understudy import __version__
 from understudy.cli.bench import bench
-from understudy.cli.common import own_words
-from understudy.cli.live import audit, export, serve, token
-from understudy.cli.logs import certify, coverage, learn
+from understudy.cli.common import silence_native_stderr
+from understudy.cli.log_commands import certify, coverage, learn
 from understudy.cli.paper import paper
+from understudy.cli.service_commands import audit, export, serve, token
 from understudy.errors import UnderstudyError
 
 __all__ = ["main"]
@@ -33,7 +33,7 @@ for command in (learn, coverage, certify, serve, audit, export, token, paper, be
 def main() -> None:
     """Run the command line: one clear line and exit code 2 for bad input."""
     try:
-        with own_words():
+        with silence_native_stderr():
             status = app(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)

@@ -1,15 +1,17 @@
-"""`understudy bench`."""
+"""`understudy bench`: it runs the benchmarks of a source checkout."""
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from understudy.cli.common import FOLDER, check_writable, wide_console
-from understudy.simulate import progress_bar
+from understudy.simulation.simulate import progress_bar
 
 __all__ = ["bench"]
 
@@ -30,7 +32,7 @@ NAMES = (
 @click.option(
     "--docs",
     type=click.Path(dir_okay=False, exists=True, writable=True, path_type=Path),
-    help="Markdown file whose measured part is written anew from the results.",
+    help="Markdown file whose measured part is replaced by the results.",
 )
 @click.option("--json", "json_output", is_flag=True, help="Print the results as JSON, not tables.")
 def bench(
@@ -52,9 +54,7 @@ def bench(
     Without a name, all of them: a few minutes. Peers that are not installed are
     named and left out (pip install 'understudy[bench]').
     """
-    from understudy.benchmarks import BENCHMARKS, as_dict, check_page, measure, show, write_docs  # noqa: PLC0415
-    from understudy.benchmarks import write as keep  # noqa: PLC0415 - only here
-
+    benchmarks = _import_benchmarks()
     if out is not None:
         check_writable(out)
     if docs is not None:
@@ -62,7 +62,7 @@ def bench(
             raise click.UsageError(
                 "--docs shows all benchmarks at full size: leave --quick and names"
             )
-        check_page(docs)
+        benchmarks.check_page(docs)
     results = []
     for name in names or NAMES:
         with progress_bar() as bar:
@@ -71,14 +71,26 @@ def bench(
             def report(who: str, done: int, turns: int, bar: Any = bar, task: Any = task) -> None:
                 bar.update(task, description=who, completed=done, total=turns)
 
-            found = measure(BENCHMARKS[name], quick=quick, report=report)
+            found = benchmarks.measure(benchmarks.BENCHMARKS[name], quick=quick, report=report)
             bar.update(task, description=name, completed=1, total=1)
         results.append(found)
         if not json_output:
-            show(found, wide_console())
+            benchmarks.show(found, wide_console())
         if out is not None:
-            keep(found, out)
+            benchmarks.write(found, out)
     if docs is not None:
-        write_docs(results, docs)
+        benchmarks.write_docs(results, docs)
     if json_output:
-        click.echo(json.dumps([as_dict(result) for result in results], allow_nan=False))
+        click.echo(json.dumps([benchmarks.as_dict(result) for result in results], allow_nan=False))
+
+
+def _import_benchmarks() -> Any:
+    """Import the package `benchmarks`, which stands beside `src` in a checkout and in no wheel."""
+    checkout = Path(__file__).parents[3]
+    if not (checkout / "benchmarks" / "__init__.py").is_file():
+        raise click.UsageError(
+            "the benchmarks are not installed with the package: get the source code of Understudy "
+            "and type `make bench` there"
+        )
+    sys.path.insert(0, str(checkout))
+    return importlib.import_module("benchmarks")

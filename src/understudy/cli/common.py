@@ -14,7 +14,14 @@ from typing import Any
 import click
 from rich.console import Console
 
-__all__ = ["FOLDER", "POSITIVE", "check_writable", "own_words", "watched", "wide_console"]
+__all__ = [
+    "FOLDER",
+    "POSITIVE",
+    "check_writable",
+    "silence_native_stderr",
+    "watched",
+    "wide_console",
+]
 
 STANDARD_ERROR = 2
 NARROWEST = 80  # a narrower table would cut numbers off
@@ -43,10 +50,10 @@ def check_writable(out: Path) -> None:
 
 
 @contextmanager
-def own_words() -> Iterator[None]:
+def silence_native_stderr() -> Iterator[None]:
     """Standard error for what Python says: native readers fill pages over a damaged file.
 
-    >>> with own_words():
+    >>> with silence_native_stderr():
     ...     _ = os.write(STANDARD_ERROR, b"a page")
     """
     sys.stderr.flush()

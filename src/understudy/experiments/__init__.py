@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from understudy.experiments.adaptive import ADAPTIVE
-from understudy.experiments.certificate import CERTIFICATE
-from understudy.experiments.core import Experiment, Options, write
+from understudy.experiments.certificate_validity import CERTIFICATE
+from understudy.experiments.coverage_sweep import ADAPTIVE
+from understudy.experiments.experiment import Experiment, Options, write
 from understudy.experiments.figure1 import FIGURE_1
-from understudy.experiments.linear import LINEAR
-from understudy.experiments.probability import PROBABILITY
-from understudy.experiments.rates import RATES
-from understudy.experiments.regret import Point, Row
-from understudy.experiments.unknown import UNKNOWN
+from understudy.experiments.linear_game import LINEAR
+from understudy.experiments.rate_sweep import RATES
+from understudy.experiments.regret_curves import Point, Row
+from understudy.experiments.tail_probability import PROBABILITY
+from understudy.experiments.unknown_behavior import UNKNOWN
 
 __all__ = ["EXPERIMENTS", "Experiment", "Options", "Point", "Row", "write"]
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from understudy import adversaries, behaviors, theory
-from understudy.experiments.core import Options
-from understudy.experiments.regret import Point, RegretExperiment
-from understudy.game import Game
+from understudy import behaviors, theory
+from understudy.experiments.experiment import Options
+from understudy.experiments.regret_curves import Point, RegretExperiment
 from understudy.learners import exp3, exp3_ix
-from understudy.types import lasting
+from understudy.simulation import adversaries
+from understudy.simulation.game import Game
+from understudy.types import durations
 
 __all__ = ["FIGURE_1", "paper_game", "theorem1_for"]
 
@@ -44,7 +45,7 @@ def theorem1_for(game: Game, eta: float) -> float:
     13.7497
     """
     means, starts = game.pieces_between(0, game.rounds)
-    totals = (means * lasting(starts, game.rounds)[:, np.newaxis]).sum(axis=0)
+    totals = (means * durations(starts, game.rounds)[:, np.newaxis]).sum(axis=0)
     return theory.theorem1_bound(
         COMPARATOR, game.behavior, horizon=game.rounds, eta=eta, total_rewards=totals
     )

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
         exponential_weights,
         games,
         lin_prod,
-        lin_prod_compact,
-        logs,
-        referee,
+        sampling,
         weighted_entropy,
     )
 
@@ -29,9 +27,7 @@ __all__ = [
     "exponential_weights",
     "games",
     "lin_prod",
-    "lin_prod_compact",
-    "logs",
-    "referee",
+    "sampling",
     "weighted_entropy",
 ]
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from understudy.kernels.compiler import compiled
 
-__all__ = ["earn", "merge", "policies", "policy", "replay"]
+__all__ = ["expected_reward", "merge", "policies", "policy", "replay"]
 
 Array = Any  # float64 or int64 vectors: a kernel takes what it is given
 
@@ -179,7 +179,7 @@ def policies(
 
 
 @compiled
-def earn(
+def expected_reward(
     eta: float,
     scores: Array,
     residues: Array,

@@ -1,17 +1,32 @@
-"""A whole game against means that stay for a while, in one call: O(1) a round, O(K) memory."""
+"""A whole game against means that stay for a while, in one call: O(1) a round, O(K) memory.
+
+The referee's loop for adversaries that watch, compiled: `game.play` says it readably.
+
+An adversary is two compiled functions over a memory of its own, a float64 vector:
+
+    choose(memory, parameters, t, means)                     fill the means of round t = 1, 2, …
+    observe(memory, parameters, t, policy, action, b, rewards)      remember the round played
+
+and `play_adaptive` with these two is its game (`hiding`, `retaliating`). The behavior's actions
+do not depend on the adversary, so they and the gains that they would bring, for either reward, come
+from outside; only what depends on the past is decided here.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from understudy.kernels.compiler import compiled
-from understudy.kernels.exponential_weights import earn
-from understudy.kernels.logs import observe
+from understudy.kernels.compiler import compiled, inlined
+from understudy.kernels.exponential_weights import expected_reward, replay
+from understudy.kernels.exponential_weights import policy as make_policy
+from understudy.kernels.sampling import observe
 
-__all__ = ["init", "play", "play_abreast"]
+__all__ = ["hiding", "init", "play", "play_adaptive", "play_runs", "retaliating"]
+
 
 Array = Any
 
@@ -64,7 +79,7 @@ def play(
         for one in range(etas.size):
             for t in range(seen.size):
                 more[t] = gains[one, int(won[t]), seen[t]]
-            references[one], totals[one], own = earn(
+            references[one], totals[one], own = expected_reward(
                 etas[one],
                 scores[one],
                 residues[one],
@@ -81,7 +96,7 @@ def play(
 
 
 @compiled
-def play_abreast(
+def play_runs(
     streams: tuple[tuple[Generator, ...], tuple[Generator, ...]],
     world: tuple[Array, Array, Array, Array],
     start: int,
@@ -98,3 +113,125 @@ def play_abreast(
     for run in range(earned.shape[0]):
         own = scores[run], residues[run], references[run], totals[run], earned[run]
         play((behaviors[run], observed[run]), world, start, rounds, learners, own)
+
+
+ROUNDING = 1e-9
+
+
+@compiled
+def draw(probabilities: Array, u: float) -> int:
+    """The action that u stands for, as `behaviors.choose` finds it."""
+    whole = 0.0
+    for a in range(probabilities.size):
+        whole += probabilities[a]
+    edge = 0.0
+    for a in range(probabilities.size - 1):
+        edge += probabilities[a]
+        if u < edge / whole:
+            return a
+    return int(probabilities.size - 1)
+
+
+@inlined
+def play_adaptive(
+    choose: Any,
+    observe: Any,
+    adversary: tuple[Array, Array],
+    stage: tuple[Array, Array, bool, Generator, Generator, Generator],
+    learner: tuple[float, Array, Array, float, float, int, Array, Array],
+) -> tuple[float, float, float, float]:
+    """A stretch of rounds: reference, W, and what learner and behavior earned.
+
+    `adversary` is its memory and its parameters. `stage` is π_B, what every action would have
+    earned so far, whether realised rewards count, and three streams of random numbers: for the
+    observed reward, all rewards, the learner's draw. `learner` is what `replay` takes, but that
+    gains are (2, n): what each round adds to the score of its action if the reward is 0, or 1.
+    Means outside of [0, 1] end the game: then the learner has earned nan.
+    """
+    memory, parameters = adversary
+    behavior, by_action, realised, observed, unobserved, own = stage
+    eta, scores, residues, reference, total, rounds, actions, gains = learner
+    n_actions = scores.size
+    means, rewards, policy = np.empty(n_actions), np.empty(n_actions), np.empty(n_actions)
+    played, gain = np.empty(1), np.empty(1)
+    earned = by_behavior = 0.0
+    for i in range(actions.size):
+        t = rounds + i + 1
+        choose(memory, parameters, t, means)
+        for a in range(n_actions):
+            if not -ROUNDING <= means[a] <= 1.0 + ROUNDING:
+                return reference, total, math.nan, by_behavior
+        make_policy(eta, scores, residues, reference, total, policy)
+        action = draw(policy, own.random())
+        b = actions[i]
+        won = observed.random() < means[b]
+        for a in range(n_actions):
+            rewards[a] = 1.0 if unobserved.random() < means[a] else 0.0
+        rewards[b] = 1.0 if won else 0.0
+        for a in range(n_actions):
+            counted = rewards[a] if realised else means[a]
+            earned += policy[a] * counted
+            by_behavior += behavior[a] * counted
+            by_action[a] += counted
+        gain[0] = gains[1, i] if won else gains[0, i]
+        reference, total = replay(
+            eta, scores, residues, reference, total, t - 1, actions[i : i + 1], gain, played
+        )
+        observe(memory, parameters, t, policy, action, b, rewards)
+    return reference, total, earned, by_behavior
+
+
+@compiled
+def choose_hiding(memory: Array, parameters: Array, t: int, means: Array) -> None:  # noqa: ARG001 - the form of all adversaries
+    """`high` for the action that the behavior has played least."""
+    means[:] = parameters[0]
+    means[np.argmin(memory)] = parameters[1]
+
+
+@compiled
+def observe_hiding(
+    memory: Array,
+    parameters: Array,  # noqa: ARG001 - the form of all adversaries
+    t: int,  # noqa: ARG001
+    policy: Array,  # noqa: ARG001
+    action: int,  # noqa: ARG001
+    b: int,
+    rewards: Array,  # noqa: ARG001
+) -> None:
+    memory[b] += 1.0
+
+
+@compiled
+def choose_retaliating(memory: Array, parameters: Array, t: int, means: Array) -> None:
+    """Less for what the last policy favored, `low` for what it drew: the last entry."""
+    low, high = parameters[0], parameters[1]
+    for a in range(means.size):
+        means[a] = high - (high - low) * memory[a]
+    if t > 1:
+        means[int(memory[means.size])] = low
+
+
+@compiled
+def observe_retaliating(
+    memory: Array,
+    parameters: Array,  # noqa: ARG001 - the form of all adversaries
+    t: int,  # noqa: ARG001
+    policy: Array,
+    action: int,
+    b: int,  # noqa: ARG001
+    rewards: Array,  # noqa: ARG001
+) -> None:
+    memory[: policy.size] = policy
+    memory[policy.size] = action
+
+
+@compiled
+def hiding(adversary: Any, stage: Any, learner: Any) -> tuple[float, float, float, float]:
+    """`play_adaptive` against the adversary of that name."""
+    return play_adaptive(choose_hiding, observe_hiding, adversary, stage, learner)
+
+
+@compiled
+def retaliating(adversary: Any, stage: Any, learner: Any) -> tuple[float, float, float, float]:
+    """`play_adaptive` against the adversary of that name."""
+    return play_adaptive(choose_retaliating, observe_retaliating, adversary, stage, learner)

@@ -32,9 +32,9 @@ from understudy.kernels.exponential_weights import (
     probability_of,
 )
 from understudy.kernels.exponentials import exp
-from understudy.kernels.levels import rescale, root, seek, settle
+from understudy.kernels.normalizer import rescale, root, seek, settle
 
-__all__ = ["add", "begin", "earn", "policies", "policy", "replay", "root"]
+__all__ = ["add", "begin", "expected_reward", "policies", "policy", "replay", "root"]
 
 Array = Any
 Tuning = tuple[Array, Array, Array, bool]  # rates, log w₁, the row of every action; which gain
@@ -280,7 +280,7 @@ def worth(scales: Array, weighted: Array, mass: float) -> float:
 
 
 @compiled
-def earn(
+def expected_reward(
     tuning: Tuning,
     scores: Array,
     residues: Array,

@@ -6,12 +6,11 @@ algorithm is a function in recipes.py or linear_recipes.py and its name here.
 
 from __future__ import annotations
 
-from understudy.learners.coverage_adaptive import CoverageAdaptive, LeveledScores
 from understudy.learners.exponential_weights import ExponentialWeights, Scores
-from understudy.learners.features import DisjointFeatures, SharedFeatures
 from understudy.learners.lin_prod import Estimates, LinProd
 from understudy.learners.lin_prod_compact import LinProdCompact, Sums
 from understudy.learners.lin_prod_unknown import LinProdUnknown, SumsAndInverse
+from understudy.learners.linear import DisjointFeatures, SharedFeatures
 from understudy.learners.linear_recipes import lin_prod, lin_prod_compact, lin_prod_unknown
 from understudy.learners.recipes import (
     coverage_adaptive,
@@ -20,6 +19,7 @@ from understudy.learners.recipes import (
     exp3_ix_unknown,
     prod,
 )
+from understudy.learners.weighted_entropy import CoverageAdaptive, LeveledScores
 
 __all__ = [
     "RECIPES",

@@ -22,20 +22,20 @@ from understudy.constraints import (
     number,
 )
 from understudy.errors import InvalidArgument, NotMergeable
-from understudy.protocols import Estimator, Form, not_a_state, refuse_features
-from understudy.schedules import ETA, Decaying, Rate, cut_where_rates_move, rate_at
+from understudy.protocols import Estimator, EventSpec, not_a_state, refuse_features
+from understudy.schedules import ETA, Decaying, Rate, chunks_of_constant_rate, rate_at
 from understudy.types import (
     Feedback,
     Integers,
     Log,
     Trace,
-    cut,
-    frozen,
-    given,
+    chunks,
+    kernel_view,
     one_event,
-    pieces_of,
+    read_only,
     rounds_past,
     saved,
+    segments,
 )
 
 __all__ = ["ExponentialWeights", "Scores"]
@@ -45,7 +45,7 @@ LARGEST_RESIDUE = 300.0  # of an exponent: as in the kernel
 CARRIED = 1e-9  # relative: how far the carried sum of weights may be from their sum
 SUMS = array("pass one sum of gains per action")
 ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
-ESTIMATOR = having("pass one of us.estimators", "form", "gains", "reads_past")
+ESTIMATOR = having("pass one of us.estimators", "spec", "gains", "order_dependence")
 
 
 @saved
@@ -99,26 +99,26 @@ class ExponentialWeights:
         enforce(self)
 
     @property
-    def form(self) -> Form:
-        return self.estimator.form
+    def spec(self) -> EventSpec:
+        return self.estimator.spec
 
     @property
-    def reads_past(self) -> str | None:
+    def order_dependence(self) -> str | None:
         """Why the state depends on the order of events, or None if it does not."""
         if isinstance(self.eta, Decaying):
             return "η_t depends on the round in which an event happened"
-        return self.estimator.reads_past
+        return self.estimator.order_dependence
 
     def init(self) -> Scores:
-        K = self.form.n_actions
-        nothing = frozen(np.zeros(K))
+        K = self.spec.n_actions
+        nothing = read_only(np.zeros(K))
         return Scores(nothing, nothing, 0, self.estimator.init(), reference=0.0, total=float(K))
 
     def policy(self, state: Scores, features: ArrayLike | None = None) -> Array:
         self._check_own(state)
         refuse_features(features)
         policy = np.empty(len(state.scores))
-        scores, residues = given(state.scores), given(state.residues)
+        scores, residues = kernel_view(state.scores), kernel_view(state.residues)
         eta = self.rate(state.rounds)
         kernels.exponential_weights.policy(
             eta, scores, residues, state.reference, state.total, policy
@@ -132,7 +132,7 @@ class ExponentialWeights:
     def update(self, state: Scores, feedback: Feedback) -> Scores:
         self._check_own(state)
         log = one_event(feedback)
-        self.form.check(log)
+        self.spec.check(log)
         return self._learn(state, log, kernels.exponential_weights.replay, np.empty(1))[0]
 
     def replay(self, state: Scores, log: Log) -> tuple[Scores, Trace]:
@@ -142,17 +142,17 @@ class ExponentialWeights:
             stretch, out = log[start : start + count], probability[start : start + count]
             state, _ = self._learn(state, stretch, kernels.exponential_weights.replay, out)
         past = self.past_horizon(state)
-        return state, Trace(frozen(probability), min(past, len(log)), self.form.n_actions)
+        return state, Trace(read_only(probability), min(past, len(log)), self.spec.n_actions)
 
     def policies(self, state: Scores, log: Log) -> tuple[Scores, Array]:
         self._check(state, log)
-        policies = np.empty((len(log), self.form.n_actions))
+        policies = np.empty((len(log), self.spec.n_actions))
         for start, count in self._stretches(state.rounds, len(log)):
             stretch, out = log[start : start + count], policies[start : start + count]
             state, _ = self._learn(state, stretch, kernels.exponential_weights.policies, out)
         return state, policies
 
-    def earn(
+    def expected_reward(
         self, state: Scores, log: Log, rewards: Array, starts: Integers
     ) -> tuple[Scores, float]:
         """`replay` for a referee, whose log fits: Σ_t ⟨π_t, r_t⟩ in place of a trace.
@@ -161,18 +161,18 @@ class ExponentialWeights:
         """
         earned = 0.0
         for start, count in self._stretches(state.rounds, len(log), size=max(1, len(log))):
-            held, since = pieces_of(rewards, starts, start, count)
+            held, since = segments(rewards, starts, start, count)
             state, (more,) = self._learn(
                 state,
                 log[start : start + count],
-                kernels.exponential_weights.earn,
-                given(held),
-                given(since),
+                kernels.exponential_weights.expected_reward,
+                kernel_view(held),
+                kernel_view(since),
             )
             earned += more
         return state, earned
 
-    def meet(
+    def play_adaptive(
         self,
         state: Scores,
         actions: Integers,
@@ -184,7 +184,7 @@ class ExponentialWeights:
         The gains are made for both rewards, 0 and 1, and the referee takes one of the two: so the
         estimator's memory must not depend on rewards.
         """
-        shown = propensities if self.form.propensities else None
+        shown = propensities if self.spec.propensities else None
         found = np.zeros(2)
         for start, count in self._stretches(state.rounds, len(actions)):
             part = slice(start, start + count)
@@ -198,18 +198,19 @@ class ExponentialWeights:
             found += more
         return state, found.tolist()
 
-    def of_sums(self, sums: ArrayLike, rounds: int) -> Scores:
+    def from_sufficient_statistics(self, sums: ArrayLike, rounds: int) -> Scores:
         """The state of rounds whose gains were summed elsewhere, such as by a database.
 
         `sums` are the K sums G(a) of what the estimator would have said of each event.
 
         >>> from understudy.estimators import ImportanceWeighting
         >>> learner = ExponentialWeights(0.5, ImportanceWeighting([0.5, 0.5]))
-        >>> learner.policy(learner.of_sums([2.0, 0.0], rounds=1)).round(4).tolist()
+        >>> state = learner.from_sufficient_statistics([2.0, 0.0], rounds=1)
+        >>> learner.policy(state).round(4).tolist()
         [0.7311, 0.2689]
         """
         self._refuse_order()
-        K, scores = self.form.n_actions, SUMS("sums", sums).copy()
+        K, scores = self.spec.n_actions, SUMS("sums", sums).copy()
         if scores.shape != (K,):
             raise InvalidArgument("sums", sums, f"there are {K} actions", SUMS.remedy)
         residues, counted = np.zeros(K), ROUNDS("rounds", rounds)
@@ -217,7 +218,7 @@ class ExponentialWeights:
             self.rate(counted), scores, residues, np.empty(K)
         )
         memory = self.estimator.init()
-        return Scores(frozen(scores), frozen(residues), counted, memory, reference, total)
+        return Scores(read_only(scores), read_only(residues), counted, memory, reference, total)
 
     def merge(self, first: Scores, second: Scores) -> Scores:
         self._refuse_order()
@@ -226,9 +227,11 @@ class ExponentialWeights:
         scores, residues = first.scores.copy(), first.residues + second.residues
         rounds = first.rounds + second.rounds
         reference, total = kernels.exponential_weights.merge(
-            self.rate(rounds), scores, residues, given(second.scores)
+            self.rate(rounds), scores, residues, kernel_view(second.scores)
         )
-        return Scores(frozen(scores), frozen(residues), rounds, first.memory, reference, total)
+        return Scores(
+            read_only(scores), read_only(residues), rounds, first.memory, reference, total
+        )
 
     def rounds(self, state: Scores) -> int:
         return state.rounds
@@ -243,30 +246,32 @@ class ExponentialWeights:
             residues = np.clip(eta * state.residues, -LARGEST_RESIDUE, LARGEST_RESIDUE)
             weights = np.exp(eta * (state.scores - state.reference) + residues)
             carried = abs(weights.sum() - state.total) <= CARRIED * state.total
-        if not carried or not self.estimator.remembers(state.memory, state.rounds):
-            raise not_a_state(state, f"{self.form.n_actions} actions")
+        if not carried or not self.estimator.accepts_memory(state.memory, state.rounds):
+            raise not_a_state(state, f"{self.spec.n_actions} actions")
 
     def _refuse_order(self) -> None:
-        if self.reads_past is not None:
-            raise NotMergeable(f"{self.reads_past}; replay the logs one after the other instead")
+        if self.order_dependence is not None:
+            raise NotMergeable(
+                f"{self.order_dependence}; replay the logs one after the other instead"
+            )
 
     def _check_own(self, state: Scores) -> None:
-        shape = (self.form.n_actions,)
+        shape = (self.spec.n_actions,)
         if not isinstance(state, Scores) or not state.scores.shape == state.residues.shape == shape:
-            raise not_a_state(state, f"{self.form.n_actions} actions")
+            raise not_a_state(state, f"{self.spec.n_actions} actions")
 
     def _check(self, state: Scores, log: Log) -> None:
         self._check_own(state)
-        self.form.check(log)
+        self.spec.check(log)
 
     def _stretches(
         self, before: int, rounds: int, size: int | None = None
     ) -> Iterator[tuple[int, int]]:
         """Stretches in each of which the rate stays, of a size that stays in the cache."""
-        size = max(STRETCH, self.form.n_actions) if size is None else size
+        size = max(STRETCH, self.spec.n_actions) if size is None else size
         if isinstance(self.eta, Decaying):
-            return cut_where_rates_move(before, rounds, size)
-        return cut(rounds, size)
+            return chunks_of_constant_rate(before, rounds, size)
+        return chunks(rounds, size)
 
     def _learn(
         self, state: Scores, log: Log, kernel: Callable[..., Any], *rest: Any
@@ -306,12 +311,14 @@ class ExponentialWeights:
             state.reference,
             state.total,
             state.rounds,
-            given(actions),
-            given(gains),
+            kernel_view(actions),
+            kernel_view(gains),
             *rest,
         )
         if self.rate(rounds) != eta:
             reference, total = kernels.exponential_weights.refresh(
                 self.rate(rounds), scores, residues, np.empty(len(scores))
             )
-        return Scores(frozen(scores), frozen(residues), rounds, memory, reference, total), found
+        return Scores(
+            read_only(scores), read_only(residues), rounds, memory, reference, total
+        ), found

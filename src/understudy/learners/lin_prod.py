@@ -10,9 +10,8 @@ import numpy as np
 
 from understudy import kernels
 from understudy.constraints import RATE, Array, array
-from understudy.learners.features import theta_hats
-from understudy.learners.linear import ROUNDING, KnownCovariance
-from understudy.types import Integers, Log, frozen, given, saved
+from understudy.learners.linear import ROUNDING, KnownCovariance, theta_hats
+from understudy.types import Integers, Log, kernel_view, read_only, saved
 
 __all__ = ["Estimates", "LinProd"]
 
@@ -45,8 +44,8 @@ class LinProd(KnownCovariance[Estimates]):
     CONSTRAINTS: ClassVar = {**KnownCovariance.CONSTRAINTS, "eta": RATE}
 
     def init(self) -> Estimates:
-        no_rounds = frozen(np.zeros((0, self.features.shape[-1])))
-        return Estimates(no_rounds, frozen(np.zeros(0, dtype=np.int64)))
+        no_rounds = read_only(np.zeros((0, self.features.shape[-1])))
+        return Estimates(no_rounds, read_only(np.zeros(0, dtype=np.int64)))
 
     def merge(self, first: Estimates, second: Estimates) -> Estimates:
         self.validate(first)
@@ -84,7 +83,7 @@ class LinProd(KnownCovariance[Estimates]):
     def _from(self, start: int, after: Estimates, features: Any) -> Array:
         """π_t(·|x) of rounds start + 1, …, one per row of features, (n, K)."""
         policies = self.features.log_weights(
-            self.eta, after.thetas, after.actions, start, given(features)
+            self.eta, after.thetas, after.actions, start, kernel_view(features)
         )
         kernels.lin_prod.softmax(policies)
         return policies
@@ -93,6 +92,6 @@ class LinProd(KnownCovariance[Estimates]):
 def joined(parts: Sequence[Estimates]) -> Estimates:
     """The estimates of one stretch of log after the other."""
     return Estimates(
-        frozen(np.concatenate([part.thetas for part in parts])),
-        frozen(np.concatenate([part.actions for part in parts])),
+        read_only(np.concatenate([part.thetas for part in parts])),
+        read_only(np.concatenate([part.actions for part in parts])),
     )

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 from understudy import kernels
 from understudy.constraints import LARGEST_COUNT, Array, array, integer
 from understudy.errors import InvalidArgument, NotMergeable
-from understudy.learners.features import rows, theta_hats
-from understudy.learners.linear import ROUNDING, KnownCovariance
+from understudy.learners.linear import ROUNDING, KnownCovariance, rows, theta_hats
 from understudy.schedules import Decaying, rate_at
 from understudy.theory import largest_lin_prod_rate
-from understudy.types import Integers, Log, frozen, given, saved
+from understudy.types import Integers, Log, kernel_view, read_only, saved
 
 __all__ = ["LinProdCompact", "Sums"]
 
@@ -68,8 +67,8 @@ class LinProdCompact(KnownCovariance[Sums]):
         self.validate(first)
         self.validate(second)
         return Sums(
-            frozen(first.theta + second.theta),
-            frozen(first.squares + second.squares),
+            read_only(first.theta + second.theta),
+            read_only(first.squares + second.squares),
             first.rounds + second.rounds,
         )
 
@@ -103,11 +102,11 @@ class LinProdCompact(KnownCovariance[Sums]):
         """π(·|x) of many contexts at one state, (n, K): `policy` of each, bit for bit."""
         self._check_own(state)
         checked: Array = CONTEXTS("features", features)
-        if checked.shape[1:] != self.form.features:
+        if checked.shape[1:] != self.spec.features:
             raise InvalidArgument(
                 "features",
                 checked.shape,
-                f"each context must be given as features of shape {self.form.features}",
+                f"each context must be given as features of shape {self.spec.features}",
                 CONTEXTS.remedy,
             )
         self._check_size("features of event", checked)
@@ -131,31 +130,31 @@ class LinProdCompact(KnownCovariance[Sums]):
 
 def no_sums(shape: tuple[int, ...]) -> Sums:
     """The sums before round 1, for V of this shape."""
-    return Sums(frozen(np.zeros(shape[:-1])), frozen(np.zeros(shape)), rounds=0)
+    return Sums(read_only(np.zeros(shape[:-1])), read_only(np.zeros(shape)), rounds=0)
 
 
 def learned(sums: Sums, etas: Array, thetas: Array, log: Log, n_actions: int) -> tuple[Sums, Array]:
     """The sums after a log with these rates and estimates, and π_t(·|X_t) of its rounds, (n, K)."""
     theta, squares = sums.theta.copy(), sums.squares.copy()
     policies = np.empty((len(log), n_actions))
-    kernels.lin_prod_compact.replay(
-        given(etas),
-        given(thetas),
-        given(log.actions),
+    kernels.lin_prod.replay(
+        kernel_view(etas),
+        kernel_view(thetas),
+        kernel_view(log.actions),
         np.atleast_2d(theta),
         blocks(squares),
-        given(rows(log.features)),
+        kernel_view(rows(log.features)),
         policies,
     )
     kernels.lin_prod.softmax(policies)
-    return Sums(frozen(theta), frozen(squares), sums.rounds + len(log)), policies
+    return Sums(read_only(theta), read_only(squares), sums.rounds + len(log)), policies
 
 
 def policies_of(sums: Sums, eta: float, features: Array, n_actions: int) -> Array:
     """π(·|x) of every context, (n, K), with the bits that it has alone."""
     policies = np.empty((len(features), n_actions))
-    theta, squares = given(np.atleast_2d(sums.theta)), given(blocks(sums.squares))
-    kernels.lin_prod_compact.log_weights(eta, theta, squares, given(rows(features)), policies)
+    theta, squares = kernel_view(np.atleast_2d(sums.theta)), kernel_view(blocks(sums.squares))
+    kernels.lin_prod.log_weights(eta, theta, squares, kernel_view(rows(features)), policies)
     kernels.lin_prod.softmax(policies)
     return policies
 

@@ -22,12 +22,18 @@ from understudy.constraints import (
     having,
 )
 from understudy.errors import InadmissibleRate, NotMergeable
-from understudy.learners.features import played, theta_hats
 from understudy.learners.lin_prod_compact import Sums, blocks, learned, no_sums, policies_of
-from understudy.learners.linear import ROUNDING, Linear, linear_form, refuse_long
-from understudy.protocols import Form
-from understudy.schedules import cut_where_rates_move, held
-from understudy.types import Log, frozen, given, saved
+from understudy.learners.linear import (
+    ROUNDING,
+    Linear,
+    linear_form,
+    played,
+    refuse_long,
+    theta_hats,
+)
+from understudy.protocols import EventSpec
+from understudy.schedules import chunks_of_constant_rate, last_change
+from understudy.types import Log, kernel_view, read_only, saved
 
 __all__ = ["LinProdUnknown", "SumsAndInverse"]
 
@@ -92,7 +98,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
             )
 
     @property
-    def form(self) -> Form:
+    def spec(self) -> EventSpec:
         p = self.dimension
         return linear_form(self.n_actions, (p,) if self.disjoint else (self.n_actions, p))
 
@@ -105,7 +111,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
     def init(self) -> SumsAndInverse:
         nothing = np.zeros(self._shape)
         inverse = nothing + np.eye(self.dimension) / self.beta
-        return SumsAndInverse(no_sums(self._shape), frozen(nothing), frozen(inverse))
+        return SumsAndInverse(no_sums(self._shape), read_only(nothing), read_only(inverse))
 
     def merge(self, first: SumsAndInverse, second: SumsAndInverse) -> SumsAndInverse:
         del first, second
@@ -156,7 +162,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
 
     def _policies(self, state: SumsAndInverse, log: Log) -> tuple[SumsAndInverse, Array]:
         before, parts = state.sums.rounds, [np.empty((0, self.n_actions))]
-        for start, rounds in cut_where_rates_move(before, len(log), max(1, len(log))):
+        for start, rounds in chunks_of_constant_rate(before, len(log), max(1, len(log))):
             state, policies = self._with_one_inverse(state, log[start : start + rounds])
             parts.append(policies)
         return state, np.concatenate(parts)
@@ -164,19 +170,19 @@ class LinProdUnknown(Linear[SumsAndInverse]):
     def _with_one_inverse(self, state: SumsAndInverse, log: Log) -> tuple[SumsAndInverse, Array]:
         """A stretch in which M stays; it is made anew if the stretch begins where it moves."""
         t, inverse, seen = state.sums.rounds + 1, state.inverse, state.seen.copy()
-        if held(np.array([t]))[0] == t:
+        if last_change(np.array([t]))[0] == t:
             inverse = self._inverse(seen, rounds=t - 1)
         thetas = theta_hats(inverse, log)
         sums, policies = learned(
             state.sums, np.full(len(log), self.eta), thetas, log, self.n_actions
         )
-        kernels.lin_prod_compact.add_squares(
-            given(played(log.features, log.actions)), given(log.actions), blocks(seen)
+        kernels.lin_prod.add_squares(
+            kernel_view(played(log.features, log.actions)), kernel_view(log.actions), blocks(seen)
         )
-        return SumsAndInverse(sums, frozen(seen), inverse), policies
+        return SumsAndInverse(sums, read_only(seen), inverse), policies
 
     def _inverse(self, seen: Array, rounds: int) -> Array:
         """(V̂ + βI)⁻¹, with V̂ = 0 before the first round."""
         matrices = seen / max(1, rounds) + self.beta * np.eye(self.dimension)
-        kernels.lin_prod_compact.invert(blocks(matrices))
-        return frozen(matrices)
+        kernels.lin_prod.invert(blocks(matrices))
+        return read_only(matrices)

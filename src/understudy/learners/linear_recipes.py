@@ -16,14 +16,14 @@ from understudy.constraints import (
     constrained,
 )
 from understudy.errors import InvalidArgument
-from understudy.learners.features import DisjointFeatures, Features, SharedFeatures
 from understudy.learners.lin_prod import LinProd
 from understudy.learners.lin_prod_compact import LinProdCompact
 from understudy.learners.lin_prod_unknown import LinProdUnknown
+from understudy.learners.linear import DisjointFeatures, Features, SharedFeatures
 from understudy.learners.recipes import rate_or_horizon
 from understudy.schedules import Decaying
 from understudy.theory import kappa_from_feature_bound, largest_lin_prod_rate, lin_prod_rate
-from understudy.theory.coverage import COVARIANCES
+from understudy.theory.coverage_ratio import COVARIANCES
 
 __all__ = ["lin_prod", "lin_prod_compact", "lin_prod_unknown"]
 

@@ -23,8 +23,8 @@ from understudy.estimators import (
     Logarithmic,
     PlugIn,
 )
-from understudy.learners.coverage_adaptive import GAIN, CoverageAdaptive
 from understudy.learners.exponential_weights import ExponentialWeights
+from understudy.learners.weighted_entropy import GAIN, CoverageAdaptive
 from understudy.schedules import (
     GAMMA,
     Constant,
@@ -41,7 +41,7 @@ from understudy.theory import (
     coverage_grid_tuning,
     exp3_ix_rate,
 )
-from understudy.theory.adaptive import MULTIPLIER, PRIOR, RATES, resolved
+from understudy.theory.coverage_adaptive import MULTIPLIER, PRIOR, RATES, resolved
 from understudy.theory.rates import COVERAGE_RATIO
 
 __all__ = ["coverage_adaptive", "exp3", "exp3_ix", "exp3_ix_unknown", "prod"]

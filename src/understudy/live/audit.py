@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from understudy.live.spec import StudySpec
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 from understudy.live.store.records import Decision, StudyRecord
 from understudy.live.store.stores import Reader
-from understudy.logs.watching import Watch
+from understudy.logs.progress import ProgressCallback
 
 __all__ = ["Audited", "audit", "in_order"]
 
@@ -34,7 +34,7 @@ class Audited:
         return not self.faults
 
 
-def audit(store: Reader, watch: Watch) -> list[Audited]:
+def audit(store: Reader, watch: ProgressCallback) -> list[Audited]:
     """Go over every study of a store from the beginning."""
     return [_audited(store, record, watch) for record in store.studies()]
 
@@ -51,12 +51,12 @@ def in_order(store: Reader, study: int, until: int | None = None) -> Iterator[li
         after = found[-1].seq
 
 
-def _audited(store: Reader, record: StudyRecord, watch: Watch) -> Audited:
+def _audited(store: Reader, record: StudyRecord, watch: ProgressCallback) -> Audited:
     spec = StudySpec.model_validate_json(record.spec)
     snapshot = store.snapshot(record.key)
     folded = 0 if snapshot is None else snapshot.seq
     last = store.last_seq(record.key)
-    standing, faults = Standing.begin(spec, record.base), []
+    standing, faults = StudyState.begin(spec, record.base), []
     previous = Decision(0, "", 0, None, None, 0)
     for decisions in in_order(store, record.key, last):  # more may come in meanwhile
         for decision in decisions:

@@ -19,9 +19,9 @@ from understudy.live.standing import TYPES
 from understudy.live.store.records import Decision, StudyRecord, moment
 from understudy.live.store.stores import Reader
 from understudy.live.taking import is_ready
-from understudy.logs.columns import ACTION, LOGGED, PROPENSITY, REWARD
-from understudy.logs.outputs import workplace
-from understudy.logs.watching import Watch
+from understudy.logs.outputs import scratch_folder
+from understudy.logs.progress import ProgressCallback
+from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
 
 __all__ = ["as_lines", "export", "study_named"]
 
@@ -37,7 +37,7 @@ def study_named(store: Reader, name: str) -> StudyRecord:
     return studies[name]
 
 
-def export(store: Reader, record: StudyRecord, out: Path, now: int, watch: Watch) -> int:
+def export(store: Reader, record: StudyRecord, out: Path, now: int, watch: ProgressCallback) -> int:
     """Write what has been learned from up to now; how many decisions that is."""
     if out.suffix not in FORMATS:
         raise InvalidArgument(
@@ -48,7 +48,7 @@ def export(store: Reader, record: StudyRecord, out: Path, now: int, watch: Watch
         )
     spec = StudySpec.model_validate_json(record.spec)
     rows, last = 0, store.last_seq(record.key)
-    with workplace(out.parent) as hidden:
+    with scratch_folder(out.parent) as hidden:
         part = hidden / out.name
         with _writing(part, spec) as write:
             for decisions in _ready(store, record, spec, now):

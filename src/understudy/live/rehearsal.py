@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from understudy.live.spec import StudySpec
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 from understudy.live.store.records import Decision
 
 __all__ = ["rehearse"]
@@ -29,7 +29,7 @@ def rehearse() -> None:
     """
     for kind in KINDS:
         spec = StudySpec.of({"name": "rehearsal", "actions": [0, 1], **kind})
-        standing = Standing.begin(spec).after([_decision(spec, seq) for seq in range(1, ROWS)])
+        standing = StudyState.begin(spec).after([_decision(spec, seq) for seq in range(1, ROWS)])
         standing.snapshot()
         _ = standing.report
 

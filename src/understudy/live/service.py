@@ -17,14 +17,14 @@ from understudy.live.audit import in_order
 from understudy.live.declined import Declined
 from understudy.live.export import as_lines
 from understudy.live.spec import Event, StudySpec
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 from understudy.live.store.opening import open_reader, open_store
 from understudy.live.store.records import StudyRecord, TokenRecord, moment
 from understudy.live.study import LiveStudy
 from understudy.live.taking import REASONS, Outcome
 from understudy.live.writer import Writer
-from understudy.logs.actions import Label
-from understudy.logs.policies import from_text
+from understudy.logs.policy import from_text
+from understudy.logs.schema import Label
 
 __all__ = ["Service"]
 
@@ -36,7 +36,7 @@ log = structlog.get_logger("understudy.live")
 def _try(spec: StudySpec, base: str | None) -> None:
     """What cannot begin, be kept or be shown is not created."""
     try:
-        standing = Standing.begin(spec, base)
+        standing = StudyState.begin(spec, base)
         standing.snapshot()
         _ = standing.report
     except UnderstudyError:
@@ -150,7 +150,7 @@ class Service:
             for decisions in in_order(reader, study.record.key, study.standing.seq):
                 yield as_lines(decisions, study.spec)
 
-    def promoted_since(self, study: LiveStudy, standing: Standing) -> datetime | None:
+    def promoted_since(self, study: LiveStudy, standing: StudyState) -> datetime | None:
         """When the decision was made with which promotion was first justified."""
         seq = standing.promoted_seq
         if seq is None:

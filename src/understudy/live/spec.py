@@ -14,14 +14,24 @@ from understudy.behaviors import Behavior, Logged
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, SMALLEST_PROBABILITY
 from understudy.errors import InvalidArgument
-from understudy.logs.actions import Actions, Label, a_few
-from understudy.logs.choosing import CONTEXTUAL, LEARNERS, choose, name_of_default
-from understudy.logs.columns import ACTION, ESTIMATED, GIVEN, LOGGED, PROPENSITY, REWARD, Kind
-from understudy.logs.contextual import Contextual
-from understudy.logs.encoded_columns import Number as NumberColumn
-from understudy.logs.policies import Policy
-from understudy.logs.scale import Scale
-from understudy.logs.tables import arranged, checked_probabilities
+from understudy.logs.action_files import arranged, checked_probabilities
+from understudy.logs.default_learner import CONTEXTUAL, LEARNERS, choose, name_of_default
+from understudy.logs.encoder import Number as NumberColumn
+from understudy.logs.features import Contextual
+from understudy.logs.policy import Policy
+from understudy.logs.schema import (
+    ACTION,
+    ESTIMATED,
+    GIVEN,
+    LOGGED,
+    PROPENSITY,
+    REWARD,
+    Actions,
+    Kind,
+    Label,
+    Scale,
+    a_few,
+)
 
 __all__ = ["MOST_ACTIONS", "Event", "StudySpec"]
 

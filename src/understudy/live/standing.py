@@ -21,24 +21,24 @@ from understudy.errors import InvalidArgument, InvalidLog
 from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot
 from understudy.logs.checking import QUARANTINE
-from understudy.logs.choosing import Choice, choose
-from understudy.logs.columns import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, Columns
-from understudy.logs.contextual import Contextual
-from understudy.logs.learned import Learned, coverage_of_policy
-from understudy.logs.passes import Intake
-from understudy.logs.planning import LAST, choose_contextual
-from understudy.logs.policies import Policy, Settings, from_text, playable
+from understudy.logs.default_learner import Choice, choose
+from understudy.logs.features import Contextual
+from understudy.logs.learn import LearnResult, coverage_of_policy
+from understudy.logs.policy import Policy, Settings, from_text, playable
+from understudy.logs.provenance import Provenance
+from understudy.logs.schema import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, Columns
+from understudy.logs.setup import LAST, choose_contextual
 from understudy.logs.study import Study
 from understudy.types import Log
 
-__all__ = ["Standing"]
+__all__ = ["StudyState"]
 
 MOST_WARMING = 200_000  # decisions: a warm-up of the largest size, twice
 TYPES = {"number": pl.Float64(), "text": pl.String()}
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class StudyState:
     """A study after the decisions up to `seq`; a value.
 
     While contexts are being prepared there is neither `study` nor `settings`, and `warming` holds
@@ -60,15 +60,15 @@ class Standing:
     watched_before: int = 0
 
     @staticmethod
-    def begin(spec: StudySpec, base: str | None = None) -> Standing:
+    def begin(spec: StudySpec, base: str | None = None) -> StudyState:
         """Before the first decision: with nothing, or with the policy.json that it goes on from.
 
         >>> spec = StudySpec.of({"name": "ads", "actions": ["a", "b"], "behavior": "estimated"})
         >>> decision = Decision(1, "x", 0, None, None, decided_at=0, reward=1.0, rewarded_at=0)
-        >>> Standing.begin(spec).after([decision]).learned
+        >>> StudyState.begin(spec).after([decision]).learned
         1
         """
-        empty = Standing(spec)
+        empty = StudyState(spec)
         if base is not None:
             policy = from_text(base)
             certificate = policy.study.certificate
@@ -80,7 +80,7 @@ class Standing:
         choice = choose(spec.learner_name, spec.pi_b, len(spec.labels), spec.horizon)
         return empty._learning_with(choice, None)
 
-    def resumed(self, snapshot: Snapshot, before: Sequence[Decision]) -> Standing:
+    def resumed(self, snapshot: Snapshot, before: Sequence[Decision]) -> StudyState:
         """As a snapshot says, whose last decisions are these: what the fold up to there gives."""
         policy = from_text(snapshot.policy)
         found = replace(self._going_on(policy), seq=snapshot.seq, expired=snapshot.expired)
@@ -89,7 +89,7 @@ class Standing:
             return found
         return replace(found, last=found.contextual.features(found._frame(before[-rows:])))
 
-    def _going_on(self, policy: Policy) -> Standing:
+    def _going_on(self, policy: Policy) -> StudyState:
         return replace(
             self,
             study=policy.study,
@@ -98,7 +98,7 @@ class Standing:
             warmup=policy.warmup,
         )
 
-    def _learning_with(self, choice: Choice, contextual: Contextual | None) -> Standing:
+    def _learning_with(self, choice: Choice, contextual: Contextual | None) -> StudyState:
         spec = self.spec
         columns = Columns(
             propensity=PROPENSITY if spec.kind == LOGGED else None,
@@ -117,7 +117,7 @@ class Standing:
         study = Study.begin(choice.learner, spec.pi_b, None if uncertified else spec.confidence)
         return replace(self, study=study, settings=settings, contextual=contextual)
 
-    def after(self, decisions: Sequence[Decision]) -> Standing:
+    def after(self, decisions: Sequence[Decision]) -> StudyState:
         """The standing after more decisions, all of them with a reward or out of time."""
         if not decisions:
             return self
@@ -127,7 +127,7 @@ class Standing:
             return seen._warmed(decisions)
         return seen._taught(self.study, decisions)
 
-    def _warmed(self, decisions: Sequence[Decision]) -> Standing:
+    def _warmed(self, decisions: Sequence[Decision]) -> StudyState:
         """Collect decisions until they tell contexts apart; learn from those that come after.
 
         Where all contexts of the warm-up are alike, it goes on for twice as long.
@@ -152,10 +152,10 @@ class Standing:
             )
         return replace(self, warming=tuple(rows))
 
-    def _at(self, seen: Standing) -> Standing:
+    def _at(self, seen: StudyState) -> StudyState:
         return replace(self, seq=seen.seq, expired=seen.expired)
 
-    def _prepared(self, rows: Sequence[Decision]) -> Standing:
+    def _prepared(self, rows: Sequence[Decision]) -> StudyState:
         actions = np.array([row.action for row in rows], dtype=np.int64)
         names = tuple(self.spec.context or ())
         choice, contextual = choose_contextual(
@@ -164,7 +164,7 @@ class Standing:
         ready = replace(self, warming=(), warmup=len(rows))
         return ready._learning_with(choice, contextual)
 
-    def _taught(self, study: Study, decisions: Sequence[Decision]) -> Standing:
+    def _taught(self, study: Study, decisions: Sequence[Decision]) -> StudyState:
         if self.contextual is None:
             return replace(self, study=study.after(self._log(decisions, None)))
         x = self.contextual.features(self._frame(decisions))
@@ -257,13 +257,13 @@ class Standing:
         return np.asarray(self.contextual.learner.policies_at(study.state, self.last).mean(axis=0))
 
     @cached_property
-    def report(self) -> Learned | None:
+    def report(self) -> LearnResult | None:
         """What can be said about it; None before anything was learned."""
         if self.policy is None or not self.rounds:
             return None
-        nothing = Intake((), {}, pl.DataFrame(schema=QUARANTINE))
+        nothing = Provenance((), {}, pl.DataFrame(schema=QUARANTINE))
         coverage = coverage_of_policy(self.policy)
-        return Learned(policy=self.policy, coverage=coverage, intake=nothing, oddities={})
+        return LearnResult(policy=self.policy, coverage=coverage, intake=nothing, oddities={})
 
     def snapshot(self) -> Snapshot | None:
         """What to keep of it, so that the next start need not go over all decisions again."""

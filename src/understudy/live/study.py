@@ -16,11 +16,11 @@ import structlog
 from understudy.errors import InvalidSnapshot
 from understudy.live.rates import Rate
 from understudy.live.spec import Event, StudySpec
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 from understudy.live.store.records import Changes, Decision, StudyRecord
 from understudy.live.store.stores import Reader, Store
-from understudy.live.taking import Outcome, Taking, is_ready
-from understudy.logs.planning import LAST
+from understudy.live.taking import Ingest, Outcome, is_ready
+from understudy.logs.setup import LAST
 
 __all__ = ["LiveStudy", "standing_of"]
 
@@ -30,10 +30,10 @@ STRETCH = 4_096  # decisions that are folded, or read back, at a time
 log = structlog.get_logger("understudy.live")
 
 
-def standing_of(store: Reader, record: StudyRecord) -> Standing:
+def standing_of(store: Reader, record: StudyRecord) -> StudyState:
     """What the newest snapshot says, or the beginning."""
     spec = StudySpec.model_validate_json(record.spec)
-    begun = Standing.begin(spec, record.base)
+    begun = StudyState.begin(spec, record.base)
     snapshot = store.snapshot(record.key)
     if snapshot is None:
         return begun
@@ -66,7 +66,7 @@ class LiveStudy:
         try:
             self.standing = standing_of(store, self.record)
         except InvalidSnapshot as error:  # what it goes on from cannot be read
-            self.standing = Standing(self.spec)
+            self.standing = StudyState(self.spec)
             self._stop(error)
         self.kept = self.standing.seq
         self.seen["late"] = store.late(self.record.key)
@@ -92,7 +92,7 @@ class LiveStudy:
         own = Counter({"late": self.seen["late"], "malformed": self.malformed})
         return +(self.refused + own)
 
-    def policy_now(self, show: Callable[[LiveStudy, Standing], object]) -> bytes:
+    def policy_now(self, show: Callable[[LiveStudy, StudyState], object]) -> bytes:
         """The policy as JSON; made anew only if there is something new to say."""
         version = self.version
         if self._policy is None or self._policy[0] != version:
@@ -104,19 +104,19 @@ class LiveStudy:
         """The ids that the store has to be asked about."""
         return [event.id for event in events if event.id not in self.by_id]
 
-    def taking(self, found: dict[str, Decision], now: int) -> Taking:
+    def taking(self, found: dict[str, Decision], now: int) -> Ingest:
         """What decides about events, with what the store found."""
         known = found | self.by_id if found else self.by_id
         changes = Changes(self.record.key)
         archived = self.record.archived_at is not None
-        return Taking(self.spec, changes, known, self.standing.seq, self.next_seq, now, archived)
+        return Ingest(self.spec, changes, known, self.standing.seq, self.next_seq, now, archived)
 
     def count(self, outcomes: Sequence[Outcome], now: int) -> None:
         """Count what was sent."""
         self.seen["known"] += sum(outcome.status == "known" for outcome in outcomes)
         self.rate.add(len(outcomes), now)
 
-    def written(self, taking: Taking) -> None:
+    def written(self, taking: Ingest) -> None:
         """Keep what is on disk now."""
         changes = taking.changes
         self.next_seq = taking.next_seq

@@ -14,7 +14,7 @@ from understudy.errors import shorten
 from understudy.live.spec import Event, StudySpec
 from understudy.live.store.records import Changes, Decision, Rewarded
 
-__all__ = ["REASONS", "Outcome", "Taking", "is_ready"]
+__all__ = ["REASONS", "Ingest", "Outcome", "is_ready"]
 
 Status = Literal["accepted", "known", "conflict", "late", "unknown decision", "archived"]
 REASONS: dict[str, str] = {
@@ -59,7 +59,7 @@ def is_ready(decision: Decision, spec: StudySpec, now: int) -> bool:
 
 
 @dataclass
-class Taking:
+class Ingest:
     """One study's part of a group of events that are written together.
 
     `known` are the decisions that the events may be about, by id; `folded` the `seq` up to which

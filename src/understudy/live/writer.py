@@ -23,7 +23,7 @@ from understudy.live.spec import Event
 from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.store.stores import Store
 from understudy.live.study import LiveStudy
-from understudy.live.taking import Outcome, Taking
+from understudy.live.taking import Ingest, Outcome
 
 __all__ = ["Writer"]
 
@@ -244,7 +244,7 @@ class Writer:
             study.written(taking)
         return outcomes
 
-    def _takings(self, sent: Sequence[Sent], now: int) -> Iterator[tuple[LiveStudy, Taking]]:
+    def _takings(self, sent: Sequence[Sent], now: int) -> Iterator[tuple[LiveStudy, Ingest]]:
         for study in {item.study: None for item in sent}:
             ids = [i for item in sent if item.study is study for i in study.unknown(item.events)]
             yield study, study.taking(self.store.find(study.record.key, ids) if ids else {}, now)

@@ -1,18 +1,19 @@
-"""Production logs: read, checked, covered, learned from, certified."""
+"""Production logs: read, validated, covered, learned from, certified."""
 
 from __future__ import annotations
 
-from understudy.logs.bandit_feedback import from_bandit_feedback, to_bandit_feedback
-from understudy.logs.certifying import Judged, certify
-from understudy.logs.covering import Covered, coverage
-from understudy.logs.learned import Learned
-from understudy.logs.learning import learn
-from understudy.logs.policies import Policy
+import warnings
+
+from understudy.logs.certify import CertifyResult, certify
+from understudy.logs.coverage import CoverageResult, coverage
+from understudy.logs.learn import LearnResult, learn
+from understudy.logs.policy import Policy
+from understudy.logs.readers.bandit_feedback import from_bandit_feedback, to_bandit_feedback
 
 __all__ = [
-    "Covered",
-    "Judged",
-    "Learned",
+    "CertifyResult",
+    "CoverageResult",
+    "LearnResult",
     "Policy",
     "certify",
     "coverage",
@@ -20,3 +21,15 @@ __all__ = [
     "learn",
     "to_bandit_feedback",
 ]
+
+RENAMED = {"Learned": LearnResult, "Judged": CertifyResult, "Covered": CoverageResult}
+
+
+def __getattr__(name: str) -> type:
+    """Return a class under its name of 0.5, with a warning: these names go with 0.7."""
+    if name not in RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    renamed = RENAMED[name]
+    message = f"us.logs.{name} is now us.logs.{renamed.__name__}; the old name goes with 0.7"
+    warnings.warn(message, DeprecationWarning, stacklevel=2)
+    return renamed

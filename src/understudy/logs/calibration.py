@@ -30,15 +30,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.constraints import Array
-from understudy.logs.actions import Actions, in_words
-from understudy.logs.tally import Tally
-from understudy.types import frozen
+from understudy.logs.schema import Actions, in_words
+from understudy.logs.statistics import ActionStatistics
+from understudy.types import read_only
 
 __all__ = ["Calibration", "calibrate"]
 
 LEVEL = 0.01  # the probability of an alarm about right propensities, over all actions
 ENOUGH = 30.0  # rows of an action that its propensities lead to expect: below, no score is normal
-BETS: Array = frozen(np.append(0.9, 2.0 ** -np.arange(1.0, 13.0)))  # λ
+BETS: Array = read_only(np.append(0.9, 2.0 ** -np.arange(1.0, 13.0)))  # λ
 NAMED = 3  # actions in one sentence
 
 
@@ -60,13 +60,13 @@ class Calibration:
     words: str
 
 
-def calibrate(tally: Tally, actions: Actions, aside: int = 0) -> Calibration:
+def calibrate(tally: ActionStatistics, actions: Actions, aside: int = 0) -> Calibration:
     """Compare propensities and frequencies, with Bonferroni's correction over the actions.
 
     So many rows were set `aside`, which the sums do not have.
 
     >>> counts, q = np.array([900, 100]), np.full(2, 0.5)
-    >>> sums = Tally.of_behavior(counts, counts * 1.0, q)
+    >>> sums = ActionStatistics.of_behavior(counts, counts * 1.0, q)
     >>> calibrate(sums, Actions(("a", "b"))).words
     'action a was played 1.8× as often as its propensities say: these propensities are wrong, ...'
     """
@@ -77,16 +77,16 @@ def calibrate(tally: Tally, actions: Actions, aside: int = 0) -> Calibration:
     below = ~above & (scores < -threshold)
     shown = np.where(below, ratios, np.where(tally.counts > 0, 1.0, 0.0))
     return Calibration(
-        frozen(ratios),
-        frozen(scores),
-        frozen(shown),
-        frozen(above),
+        read_only(ratios),
+        read_only(scores),
+        read_only(shown),
+        read_only(above),
         not (above.any() or below.any()) if told.any() else None,
         _describe(tally, actions, ratios, above, below),
     )
 
 
-def _played_too_often(tally: Tally, aside: int) -> NDArray[np.bool_]:
+def _played_too_often(tally: ActionStatistics, aside: int) -> NDArray[np.bool_]:
     """For which actions the bets on too small propensities have won more than chance lets them."""
     seen = tally.weights > 0.0  # nowhere if no propensity is known
     mixture = np.logaddexp.reduce(_won(tally, seen, aside), axis=1) - np.log(len(BETS))
@@ -95,7 +95,7 @@ def _played_too_often(tally: Tally, aside: int) -> NDArray[np.bool_]:
     return found
 
 
-def _won(tally: Tally, seen: NDArray[np.bool_], aside: int) -> Array:
+def _won(tally: ActionStatistics, seen: NDArray[np.bool_], aside: int) -> Array:
     """What each of the bets on each of the actions seen has won at least, as logarithms."""
     n, N = float(tally.rows + aside), tally.counts[seen][:, np.newaxis]
     weights, squares, highest = (
@@ -110,7 +110,7 @@ def _won(tally: Tally, seen: NDArray[np.bool_], aside: int) -> Array:
     return np.asarray((n - N) * np.log1p(-BETS) + N * (near_log + share * (far_log - near_log)))
 
 
-def _score(tally: Tally, aside: int, wrong: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _score(tally: ActionStatistics, aside: int, wrong: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Σ 1/q / n of every action, and its distance from 1 in standard errors.
 
     Too few may only be said if the rows set aside would not have changed it, were they all its own.
@@ -130,7 +130,7 @@ def _score(tally: Tally, aside: int, wrong: NDArray[np.bool_]) -> tuple[Array, A
 
 
 def _describe(
-    tally: Tally,
+    tally: ActionStatistics,
     actions: Actions,
     ratios: Array,
     above: NDArray[np.bool_],

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidLog
-from understudy.logs.actions import Actions, as_text
-from understudy.logs.columns import (
+from understudy.logs.schema import (
     ACTION,
     CONTEXT,
     ELIGIBLE,
@@ -23,11 +22,13 @@ from understudy.logs.columns import (
     ROW,
     TARGET,
     TIME,
+    Actions,
+    Scale,
+    as_text,
 )
-from understudy.logs.scale import Scale
 from understudy.types import Integers, Log
 
-__all__ = ["QUARANTINE", "Aside", "Checked", "Rules", "check"]
+__all__ = ["QUARANTINE", "Rejected", "RowRules", "ValidatedBatch", "check"]
 
 QUARANTINE = {
     FILE: pl.String,
@@ -50,7 +51,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Rules:
+class RowRules:
     """What a row must be.
 
     `actions` is None while they are still being collected, and `closed` says whether no others were
@@ -67,7 +68,7 @@ class Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class Aside:
+class Rejected:
     """Rows that were set aside, and where they stood: `good` marks all rows of the batch.
 
     `rewards` are those of the rows set aside, 1 where there is none to be used; `actions` their
@@ -78,15 +79,15 @@ class Aside:
     actions: Integers
     rewards: Array
 
-    def after(self, rows: int) -> Aside:
+    def after(self, rows: int) -> Rejected:
         """What comes after so many good rows."""
         start = int(np.flatnonzero(self.good)[rows - 1]) + 1 if rows else 0
         skipped = int((~self.good[:start]).sum())
-        return Aside(self.good[start:], self.actions[skipped:], self.rewards[skipped:])
+        return Rejected(self.good[start:], self.actions[skipped:], self.rewards[skipped:])
 
 
 @dataclass(frozen=True, eq=False)
-class Checked:
+class ValidatedBatch:
     """The rows of a batch that can be learned from, and those that cannot.
 
     `files` says how many rows came from where. `frame` holds the good rows as they came; `actions`
@@ -99,17 +100,17 @@ class Checked:
     rewards: Array
     propensities: Array | None
     quarantined: pl.DataFrame
-    aside: Aside | None = None
+    aside: Rejected | None = None
 
     def __len__(self) -> int:
         return len(self.rewards)
 
-    def after(self, rows: int) -> Checked:
+    def after(self, rows: int) -> ValidatedBatch:
         """Without the first good rows."""
         q = None if self.propensities is None else self.propensities[rows:]
         frame, actions, rewards = self.frame[rows:], self.actions[rows:], self.rewards[rows:]
         aside = None if self.aside is None else self.aside.after(rows)
-        return Checked(self.files, frame, actions, rewards, q, self.quarantined, aside)
+        return ValidatedBatch(self.files, frame, actions, rewards, q, self.quarantined, aside)
 
     def log(self, features: Array | None = None) -> Log:
         return Log._of(self.actions, self.rewards, self.propensities, features)  # checked already
@@ -122,11 +123,11 @@ class Checked:
         return self.frame.select(name for name in self.frame.columns if name.startswith(CONTEXT))
 
 
-def check(file: str, frame: pl.DataFrame, rules: Rules) -> Checked:
+def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     """Split a batch of rows into those that obey the rules and those that do not, with reasons.
 
     >>> frame = pl.DataFrame({"row": [1, 2], "action": ["a", "b"], "reward": ["0.5", "1e9"]})
-    >>> checked = check("log.csv", frame, Rules(Actions(("a", "b")), propensities=False))
+    >>> checked = check("log.csv", frame, RowRules(Actions(("a", "b")), propensities=False))
     >>> checked.rewards.tolist(), checked.quarantined["reason"].to_list()
     ([0.5], ['reward is out of range'])
     """
@@ -149,18 +150,20 @@ def check(file: str, frame: pl.DataFrame, rules: Rules) -> Checked:
         good &= (pi >= 0.0) & (pi <= 1.0)
     if good.all():
         nothing = pl.DataFrame(schema=QUARANTINE)
-        return Checked(_files(file, frame), frame, actions, rules.scale.unit(rewards), q, nothing)
+        return ValidatedBatch(
+            _files(file, frame), frame, actions, rules.scale.unit(rewards), q, nothing
+        )
     why = _reasons(frame, ~good, (actions, rewards, q, eligible), rules)
     usable = (rewards >= rules.scale.low) & (rewards <= rules.scale.high)
     unit = rules.scale.unit(np.where(usable, rewards, rules.scale.high))
-    return Checked(
+    return ValidatedBatch(
         _files(file, frame),
         frame.filter(good),
         actions[good],
         unit[good],
         None if q is None else q[good],
         _quarantined(file, frame.filter(~good), why),
-        Aside(good, actions[~good], unit[~good]),
+        Rejected(good, actions[~good], unit[~good]),
     )
 
 
@@ -268,7 +271,7 @@ def _reasons(
     frame: pl.DataFrame,
     bad: Mask,
     found: tuple[Integers, Array, Array | None, Mask | None],
-    rules: Rules,
+    rules: RowRules,
 ) -> list[str]:
     """The first reason of each bad row."""
     actions, rewards, q, eligible = found

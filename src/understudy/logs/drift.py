@@ -10,9 +10,8 @@ import numpy as np
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
-from understudy.logs.actions import Actions, in_words
-from understudy.logs.columns import Kind
-from understudy.logs.tally import Tally
+from understudy.logs.schema import Actions, Kind, in_words
+from understudy.logs.statistics import ActionStatistics
 from understudy.types import Integers
 
 __all__ = ["Drift", "drift_of", "homogeneity"]
@@ -39,7 +38,10 @@ class Drift:
 
 
 def drift_of(
-    tally: Tally, actions: Actions, kind: Kind = "logged", stretches: Integers | None = None
+    tally: ActionStatistics,
+    actions: Actions,
+    kind: Kind = "logged",
+    stretches: Integers | None = None,
 ) -> Drift:
     """What is known about a production that may change.
 
@@ -50,7 +52,7 @@ def drift_of(
         stretches: how often each action was played in each of a few stretches of time, (B, K).
 
     >>> counts = np.array([[90, 10], [10, 90]])
-    >>> empty = Tally.empty(2)
+    >>> empty = ActionStatistics.empty(2)
     >>> drift_of(empty, Actions(("a", "b")), "estimated", counts).words
     'the shares of actions change over time (action a: between 10 % and 90 %), which ...'
     """
@@ -102,7 +104,7 @@ def _pooled(table: Array) -> Array:
     return np.hstack([table[:, order[rare:]], rest]) if rare else table
 
 
-def _largest_factor(tally: Tally) -> float:
+def _largest_factor(tally: ActionStatistics) -> float:
     seen = np.isfinite(tally.lowest)
     return float((tally.highest[seen] / tally.lowest[seen]).max()) if seen.any() else math.nan
 

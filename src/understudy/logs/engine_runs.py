@@ -13,28 +13,32 @@ import numpy as np
 from understudy.behaviors import Behavior
 from understudy.certificates import Certificate
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.actions import Actions
-from understudy.logs.choosing import FROM_LOG, Choice, choose, name_of_default
-from understudy.logs.columns import ESTIMATED, LOG, Columns, Kind
+from understudy.logs.aggregates import LogStatistics, seen_actions, tally
+from understudy.logs.certified_targets import ColumnTarget, Target, is_hindsight
+from understudy.logs.coverage_table import (
+    Asked,
+    Coverage,
+    candidates_beside,
+    certify_candidates,
+    covered,
+)
+from understudy.logs.default_learner import FROM_LOG, Choice, choose, name_of_default
 from understudy.logs.engines import open_frame
-from understudy.logs.findings import Asked, Coverage, candidates_beside, certify_candidates, covered
 from understudy.logs.options import CONFIDENT, Options
-from understudy.logs.order_free import SummedState, certify_sums, learn_sums
-from understudy.logs.policies import Settings
-from understudy.logs.prepare import (
-    Prepared,
+from understudy.logs.policy import Settings
+from understudy.logs.readers.inputs import Origin, Reading, Table, has_propensities, name_of
+from understudy.logs.scan import nothing_left
+from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, Kind
+from understudy.logs.setup import (
+    ResolvedLog,
     behavior_of,
     columns_of,
     declared_actions,
     rules_of,
 )
-from understudy.logs.reading import Origin, Reading, Table, has_propensities, name_of
-from understudy.logs.stretches import Stretches
+from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.study import Study
-from understudy.logs.survey import nothing_left
-from understudy.logs.tallies import Tallied, seen_actions, tally
-from understudy.logs.tally import Tally
-from understudy.logs.targets import ColumnTarget, Target, is_hindsight
+from understudy.logs.sufficient_statistics import SummedState, certify_sums, learn_sums
 
 __all__ = ["Summed", "Unordered", "certify_from", "cover_from", "learn_from"]
 
@@ -109,7 +113,7 @@ class Summed:
     study: Study
     settings: Settings
     refused: dict[str, int]
-    log: Prepared
+    log: ResolvedLog
 
 
 def learn_from(log: Unordered, options: Options) -> Summed:
@@ -133,7 +137,7 @@ def learn_from(log: Unordered, options: Options) -> Summed:
         if not declared and not found.counts.all():  # labels of bad rows alone are no actions
             actions = Actions.of(np.array(actions.texts)[found.counts > 0].tolist())
             choice, behavior, found = _learned(frame, columns, kind, options, actions)
-    sums = Tally.without_propensities(found.counts, found.rewards)
+    sums = ActionStatistics.without_propensities(found.counts, found.rewards)
     settings = Settings(
         columns=columns,
         reward_range=_range(options),
@@ -144,8 +148,8 @@ def learn_from(log: Unordered, options: Options) -> Summed:
         unmet=choice.unmet if declared else (*choice.unmet, FROM_LOG),
     )
     rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
-    prepared = Prepared(Reading(log.origins, columns), rules, actions, kind, behavior, None)
-    never = Stretches.empty(len(actions))  # in no order there is no early or late
+    prepared = ResolvedLog(Reading(log.origins, columns), rules, actions, kind, behavior, None)
+    never = CountsOverTime.empty(len(actions))  # in no order there is no early or late
     study = Study(choice.learner, found.state, behavior, None, sums, never)
     return Summed(study, settings, found.refused, prepared)
 
@@ -200,7 +204,7 @@ def cover_from(
 
 def certify_from(
     log: Unordered, options: Options, target: Target
-) -> tuple[Certificate, Tallied, Kind]:
+) -> tuple[Certificate, LogStatistics, Kind]:
     """The certificate of a fixed policy, from sums in no order."""
     columns, kind = log.columns(options)
     if kind == ESTIMATED:
@@ -240,7 +244,7 @@ def certify_from(
             sums = tally(frame, columns, actions=actions, **_asked(options))
         if not sums.tally.rows:
             raise nothing_left(LOG, found.refused)
-    return found.certificate, Tallied(sums.actions, sums.tally, found.refused), kind
+    return found.certificate, LogStatistics(sums.actions, sums.tally, found.refused), kind
 
 
 def _range(options: Options) -> tuple[float, float]:

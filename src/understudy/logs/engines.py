@@ -28,11 +28,10 @@ import pyarrow.json
 
 from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
-from understudy.logs.arrow_files import check_arrow, scan_arrow
-from understudy.logs.columns import Columns
+from understudy.logs.readers.files import Source
+from understudy.logs.readers.tabular import check_arrow, header_of, scan_arrow
 from understudy.logs.rows import lazy
-from understudy.logs.sources import Source
-from understudy.logs.tabular import header_of
+from understudy.logs.schema import Columns
 
 __all__ = ["ENGINES", "open_frame"]
 

@@ -12,12 +12,21 @@ from typing import Any, TypedDict
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, integer, number
 from understudy.errors import InvalidArgument, Shown, shorten
-from understudy.logs.actions import Actions, Label, a_few
-from understudy.logs.choosing import LEARNERS
-from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED, PRESETS, Columns, Kind
-from understudy.logs.policies import Settings
-from understudy.logs.scale import Scale
-from understudy.logs.tables import checked_probabilities, read_actions, read_probabilities
+from understudy.logs.action_files import checked_probabilities, read_actions, read_probabilities
+from understudy.logs.default_learner import LEARNERS
+from understudy.logs.policy import Settings
+from understudy.logs.schema import (
+    ESTIMATED,
+    GIVEN,
+    LOGGED,
+    PRESETS,
+    Actions,
+    Columns,
+    Kind,
+    Label,
+    Scale,
+    a_few,
+)
 
 __all__ = ["CONFIDENT", "MOST_WARMUP", "LogOptions", "Options", "agree"]
 

@@ -16,9 +16,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, first_line
 from understudy.logs.checking import QUARANTINE
-from understudy.logs.foreign import first_line
 
 __all__ = [
     "POLICY_FILE",
@@ -27,8 +26,8 @@ __all__ = [
     "RESULTS",
     "Quarantine",
     "by_reason",
-    "put_in_place",
-    "workplace",
+    "publish",
+    "scratch_folder",
 ]
 
 fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
@@ -40,12 +39,12 @@ RESULTS = (QUARANTINE_FILE, REPORT_FILE, POLICY_FILE)  # in the order in which t
 
 
 @contextmanager
-def workplace(near: Path) -> Iterator[Path]:
+def scratch_folder(near: Path) -> Iterator[Path]:
     """A hidden folder on the same disk as `near`, which is gone in the end whatever happens.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with workplace(Path(folder, "a", "b")) as hidden:
+    ...     with scratch_folder(Path(folder, "a", "b")) as hidden:
     ...         hidden.parent == Path(folder)
     True
     """
@@ -66,7 +65,7 @@ def workplace(near: Path) -> Iterator[Path]:
             shutil.rmtree(hidden, ignore_errors=True)
 
 
-def put_in_place(
+def publish(
     hidden: Path, out: Path, names: Sequence[str], unless: Callable[[], None] = lambda: None
 ) -> None:
     """Move finished files to where they are wanted, the last one last: its presence means all.

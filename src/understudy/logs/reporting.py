@@ -15,11 +15,10 @@ import polars as pl
 
 from understudy.certificates import Certified
 from understudy.constraints import Array
-from understudy.logs.columns import ESTIMATED, GIVEN, LOGGED
-from understudy.logs.findings import Coverage
-from understudy.logs.passes import Intake
-from understudy.logs.scale import Scale
-from understudy.logs.survey import counted, remedy_for
+from understudy.logs.coverage_table import Coverage
+from understudy.logs.provenance import Provenance
+from understudy.logs.scan import counted, remedy_for
+from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Scale
 from understudy.logs.verdict_words import CANNOT
 from understudy.logs.verdicts import Verdict
 from understudy.plots import Panel
@@ -163,7 +162,7 @@ def assemble(
     facts: Sequence[tuple[str, str]],
     coverage: Coverage,
     scale: Scale,
-    intake: Intake,
+    intake: Provenance,
     assumptions: Sequence[str] = (),
     policy: Array | None = None,
     averaged_over: int | None = None,

@@ -21,7 +21,7 @@ import polars as pl
 
 from understudy.constraints import SMALLEST_PROBABILITY, Constraint, Refused, number
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.columns import ACTION, PROPENSITY, REWARD, TARGET, Columns
+from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Columns
 
 __all__ = ["GOOD", "REWARD_RANGE", "Rows", "lazy", "require_column", "rows_of"]
 

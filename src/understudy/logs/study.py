@@ -11,9 +11,8 @@ from understudy.behaviors import Behavior, Logged
 from understudy.certificates import Certificate
 from understudy.certificates.curves import Point, follow
 from understudy.constraints import Array
-from understudy.logs.checking import Aside
-from understudy.logs.stretches import Stretches
-from understudy.logs.tally import Tally
+from understudy.logs.checking import Rejected
+from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.protocols import Learner
 from understudy.types import Integers, Log
 
@@ -35,8 +34,8 @@ class Study:
     state: Any
     behavior: Behavior | None
     certificate: Certificate | None
-    tally: Tally
-    stretches: Stretches
+    tally: ActionStatistics
+    stretches: CountsOverTime
     curve: tuple[Point, ...] = ()
     declared: bool = True
 
@@ -55,9 +54,9 @@ class Study:
         >>> study.after(Log([1, 0], [1.0, 0.0])).rounds
         2
         """
-        K = learner.form.n_actions
+        K = learner.spec.n_actions
         certificate = None if confidence is None else Certificate(behavior, confidence, K)
-        empty = Tally.empty(K), Stretches.empty(K)
+        empty = ActionStatistics.empty(K), CountsOverTime.empty(K)
         state = learner.init()
         return Study(learner, state, behavior, certificate, *empty, declared=declared)
 
@@ -65,13 +64,13 @@ class Study:
     def rounds(self) -> int:
         return self.learner.rounds(self.state)
 
-    def after(self, log: Log, aside: Aside | None = None) -> Study:
+    def after(self, log: Log, aside: Rejected | None = None) -> Study:
         """Learn from more rows, which carry propensities if the behavior is logged.
 
         Rows that were set aside among them are not learned from, but they count in the certificate.
         """
-        form = self.learner.form
-        shown = log.visible(propensities=form.propensities, features=form.features is not None)
+        spec = self.learner.spec
+        shown = log.visible(propensities=spec.propensities, features=spec.features is not None)
         state, trace = self.learner.replay(self.state, shown)
         plain = log.visible(propensities=isinstance(self.behavior, Logged), features=False)
         learned = replace(
@@ -90,7 +89,7 @@ class Study:
 
 
 def with_aside(
-    log: Log, probability: Array, aside: Aside, behavior: Behavior | None
+    log: Log, probability: Array, aside: Rejected, behavior: Behavior | None
 ) -> tuple[Log, Array]:
     """The log and the target's probabilities with the rows that were set aside, in their places.
 
@@ -98,7 +97,7 @@ def with_aside(
     is: π(b) = 0. Then all bounds hold whatever happened in these rows, so that nobody gains by what
     could not be read. Where the behavior is counted, a row without an action tells nothing.
 
-    >>> aside = Aside(np.array([True, False]), np.array([-1]), np.array([1.0]))
+    >>> aside = Rejected(np.array([True, False]), np.array([-1]), np.array([1.0]))
     >>> log, p = with_aside(Log([1], [0.5], [0.25]), np.array([0.9]), aside, Logged(n_actions=2))
     >>> log.rewards.tolist(), log.propensities.tolist(), p.tolist()
     ([0.5, 1.0], [0.25, 1.0], [0.9, 0.0])
@@ -150,7 +149,7 @@ def with_propensities(log: Log, behavior: Behavior | None) -> Log:
 
 
 def observe(
-    certificate: Certificate, log: Log, probability: Array, aside: Aside | None = None
+    certificate: Certificate, log: Log, probability: Array, aside: Rejected | None = None
 ) -> tuple[Certificate, list[Point]]:
     """The certificate after more rounds, with those set aside, and its points on the way.
 

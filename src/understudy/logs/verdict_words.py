@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from understudy.certificates import Certificate
-from understudy.logs.scale import Scale
-from understudy.logs.suffice import Enough
+from understudy.logs.sample_size import SampleSize
+from understudy.logs.schema import Scale
 from understudy.report.wording import counted, number
 
 __all__ = ["CANNOT", "CONTRADICTION", "COUNTED", "WRONG", "Case"]
@@ -41,7 +41,7 @@ class Case:
     confidence: float
     effective_sample_size: float
     hidden: float
-    enough: Enough
+    enough: SampleSize
     rows: int
     aside: int
     earned: float

@@ -11,12 +11,18 @@ import numpy as np
 from understudy.certificates import Certificate
 from understudy.constraints import Array
 from understudy.logs.calibration import Calibration
-from understudy.logs.scale import Scale
-from understudy.logs.suffice import Enough, Lost, exploration_for, rows_for, second_moment
-from understudy.logs.tally import Tally
+from understudy.logs.sample_size import (
+    RejectedShare,
+    SampleSize,
+    exploration_for,
+    rows_for,
+    second_moment,
+)
+from understudy.logs.schema import Scale
+from understudy.logs.statistics import ActionStatistics
 from understudy.logs.verdict_words import CONTRADICTION, COUNTED, WRONG, Case
 
-__all__ = ["Grounds", "Reach", "Verdict", "judge", "judge_rows", "reach_of"]
+__all__ = ["JudgeContext", "Overlap", "Verdict", "judge", "judge_rows", "reach_of"]
 
 Decision = Literal["better", "worse", "unknown"]
 LARGEST_GAIN = 0.05  # that is asked for if nobody says which, and the policy seems to have none
@@ -28,7 +34,7 @@ UNIT = Scale()
 
 
 @dataclass(frozen=True)
-class Reach:
+class Overlap:
     """How far a log reaches a policy.
 
     `coverage_ratio` is C(π) = Σ π(a) C(a), None where the policy depends on the row;
@@ -44,7 +50,7 @@ class Reach:
 
 
 @dataclass(frozen=True, eq=False)
-class Grounds:
+class JudgeContext:
     """What the verdicts about all policies of a log have in common.
 
     Nothing is decided if there is an `obstacle`, given in words, and nothing with propensities that
@@ -74,8 +80,8 @@ class Verdict:
     name: str
     decision: Decision
     words: str
-    reach: Reach
-    enough: Enough | None
+    reach: Overlap
+    enough: SampleSize | None
     near: bool
     sound: bool
 
@@ -83,16 +89,17 @@ class Verdict:
 def judge(
     name: str,
     policy: Array,
-    tally: Tally,
-    grounds: Grounds,
+    tally: ActionStatistics,
+    grounds: JudgeContext,
     certificate: Certificate | None = None,
 ) -> Verdict:
     """The verdict about a policy, from the sums of the log and, for a decision, its certificate.
 
-    >>> from understudy.logs.actions import Actions
+    >>> from understudy.logs.schema import Actions
     >>> from understudy.logs.calibration import calibrate
-    >>> sums = Tally.of_behavior(np.array([500, 500]), np.array([200.0, 200.0]), np.full(2, 0.5))
-    >>> grounds = Grounds(calibrate(sums, Actions(("a", "b"))))
+    >>> counts, rewards = np.array([500, 500]), np.array([200.0, 200.0])
+    >>> sums = ActionStatistics.of_behavior(counts, rewards, np.full(2, 0.5))
+    >>> grounds = JudgeContext(calibrate(sums, Actions(("a", "b"))))
     >>> judge("second", np.array([0.0, 1.0]), sums, grounds).words
     'it is covered: 1,000 rows are worth 500 plays of its own; certify it for a verdict'
     """
@@ -108,7 +115,9 @@ def judge(
     return _judged(name, reach, seen, grounds, certificate)
 
 
-def judge_rows(name: str, certificate: Certificate, tally: Tally, grounds: Grounds) -> Verdict:
+def judge_rows(
+    name: str, certificate: Certificate, tally: ActionStatistics, grounds: JudgeContext
+) -> Verdict:
     """The verdict about a policy that depends on the row, from the weights w that it gave rise to.
 
     Of what it plays the log does not show what is missing from a mean weight of 1, beyond three
@@ -126,16 +135,16 @@ def judge_rows(name: str, certificate: Certificate, tally: Tally, grounds: Groun
         spread=earned / read * max(0.0, squares - 2.0 * weights + read) / read,
         wrong=bool(grounds.calibration.wrong.any()),
     )
-    reach = Reach(None, certificate.effective_sample_size, estimate, hidden)
+    reach = Overlap(None, certificate.effective_sample_size, estimate, hidden)
     return _judged(name, reach, seen, grounds, certificate)
 
 
-def reach_of(policy: Array, tally: Tally, shown: Array) -> Reach:
+def reach_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
     """What the sums of a log tell about a policy before any certificate.
 
-    >>> sums = Tally.of_behavior(np.array([500, 0]), np.zeros(2), np.array([0.5, 0.5]))
+    >>> sums = ActionStatistics.of_behavior(np.array([500, 0]), np.zeros(2), np.array([0.5, 0.5]))
     >>> reach_of(np.array([0.9, 0.1]), sums, np.array([1.0, 0.0]))
-    Reach(coverage_ratio=inf, effective_sample_size=500.0, estimate=0.0, hidden=0.1)
+    Overlap(coverage_ratio=inf, effective_sample_size=500.0, estimate=0.0, hidden=0.1)
     """
     seen = tally.counts > 0
     pi = policy[seen]
@@ -143,7 +152,7 @@ def reach_of(policy: Array, tally: Tally, shown: Array) -> Reach:
     weighted = float((pi * tally.weighted[seen]).sum())
     squares = float((pi**2 * tally.squares[seen]).sum())
     ratio = float((pi * tally.coverage_ratios()[seen]).sum())
-    return Reach(
+    return Overlap(
         math.inf if policy[~seen].any() else ratio,
         weights * (weights / squares) if squares else 0.0,
         weighted / weights if weights else math.nan,
@@ -168,7 +177,7 @@ class Seen:
 
 
 def _judged(
-    name: str, reach: Reach, seen: Seen, grounds: Grounds, certificate: Certificate | None
+    name: str, reach: Overlap, seen: Seen, grounds: JudgeContext, certificate: Certificate | None
 ) -> Verdict:
     production = seen.earned / max(seen.rows, 1)
     seeming, hidden = reach.estimate - production, reach.hidden > HIDDEN
@@ -180,7 +189,7 @@ def _judged(
         enough = exploration_for(min(1.0, production + wanted), wanted, rows, confidence)
     else:
         lost = _lost(certificate, seen)
-        enough = Enough(wanted, rows_for(seen.spread, wanted, confidence, lost), None)
+        enough = SampleSize(wanted, rows_for(seen.spread, wanted, confidence, lost), None)
     unsound = _unsound(grounds, seen, certificate)
     decision: Decision = "unknown" if unsound else _decide(certificate, seen.earned)
     case = Case(
@@ -210,7 +219,7 @@ def _judged(
     )
 
 
-def _unsound(grounds: Grounds, seen: Seen, certificate: Certificate | None) -> str | None:
+def _unsound(grounds: JudgeContext, seen: Seen, certificate: Certificate | None) -> str | None:
     """What speaks against a certificate, in words."""
     if grounds.obstacle is not None:
         return grounds.obstacle
@@ -219,12 +228,14 @@ def _unsound(grounds: Grounds, seen: Seen, certificate: Certificate | None) -> s
     return WRONG if seen.wrong else None
 
 
-def _lost(certificate: Certificate | None, seen: Seen) -> Lost:
+def _lost(certificate: Certificate | None, seen: Seen) -> RejectedShare:
     """The rows that count in the certificate though they could not be read."""
     if certificate is None or certificate.rounds <= seen.rows:
-        return Lost()
+        return RejectedShare()
     number = certificate.rounds - seen.rows
-    return Lost(number / certificate.rounds, (certificate.production - seen.earned) / number)
+    return RejectedShare(
+        number / certificate.rounds, (certificate.production - seen.earned) / number
+    )
 
 
 def _wanted(gain: float | None, production: float, most: float) -> float:

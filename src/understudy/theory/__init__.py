@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from understudy.theory.adaptive import (
-    Tuning,
-    coverage_adaptive_bound,
-    coverage_adaptive_price,
-    coverage_adaptive_tuning,
-    coverage_adaptive_uniform_bound,
-    coverage_grid_bound,
-    coverage_grid_tuning,
-)
 from understudy.theory.anytime import (
+    lin_prod_anytime_bound,
     theorem1_anytime_bound,
     theorem1_anytime_tuned_bound,
     theorem1_anytime_uniform_bound,
 )
 from understudy.theory.bounds import (
+    chernoff_bound,
+    chernoff_simplified_bound,
     exp3_bound,
     exp3_condition,
     exp3_order,
@@ -26,20 +20,28 @@ from understudy.theory.bounds import (
     lin_prod_uniform_bound,
     prod_bound,
     theorem1_bound,
+    theorem1_high_probability_bound,
     theorem1_tuned_bound,
     theorem1_uniform_bound,
     theorem2_bound,
     theorem2_simplified_bound,
 )
-from understudy.theory.coverage import (
+from understudy.theory.coverage_adaptive import (
+    Tuning,
+    coverage_adaptive_bound,
+    coverage_adaptive_price,
+    coverage_adaptive_tuning,
+    coverage_adaptive_uniform_bound,
+    coverage_grid_bound,
+    coverage_grid_tuning,
+)
+from understudy.theory.coverage_ratio import (
     coverage,
     feature_covariance,
     feature_coverage,
     largest_leverage,
     leverage,
 )
-from understudy.theory.high_probability import theorem1_high_probability_bound
-from understudy.theory.linear import lin_prod_anytime_bound
 from understudy.theory.rates import (
     anytime_scale,
     exp3_ix_rate,
@@ -48,7 +50,6 @@ from understudy.theory.rates import (
     largest_lin_prod_rate,
     lin_prod_rate,
 )
-from understudy.theory.unknown import chernoff_bound, chernoff_simplified_bound
 
 __all__ = [
     "Tuning",

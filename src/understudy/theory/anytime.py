@@ -1,4 +1,7 @@
-"""Theorem 1 without a horizon: η_t = s/√t, held until t has grown by 5 % (docs/theory.md)."""
+"""Theorem 1 without a horizon: η_t = s/√t, held until t has grown by 5 % (docs/theory.md).
+
+The bound of LinProd in constant memory without a horizon.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,28 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from understudy.constraints import HORIZON, N_ACTIONS, PROBABILITIES, RATE, Array, constrained
-from understudy.schedules import CHANGES, Decaying
-from understudy.theory.bounds import RATIO
-from understudy.theory.coverage import as_policy
+from understudy.constraints import (
+    HORIZON,
+    N_ACTIONS,
+    POSITIVE,
+    PROBABILITIES,
+    RATE,
+    Array,
+    constrained,
+)
+from understudy.schedules import CHANGES, ETA, Decaying, Rate, rate_at
+from understudy.theory.bounds import FEATURE_RATIO, RATIO
+from understudy.theory.coverage_ratio import as_policy
+from understudy.theory.rates import largest_lin_prod_rate
 from understudy.types import Integers
 
 __all__ = [
+    "lin_prod_anytime_bound",
     "theorem1_anytime_bound",
     "theorem1_anytime_tuned_bound",
     "theorem1_anytime_uniform_bound",
 ]
+
 
 HOLDING = math.sqrt(1.05)  # what a rate that is held may be above s/√t
 
@@ -72,3 +86,27 @@ def theorem1_anytime_tuned_bound(n_actions: int, horizon: int, coverage: float) 
     3087.7
     """
     return (1 + HOLDING) * math.sqrt(coverage * horizon * math.log(n_actions))
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=ETA, kappa=POSITIVE, coverage=FEATURE_RATIO)
+def lin_prod_anytime_bound(
+    n_actions: int, *, horizon: int, eta: Rate, kappa: float, coverage: float
+) -> float:
+    r"""Theorem 3 for a rate that falls with time, after any number of rounds n:
+
+    $$\frac{\log K}{\eta_n} + C_\varphi(\pi^*; \pi_B) \sum_{t=1}^n \eta_t,
+    \qquad \eta_t = \min\big(1/(2\kappa), c/\sqrt{t'}\big)$$
+
+    with t' the round in which the rate was set (`learner.eta` and `learner.kappa` of
+    `us.lin_prod_compact`). At c = √(log K/2), once the cap no longer bites, it is about
+    √(2 n log K)(1 + C_φ): √2 times what a known horizon gives.
+
+    >>> from understudy.schedules import Decaying
+    >>> eta = Decaying(math.sqrt(math.log(10) / 2))
+    >>> round(lin_prod_anytime_bound(10, horizon=10_000, eta=eta, kappa=20.0, coverage=5.0), 1)
+    1064.0
+    """
+    moves, lasting = rounds_at_each_rate(horizon)
+    wanted = np.broadcast_to(rate_at(eta, moves), moves.shape)
+    rates = np.minimum(largest_lin_prod_rate(kappa), wanted)
+    return math.log(n_actions) / float(rates[-1]) + coverage * float((lasting * rates).sum())

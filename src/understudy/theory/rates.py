@@ -18,7 +18,7 @@ from understudy.constraints import (
     number,
 )
 from understudy.errors import InvalidArgument
-from understudy.theory.coverage import COVARIANCES
+from understudy.theory.coverage_ratio import COVARIANCES
 
 __all__ = [
     "COVERAGE_RATIO",

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.support.logs.text_logs import Reader, is_refused, rows_of
 from tests.support.strategies import quick
 from understudy.errors import InvalidLog
-from understudy.logs import dsjson, vowpal
-from understudy.logs.columns import Columns
+from understudy.logs.readers import dsjson, vowpal
+from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
 

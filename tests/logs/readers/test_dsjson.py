@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.support.logs.text_logs import is_refused, number, rows_of
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
-from understudy.logs import dsjson, lines
-from understudy.logs.columns import Columns
+from understudy.logs.readers import dsjson
+from understudy.logs.readers import text as lines
+from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
 

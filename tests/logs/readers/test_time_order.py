@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from tests.support.logs.log_files import make_rows
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
-from understudy.logs import coverage, order
-from understudy.logs.order import sorted_by_time
-from understudy.logs.times import TimeColumn, in_order
+from understudy.logs import coverage
+from understudy.logs.readers import sorting as order
+from understudy.logs.readers.sorting import TimeColumn, in_order, sorted_by_time
 
 pytestmark = pytest.mark.plain
 

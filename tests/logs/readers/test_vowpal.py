@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tests.support.logs.text_logs import Row, is_refused, number, rows_of
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
-from understudy.logs import lines, vowpal
-from understudy.logs.columns import Columns
+from understudy.logs.readers import text as lines
+from understudy.logs.readers import vowpal
+from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
 

@@ -19,7 +19,7 @@ from tests.support.live.single_study import learned_parts
 from understudy.live.audit import audit, in_order
 from understudy.live.export import export, study_named
 from understudy.live.spec import StudySpec
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 from understudy.live.store.opening import open_reader
 from understudy.live.store.records import Decision
 
@@ -91,7 +91,7 @@ def prove(store: str, ledger: Ledger, policy: str, folder: Path) -> None:
     finally:
         reader.close()
     rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    folded = Standing.begin(StudySpec.model_validate_json(record.spec)).after(as_decisions(rows))
+    folded = StudyState.begin(StudySpec.model_validate_json(record.spec)).after(as_decisions(rows))
     assert folded.policy is not None
     assert folded.policy.to_json() == policy
     learned = us.logs.learn(str(log), actions=ACTIONS, time="time").policy

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from understudy.logs.columns import Columns
+from understudy.logs.schema import Columns
 
 Reader = Callable[[Path, Columns], Iterator[pl.DataFrame]]
 Row = dict[str, Any]

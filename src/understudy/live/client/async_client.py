@@ -17,7 +17,7 @@ from understudy.live.client.facts import Context
 from understudy.live.client.received import BatchTaken, Drawn, Taken
 
 if TYPE_CHECKING:
-    from understudy.logs.actions import Label
+    from understudy.logs.schema import Label
 
 __all__ = ["AsyncClient", "AsyncStudy"]
 

@@ -10,7 +10,7 @@ from understudy.live.client.facts import Context
 from understudy.live.client.outbox import Delivery, Outbox
 
 if TYPE_CHECKING:
-    from understudy.logs.actions import Label
+    from understudy.logs.schema import Label
 
 __all__ = ["Background"]
 

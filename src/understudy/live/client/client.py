@@ -18,7 +18,7 @@ from understudy.live.client.outbox import Outbox
 from understudy.live.client.received import BatchTaken, Drawn, Taken
 
 if TYPE_CHECKING:
-    from understudy.logs.actions import Label
+    from understudy.logs.schema import Label
 
 __all__ = ["Client", "Study"]
 

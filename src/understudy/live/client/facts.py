@@ -20,7 +20,7 @@ from understudy.constraints import SMALLEST_PROBABILITY, number
 from understudy.errors import InvalidEvent
 
 if TYPE_CHECKING:
-    from understudy.logs.actions import Label
+    from understudy.logs.schema import Label
 
 __all__ = [
     "LARGEST_BATCH",

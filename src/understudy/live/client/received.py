@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from understudy.logs.actions import Label
+    from understudy.logs.schema import Label
 
 __all__ = ["BatchTaken", "Drawn", "RefusedEvent", "Taken"]
 

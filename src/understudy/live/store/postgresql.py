@@ -9,12 +9,17 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from understudy.errors import InvalidArgument, MissingExtra, StoreInUse, StoreUnavailable
+from understudy.errors import (
+    InvalidArgument,
+    MissingExtra,
+    StoreInUse,
+    StoreUnavailable,
+    first_line,
+)
 from understudy.live.store.records import Decision, Rewarded
 from understudy.live.store.schema import COLUMNS, Access, declarations
 from understudy.live.store.session import Row, Session, as_row, refused_rows
 from understudy.live.store.sql import SqlReader, SqlStore, SqlTokens
-from understudy.logs.foreign import first_line
 
 try:
     import psycopg

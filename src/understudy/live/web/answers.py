@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from understudy.errors import InvalidArgument, shorten
 from understudy.live.web.wrong_fields import fields_of
-from understudy.logs.actions import a_few
+from understudy.logs.schema import a_few
 from understudy.report.wording import count, counted
 
 __all__ = [

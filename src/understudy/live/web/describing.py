@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from understudy.live.service import Service
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 from understudy.live.store.records import moment
 from understudy.live.study import LiveStudy
 from understudy.logs.reporting import as_dict
@@ -18,7 +18,7 @@ __all__ = ["certificate_of", "coverage_of", "describe", "policy_of"]
 NOTHING = "nothing was learned yet"
 
 
-def describe(study: LiveStudy, standing: Standing, now: int) -> dict[str, Any]:
+def describe(study: LiveStudy, standing: StudyState, now: int) -> dict[str, Any]:
     """A study, and what it has seen; its standing may be another by now."""
     record = study.record
     archived = record.archived_at
@@ -42,7 +42,7 @@ def describe(study: LiveStudy, standing: Standing, now: int) -> dict[str, Any]:
 
 
 def policy_of(
-    study: LiveStudy, standing: Standing, context: Mapping[str, object] | None = None
+    study: LiveStudy, standing: StudyState, context: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
     """What the understudy would do now."""
     probabilities = standing.probabilities(context)

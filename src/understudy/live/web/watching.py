@@ -6,13 +6,13 @@ from typing import Any
 
 from understudy.live.service import Service
 from understudy.live.spec import StudySpec
-from understudy.live.standing import Standing
+from understudy.live.standing import StudyState
 from understudy.live.store.records import moment
 from understudy.live.study import LiveStudy
 from understudy.live.web.describing import describe
 from understudy.live.web.views import About, Counters, show, summarize
-from understudy.logs.columns import LOGGED
 from understudy.logs.reporting import BEHAVIOR_WORDS
+from understudy.logs.schema import LOGGED
 from understudy.report import Report
 from understudy.report.wording import counted, number
 
@@ -50,7 +50,7 @@ class Watcher:
         about = About(name=name, settings=_settings(study), example=_example(study.spec))
         return show(about, _report(standing), self._counters(study, standing))
 
-    def _counters(self, study: LiveStudy, standing: Standing) -> Counters:
+    def _counters(self, study: LiveStudy, standing: StudyState) -> Counters:
         now = describe(study, standing, self._service.writer.time())
         due = study.due()
         return Counters(
@@ -68,7 +68,7 @@ class Watcher:
         )
 
 
-def _report(standing: Standing) -> Report | None:
+def _report(standing: StudyState) -> Report | None:
     learned = standing.report
     return None if learned is None else learned.report
 

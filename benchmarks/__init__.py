@@ -1,0 +1,42 @@
+"""Benchmarks: ours and others' side by side, in one run, as ratios."""
+
+from __future__ import annotations
+
+from benchmarks.adaptive_rounds import ADAPTIVE
+from benchmarks.figure1_speed import FIGURE_1
+from benchmarks.latency import LATENCY
+from benchmarks.learn_speed import LEARN
+from benchmarks.lin_prod_compact_speed import COMPACT
+from benchmarks.lin_prod_speed import LIN_PROD
+from benchmarks.measurement import Benchmark, Result, machine, measure
+from benchmarks.replay import REPLAY
+from benchmarks.reports import (
+    as_dict,
+    as_markdown,
+    check_page,
+    read,
+    show,
+    write,
+    write_docs,
+)
+from benchmarks.rounds import ROUNDS
+from benchmarks.service_load import LIVE
+
+__all__ = [
+    "BENCHMARKS",
+    "Benchmark",
+    "Result",
+    "as_dict",
+    "as_markdown",
+    "check_page",
+    "machine",
+    "measure",
+    "read",
+    "show",
+    "write",
+    "write_docs",
+]
+
+BENCHMARKS = {
+    b.name: b for b in (FIGURE_1, ROUNDS, ADAPTIVE, REPLAY, LEARN, LIVE, LIN_PROD, COMPACT, LATENCY)
+}

@@ -1,0 +1,68 @@
+"""How long until something happens: imports, first calls, the whole command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from benchmarks.figure1_speed import EXPERIMENT
+from benchmarks.measurement import Benchmark, Contender, Ratio, Timing
+
+__all__ = ["LATENCY"]
+
+FIRST_CALL = (
+    "import understudy as us; l = us.exp3([.5, .5], eta=.1); l.replay(l.init(), us.Log([0], [1.0]))"
+)
+PYTHON, IMPORT = "python -c pass", "import understudy"
+WARM, COLD = "import and first replay, kernels kept on disk", "import and first replay, compiling"
+PAPER, COMPUTE = "understudy paper, start to finish", "the same games, computed"
+
+
+def contenders(quick: bool) -> Iterator[Contender]:
+    repeats = 2 if quick else 9
+    sizes = ["--runs", "2", "--rounds", "50", "--actions", "5", "--alphas", "2"] if quick else []
+    options = replace(EXPERIMENT.defaults, jobs=-1)
+    if quick:
+        options = replace(options, runs=2, rounds=50, actions=5, alphas=2)
+    call("-c", FIRST_CALL)
+    for name, code in ((PYTHON, "pass"), (IMPORT, "import understudy"), (WARM, FIRST_CALL)):
+        yield Contender(name, partial(call, "-c", code), 1.0, "s", repeats)
+    yield Contender(COLD, first_call_without_cache, 1.0, "s", repeats=1 if quick else 3)
+    yield Contender(PAPER, partial(paper, sizes), 1.0, "s", repeats=1 if quick else 5)
+    EXPERIMENT.run(replace(options, runs=1))
+    yield Contender(COMPUTE, partial(EXPERIMENT.run, options), 1.0, "s", repeats=1 if quick else 5)
+
+
+def call(*arguments: str, **variables: str) -> None:
+    """Run this Python with the arguments, to its end; it may keep bytecode, as it does at home."""
+    environment = {**os.environ, **variables}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=environment)
+
+
+def first_call_without_cache() -> None:
+    with tempfile.TemporaryDirectory() as empty:
+        call("-c", FIRST_CALL, NUMBA_CACHE_DIR=empty)
+
+
+def paper(sizes: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as out:
+        call("-m", "understudy", "paper", *sizes, "--out", out)
+
+
+def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:
+    added = timings[PAPER].seconds - timings[COMPUTE].seconds
+    return [
+        Ratio("import understudy, seconds", timings[IMPORT].seconds, at_most=0.35),
+        Ratio("understudy paper minus its games, seconds", added, at_most=3),
+    ]
+
+
+LATENCY = Benchmark(
+    "latency", "Start-up: imports, first calls, the whole command", contenders, ratios
+)

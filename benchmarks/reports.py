@@ -1,0 +1,161 @@
+"""Results of benchmarks as JSON, in the terminal, and as the measured part of a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.measurement import Ratio, Result, Timing
+from understudy.errors import InvalidArgument
+from understudy.snapshots import write_atomically
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["as_dict", "as_markdown", "check_page", "read", "show", "write", "write_docs"]
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def as_dict(result: Result) -> dict[str, Any]:
+    """A result as what JSON holds.
+
+    >>> as_dict(Result("none", "Nothing", True, "2026-01-01", {}, [], [], []))["quick"]
+    True
+    """
+    return asdict(result)
+
+
+def write(result: Result, folder: Path) -> Path:
+    """Put a result into a folder as JSON, whole or not at all.
+
+    >>> import tempfile
+    >>> nothing = Result("none", "Nothing", True, "2026-01-01", {}, [], [], [])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     read(write(nothing, Path(folder))) == nothing
+    True
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result.name}.json"
+    text = json.dumps(as_dict(result), indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, f"{text}\n".encode())
+    return path
+
+
+def read(path: Path) -> Result:
+    """The result that `write` wrote.
+
+    >>> read(Path("nowhere.json"))
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.json'
+    """
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    timings = [Timing(**timing) for timing in data.pop("timings")]
+    ratios = [Ratio(**ratio) for ratio in data.pop("ratios")]
+    return Result(timings=timings, ratios=ratios, **data)
+
+
+def as_markdown(results: Sequence[Result]) -> str:
+    """Results as sections of a page, with the machine first.
+
+    >>> machine = {"cores": "2"}
+    >>> print(as_markdown([Result("none", "Nothing", True, "2026-01-01", machine, [], [], [])]))
+    Measured on 2026-01-01: cores 2.
+    ...
+    """
+    first = results[0]
+    sections = ["\n".join(_section(result)) for result in results]
+    return "\n\n".join([f"Measured on {first.date}: {_machine(first)}.", *sections])
+
+
+def _machine(result: Result) -> str:
+    return ", ".join(f"{what} {value}" for what, value in result.machine.items())
+
+
+def _section(result: Result) -> Iterator[str]:
+    yield f"### {result.title}"
+    yield "\n| | median | fastest … slowest | repeats | |\n|---|---:|---:|---:|---:|"
+    for t in result.timings:
+        yield f"| {' | '.join(_timing(t))} |"
+    if result.ratios:
+        yield "\n| ratio | measured | wanted | |\n|---|---:|---:|---|"
+    for r in result.ratios:
+        yield f"| {' | '.join(_ratio(r))} |"
+    for reason in result.skipped:
+        yield f"\nNot measured: {reason}."
+
+
+def _timing(t: Timing) -> tuple[str, ...]:
+    rate = "" if t.unit == "s" else f"{t.value:.3g} {t.unit}"
+    spread = f"{_seconds(t.fastest)} … {_seconds(t.slowest)}"
+    return t.name, _seconds(t.seconds), spread, str(t.repeats), rate
+
+
+def _ratio(r: Ratio) -> tuple[str, ...]:
+    if r.at_least is None and r.at_most is None:
+        return r.what, f"{r.value:.3g}", "", ""
+    wanted = f"≤ {r.at_most:g}" if r.at_least is None else f"≥ {r.at_least:g}"
+    return r.what, f"{r.value:.3g}", wanted, "kept" if r.kept else "missed"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+
+
+def show(result: Result, console: Console) -> None:
+    """A result as tables in the terminal.
+
+    >>> from rich.console import Console
+    >>> show(Result("none", "Nothing", True, "2026-01-01", {}, [], [], ["peer"]), Console(width=80))
+    Nothing
+    ...
+    not measured: peer
+    """
+    from rich.table import Table  # noqa: PLC0415 - imported when there is a table to draw
+
+    console.print(result.title, style="bold", highlight=False, markup=False)
+    tables: list[tuple[tuple[str, ...], Iterable[tuple[str, ...]]]]
+    tables = [(("", "median", "fastest … slowest", "repeats", ""), map(_timing, result.timings))]
+    if result.ratios:
+        tables.append((("ratio", "measured", "wanted", ""), map(_ratio, result.ratios)))
+    for columns, rows in tables:
+        table = Table()
+        for i, column in enumerate(columns):
+            table.add_column(column, justify="right" if i else "left")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    for reason in result.skipped:
+        console.print(f"not measured: {reason}", highlight=False, markup=False)
+    console.print(_machine(result), style="dim", highlight=False)
+
+
+def write_docs(results: Sequence[Result], page: Path) -> None:
+    """Write the measured part of a page anew; the rest stays.
+
+    >>> write_docs([], Path(__file__))
+    Traceback (most recent call last):
+    understudy.errors.InvalidArgument: docs = ...: it has no measured part; ...
+    """
+    before, after = check_page(page)
+    write_atomically(page, f"{before}{as_markdown(results)}\n{after}".encode())
+
+
+def check_page(page: Path) -> tuple[str, str]:
+    """What stands before and after the measured part of a page.
+
+    >>> check_page(Path(__file__))
+    Traceback (most recent call last):
+    understudy.errors.InvalidArgument: docs = ...: it has no measured part; ...
+    """
+    text = page.read_text(encoding="utf-8")
+    before, found, rest = text.partition(f"{BEGIN}\n")
+    _, ended, after = rest.partition(f"{END}\n")
+    if not (found and ended):
+        raise InvalidArgument(
+            "docs", str(page), "it has no measured part", f"add the lines {BEGIN} and {END}"
+        )
+    return before + found, ended + after

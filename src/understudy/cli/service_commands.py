@@ -1,0 +1,184 @@
+"""`understudy serve`, and what belongs to it: audit, export, token."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from understudy import errors
+from understudy.cli.common import watched, wide_console
+
+__all__ = ["audit", "export", "serve", "token"]
+
+STORE = click.option(
+    "--store",
+    default="understudy.db",
+    show_default=True,
+    metavar="FILE|postgresql://…",
+    help="Where studies and their events are kept.",
+)
+FAILED = 1
+MICROSECOND = 1_000  # nanoseconds
+
+
+@click.command()
+@STORE
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8642, show_default=True)
+def serve(store: str, host: str, port: int) -> None:
+    """Learn beside production, live: a service with a page, until it is stopped.
+
+    Nothing has to be set up: events are kept in one file. The page is at
+    http://127.0.0.1:8642/, what can be asked at /docs. Another address than this
+    machine's own needs a token first: understudy token add NAME --scope write.
+    """
+    _need_extra()
+    from understudy.live.web.server import serve as run  # noqa: PLC0415 - only here
+
+    with _of(store):
+        run(store, host, port)
+
+
+@click.command()
+@STORE
+@click.option("--json", "json_output", is_flag=True, help="Print JSON, not a table.")
+def audit(store: str, json_output: bool) -> int:
+    """Fold every study's events again, and compare with what was kept, bit for bit.
+
+    The exit code is 1 if something differs. The service may be running.
+    """
+    _need_extra()
+    from understudy.live.audit import audit as run  # noqa: PLC0415 - only here
+    from understudy.live.store.opening import open_reader  # noqa: PLC0415
+
+    with _of(store), closing(open_reader(store)) as reader, watched() as watch:
+        found = run(reader, watch)
+    if json_output:
+        click.echo(json.dumps([vars(one) | {"passed": one.passed} for one in found]))
+    else:
+        _show_audit(found)
+    return 0 if all(one.passed for one in found) else FAILED
+
+
+def _show_audit(found: list[Any]) -> None:
+    from rich.table import Table  # noqa: PLC0415 - only here
+
+    table = Table("study", "decisions", "compared up to", "found")
+    for one in found:
+        faults = "\n".join(one.faults) or ("equal" if one.folded else "nothing kept yet")
+        table.add_row(one.study, f"{one.decisions:,}", f"{one.folded:,}", faults)
+    wide_console().print(table)
+
+
+@click.command()
+@click.argument("study")
+@STORE
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="A file that ends in .parquet or .ndjson.",
+)
+def export(study: str, store: str, out: Path) -> None:
+    """Write what a study has learned from as a log, in its order.
+
+    `understudy learn` on it gives the state of the study, bit for bit.
+    """
+    _need_extra()
+    from understudy.live.export import export as run  # noqa: PLC0415 - only here
+    from understudy.live.export import study_named  # noqa: PLC0415
+    from understudy.live.store.opening import open_reader  # noqa: PLC0415
+
+    with _of(store), closing(open_reader(store)) as reader:
+        record = study_named(reader, study)
+        now = max(time.time_ns() // MICROSECOND, reader.clock())
+        with watched() as watch:
+            rows = run(reader, record, out, now, watch)
+    click.echo(f"wrote {rows:,} decisions to {out}")
+    if record.base is not None:
+        click.echo("the study goes on from a policy.json: what that was learned from is not in it")
+
+
+@click.group()
+def token() -> None:
+    """Tokens of a service: without any, it serves its own machine only."""
+
+
+@token.command("add")
+@click.argument("name")
+@click.option("--scope", type=click.Choice(["read", "write"]), required=True)
+@click.option("--replace", is_flag=True, help="Take back one of the same name.")
+@STORE
+def add(name: str, scope: Any, replace: bool, store: str) -> None:
+    """Make a token, and print it once."""
+    _need_extra()
+    from understudy.live.store.opening import open_tokens  # noqa: PLC0415 - only here
+    from understudy.live.web.tokens import digest_of, new_token  # noqa: PLC0415
+
+    made = new_token()
+    with _of(store), closing(open_tokens(store)) as book:
+        if not replace and any(record.name == name for record in book.tokens()):
+            raise errors.InvalidArgument(
+                "name",
+                name,
+                "there is a token of this name, and whoever has it would be shut out",
+                "choose another name, or pass --replace",
+            )
+        book.add_token(name, digest_of(made), scope, time.time_ns() // MICROSECOND)
+    click.echo(made)
+
+
+@token.command("remove")
+@click.argument("name")
+@STORE
+def remove(name: str, store: str) -> None:
+    """Take a token back; a running service notices within seconds."""
+    _need_extra()
+    from understudy.live.store.opening import open_tokens  # noqa: PLC0415 - only here
+
+    with _of(store), closing(open_tokens(store)) as book:
+        there = book.remove_token(name)
+        left = len(book.tokens())
+    if not there:
+        raise click.ClickException(f"there is no token {name!r}; understudy token list names them")
+    click.echo(
+        f"removed; {left} left"
+        if left
+        else "removed; there is none left: without tokens, a service answers its own machine only"
+    )
+
+
+@token.command("list")
+@STORE
+def list_tokens(store: str) -> None:
+    """Name the tokens; themselves nobody can show, only their hashes are kept."""
+    _need_extra()
+    from understudy.live.store.opening import open_reader  # noqa: PLC0415 - only here
+
+    with _of(store), closing(open_reader(store)) as reader:
+        for record in reader.tokens():
+            click.echo(f"{record.name}\t{record.scope}")
+
+
+@contextmanager
+def _of(store: str) -> Iterator[None]:
+    """What is wrong with a store, with its name; a URL may hold a password."""
+    try:
+        yield
+    except errors.StoreInUse:
+        raise
+    except errors.StoreUnavailable as error:
+        shown = f"{store.partition('://')[0]}://…" if "://" in store else repr(store)
+        raise errors.StoreUnavailable(f"store = {shown}: {error}") from None
+
+
+def _need_extra() -> None:
+    """Say what to install, before anything else is missed."""
+    with errors.require_extra("live", "the live service"):
+        import understudy.live.web.server  # noqa: F401, PLC0415

@@ -1,0 +1,331 @@
+"""One learner for every comparator at once: mirror descent with a rate for every action."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from understudy import kernels
+from understudy.behaviors import BEHAVIOR, Behavior, Logged
+from understudy.constraints import (
+    HORIZON,
+    LARGEST_COUNT,
+    TRUTH,
+    Array,
+    array,
+    enforce,
+    integer,
+    number,
+    one_of,
+)
+from understudy.errors import InvalidArgument, NotMergeable
+from understudy.protocols import EventSpec, not_a_state, refuse_features
+from understudy.schedules import chunks_of_constant_rate, last_change
+from understudy.theory.coverage_adaptive import PRIOR, RATES, as_tuning, refuse_other_length
+from understudy.types import (
+    Feedback,
+    Integers,
+    Log,
+    Trace,
+    chunks,
+    kernel_view,
+    one_event,
+    read_only,
+    rounds_past,
+    saved,
+    segments,
+)
+
+__all__ = ["GAIN", "CoverageAdaptive", "LeveledScores"]
+
+CARRIED = 1e-9  # relative: how far the carried sums of weights may be from their sums
+SUMS = array("pass one sum of gains per expert", dimensions=(2,))
+ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
+LOGARITHMIC = "logarithmic"
+GAIN = one_of(
+    "pass 'implicit' for R/(q + η/2), or 'logarithmic' for log(1 + ηR/q)/η", "implicit", LOGARITHMIC
+)
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class LeveledScores:
+    """G of every expert, the number of rounds, and the level Λ at which the weights sum to 1.
+
+    G is `scores` + `residues`: one row for actions, or one for each level of the grid. For each
+    group of experts with one rate, `totals` is Σ exp(η (G − `references`)).
+    """
+
+    scores: Array
+    residues: Array
+    rounds: int
+    references: Array
+    totals: Array
+    level: float
+    CONSTRAINTS: ClassVar = {  # enforced by snapshots: a learner makes no wrong state itself
+        "scores": array("pass rows of scores", dimensions=(2,)),
+        "residues": array("pass rows of residues", dimensions=(2,)),
+        "rounds": ROUNDS,
+        "references": array("pass the score of each group whose weight counts as 1"),
+        "totals": array("pass the sum of each group's weights", low=0.0),
+        "level": number(-math.inf, math.inf, "pass the level at which all weights sum to 1"),
+    }
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class CoverageAdaptive:
+    r"""Plays $\pi_t(a) = w_1(a) \exp(\eta_a (G_t(a) - \Lambda_t))$, Λ_t such that they sum to 1,
+
+    the mirror descent of the weighted entropy Σ_a w(a) log w(a)/η_a, with G_t(a) the sum of the
+    gains R/(q + η_a/2) (or log(1 + η_a R/q)/η_a) before round t.
+
+    `rates` and `prior` are η_a and w₁(a) of every action. With `us.Logged` they are those of the
+    levels of a grid: every action is then an expert on every level, each level's prior is shared
+    by all actions alike, and an action is played with the sum of its experts' weights. If
+    `decaying`, the rates of round t are these divided by √t. Experts of one rate and one prior are
+    a group; a round costs O(groups).
+    """
+
+    behavior: Behavior
+    rates: Array
+    prior: Array
+    gain: str = "implicit"
+    horizon: int | None = None
+    decaying: bool = False
+    CONSTRAINTS: ClassVar = {
+        "behavior": BEHAVIOR,
+        "rates": RATES,
+        "prior": PRIOR,
+        "gain": GAIN,
+        "horizon": HORIZON.optional(),
+        "decaying": TRUTH,
+    }
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        as_tuning(self.rates, self.prior)
+        if not isinstance(self.behavior, Logged):
+            refuse_other_length(self.rates, len(self.behavior))
+        elif not (self.prior > 0).all():
+            raise InvalidArgument(
+                "prior", self.prior, "a level of weight 0 is never used", "leave that level out"
+            )
+
+    @cached_property
+    def spec(self) -> EventSpec:
+        if isinstance(self.behavior, Logged):
+            return EventSpec(self.behavior.n_actions, propensities=True)
+        return EventSpec(len(self.behavior), support=self.behavior > 0)
+
+    @cached_property
+    def _groups(self) -> tuple[Array, Array, Integers]:
+        """Rate and log w₁ of the experts of each group, and the row of every action's groups:
+
+        its own group alone, or on a grid the only row, which is all levels.
+        """
+        if isinstance(self.behavior, Logged):
+            log_prior = np.log(self.prior / self.behavior.n_actions)
+            rows = np.zeros(self.behavior.n_actions, dtype=np.int64)
+            return kernel_view(self.rates), kernel_view(log_prior), kernel_view(rows)
+        seen = self.prior > 0
+        pairs = np.stack([self.rates[seen], self.prior[seen]], axis=1)
+        kinds, own = np.unique(pairs, axis=0, return_inverse=True)
+        rows = np.full(len(self.prior), len(kinds))  # that of no group: never played
+        rows[seen] = own.reshape(-1)
+        return kernel_view(kinds[:, 0]), kernel_view(np.log(kinds[:, 1])), kernel_view(rows)
+
+    def tuning(self, rounds: int) -> tuple[Array, Array, Integers, bool]:
+        """Rates of the round after so many, log w₁, the row of every action; which gain it is."""
+        rates, log_prior, rows = self._groups
+        if self.decaying:
+            rates = kernel_view(rates / np.sqrt(last_change(np.asarray(rounds + 1))))
+        return rates, log_prior, rows, self.gain == LOGARITHMIC
+
+    @cached_property
+    def _shape(self) -> tuple[int, int]:
+        """Of the scores: one row, or one for each level."""
+        levels = len(self.rates) if isinstance(self.behavior, Logged) else 1
+        return levels, self.spec.n_actions
+
+    def init(self) -> LeveledScores:
+        rates, _, rows = self._groups
+        nothing = read_only(np.zeros(self._shape, order="F"))
+        of_one_group = np.bincount(rows, minlength=len(rates) + 1)[:-1]
+        members = len(rows) if isinstance(self.behavior, Logged) else of_one_group
+        totals = np.full(len(rates), members, dtype=np.float64)
+        return LeveledScores(
+            nothing, nothing, 0, read_only(np.zeros(len(rates))), read_only(totals), 0.0
+        )
+
+    def policy(self, state: LeveledScores, features: ArrayLike | None = None) -> Array:
+        self._check_own(state)
+        refuse_features(features)
+        tuning, sums = (
+            self.tuning(state.rounds),
+            (kernel_view(state.references), kernel_view(state.totals)),
+        )
+        scores, residues = kernel_view(state.scores.T), kernel_view(state.residues.T)
+        policy = np.empty(self.spec.n_actions)
+        kernels.weighted_entropy.policy(tuning, scores, residues, sums, state.level, policy)
+        return policy
+
+    def update(self, state: LeveledScores, feedback: Feedback) -> LeveledScores:
+        return self.replay(state, one_event(feedback))[0]
+
+    def replay(self, state: LeveledScores, log: Log) -> tuple[LeveledScores, Trace]:
+        self._check(state, log)
+        probability = np.empty(len(log))
+        for start, count in self._stretches(state.rounds, len(log)):
+            part = slice(start, start + count)
+            state, _ = self._learn(
+                state, log[part], kernels.weighted_entropy.replay, probability[part]
+            )
+        past = min(self.past_horizon(state), len(log))
+        return state, Trace(read_only(probability), past, self.spec.n_actions)
+
+    def policies(self, state: LeveledScores, log: Log) -> tuple[LeveledScores, Array]:
+        self._check(state, log)
+        policies = np.empty((len(log), self.spec.n_actions))
+        for start, count in self._stretches(state.rounds, len(log)):
+            part = slice(start, start + count)
+            state, _ = self._learn(
+                state, log[part], kernels.weighted_entropy.policies, policies[part]
+            )
+        return state, policies
+
+    def expected_reward(
+        self, state: LeveledScores, log: Log, rewards: Array, starts: Integers
+    ) -> tuple[LeveledScores, float]:
+        """`replay` for a referee, whose log fits: Σ_t ⟨π_t, r_t⟩ in place of a trace.
+
+        Row i of `rewards` holds from event starts[i] on.
+        """
+        earned, kernel = 0.0, kernels.weighted_entropy.expected_reward
+        for start, count in self._stretches(state.rounds, len(log)):
+            rows, since = segments(rewards, starts, start, count)
+            part = log[start : start + count]
+            state, more = self._learn(state, part, kernel, kernel_view(rows), kernel_view(since))
+            earned += more
+        return state, earned
+
+    def from_sufficient_statistics(self, sums: ArrayLike, rounds: int) -> LeveledScores:
+        """The state of rounds whose gains were summed elsewhere, such as by a database.
+
+        `sums` are the G of every expert: (1, K), or (levels, K) on a grid.
+
+        >>> import understudy as us
+        >>> learner = us.coverage_adaptive([0.5, 0.5], horizon=100)
+        >>> state = learner.from_sufficient_statistics([[9.0, 0.0]], rounds=5)
+        >>> learner.policy(state).round(4).tolist()
+        [0.7281, 0.2719]
+        """
+        self._refuse_order()
+        scores = SUMS("sums", sums)
+        if scores.shape != self._shape:
+            raise InvalidArgument("sums", sums, f"its shape must be {self._shape}", SUMS.remedy)
+        return self._settled(
+            by_action(scores), np.zeros(self._shape[::-1]), ROUNDS("rounds", rounds)
+        )
+
+    def merge(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
+        self._refuse_order()
+        self.validate(first)
+        self.validate(second)
+        scores, residues = by_action(first.scores), by_action(first.residues + second.residues)
+        kernels.weighted_entropy.add(scores, residues, kernel_view(second.scores.T))
+        return self._settled(scores, residues, first.rounds + second.rounds)
+
+    def rounds(self, state: LeveledScores) -> int:
+        return state.rounds
+
+    def past_horizon(self, state: LeveledScores) -> int:
+        return rounds_past(self.horizon, state.rounds)
+
+    def validate(self, state: LeveledScores) -> None:
+        self._check_own(state)
+        fresh = self._settled(by_action(state.scores), by_action(state.residues), state.rounds)
+        rates = self.tuning(state.rounds)[0]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of no state
+            moved = rates * (state.references - fresh.references)
+            carried = np.abs(np.log(state.totals) + moved - np.log(fresh.totals))
+            level = np.abs(rates * (state.level - fresh.level)).max()
+        size = 1.0 + np.abs(rates * fresh.level).max()  # the level is a number that grows
+        if not (carried <= CARRIED * size).all() or not level <= CARRIED * size:
+            raise not_a_state(state, f"{self.spec.n_actions} actions")
+
+    def _refuse_order(self) -> None:
+        if self.decaying:
+            raise NotMergeable(
+                "η_t depends on the round in which an event happened; replay the logs one after "
+                "the other instead"
+            )
+
+    def _check_own(self, state: LeveledScores) -> None:
+        n_groups = len(self._groups[0])
+        if (
+            not isinstance(state, LeveledScores)
+            or not state.scores.shape == state.residues.shape == self._shape
+            or not state.references.shape == state.totals.shape == (n_groups,)
+        ):
+            raise not_a_state(state, f"{self.spec.n_actions} actions")
+
+    def _check(self, state: LeveledScores, log: Log) -> None:
+        self._check_own(state)
+        self.spec.check(log)
+
+    def _stretches(self, before: int, rounds: int) -> Iterator[tuple[int, int]]:
+        """Stretches in each of which the rates stay."""
+        whole = max(1, rounds)
+        return (
+            chunks_of_constant_rate(before, rounds, whole)
+            if self.decaying
+            else chunks(rounds, whole)
+        )
+
+    def _settled(self, scores: Array, residues: Array, rounds: int) -> LeveledScores:
+        """The state of these scores, with all sums and the level made from nothing else."""
+        tuning, kernel = self.tuning(rounds), kernels.weighted_entropy
+        references, totals = np.empty(len(tuning[0])), np.empty(len(tuning[0]))
+        level = kernel.begin(tuning, scores, residues, (references, totals))
+        return LeveledScores(
+            read_only(scores.T),
+            read_only(residues.T),
+            rounds,
+            read_only(references),
+            read_only(totals),
+            level,
+        )
+
+    def _learn(
+        self, state: LeveledScores, log: Log, kernel: Callable[..., Any], *rest: Any
+    ) -> tuple[LeveledScores, float]:
+        """The state after a stretch of log in which the rates stay, and what the kernel found."""
+        tuning, rounds = self.tuning(state.rounds), state.rounds + len(log)
+        scores, residues = by_action(state.scores), by_action(state.residues)
+        sums = state.references.copy(), state.totals.copy()
+        known = self.behavior
+        q = log.propensities if isinstance(known, Logged) else known[log.actions]
+        assert q is not None  # Form.check has seen to it
+        events = kernel_view(log.actions), kernel_view(log.rewards), kernel_view(q)
+        level, found = kernel(
+            tuning, scores, residues, sums, state.level, state.rounds, events, *rest
+        )
+        if self.decaying and not np.array_equal(self.tuning(rounds)[0], tuning[0]):
+            return self._settled(scores, residues, rounds), found
+        references, totals = (read_only(part) for part in sums)
+        after = LeveledScores(
+            read_only(scores.T), read_only(residues.T), rounds, references, totals, level
+        )
+        return after, found
+
+
+def by_action(rows: Array) -> Array:
+    """A copy for the kernels, in which the experts of an action lie side by side: (K, rows)."""
+    return rows.T.copy()

@@ -1,0 +1,359 @@
+"""Coverage first: what a log can say about each action, and about policies, before learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from understudy.certificates import Certificate
+from understudy.certificates.evidence import CONFIDENCE
+from understudy.constraints import PROBABILITIES, Array, number
+from understudy.errors import InvalidArgument
+from understudy.logs.aggregates import MISSING_ACTION, UNKNOWN_ACTION, LogStatistics
+from understudy.logs.calibration import Calibration, calibrate
+from understudy.logs.certified_targets import Target, Uniform
+from understudy.logs.drift import Drift, drift_of
+from understudy.logs.policy import Policy
+from understudy.logs.provenance import knows_rows
+from understudy.logs.scan import counted, remedy_for
+from understudy.logs.schema import ESTIMATED, Columns, Kind, Label, Scale, in_words
+from understudy.logs.statistics import ActionStatistics
+from understudy.logs.sufficient_statistics import certify_sums
+from understudy.logs.verdicts import UNIT, JudgeContext, Verdict, judge
+from understudy.report import wording
+from understudy.types import Integers, read_only
+
+__all__ = [
+    "Asked",
+    "Candidate",
+    "Coverage",
+    "candidates_beside",
+    "candidates_of",
+    "certify_candidates",
+    "covered",
+    "obstacle_of",
+]
+
+GAIN = number(0.0, 1.0, "pass a gain a row in (0, 1], with rewards in [0, 1]", above=True)
+CERTAIN = 1.0 - 1e-9  # a propensity of 1, rounded
+NAMED = 10  # labels in one line
+Asked = tuple[Target, Policy | None]  # a policy, and what `learn` wrote about it if it did
+UNCOUNTABLE = "so its propensities cannot be counted; log them with every row"
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A policy to be judged, K probabilities.
+
+    `chosen_from` is out of how many policies the log itself picked it: as many chances to be lucky,
+    for which its certificate must pay. One that was learned from the log may not be judged by it.
+    If its actions were read from the log too, it is a `hindsight`: who knows which actions will
+    come up knows too much, so the first row of each counts as one in which it earned nothing.
+    """
+
+    name: str
+    policy: Array
+    chosen_from: int = 1
+    may_be_judged: bool = True
+    hindsight: bool = False
+
+    def confidence(self, wanted: float) -> float:
+        """1 − δ/k for a policy that was chosen out of k: then all k hold together."""
+        return 1.0 - (1.0 - wanted) / self.chosen_from
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """What `covered` found.
+
+    `table` has a row for each action, rewards in the units of the log. With R and q the reward and
+    propensity of the rows of an action, and n all rows: `coverage_ratio` as in
+    `ActionStatistics.coverage_ratios`; `effective_sample_size`
+    (Σ 1/q)² / Σ 1/q², the plays that would say as much about always playing it; `estimate`
+    Σ R/q / n; `self_normalised` Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in
+    `Calibration`.
+    """
+
+    table: pl.DataFrame
+    rows: int
+    refused: dict[str, int]
+    unseen: tuple[Label, ...]
+    deterministic: str | None
+    grounds: JudgeContext
+    drift: Drift
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def calibration(self) -> Calibration:
+        """Whether propensities agree with frequencies."""
+        return self.grounds.calibration
+
+    @property
+    def mean_reward(self) -> float:
+        """What production earned in a good row."""
+        earned = (self.table["count"] * self.table["mean_reward"]).sum()
+        return float(earned) / max(self.rows, 1)
+
+    def describe(self) -> list[str]:
+        """The findings and the verdicts in lines, without the table."""
+        return [*self.findings(), *(f"{one.name}: {one.words}" for one in self.verdicts)]
+
+    def findings(self) -> list[str]:
+        """What is to be said of the log itself, in lines."""
+        lost = sum(self.refused.values())
+        refused = f"; {lost:,} refused ({counted(self.refused)})" if lost else ""
+        lines = [f"{wording.counted(self.rows, 'row')}{refused}"]
+        if self.unseen:
+            more = f" and {len(self.unseen) - NAMED:,} more" if len(self.unseen) > NAMED else ""
+            lines.append(f"never played: {', '.join(map(in_words, self.unseen[:NAMED]))}{more}")
+        if self.deterministic is not None:
+            lines.append(self.deterministic)
+        return [*lines, f"calibration: {self.calibration.words}", f"drift: {self.drift.words}"]
+
+
+def covered(
+    tallied: LogStatistics,
+    *,
+    behavior: Kind = "logged",
+    candidates: Sequence[Candidate] | None = None,
+    certificates: Sequence[Certificate | None] = (),
+    stretches: Integers | None = None,
+    gain: float | None = None,
+    confidence: float = 0.95,
+    scale: Scale = UNIT,
+) -> Coverage:
+    """What a log can say, from its sums.
+
+    Args:
+        tallied: the sums of the log (`tally`).
+        behavior: where the propensities come from: 'logged', 'given', or 'estimated', for which the
+            frequencies of the log are taken.
+        candidates: policies to judge; left out: those of `candidates_of`.
+        certificates: of the candidates, or none; without one, no decision (`certify_candidates`).
+        stretches: how often each action was played in a few stretches of time, (B, K).
+        gain: how much a row the log should be able to show, in rewards of [0, 1] (`JudgeContext`).
+        confidence: 1 − δ, of what would suffice.
+        scale: the units of rewards in words and table.
+
+    >>> from understudy.logs.aggregates import tally
+    >>> log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0, 1] * 50, "propensity": 0.5})
+    >>> found = covered(tally(log, Columns()))
+    >>> found.table.select("action", "count", "mean_reward", "coverage_ratio").rows()
+    [('a', 50, 0.0, 2.0), ('b', 50, 1.0, 2.0)]
+    >>> found.describe()[-1]
+    'always b: it is covered: 100 rows are worth 50 plays of its own; certify it for a verdict'
+    """
+    sure, wanted = CONFIDENCE("confidence", confidence), GAIN.optional()("gain", gain)
+    unknown = bool(np.isnan(tallied.tally.weights).all())
+    kind: Kind = ESTIMATED if unknown else behavior
+    counts, rewards = tallied.tally.counts, tallied.tally.rewards
+    given = (
+        ActionStatistics.without_propensities(counts, rewards)
+        if kind == ESTIMATED
+        else tallied.tally
+    )
+    sums, drift = _known(given), drift_of(given, tallied.actions, kind, stretches)
+    chosen = candidates_of(tallied) if candidates is None else candidates
+    proofs = certificates or [None] * len(chosen)
+    grounds = JudgeContext(
+        calibrate(given, tallied.actions, sum(tallied.refused.values())),
+        obstacle_of(tallied, kind, drift),
+        counted=kind == ESTIMATED,
+        gain=wanted,
+        confidence=sure,
+        scale=scale,
+    )
+    verdicts = [
+        judge(candidate.name, _policy(candidate, len(sums.counts)), sums, grounds, certificate)
+        for candidate, certificate in zip(chosen, proofs, strict=True)
+    ]
+    labels = tallied.actions.labels
+    return Coverage(
+        _table(labels, sums, grounds.calibration, scale),
+        sums.rows,
+        tallied.refused,
+        tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
+        _deterministic(given, labels),
+        grounds,
+        drift,
+        tuple(verdicts),
+    )
+
+
+def obstacle_of(tallied: LogStatistics, kind: Kind, drift: Drift) -> str | None:
+    """Why nothing can be decided by a log, whatever the policy, if so.
+
+    A certificate of a counted behavior holds only if that stayed the same, and if all was counted:
+    rows without an action may have been of any one.
+
+    >>> from understudy.logs.schema import Actions
+    >>> none = ActionStatistics.empty(2)
+    >>> sums = LogStatistics(Actions(("a", "b")), none, {"reward is missing": 3})
+    >>> obstacle_of(sums, "logged", drift_of(sums.tally, sums.actions))
+    'most of its rows were set aside (reward is missing: 3); check the column of the reward'
+    """
+    rows, aside = tallied.tally.rows, sum(tallied.refused.values())
+    if aside > rows:
+        why = f"{counted(tallied.refused)}); {remedy_for(tallied.refused)}"
+        return f"most of its rows were set aside ({why}"
+    if kind == ESTIMATED and drift.fixed is False:
+        return f"production changed over time, {UNCOUNTABLE}"
+    unlabelled = sum(tallied.refused.get(reason, 0) for reason in (MISSING_ACTION, UNKNOWN_ACTION))
+    if kind == ESTIMATED and unlabelled:
+        rows_of_nobody = wording.counted(unlabelled, "row")
+        return f"production's action is not known in {rows_of_nobody}, {UNCOUNTABLE}"
+    return None
+
+
+def candidates_of(tallied: LogStatistics, *, declared: bool = True) -> list[Candidate]:
+    """The policies that everybody asks about: uniform, and always the action that looks best.
+
+    If the actions were not `declared`, but came up one after the other, the j-th may spend
+    δ/(j(j+1)): all of these together spend less than δ, however many there might have been.
+
+    >>> from understudy.logs.schema import Actions
+    >>> counts = np.array([2, 2])
+    >>> sums = ActionStatistics(counts, *([counts * 1.0] * 6))
+    >>> log = LogStatistics(Actions(("a", "b")), sums, {})
+    >>> [candidate.name for candidate in candidates_of(log)]
+    ['uniform', 'always a']
+    """
+    K, sums = len(tallied.actions), _known(tallied.tally)
+    means = np.divide(sums.weighted, sums.weights, out=np.full(K, -1.0), where=sums.counts > 0)
+    best = int(np.argmax(means))
+    only = np.zeros(K)
+    only[best] = 1.0
+    always = f"always {in_words(tallied.actions.labels[best])}"
+    return [
+        Candidate(Uniform.name, read_only(np.full(K, 1.0 / K)), hindsight=not declared),
+        Candidate(always, read_only(only), K if declared else K * (K + 1), hindsight=not declared),
+    ]
+
+
+def candidates_beside(
+    asked: Sequence[Asked],
+    fingerprints: Sequence[str],
+    tallied: LogStatistics,
+    stretches: Integers | None = None,
+    *,
+    declared: bool,
+) -> list[Candidate]:
+    """Policies that somebody asks about, and beside them those that everybody does.
+
+    What was learned from these files, or from these rows however they came, may not be judged.
+    """
+
+    def own(learned: Policy | None) -> bool:
+        return learned is not None and (
+            learned.knows(fingerprints) or knows_rows(learned, tallied, stretches)
+        )
+
+    theirs = [
+        Candidate(
+            target.name,
+            policy,
+            may_be_judged=not own(learned),
+            hindsight=isinstance(target, Uniform) and not declared,
+        )
+        for target, learned in asked
+        if (policy := target.fixed(tallied.actions)) is not None
+    ]
+    names = {candidate.name for candidate in theirs}
+    others = candidates_of(tallied, declared=declared)
+    return [*theirs, *(one for one in others if one.name not in names)]
+
+
+def certify_candidates(
+    frame: Any,
+    columns: Columns,
+    tallied: LogStatistics,
+    candidates: Sequence[Candidate],
+    *,
+    behavior: Mapping[Any, float] | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    confidence: float = 0.95,
+) -> list[Certificate | None]:
+    """The certificate of each candidate that the log may judge, as sure as `confidence` says.
+
+    Without an order nobody knows which row of an action was the first, so none of a hindsight.
+
+    >>> from understudy.logs.aggregates import tally
+    >>> log = pl.DataFrame({"action": ["a", "b"] * 99, "reward": [0, 1] * 99, "propensity": 0.5})
+    >>> sums = tally(log, Columns())
+    >>> found = certify_candidates(log, Columns(), sums, candidates_of(sums))
+    >>> [certificate.promoted for certificate in found]
+    [False, True]
+    """
+    sure = CONFIDENCE("confidence", confidence)
+    return [
+        certify_sums(
+            frame,
+            columns,
+            actions=tallied.actions,
+            policy=candidate.policy,
+            behavior=behavior,
+            reward_range=reward_range,
+            confidence=candidate.confidence(sure),
+        ).certificate
+        if candidate.may_be_judged and not candidate.hindsight
+        else None
+        for candidate in candidates
+    ]
+
+
+def _policy(candidate: Candidate, n_actions: int) -> Array:
+    policy: Array = PROBABILITIES(candidate.name, candidate.policy)
+    if len(policy) != n_actions:
+        raise InvalidArgument(
+            candidate.name,
+            candidate.policy,
+            f"there are {n_actions} actions, not {len(policy)}",
+            "give one probability for each action",
+        )
+    return policy
+
+
+def _known(tally: ActionStatistics) -> ActionStatistics:
+    """The same rows; if no propensities are known, each with the frequency of its action."""
+    if not np.isnan(tally.weights).all():
+        return tally
+    return ActionStatistics.of_behavior(
+        tally.counts, tally.rewards, tally.counts / max(tally.rows, 1)
+    )
+
+
+def _table(
+    labels: tuple[Label, ...], sums: ActionStatistics, calibration: Calibration, scale: Scale
+) -> pl.DataFrame:
+    n, seen = max(sums.rows, 1), sums.counts > 0
+    with np.errstate(invalid="ignore", divide="ignore"):  # unseen actions have no means
+        columns = {
+            "share": sums.counts / n,
+            "mean_reward": scale.reward(sums.rewards / sums.counts),
+            "lowest_propensity": sums.lowest,
+            "highest_propensity": sums.highest,
+            "coverage_ratio": sums.coverage_ratios(),
+            "effective_sample_size": np.where(seen, sums.weights**2 / sums.squares, 0.0),
+            "estimate": np.where(seen, scale.weighted(sums.weighted, sums.weights) / n, np.nan),
+            "self_normalised": scale.reward(sums.weighted / sums.weights),
+            "calibration": calibration.ratios,
+            "calibration_score": calibration.scores,
+        }
+    table = pl.DataFrame({"action": labels, "count": sums.counts, **columns})
+    return table.with_columns(pl.col(*columns).fill_nan(None))
+
+
+def _deterministic(sums: ActionStatistics, labels: tuple[Label, ...]) -> str | None:
+    """Whether production left nothing to chance, in words."""
+    played = np.flatnonzero(sums.counts > 0)
+    cannot = "so this log shows nothing of what else it might have done"
+    if len(played) == 1:
+        label = in_words(labels[played[0]])
+        return f"production was deterministic: it always played {label}, {cannot}"
+    if len(played) and (sums.lowest[played] >= CERTAIN).all():
+        return f"production was deterministic: every propensity is 1, {cannot}"
+    return None

@@ -1,0 +1,304 @@
+"""policy.json: what was learned, complete, so that it can be played, read, and learned on from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.behaviors import Logged
+from understudy.certificates import Certificate
+from understudy.certificates.curves import POINTS, Point
+from understudy.constraints import HORIZON, PROBABILITIES, SMALLEST_PROBABILITY, Array
+from understudy.errors import InvalidArgument, InvalidSnapshot
+from understudy.logs.default_learner import LEARNERS
+from understudy.logs.features import Contextual
+from understudy.logs.schema import (
+    ESTIMATED,
+    GIVEN,
+    LOGGED,
+    Actions,
+    Columns,
+    Kind,
+    Label,
+    Scale,
+    is_unicode,
+)
+from understudy.logs.statistics import ActionStatistics, CountsOverTime
+from understudy.logs.study import Study
+from understudy.report.wording import counted
+from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
+
+__all__ = ["FileRead", "Policy", "Settings", "playable"]
+
+KIND = "policy"
+KINDS = {LOGGED: Logged, ESTIMATED: type(None), GIVEN: np.ndarray}
+REMEDY = "pass a policy.json that `understudy learn` wrote, unchanged"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the first run fixed, and later ones keep: how rows are read, and who learns."""
+
+    columns: Columns
+    reward_range: tuple[float, float]
+    behavior: Kind
+    learner: str
+    horizon: int | None
+    theorem: str
+    unmet: tuple[str, ...]
+
+    @property
+    def scale(self) -> Scale:
+        """The units of rewards."""
+        return Scale(*self.reward_range)
+
+
+@dataclass(frozen=True)
+class FileRead:
+    """A file that was learned from; its SHA-256 is what tells it from others."""
+
+    name: str
+    sha256: str
+    rows: int
+    quarantined: int
+
+
+def playable(policy: Array) -> Array:
+    """Probabilities without those that are too small to be drawn, or to be divided by.
+
+    >>> playable(np.array([1.0, 1e-200])).tolist()
+    [1.0, 0.0]
+    """
+    return np.where(policy < SMALLEST_PROBABILITY, 0.0, policy)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Policy:
+    """What was learned from a log: probabilities of actions, and all that they came from.
+
+    `average` is the policy of the next row; of a policy with contexts, its mean over the last rows.
+    `refused` counts the rows that were quarantined, by reason; `warmup` those that only served to
+    prepare the features.
+    """
+
+    actions: Actions
+    study: Study
+    settings: Settings
+    average: Array
+    files: tuple[FileRead, ...]
+    refused: Mapping[str, int]
+    warmup: int = 0
+    contextual: Contextual | None = None
+
+    def probabilities(self, context: Mapping[str, Any] | None = None) -> dict[Label, float]:
+        """The probability of every action in the next round.
+
+        A policy with contexts needs one: a value for each of its columns, None (or nan) for what is
+        missing. One without takes none.
+        """
+        if self.contextual is None:
+            if context is not None:
+                raise InvalidArgument(
+                    "context", context, "this policy ignores contexts", "leave it out"
+                )
+            found = self.study.learner.policy(self.study.state)
+        else:
+            x = self.contextual.features_of_one(context)  # type: ignore[arg-type] # it refuses None
+            found = self.study.learner.policy(self.study.state, x)
+        return dict(zip(self.actions.labels, found.tolist(), strict=True))
+
+    def __repr__(self) -> str:
+        rows = counted(self.rows, "row")
+        return f"Policy({len(self.actions)} actions, {self.settings.learner}, {rows})"
+
+    @property
+    def rows(self) -> int:
+        """Rows that were learned from."""
+        return self.study.rounds
+
+    def knows(self, fingerprints: Iterable[str]) -> bool:
+        """Whether it was learned from one of these files."""
+        return not {file.sha256 for file in self.files}.isdisjoint(fingerprints)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write policy.json, whole or not at all."""
+        write_atomically(Path(path), self.to_json().encode())
+
+    def to_json(self) -> str:
+        """The whole of it as text, bit for bit: equal policies give equal texts."""
+        study = self.study
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "kind": KIND,
+            "rows": self.rows,
+            "policy": [
+                {"action": label, "probability": probability, "rows": count}
+                for label, probability, count in zip(
+                    self.actions.labels,
+                    self.average.tolist(),
+                    study.tally.counts.tolist(),
+                    strict=True,
+                )
+            ],
+            "settings": dataclasses.asdict(self.settings),
+            "provenance": {
+                "files": [dataclasses.asdict(file) for file in self.files],
+                "quarantined": dict(self.refused),
+                "warmup": self.warmup,
+            },
+            "actions": list(self.actions.texts),
+            "encoder": None if self.contextual is None else self.contextual.as_data(),
+            "learner": as_data(study.learner, "learner"),
+            "state": as_data(study.state, "state"),
+            "behavior": as_data(study.behavior, "behavior"),
+            "certificate": as_data(study.certificate, "certificate"),
+            "curve": [list(point) for point in study.curve],
+            "tally": study.tally.as_data(),
+            "stretches": study.stretches.as_data(),
+        }
+        return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Policy:
+        """The policy that was written at `path`, checked; `InvalidSnapshot` if it was damaged.
+
+        >>> Policy.load("nowhere.json")
+        Traceback (most recent call last):
+        understudy.errors.InvalidSnapshot: policy = 'nowhere.json': it cannot be read ...
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            reason = f"it cannot be read ({error.strerror})"
+        except UnicodeDecodeError:
+            reason = "it is not text"
+        else:
+            return from_text(text, str(path))
+        raise InvalidSnapshot("policy", str(path), reason, REMEDY)
+
+
+def from_text(text: str, name: str = "policy.json") -> Policy:
+    """What `to_json` wrote, checked; `InvalidSnapshot` if it was damaged."""
+    try:
+        return _from_text(text)
+    except InvalidArgument as error:
+        reason = f"{error.argument}: {error.reason}"
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        reason = f"a part is missing or damaged ({type(error).__name__}: {str(error)[:80]})"
+    except RecursionError:
+        reason = "it is nested too deeply"
+    except MemoryError:
+        reason = "it is larger than the memory of this machine"
+    raise InvalidSnapshot("policy", name, reason, REMEDY)
+
+
+def _from_text(text: str) -> Policy:
+    content = parse(text)
+    if content.get("kind") != KIND:
+        raise InvalidSnapshot("kind", content.get("kind"), "it is not a policy", REMEDY)
+    if not is_unicode(json.dumps(content, ensure_ascii=False)):
+        raise InvalidSnapshot("policy", text[:40], "it is not Unicode text", REMEDY)
+    actions = Actions(tuple(str(label) for label in content["actions"]))
+    study = _study(content)
+    if not len(actions) == study.learner.spec.n_actions == len(content["policy"]):
+        raise InvalidSnapshot("actions", len(actions), "the learner has another number", REMEDY)
+    provenance = content["provenance"]
+    encoder = content["encoder"]
+    return Policy(
+        actions=actions,
+        study=study,
+        settings=_settings(content["settings"]),
+        average=_probabilities(content["policy"]),
+        files=tuple(_file(file) for file in provenance["files"]),
+        refused={str(reason): int(count) for reason, count in provenance["quarantined"].items()},
+        warmup=int(provenance["warmup"]),
+        contextual=None if encoder is None else Contextual.from_data(encoder, study.learner),
+    )
+
+
+def _probabilities(rows: list[dict[str, Any]]) -> Array:
+    found: Array = PROBABILITIES("policy", [row["probability"] for row in rows])
+    return found
+
+
+def _file(found: dict[str, Any]) -> FileRead:
+    texts, counts = (found["name"], found["sha256"]), (found["rows"], found["quarantined"])
+    if not all(isinstance(text, str) for text in texts) or not all(map(_is_count, counts)):
+        raise InvalidSnapshot("files", found, "it needs texts and counts", REMEDY)
+    return FileRead(**found)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _study(content: dict[str, Any]) -> Study:
+    parts = ("learner", "state", "behavior", "certificate")
+    learner, state, behavior, certificate = (from_data(content[part], part) for part in parts)
+    learner.validate(state)
+    tally, n = (
+        ActionStatistics.from_data(content["tally"], learner.spec.n_actions),
+        learner.rounds(state),
+    )
+    if not isinstance(certificate, Certificate | None):
+        raise InvalidSnapshot("certificate", certificate, "it is not a certificate", REMEDY)
+    gains = certificate is not None and certificate.behavior is not None
+    curve = tuple(_point(point, gains=gains) for point in content["curve"])
+    watched = 0 if certificate is None else certificate.rounds  # those set aside count there too
+    stretches = CountsOverTime.from_data(content["stretches"], learner.spec.n_actions)
+    agree = (
+        content["rows"] == tally.rows == n
+        and (certificate is None or watched >= n)
+        and stretches.rows in {0, n}
+        and len(curve) == np.searchsorted(POINTS, watched, side="right")
+        and KINDS[content["settings"]["behavior"]] is type(behavior)
+    )
+    if not agree:
+        raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
+    return Study(learner, state, behavior, certificate, tally, stretches, curve)
+
+
+def _point(point: list[Any], *, gains: bool) -> Point:
+    lower, upper, production, gain = point
+    if (gain is not None) != gains:
+        raise InvalidSnapshot("curve", point, "a gain is missing, or known to nobody", REMEDY)
+    found = float(lower), float(upper), float(production), None if gain is None else float(gain)
+    if not all(math.isfinite(value) for value in found if value is not None):
+        raise InvalidSnapshot("curve", point, "its numbers are finite", REMEDY)
+    return found
+
+
+def _settings(found: dict[str, Any]) -> Settings:
+    scale = Scale.of(found["reward_range"] or ())
+    settings = Settings(
+        **{
+            **found,
+            "columns": _columns(found["columns"], logged=found["behavior"] == LOGGED),
+            "reward_range": (scale.low, scale.high),
+            "horizon": HORIZON.optional()("horizon", found["horizon"]),
+            "unmet": tuple(str(assumption) for assumption in found["unmet"]),
+        }
+    )
+    if settings.learner not in LEARNERS or not isinstance(settings.theorem, str):
+        raise InvalidSnapshot("learner", settings.learner, "there is no such learner", REMEDY)
+    return settings
+
+
+def _columns(found: dict[str, Any], *, logged: bool) -> Columns:
+    columns = Columns(**{**found, "context": tuple(found["context"])})
+    needed = {columns.action, columns.reward, *columns.context}
+    if logged:
+        needed.add(columns.propensity)  # type: ignore[arg-type] # whether it is one is asked below
+    optional = {columns.propensity, columns.time, columns.eligible, columns.target} - {None}
+    if not all(isinstance(name, str) for name in needed | optional):
+        raise InvalidSnapshot("columns", found, "a column has no name", REMEDY)
+    return columns

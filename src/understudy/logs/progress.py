@@ -1,0 +1,16 @@
+"""Whoever wants to know how far a run has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["ProgressCallback", "no_progress"]
+
+ProgressCallback = Callable[[str, int, int | None], None]  # what is done, rows since, rows expected
+
+
+def no_progress(phase: str, rows: int, expected: int | None) -> None:
+    """Nobody looks.
+
+    >>> no_progress("learning", 10, None)
+    """

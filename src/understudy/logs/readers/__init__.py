@@ -1,0 +1,1 @@
+"""Readers: files and frames of any format, as batches of rows."""

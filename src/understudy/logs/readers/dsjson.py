@@ -1,0 +1,147 @@
+"""Vowpal Wabbit's dsjson: one JSON object a line, as decision services log it.
+
+The reward is −`_label_cost`, the propensity `_label_probability`. The action is `_label_Action`,
+or `_labelIndex` + 1 without it: its place in the list `_multi` of actions, from 1. A row has no
+action, and is refused as such, where the two say different things, where `_skipLearn` is true,
+where the line is no JSON, and where there is no label: an event of several slots has its labels in
+`_outcomes`, and is not read.
+
+`pdrop` says that events were left out before they were logged, and that the others must weigh more.
+Nothing here weighs events, so a file in which it is not 0 is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+from understudy.errors import InvalidLog, first_line
+from understudy.logs.readers.text import LINE, negated, read_lines, require_own_names
+from understudy.logs.schema import (
+    ACTION,
+    CONTEXT,
+    ELIGIBLE,
+    PROPENSITY,
+    REWARD,
+    ROW,
+    TIME,
+    Columns,
+)
+
+__all__ = ["read"]
+
+PLACES = ("_label_Action", "_labelIndex")
+KEYS = (*PLACES, "_label_cost", "_label_probability", "_skipLearn", "pdrop")
+NESTED = ("OBJECT", "ARRAY")
+
+
+def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
+    """Frames of rows; a row is a line that is not blank.
+
+    `columns.time` names a key of the object, such as `Timestamp`, and `columns.eligible` one that
+    holds a list of actions, such as `a`. `columns.context` names values of the context `c`: a name
+    within an object within it is `object.name`. What is not there, or is no single value, is null.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "log.dsjson")
+    ...     label = '"_label_cost": -1, "_label_probability": 0.8, "_label_Action": 2'
+    ...     _ = path.write_text('{%s, "c": {"user": {"age": 30}}}\\n' % label)
+    ...     [frame.rows() for frame in read(path, Columns(context=("user.age",)))]
+    [[(1, '2', '1', '0.8', '30')]]
+    """
+    require_own_names(columns, path)
+    try:
+        with duckdb.connect() as connection:
+            for lines in read_lines(path):
+                written = lines.filter(pl.col(LINE).str.strip_chars() != "")
+                if len(written):
+                    values = _values(connection, written, columns)
+                    _require_all_events(values, path)
+                    yield _rows(values, columns)
+    except duckdb.Error as error:
+        raise InvalidLog(
+            "log",
+            str(path),
+            f"DuckDB cannot read its JSON ({first_line(error)})",
+            "check that it is dsjson",
+        ) from None
+
+
+def _values(
+    connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, columns: Columns
+) -> pl.DataFrame:
+    """What stands in each line at the places that are read, as text."""
+    contexts = {CONTEXT + name: _pointer("c", *name.split(".")) for name in columns.context}
+    places = {key: _pointer(key) for key in KEYS} | contexts
+    if columns.time is not None:
+        places[TIME] = _pointer(columns.time)
+    wanted = {"found": f"json_extract_string({LINE}, $places)"}
+    given: dict[str, object] = {"places": list(places.values())}
+    if contexts:
+        wanted["types"] = f"json_type({LINE}, $contexts)"
+        given["contexts"] = list(contexts.values())
+    if columns.eligible is not None:
+        wanted[ELIGIBLE] = f"CAST(json_extract({LINE}, $eligible) AS VARCHAR[])"
+        given["eligible"] = _pointer(columns.eligible)
+    # TRY gives null for a line that is no JSON, and DuckDB keeps the order of the lines.
+    tried = ", ".join(f"TRY({value}) AS {name}" for name, value in wanted.items())
+    connection.register("lines", lines)
+    query = f"SELECT {ROW}, {tried} FROM lines"
+    frame = pl.DataFrame(connection.sql(query, params=given).to_arrow_table())
+    found = [_item("found", place).alias(name) for place, name in enumerate(places)]
+    single = [
+        pl.when(~_item("types", place).is_in(NESTED)).then(pl.col(name)).alias(name)
+        for place, name in enumerate(contexts)
+    ]
+    return frame.with_columns(found).with_columns(single)
+
+
+def _item(name: str, place: int) -> pl.Expr:
+    return pl.col(name).list.get(place, null_on_oob=True)
+
+
+def _pointer(*keys: str) -> str:
+    """Where nested keys lead to, as RFC 6901 writes it."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
+
+
+def _require_all_events(values: pl.DataFrame, path: Path) -> None:
+    dropping = pl.col("pdrop").cast(pl.Float64, strict=False).fill_null(1.0) != 0.0
+    found = values.filter(pl.col("pdrop").is_not_null() & dropping)
+    if len(found):
+        raise InvalidLog(
+            "log",
+            str(path),
+            f"line {found[ROW][0]} has pdrop {found['pdrop'][0]}: events were left out before they "
+            "were logged, and nothing here can make up for them",
+            "log all events, or keep only those with pdrop 0",
+        )
+
+
+def _rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+    """The values as a frame of rows."""
+    action, index = (pl.col(key).cast(pl.Int64, strict=False) for key in PLACES)
+    label = pl.coalesce(action, index + 1)
+    unread = [
+        pl.col(key).is_not_null() & place.is_null()
+        for key, place in zip(PLACES, (action, index), strict=True)
+    ]
+    refused = pl.any_horizontal(
+        *unread, action != index + 1, label < 1, pl.col("_skipLearn") == "true"
+    )
+    chosen = [
+        pl.col(ROW),
+        pl.when(~refused.fill_null(value=False)).then(label).cast(pl.String).alias(ACTION),
+        negated(pl.col("_label_cost")).alias(REWARD),
+    ]
+    if columns.propensity is not None:
+        chosen.append(pl.col("_label_probability").alias(PROPENSITY))
+    if columns.time is not None:
+        chosen.append(pl.col(TIME))
+    if columns.eligible is not None:
+        chosen.append(pl.col(ELIGIBLE))
+    return values.select(*chosen, *(CONTEXT + name for name in columns.context))

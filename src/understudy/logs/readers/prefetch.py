@@ -1,0 +1,34 @@
+"""Reading ahead: one thread reads and checks while another learns."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ["prefetch"]
+
+Item = TypeVar("Item")
+DEPTH = 4  # items that wait
+
+
+def prefetch(items: Iterator[Item], depth: int = DEPTH) -> Iterator[Item]:
+    """The same items in the same order, made by another thread, a few of them in advance.
+
+    What the other thread raises is raised here, in its place.
+
+    >>> list(prefetch(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="understudy-reader") as pool:
+        waiting = deque(pool.submit(_next, items) for _ in range(depth))
+        while found := waiting.popleft().result():
+            waiting.append(pool.submit(_next, items))
+            yield found[0]
+
+
+def _next(items: Iterator[Item]) -> tuple[Item] | None:
+    for item in items:
+        return (item,)
+    return None

@@ -1,0 +1,224 @@
+"""Vowpal Wabbit's contextual-bandit text, in both of its forms.
+
+One line an event (`--cb`): `2:0.5:0.4 | a b:3` says action:cost:probability and features;
+`1 2:0.5:0.4 3 | a b:3` also names the other actions that were available.
+
+Several lines an event (`--cb_adf`): a line `shared | a b:3` that is optional, then one line per
+action, of which one carries `0:cost:probability`, then a blank line. The actions are known by their
+place, from 1. Whatever stands for the action in that label is ignored, as Vowpal Wabbit does.
+
+As Vowpal Wabbit has it, a word that touches the bar or starts with a quote is a tag, and so not a
+label (`2:0.5:0.4| a` has none), what stands before a tab is skipped, and neither weights nor
+comments exist. Where it goes on with a warning or an error, or replaces a number that it cannot
+read by 0, the event has no action here, or a text for a number, and is refused as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import polars as pl
+
+from understudy.errors import InvalidLog
+from understudy.logs.readers.text import LINE, negated, read_lines, require_own_names
+from understudy.logs.schema import ACTION, CONTEXT, ELIGIBLE, PROPENSITY, REWARD, ROW, Columns
+
+__all__ = ["read"]
+
+COST, PROBABILITY, LISTED, SHARED = "cost", "probability", "listed", "shared"
+WORDS, COSTS, WRONG, EVENT = "words", "costs", "wrong", "event"
+MOST_LINES = 1 << 20  # of an event
+
+PLAIN = r"^ *(?<action>[^ :|\t']+):(?<cost>[^ :|\t]+):(?<probability>[^ :|\t]+) +\|"
+BEFORE_TAB = r"^[^\t]*\t"
+LAST_TAG = r"(?:(?:^| )'[^ ]* *|[^ ]+)$"
+
+
+def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
+    """Frames of rows: the reward is −cost; a row is known by the line of its label.
+
+    `columns.context` names features: `name` in any namespace, or `namespace^name`. A feature
+    without a value is 1, one that is not there is 0. In the form of several lines the features are
+    those of the shared line. The column `eligible` is there if `columns.eligible` is not None.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "log.vw")
+    ...     _ = path.write_text("2:0.5:0.4 | age:30 new\\n1 3:-1:0.2 | age:20\\n")
+    ...     [frame.rows() for frame in read(path, Columns(context=("age", "new")))]
+    [[(1, '2', '-0.5', '0.4', '30', '1'), (2, '3', '1', '0.2', '20', '0')]]
+    """
+    require_own_names(columns, path)
+    if columns.time is not None:
+        raise InvalidLog(
+            "log",
+            str(path),
+            f"Vowpal Wabbit's text has no times, so no column {columns.time!r}",
+            "leave out --time: its events are in order",
+        )
+    frames = read_lines(path)
+    first = next(frames, None)
+    if first is None:
+        return
+    lines = chain([first], frames)
+    several = _has_several_lines_an_event(first, path)
+    labels = map(_events, _whole_events(lines, path)) if several else map(_labels, lines)
+    for events in labels:
+        if len(events):
+            yield _rows(events, columns)
+
+
+def _labels(lines: pl.DataFrame) -> pl.DataFrame:
+    """What the label of each line says; blank lines have none and are left out."""
+    lines = lines.filter(pl.col(LINE) != "")
+    groups = lines.with_columns(pl.col(LINE).str.extract_groups(PLAIN).struct.unnest())
+    plain = groups.filter(pl.col(ACTION).is_not_null()).with_columns(
+        pl.lit(None, pl.List(pl.String)).alias(LISTED),
+        pl.lit(1, pl.UInt32).alias(WORDS),
+        pl.lit(1, pl.UInt32).alias(COSTS),
+        (pl.col(ACTION) == SHARED).alias(SHARED),
+        (pl.col(ACTION) == SHARED).alias(WRONG),
+    )
+    if len(plain) == len(lines):
+        return plain
+    others = _other_labels(groups.filter(pl.col(ACTION).is_null()).select(ROW, LINE))
+    return pl.concat([plain, others.select(plain.columns)]).sort(ROW)
+
+
+def _other_labels(lines: pl.DataFrame) -> pl.DataFrame:
+    """The same of labels of any number of words, and of none."""
+    label = pl.col(LINE).str.extract(r"^([^|]*)")
+    words = label.str.replace(BEFORE_TAB, "").str.replace(LAST_TAG, "").str.split(" ")
+    parts = ["word", COST, PROBABILITY, "more"]
+    split = (
+        lines.select(ROW, words.alias("word"))
+        .explode("word")
+        .filter(pl.col("word") != "")
+        .with_columns(pl.col("word").str.splitn(":", 4).struct.rename_fields(parts).struct.unnest())
+    )
+    word, costly = pl.col("word"), pl.col(COST).is_not_null()
+    is_shared = word == SHARED
+    labels = split.group_by(ROW).agg(
+        word.alias(LISTED),
+        pl.len().alias(WORDS),
+        costly.sum().alias(COSTS),
+        is_shared.any().alias(SHARED),
+        ((word == "") | pl.col("more").is_not_null() | (is_shared & costly)).any().alias(WRONG),
+        word.filter(costly).first().alias(ACTION),
+        *(pl.col(name).filter(costly).first().replace("", None) for name in (COST, PROBABILITY)),
+    )
+    none = [pl.col(WORDS, COSTS).fill_null(0), pl.col(SHARED, WRONG).fill_null(value=False)]
+    return lines.join(labels, on=ROW, how="left").with_columns(none)
+
+
+def _has_several_lines_an_event(first: pl.DataFrame, path: Path) -> bool:
+    """Which form a file has, by its first lines: a guess is never made."""
+    labels = _with_events(first)
+    if labels[SHARED].any():
+        return True
+    events = labels.group_by(EVENT).agg(pl.col(COSTS).sum(), pl.len().alias("lines"))
+    if (events[COSTS] > 1).any():
+        return False
+    if ((labels[ACTION] == "0") & (labels[COSTS] > 0)).any():
+        return True
+    unclear = events.filter((pl.col(COSTS) == 1) & (pl.col("lines") > 1))
+    if len(unclear) and len(events) > 1:
+        raise InvalidLog(
+            "log",
+            str(path),
+            f"it has {len(unclear)} groups of lines with one label each: these can be "
+            "events of several lines, or lines of which some have no label",
+            "start each event of several lines with a line 'shared |', or remove blank lines",
+        )
+    return False
+
+
+def _with_events(lines: pl.DataFrame) -> pl.DataFrame:
+    """The labels of lines, with a number for the event that each belongs to."""
+    numbered = lines.with_columns((pl.col(LINE) == "").cum_sum().alias(EVENT))
+    return _labels(lines).join(numbered.select(ROW, EVENT), on=ROW, maintain_order="left")
+
+
+def _whole_events(frames: Iterable[pl.DataFrame], path: Path) -> Iterator[pl.DataFrame]:
+    """The same lines, cut only at blank ones."""
+    rest = pl.DataFrame()
+    for frame in frames:
+        lines = pl.concat([rest, frame]) if len(rest) else frame
+        blank = (lines[LINE] == "").arg_true()
+        end = int(blank[-1]) + 1 if len(blank) else 0
+        if end:
+            yield lines[:end]
+        rest = lines[end:]
+        if len(rest) > MOST_LINES:
+            raise InvalidLog(
+                "log",
+                str(path),
+                f"after line {rest[ROW][0]} come more than {MOST_LINES} lines without a blank one",
+                "put a blank line after each event",
+            )
+    if len(rest):
+        yield rest
+
+
+def _events(lines: pl.DataFrame) -> pl.DataFrame:
+    """What the labels of each event of several lines say together."""
+    header = pl.col(SHARED) & (pl.col(ROW) == pl.col(ROW).first().over(EVENT))
+    lines = (
+        _with_events(lines)
+        .with_columns(header.alias("header"))
+        .with_columns((~pl.col("header")).cum_sum().over(EVENT).alias("place"))
+    )
+    costly = pl.col(COSTS) > 0
+    astray = (pl.col(WORDS) > 1) | (pl.col(SHARED) & ~pl.col("header"))
+    return (
+        lines.group_by(EVENT, maintain_order=True)
+        .agg(
+            pl.coalesce(pl.col(ROW).filter(costly).first(), pl.col(ROW).first()),
+            pl.col(LINE).filter("header").first().fill_null(""),
+            pl.col(COSTS).sum(),
+            (pl.col(WRONG) | astray).any(),
+            pl.col("place").filter(costly).first().cast(pl.String).alias(ACTION),
+            pl.col(COST, PROBABILITY).filter(costly).first(),
+            pl.col("place").max().alias(WORDS),
+        )
+        .with_columns(
+            pl.int_ranges(1, pl.col(WORDS).cast(pl.Int64) + 1)
+            .cast(pl.List(pl.String))
+            .alias(LISTED)
+        )
+    )
+
+
+def _rows(events: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+    """Events as a frame of rows: without an action unless one alone has a cost."""
+    clear = ~pl.col(WRONG) & (pl.col(COSTS) == 1)
+    action, cost, probability = (
+        pl.when(clear).then(pl.col(name)) for name in (ACTION, COST, PROBABILITY)
+    )
+    chosen = [pl.col(ROW), action.alias(ACTION), negated(cost).alias(REWARD)]
+    if columns.propensity is not None:
+        chosen.append(probability.alias(PROPENSITY))
+    if columns.eligible is not None:
+        chosen.append(pl.when(clear & (pl.col(WORDS) > 1)).then(pl.col(LISTED)).alias(ELIGIBLE))
+    chosen += [_feature(name).alias(CONTEXT + name) for name in columns.context]
+    return events.select(chosen)
+
+
+def _feature(name: str) -> pl.Expr:
+    """The value of a feature, times that of its namespace if it has one; 0 without the feature."""
+    namespace, choice, own = name.rpartition("^")
+    where = pl.escape_regex(namespace) if choice else r"[^ \t|:]*"
+    value = r"(?::(?<{}>[^ \t|]*))?"
+    pattern = (
+        rf"\|{where}{value.format('scale')}[ \t](?:[^|]*?[ \t])?"
+        rf"(?<name>{pl.escape_regex(own)}){value.format('value')}(?:[ \t|]|$)"
+    )
+    found = pl.col(LINE).str.extract_groups(pattern).struct
+    text = found.field("value").fill_null("1").replace("", None)
+    scaled = found.field("scale").cast(pl.Float64, strict=False) * text.cast(
+        pl.Float64, strict=False
+    )
+    present = pl.coalesce(scaled.cast(pl.String), text)
+    return pl.when(found.field("name").is_null()).then(pl.lit("0")).otherwise(present)

@@ -1,0 +1,271 @@
+"""What a log says about each action, as sums: the order of its rows does not matter.
+
+How often each action was played early and late, in constant memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from understudy import kernels
+from understudy.constraints import LARGEST_COUNT, SMALLEST_PROBABILITY, Array
+from understudy.errors import InvalidSnapshot
+from understudy.types import Integers, Log, kernel_view, read_only
+
+__all__ = ["ActionStatistics", "CountsOverTime"]
+
+
+ENOUGH = 30  # rows of one propensity, to take it for the only one
+
+ROUNDING = 1.0 + 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class ActionStatistics:
+    """Sums over the rows of each action, (K,): everything that coverage is made of.
+
+    With R and q the reward and the propensity of a row: `counts` its rows, `rewards` Σ R,
+    `weighted` Σ R/q, `weights` Σ 1/q, `squares` Σ 1/q², and `lowest` and `highest` the range of q,
+    nan where the action was never seen. Without propensities the last five are nan.
+    """
+
+    counts: Integers
+    rewards: Array
+    weighted: Array
+    weights: Array
+    squares: Array
+    lowest: Array
+    highest: Array
+
+    @staticmethod
+    def empty(n_actions: int) -> ActionStatistics:
+        """Before the first row.
+
+        >>> ActionStatistics.empty(2).counts.tolist()
+        [0, 0]
+        """
+        none, unseen = read_only(np.zeros(n_actions)), read_only(np.full(n_actions, np.nan))
+        counts = read_only(np.zeros(n_actions, dtype=np.int64))
+        return ActionStatistics(counts, none, none, none, none, unseen, unseen)
+
+    @staticmethod
+    def without_propensities(counts: Integers, rewards: Array) -> ActionStatistics:
+        """Of rows whose propensities nobody knows.
+
+        >>> ActionStatistics.without_propensities(np.array([2]), np.array([1.0])).weights.tolist()
+        [nan]
+        """
+        unknown = read_only(np.full(len(counts), np.nan))
+        return ActionStatistics(counts, rewards, unknown, unknown, unknown, unknown, unknown)
+
+    @staticmethod
+    def of_behavior(counts: Integers, rewards: Array, q: Array) -> ActionStatistics:
+        """Of rows that were all played with the same K probabilities.
+
+        >>> counts, rewards = np.array([2, 0]), np.array([1.0, 0.0])
+        >>> ActionStatistics.of_behavior(counts, rewards, np.array([0.5, 0.5])).weights
+        array([4., 0.])
+        """
+        inverse = np.where(q == 0.0, 0.0, 1.0 / np.where(q == 0.0, 1.0, q))
+        played = read_only(np.where(counts > 0, q, np.nan))
+        weights, squares = read_only(counts * inverse), read_only(counts * inverse**2)
+        return ActionStatistics(
+            counts, rewards, read_only(rewards * inverse), weights, squares, played, played
+        )
+
+    @property
+    def rows(self) -> int:
+        """n, the number of rows."""
+        return int(self.counts.sum())
+
+    def coverage_ratios(self) -> Array:
+        """The mean of 1/q_t(a) of each action, (K,); inf where it was never played.
+
+        1/q itself, where enough rows show that there is only one; else Σ 1/q² / n, which is
+        unbiased, or 1, if chance has it below.
+        """
+        n = max(self.rows, 1)
+        fixed = (self.lowest == self.highest) & (self.counts >= ENOUGH)
+        with np.errstate(invalid="ignore"):
+            known = 1.0 / np.where(fixed, self.lowest, 1.0)
+        return np.where(
+            self.counts > 0, np.where(fixed, known, np.maximum(self.squares / n, 1.0)), np.inf
+        )
+
+    def after(self, log: Log) -> ActionStatistics:
+        """With more rows, which all carry propensities or none: the bits do not depend on cuts.
+
+        >>> ActionStatistics.empty(2).after(Log([1, 1], [1.0, 0.0], [0.5, 0.25])).weights.tolist()
+        [0.0, 6.0]
+        """
+        known = log.propensities is not None
+        q = np.ones(len(log)) if log.propensities is None else log.propensities
+        counts = self.counts.copy()
+        totals = np.stack([self.rewards, self.weighted, self.weights, self.squares])
+        ranges = np.stack([self.lowest, self.highest])
+        kernels.sampling.tally(
+            kernel_view(log.actions),
+            kernel_view(log.rewards),
+            kernel_view(q),
+            counts,
+            totals,
+            ranges,
+        )
+        if not known:
+            totals[1:], ranges[:] = np.nan, np.nan
+        return ActionStatistics(
+            read_only(counts), *(read_only(row.copy()) for row in (*totals, *ranges))
+        )
+
+    def merge(self, other: ActionStatistics) -> ActionStatistics:
+        """Of the rows of both."""
+        return ActionStatistics(
+            read_only(self.counts + other.counts),
+            read_only(self.rewards + other.rewards),
+            read_only(self.weighted + other.weighted),
+            read_only(self.weights + other.weights),
+            read_only(self.squares + other.squares),
+            read_only(np.fmin(self.lowest, other.lowest)),
+            read_only(np.fmax(self.highest, other.highest)),
+        )
+
+    def as_data(self) -> dict[str, list[float | None]]:
+        """As what JSON can hold, exactly: null for nan.
+
+        >>> ActionStatistics.empty(1).as_data()["lowest"]
+        [None]
+        """
+        return {
+            field.name: [
+                None if math.isnan(value) else value for value in getattr(self, field.name).tolist()
+            ]
+            for field in dataclasses.fields(self)
+        }
+
+    @staticmethod
+    def from_data(data: dict[str, Any], n_actions: int) -> ActionStatistics:
+        """What `as_data` made data of.
+
+        >>> data = ActionStatistics.empty(2).after(Log([1], [0.5])).as_data()
+        >>> ActionStatistics.from_data(data, 2).rewards.tolist()
+        [0.0, 0.5]
+        """
+        names = [field.name for field in dataclasses.fields(ActionStatistics)]
+        columns = {name: np.array(data[name], dtype=np.float64) for name in names}
+        counts = columns["counts"]
+        bounded = counts.clip(0.0, LARGEST_COUNT)
+        whole = (counts == np.floor(counts)).all() and not np.isnan(columns["rewards"]).any()
+        if any(column.shape != (n_actions,) for column in columns.values()) or not (
+            whole
+            and all(_within(columns[name], *_range(name, bounded)) for name in names)
+            and _agree(columns)
+        ):
+            raise InvalidSnapshot(
+                "tally", data, "its sums are not those of a log", "load an unchanged file"
+            )
+        columns["counts"] = counts.astype(np.int64)
+        return ActionStatistics(**{name: read_only(column) for name, column in columns.items()})
+
+
+def _agree(columns: dict[str, Array]) -> bool:
+    """Whether propensities are known of all actions that were played, or of none."""
+    played, sums = columns["counts"] > 0, ("weighted", "weights", "squares")
+    unknown = np.isnan([columns[name] for name in sums])
+    none = np.isnan([columns[name] for name in ("lowest", "highest")])
+    if unknown.all():
+        return bool(none.all())
+    positive = (columns["weights"] > 0.0) == played
+    return not unknown.any() and bool(positive.all()) and bool((none != played).all())
+
+
+def _range(name: str, counts: Array) -> tuple[float, Array | float]:
+    """What a sum can be, by action, if propensities are neither 0 nor above 1."""
+    ranges: dict[str, tuple[float, Array | float]] = {
+        "counts": (0.0, LARGEST_COUNT),
+        "rewards": (0.0, counts),
+        "squares": (0.0, counts / SMALLEST_PROBABILITY**2),
+        "lowest": (SMALLEST_PROBABILITY, 1.0),
+        "highest": (SMALLEST_PROBABILITY, 1.0),
+    }
+    return ranges.get(name, (0.0, counts / SMALLEST_PROBABILITY))
+
+
+def _within(values: Array, low: float, high: Array | float) -> bool:
+    """Whether those that are known are, but for rounding."""
+    return bool((np.isnan(values) | ((values >= low) & (values <= high * ROUNDING))).all())
+
+
+MOST = 20  # stretches that are told apart
+
+
+@dataclass(frozen=True, eq=False)
+class CountsOverTime:
+    """Counts per action (B, K) in stretches of `width` rows each, the last one perhaps shorter.
+
+    When there are too many stretches, neighbors are put together: their number stays bounded, and
+    the counts depend on the rows alone, not on how they came.
+
+    >>> CountsOverTime.empty(2).after(np.array([0, 1, 1])).counts.tolist()
+    [[1, 0], [0, 1], [0, 1]]
+    """
+
+    width: int
+    counts: Integers
+    rows: int = 0
+
+    @staticmethod
+    def empty(n_actions: int) -> CountsOverTime:
+        return CountsOverTime(1, read_only(np.zeros((0, n_actions), dtype=np.int64)))
+
+    def as_data(self) -> dict[str, Any]:
+        """As what JSON can hold, exactly."""
+        return {"width": self.width, "rows": self.rows, "counts": self.counts.tolist()}
+
+    @staticmethod
+    def from_data(data: dict[str, Any], n_actions: int) -> CountsOverTime:
+        """What `as_data` made data of.
+
+        >>> CountsOverTime.from_data(CountsOverTime.empty(2).as_data(), 2).rows
+        0
+        """
+        counts = np.array(data["counts"], dtype=np.int64).reshape(-1, n_actions)
+        width, rows = int(data["width"]), int(data["rows"])
+        full = rows // width if width > 0 else -1
+        whole = counts.sum() == rows and (counts >= 0).all() and len(counts) == -(-rows // width)
+        if not whole or (counts[:full].sum(axis=1) != width).any() or len(counts) > MOST:
+            raise InvalidSnapshot(
+                "stretches", data["rows"], "they do not add up", "load an unchanged file"
+            )
+        return CountsOverTime(width, read_only(counts), rows)
+
+    def after(self, actions: Integers) -> CountsOverTime:
+        """With more rows."""
+        width, rows = self.width, self.rows + len(actions)
+        counts = self.counts
+        while width * MOST < rows:
+            width *= 2
+            counts = halved(counts)
+        K = counts.shape[1]
+        grown = np.zeros((-(-rows // width), K), dtype=np.int64)
+        grown[: len(counts)] = counts
+        first, last = self.rows // width, (rows - 1) // width
+        for i in range(first, last + 1):
+            low, high = i * width - self.rows, (i + 1) * width - self.rows
+            grown[i] += np.bincount(actions[max(low, 0) : max(high, 0)], minlength=K)
+        return CountsOverTime(width, read_only(grown), rows)
+
+
+def halved(counts: Integers) -> Integers:
+    """Each pair of neighbors as one; the last one stays alone if it has none.
+
+    >>> halved(np.array([[1], [2], [4]])).tolist()
+    [[3], [4]]
+    """
+    if len(counts) % 2:
+        counts = np.concatenate([counts, np.zeros_like(counts[:1])])
+    return np.asarray(counts[0::2] + counts[1::2])

@@ -1,0 +1,268 @@
+"""What does not depend on the order of rows, from a frame of any engine: the state of a learner
+
+with a fixed rate, and the certificate of a fixed policy. Both are sums (docs/theory.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike
+
+from understudy.behaviors import Behavior, Logged
+from understudy.certificates import Certificate, FixedPolicy
+from understudy.constraints import Array
+from understudy.errors import InvalidArgument, NotMergeable
+from understudy.estimators import ImplicitExploration, ImportanceWeighting, Logarithmic
+from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledScores, Scores
+from understudy.logs.action_files import behavior_by_action
+from understudy.logs.aggregates import ROWS, Groups, collect, group
+from understudy.logs.rows import GOOD, Rows, rows_of
+from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, Columns
+from understudy.types import Integers
+
+__all__ = ["SummedCertificate", "SummedState", "certify_sums", "learn_sums"]
+
+REWARDS = {"rewards": nw.col(REWARD)}
+OWN_ACTION = "own action"  # what belongs to the action of a row
+OWN_PROPENSITY, OWN_RATE, OWN_TARGET = "own q", "own rate", "own target"
+
+
+@dataclass(frozen=True, eq=False)
+class SummedState:
+    """The state of a learner, the rows and rewards of each action, and what was refused."""
+
+    state: Scores | LeveledScores
+    counts: Integers
+    rewards: Array
+    refused: dict[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class SummedCertificate:
+    """The certificate of a fixed policy, and how many rows were refused for which reason."""
+
+    certificate: Certificate
+    refused: dict[str, int]
+
+
+def learn_sums(
+    frame: Any,
+    columns: Columns,
+    learner: ExponentialWeights | CoverageAdaptive,
+    *,
+    actions: Actions,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+) -> SummedState:
+    """The state of a learner after all good rows of a log, in any order: `replay`, up to rounding.
+
+    Args:
+        frame: a native frame of Polars, DuckDB, Dask, PySpark, …; read once, and once more if rows
+            have to be refused.
+        columns: what its columns mean.
+        learner: with a fixed rate. If it was made with `us.Logged`, propensities are read.
+        actions: the learner's, in its order.
+        reward_range: the lowest and the highest reward; they become 0 and 1.
+
+    >>> import understudy as us
+    >>> log = pl.DataFrame({"action": ["a", "b", "b"], "reward": [1, 0, 1]})
+    >>> learner = us.exp3_ix([0.5, 0.5], horizon=3)
+    >>> found = learn_sums(log, Columns(), learner, actions=Actions(("a", "b")))
+    >>> state, _ = learner.replay(learner.init(), us.Log([0, 1, 1], [1.0, 0.0, 1.0]))
+    >>> np.allclose(learner.policy(found.state), learner.policy(state))
+    True
+    """
+    gain = _gain_of(learner)
+    _refuse_other_length("actions", actions.labels, learner.spec.n_actions, len(actions))
+    fixed = None if isinstance(gain.behavior, Logged) else gain.behavior
+    rows = rows_of(frame, columns, reward_range=reward_range, propensities=fixed is None)
+    if fixed is None:
+        _require_propensities(columns)
+        R, q = nw.col(REWARD), nw.col(PROPENSITY)
+        gains = {f"gain {i}": gain.of(R, q, rate) for i, rate in enumerate(gain.rates.tolist())}
+        groups = group(rows, columns, REWARDS | gains, actions)
+        sums = np.stack([groups.sums(name) for name in gains])
+    else:
+        groups = group(rows, columns, REWARDS, actions, fixed)
+        sums = _sums_of_fixed(gain, fixed, rows, columns, groups)[np.newaxis]
+    state = (
+        learner.from_sufficient_statistics(sums, groups.rounds)
+        if isinstance(learner, CoverageAdaptive)
+        else learner.from_sufficient_statistics(sums[0], groups.rounds)
+    )
+    return SummedState(state, groups.counts, groups.sums("rewards"), groups.refused)
+
+
+def certify_sums(
+    frame: Any,
+    columns: Columns,
+    *,
+    actions: Actions,
+    policy: ArrayLike | None = None,
+    target_probability: str | None = None,
+    behavior: Mapping[Any, float] | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    confidence: float = 0.95,
+    lambdas: ArrayLike | None = None,
+) -> SummedCertificate:
+    """The certificate of a policy that stays the same, from all good rows of a log in any order.
+
+    It is that of `us.Certificate.observe`, up to rounding, but the round of a promotion is not
+    known. The policy must not have been chosen by what this log says.
+
+    Args:
+        frame: a native frame of Polars, DuckDB, Dask, PySpark, …; read two or three times.
+        columns: what its columns mean.
+        actions: the actions; rows of others are refused.
+        policy: the probability of every action; or
+        target_probability: the column that holds, in each row, the probability with which a policy
+            of the user's own would have played the logged action.
+        behavior: the probability of every label, if production always played with these; left out:
+            the logged propensities.
+        reward_range: the lowest and the highest reward; they become 0 and 1.
+        confidence: 1 − δ.
+        lambdas: the grid of λ; see `us.Certificate`.
+
+    >>> log = pl.DataFrame({"action": ["a", "b"] * 500, "reward": [0, 1] * 500, "propensity": 0.5})
+    >>> found = certify_sums(log, Columns(), actions=Actions(("a", "b")), policy=[0.1, 0.9])
+    >>> found.certificate.rounds, round(found.certificate.lower), found.certificate.promoted
+    (1000, 796, True)
+    """
+    if (policy is None) == (target_probability is None):
+        raise InvalidArgument(
+            "policy", policy, "there must be a policy or a column of its own", "pass one of the two"
+        )
+    fixed = None if behavior is None else behavior_by_action(behavior, actions)
+    if fixed is None:
+        _require_propensities(columns)
+    known = Logged(len(actions)) if fixed is None else fixed
+    empty = Certificate(known, confidence, lambdas=lambdas)
+    rows = rows_of(
+        frame,
+        columns,
+        reward_range=reward_range,
+        propensities=fixed is None,
+        target=target_probability,
+    )
+    groups = group(rows, columns, REWARDS, actions, fixed)
+    own = {OWN_ACTION: np.ones(len(actions))}  # so that rows without a known one are told apart
+    if fixed is not None:
+        own[OWN_PROPENSITY] = fixed
+    if policy is not None:
+        own[OWN_TARGET] = FixedPolicy(policy).probabilities
+        _refuse_other_length("policy", policy, len(actions), len(own[OWN_TARGET]))
+    q = PROPENSITY if fixed is None else OWN_PROPENSITY
+    pi = TARGET if policy is None else OWN_TARGET
+    totals, S = _evidence(rows.beside(_own(groups, own)), q, pi, empty)
+    rounds = int(groups.table[ROWS].sum())
+    return SummedCertificate(empty.from_sufficient_statistics(rounds, S, totals), groups.refused)
+
+
+@dataclass(frozen=True, eq=False)
+class Gain:
+    """By how much a row raises the score of its action: a formula of R, q and a rate.
+
+    `rates` has one entry, or one for each level of a grid, or, of a fixed behavior, each action.
+    """
+
+    of: Callable[[Any, Any, Any], Any]
+    rates: Array
+    behavior: Behavior
+
+
+def _gain_of(learner: Any) -> Gain:
+    """What the estimators say, as formulas that every engine can compute."""
+    if isinstance(learner, CoverageAdaptive) and not learner.decaying:
+        if learner.gain == "implicit":
+            return Gain(_implicit, learner.rates / 2.0, learner.behavior)
+        return Gain(_logarithmic, learner.rates, learner.behavior)
+    if isinstance(learner, ExponentialWeights) and learner.order_dependence is None:
+        estimator = learner.estimator
+        if isinstance(estimator, ImportanceWeighting):
+            return Gain(_implicit, np.zeros(1), estimator.behavior)
+        if isinstance(estimator, ImplicitExploration):
+            return Gain(_implicit, estimator.gamma(np.ones(1, dtype=np.int64)), estimator.behavior)
+        if isinstance(estimator, Logarithmic):
+            return Gain(_logarithmic, np.array([estimator.eta]), estimator.behavior)
+    raise NotMergeable(
+        "the state of this learner is no sum over rows in any order; take exp3, exp3_ix, prod or "
+        "coverage_adaptive with a horizon and a known behavior, or replay the log in its order"
+    )
+
+
+def _implicit(R: Any, q: Any, gamma: Any) -> Any:
+    return R / (q + gamma)
+
+
+def _logarithmic(R: nw.Expr, q: nw.Expr, eta: Any) -> nw.Expr:
+    """log(1 + η R/q)/η; what rounding takes from 1 + x is put back (Kahan)."""
+    x = R / q * eta
+    rounded = 1.0 + x
+    log1p = nw.when(rounded > 1.0).then(rounded.log() * (x / (rounded - 1.0))).otherwise(x)
+    gain: nw.Expr = log1p / eta
+    return gain
+
+
+def _sums_of_fixed(gain: Gain, q: Array, rows: Rows, columns: Columns, groups: Groups) -> Array:
+    """Of a fixed behavior: R times a factor for each action, or another pass if it is no factor."""
+    rates = np.broadcast_to(gain.rates, q.shape)
+    if gain.of is _implicit:
+        factors: Array = _implicit(1.0, np.where(q > 0.0, q, 1.0), rates)
+        return groups.sums("rewards") * factors
+    own = rows.beside(_own(groups, {OWN_PROPENSITY: q, OWN_RATE: rates}))
+    term = gain.of(nw.col(REWARD), nw.col(OWN_PROPENSITY), nw.col(OWN_RATE))
+    return group(own, columns, {"gain": term}, groups.actions, q).sums("gain")
+
+
+def _evidence(rows: Rows, q: str, pi: str, certificate: Certificate) -> tuple[Array, Array]:
+    """Σ R, Σ w R, Σ w, Σ w², and S_i = Σ log(1 + λ_i x) of the three grids: all in one pass.
+
+    Rows that are not good count with w = 0, as they do in order (`study.with_aside`).
+    """
+    witnessed = rows.witnessed(positive=q)
+    weight = nw.when(nw.col(GOOD)).then(nw.col(pi) / nw.col(q)).otherwise(0.0)
+    R, w = nw.col(REWARD), nw.col("w")
+    lower, upper, gain = certificate.grids
+    totals = {"R": R, "wR": w * R, "w": w, "ww": w * w}
+    parts = [(w * R, lower), (w * (1.0 - R), upper), ((w - 1.0) * R, gain)]
+    factors = [1.0 + x * float(each) for x, lambdas in parts for each in lambdas]
+    logs = {f"S{i}": factor.log() for i, factor in enumerate(factors)}
+    terms = witnessed.select(R, weight.alias("w")).select(
+        *(term.alias(name) for name, term in (totals | logs).items())
+    )
+    found = collect(terms.select(*(nw.col(name).sum() for name in totals | logs)))
+    sums = found.fill_null(0.0).to_numpy()[0]
+    return sums[: len(totals)], sums[len(totals) :]
+
+
+def _own(groups: Groups, values: Mapping[str, Array]) -> pl.DataFrame:
+    """What belongs to each action, beside the labels that the log has for it."""
+    known = groups.indices >= 0
+    own = {name: column[groups.indices[known]] for name, column in values.items()}
+    return (
+        groups.table.filter(pl.Series(known))
+        .select(ACTION)
+        .with_columns(**{name: pl.Series(column) for name, column in own.items()})
+    )
+
+
+def _require_propensities(columns: Columns) -> None:
+    if columns.propensity is None:
+        raise InvalidArgument(
+            "columns.propensity",
+            None,
+            "the probability of each logged action is not known",
+            "name its column with --propensity, or give a fixed behavior",
+        )
+
+
+def _refuse_other_length(argument: str, value: object, wanted: int, found: int) -> None:
+    if found != wanted:
+        raise InvalidArgument(
+            argument, value, f"there are {wanted} actions, not {found}", "give one for each action"
+        )

@@ -1,0 +1,399 @@
+"""The log of a run against an oblivious adversary, made a stretch at a time in bounded memory.
+
+Runs of a game, for every learner by the fastest path that it allows.
+
+compiled    off-policy feedback does not depend on the learner, so against an oblivious adversary
+            a run is: make the log a stretch at a time, let every learner go over the same one. An
+            adversary that watches is met round by round, in a compiled loop.
+stretches   the same for a learner of your own: through all its policies, (n, K) at a time.
+referee     `game.play`, round by round, in Python: everything that is not compiled.
+
+What comes out for a learner is a pure function of game, learner, seed and the number of the run:
+not of the path's other learners, nor of the runs that are played together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy import kernels
+from understudy.behaviors import cdf, choose
+from understudy.constraints import Array
+from understudy.contexts import FiniteContexts
+from understudy.errors import InvalidArgument
+from understudy.estimators import CountedBehavior, KnownBehavior
+from understudy.learners import (
+    CoverageAdaptive,
+    ExponentialWeights,
+    LinProd,
+    LinProdCompact,
+    LinProdUnknown,
+)
+from understudy.protocols import EventSpec, Learner
+from understudy.schedules import Constant, HalfOf, HoeffdingWidth, Tabulated
+from understudy.simulation.adversaries import Compiled, Oblivious, Piecewise
+from understudy.simulation.comparators import Comparator, ComparatorTotals, Totals
+from understudy.simulation.game import Game, RandomStreams, play
+from understudy.types import Integers, Log, chunks, durations, expand, kernel_view
+
+__all__ = [
+    "COMPILED",
+    "REFEREE",
+    "STRETCHES",
+    "How",
+    "Rewards",
+    "SimulationPlan",
+    "Stretch",
+    "Totals",
+    "play_runs",
+    "stretches",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Some rounds: what was logged, and the rewards of all actions as rows that hold for a while.
+
+    `behavior` is π_B, (K,), or (n, K) where there are contexts.
+    """
+
+    log: Log
+    contexts: NDArray[Any]
+    behavior: Array
+    rewards: Array
+    starts: Integers
+
+
+def stretches(
+    game: Game, dice: RandomStreams, *, size: int, all_rewards: bool
+) -> Iterator[Stretch]:
+    """The run's log, at most that many rounds at a time.
+
+    With `all_rewards` the rewards of every action are drawn in every round; else they are means.
+
+    >>> from understudy import adversaries
+    >>> game = Game(adversaries.stationary([0.5, 0.9]), [0.5, 0.5], rounds=5)
+    >>> made = stretches(game, RandomStreams(seed=0, run=0), size=2, all_rewards=False)
+    >>> [len(stretch.log) for stretch in made]
+    [2, 2, 1]
+    """
+    for start, rounds in chunks(game.rounds, size):
+        contexts, features, behavior = dice.draw_contexts(game, rounds)
+        if features is None:
+            rewards, starts = game.pieces_between(start, start + rounds)
+            behavior_row = game.behavior
+        else:
+            rewards, starts = game.means_between(start, start + rounds, features), np.arange(rounds)
+            behavior_row = behavior
+        actions = dice.draw_behavior_actions(behavior)
+        each = np.arange(rounds)
+        row = np.searchsorted(starts, each, side="right") - 1
+        observed = dice.draw_observed_rewards(game, rewards[row, actions])
+        log = Log._of(actions, observed, behavior[each, actions], features)
+        if all_rewards:
+            rewards, starts = dice.draw_rewards(game, rewards[row], actions, observed), each
+        yield Stretch(log, contexts, behavior_row, rewards, starts)
+
+
+Rewards = Literal["mean", "realised"]
+How = Literal["compiled", "stretches", "referee"]
+Learners = Mapping[str, Learner[Any]]
+
+COMPILED: How = "compiled"
+STRETCHES: How = "stretches"
+REFEREE: How = "referee"
+LONG = 1 << 13  # rounds at a time where no table (n, K) is needed
+ABREAST = 8  # runs in a compiled call
+ATTENTIVE = 1 << 22  # rounds of each: a second or so, until Ctrl-C is heard
+CALM = (
+    Constant | Tabulated | HalfOf | HoeffdingWidth
+)  # schedules of ours, which are called like functions
+EARN_THEMSELVES = (CoverageAdaptive, ExponentialWeights, LinProd, LinProdCompact, LinProdUnknown)
+NO_CONTEXTS: Integers = np.zeros(0, dtype=np.int64)
+ONE_ROUND: Integers = np.ones(1, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationPlan:
+    """What every run of a simulation has in common."""
+
+    game: Game
+    learners: Learners
+    comparators: Sequence[Comparator]
+    rewards: Rewards
+    seed: int
+
+    @cached_property
+    def players(self) -> dict[str, Player]:
+        """Who plays for each learner."""
+        return {name: _player(self, learner) for name, learner in self.learners.items()}
+
+    @property
+    def paths(self) -> dict[str, How]:
+        """How each learner's runs are played."""
+        return {name: PATHS[player] for name, player in self.players.items()}
+
+    def played_by(self, player: Player) -> Learners:
+        """The learners that a player plays for: they share the log."""
+        own = (name for name, other in self.players.items() if other is player)
+        return {name: self.learners[name] for name in own}
+
+    @property
+    def holds_no_lock(self) -> bool:
+        """Whether all that runs is compiled, or NumPy, and ours: then threads can play at once."""
+        game = self.game
+        estimators = [getattr(one, "estimator", one) for one in self.learners.values()]
+        parts: list[object] = [game.adversary, *self.learners.values(), *estimators]
+        functions = [game.behavior, *self.comparators]
+        functions += [getattr(estimator, "gamma", None) for estimator in estimators]
+        return (
+            set(self.paths.values()) == {COMPILED}
+            and all(type(part).__module__.startswith("understudy.") for part in parts)
+            and isinstance(game.contexts, FiniteContexts | None)
+            and not any(callable(one) and not isinstance(one, CALM) for one in functions)
+        )
+
+    @property
+    def draws_all_rewards(self) -> bool:
+        """Whether the rewards of all actions are drawn in every round, not only the observed."""
+        return self.rewards == "realised" and self.game.adversary.bernoulli
+
+
+Player = Callable[[SimulationPlan, Learners, Sequence[int]], Iterator[dict[str, Totals]]]
+
+
+def play_runs(plan: SimulationPlan, runs: Sequence[int]) -> list[dict[str, Totals]]:
+    """All learners' totals in every run.
+
+    >>> from understudy import adversaries, exp3
+    >>> game = Game(adversaries.stationary([0.5, 0.9]), [0.5, 0.5], rounds=10)
+    >>> plan = SimulationPlan(game, {"Exp3": exp3(game.behavior, eta=0.1)}, [1], "mean", seed=0)
+    >>> [run["Exp3"].comparators.tolist() for run in play_runs(plan, [0, 1])]
+    [[9.0], [9.0]]
+    """
+    totals: list[dict[str, Totals]] = [{} for _ in runs]
+    for player in dict.fromkeys(plan.players.values()):
+        for total, own in zip(totals, player(plan, plan.played_by(player), runs), strict=True):
+            total.update(own)
+    return totals
+
+
+def _player(plan: SimulationPlan, learner: Learner[Any]) -> Player:
+    """The fastest one that does what the learner, its estimator and the adversary say.
+
+    Compiled code knows the classes of this library: a subclass that does something otherwise is
+    asked itself.
+    """
+    adversary, plain = plan.game.adversary, plan.game.contexts is None
+    ours = type(learner) is ExponentialWeights and plain and adversary.bernoulli
+    if not isinstance(adversary, Oblivious):
+        # Gains are made before rewards are known, so they must not read the rewards of the past.
+        ready = ours and _forgets_rewards(learner.estimator)  # type: ignore[attr-defined] # ours
+        return _meet_compiled if ready and _compiles_itself(adversary) else _meet
+    if type(learner) not in EARN_THEMSELVES:
+        return _go_over_policies
+    timeless = ours and learner.order_dependence is None  # type: ignore[attr-defined] # ours
+    whole = timeless and type(adversary) is Piecewise and plan.rewards == "mean"
+    return _play_whole_games if whole else _go_over_logs
+
+
+def _forgets_rewards(estimator: object) -> bool:
+    return any(
+        isinstance(estimator, base) and type(estimator).gains is base.gains
+        for base in (KnownBehavior, CountedBehavior)
+    )
+
+
+def _compiles_itself(adversary: object) -> bool:
+    """Whether `compiled` was written for this class, not for one whose methods it overrides."""
+
+    def defined_in(name: str) -> type:
+        return next(cls for cls in type(adversary).__mro__ if name in vars(cls))
+
+    if not isinstance(adversary, Compiled):
+        return False
+    own = defined_in("compiled")
+    return all(issubclass(own, defined_in(name)) for name in ("init", "choose", "observe"))
+
+
+# Whole games in one compiled call each.
+
+
+def _play_whole_games(
+    plan: SimulationPlan, learners: Mapping[str, Any], runs: Sequence[int]
+) -> Iterator[dict[str, Totals]]:
+    """Means that stay for a while, gains that depend on nothing but the event: O(1) a round."""
+    game = plan.game
+    means, starts = (kernel_view(part) for part in game.pieces_between(0, game.rounds))
+    tally = ComparatorTotals(game, plan.comparators)
+    tally.add(NO_CONTEXTS, game.behavior, means, durations(starts, game.rounds))
+    everywhere = tally.totals(earned=0.0)  # of behavior and comparators: the same in all runs
+    edges = kernel_view(cdf(game.behavior))
+    world = edges, kernel_view(kernels.sampling.guide_table(edges)), means, starts
+    etas = np.array([learner.rate(0) for learner in learners.values()])
+    gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
+    cast = kernel_view(etas), kernel_view(np.array(gains))
+    generators = tuple(np.random.default_rng(0) for _ in range(2 * ABREAST))  # of any seed
+    behaviors, observed = generators[:ABREAST], generators[ABREAST:]
+    for first, count in chunks(len(runs), ABREAST):
+        for run, one, other in zip(runs[first:], behaviors, observed, strict=False):
+            dice = RandomStreams(plan.seed, run)
+            dice.lend("behavior", one)
+            dice.lend("observed", other)
+        state = kernels.games.init(count, len(learners), game.n_actions)
+        for start, rounds in chunks(game.rounds, ATTENTIVE):
+            kernels.games.play_runs((behaviors, observed), world, start, rounds, cast, state)
+        *_, earnings = state
+        for earned in earnings.tolist():
+            yield {
+                name: replace(everywhere, learner=own)
+                for name, own in zip(learners, earned, strict=True)
+            }
+
+
+def _gains_of_every_event(learner: ExponentialWeights, behavior: Array) -> Array:
+    """The gain of each action if its reward is 0, or 1: (2, K)."""
+    (played,) = np.nonzero(behavior)
+    table = np.zeros((2, len(behavior)))
+    for reward in (0, 1):
+        log = Log._of(played, np.full(len(played), float(reward)), behavior[played], None)
+        memory = learner.estimator.init()
+        table[reward, played], _ = learner.gains(memory, 0, _shown(log, learner.spec))
+    return table
+
+
+# A stretch of log at a time.
+
+
+def _go_over_logs(
+    plan: SimulationPlan, learners: Learners, runs: Sequence[int]
+) -> Iterator[dict[str, Totals]]:
+    """Learners that say themselves what they earn; long stretches if no table (n, K) is needed."""
+    game = plan.game
+    rows_last = type(game.adversary) is Piecewise and game.contexts is None
+    long = rows_last and not plan.draws_all_rewards
+    size = max(LONG, game.n_actions) if long else game.stretch
+
+    def expected_reward(learner: Any, state: Any, stretch: Stretch) -> tuple[Any, float]:
+        log = _shown(stretch.log, learner.spec)
+        return learner.expected_reward(state, log, stretch.rewards, stretch.starts)  # type: ignore[no-any-return] # it can
+
+    return (_go_over_log(plan, learners, run, size, expected_reward) for run in runs)
+
+
+def _go_over_policies(
+    plan: SimulationPlan, learners: Learners, runs: Sequence[int]
+) -> Iterator[dict[str, Totals]]:
+    """Any learner, through all its policies."""
+
+    def expected_reward(learner: Any, state: Any, stretch: Stretch) -> tuple[Any, float]:
+        state, policies = learner.policies(state, _shown(stretch.log, learner.spec))
+        rewards = expand(stretch.rewards, stretch.starts, len(stretch.log))
+        return state, float((policies * rewards).sum())
+
+    return (_go_over_log(plan, learners, run, plan.game.stretch, expected_reward) for run in runs)
+
+
+def _go_over_log(
+    plan: SimulationPlan,
+    learners: Learners,
+    run: int,
+    size: int,
+    expected_reward: Callable[[Any, Any, Stretch], tuple[Any, float]],
+) -> dict[str, Totals]:
+    states = {name: learner.init() for name, learner in learners.items()}
+    earned = dict.fromkeys(learners, 0.0)
+    tally = ComparatorTotals(plan.game, plan.comparators)
+    dice = RandomStreams(plan.seed, run)
+    for stretch in stretches(plan.game, dice, size=size, all_rewards=plan.draws_all_rewards):
+        for name, learner in learners.items():
+            states[name], more = expected_reward(learner, states[name], stretch)
+            earned[name] += more
+        rounds = durations(stretch.starts, len(stretch.log))
+        tally.add(stretch.contexts, stretch.behavior, stretch.rewards, rounds)
+    return {name: tally.totals(earned[name]) for name in learners}
+
+
+def _shown(log: Log, spec: EventSpec) -> Log:
+    """What a learner is shown of the log: no more than its spec asks for."""
+    return log.visible(propensities=spec.propensities, features=bool(spec.features))
+
+
+# Round by round, against an adversary that watches.
+
+
+def _meet_compiled(
+    plan: SimulationPlan, learners: Mapping[str, Any], runs: Sequence[int]
+) -> Iterator[dict[str, Totals]]:
+    """The referee's loop, compiled; only the behavior's actions are drawn outside of it."""
+    for run in runs:
+        yield {name: _meet_once(plan, learner, run) for name, learner in learners.items()}
+
+
+def _meet_once(plan: SimulationPlan, learner: ExponentialWeights, run: int) -> Totals:
+    game, dice, tally = (
+        plan.game,
+        RandomStreams(plan.seed, run),
+        ComparatorTotals(plan.game, plan.comparators),
+    )
+    assert isinstance(game.adversary, Compiled)  # `_player` has seen to it
+    referee, memory, parameters = game.adversary.compiled()
+    stage = (
+        kernel_view(game.behavior),
+        tally.comparators.by_action,
+        plan.rewards == "realised",
+        dice.observed,
+        dice.unobserved,
+        dice.learner,
+    )
+    memory = np.array(memory, dtype=np.float64)  # a run's own, whoever else has seen it
+    meet = partial(referee, (memory, kernel_view(parameters)), stage)
+    state, earned = learner.init(), 0.0
+    for _, rounds in chunks(game.rounds, LONG):
+        actions = choose(game.behavior, dice.behavior.random(rounds))
+        state, (own, behaviors) = learner.play_adaptive(
+            state, actions, game.behavior[actions], meet
+        )
+        if not math.isfinite(own):
+            raise InvalidArgument(
+                "adversary",
+                game.adversary,
+                "its compiled choose gave means outside of [0, 1]",
+                "scale the means into [0, 1]",
+            )
+        earned += own
+        tally.behavior += behaviors
+    return tally.totals(earned)
+
+
+def _meet(
+    plan: SimulationPlan, learners: Learners, runs: Sequence[int]
+) -> Iterator[dict[str, Totals]]:
+    """The readable path: the sums over the record of every round."""
+    for run in runs:
+        totals = {}
+        for name, learner in learners.items():
+            earned, tally = 0.0, ComparatorTotals(plan.game, plan.comparators)
+            for played in play(plan.game, learner, seed=plan.seed, run=run):
+                counted = played.means if plan.rewards == "mean" else played.rewards
+                earned += float(played.policy @ counted)
+                context = np.asarray(played.context)[np.newaxis]
+                tally.add(context, played.behavior, counted[np.newaxis], ONE_ROUND)
+            totals[name] = tally.totals(earned)
+        yield totals
+
+
+PATHS: dict[Player, How] = {
+    _play_whole_games: COMPILED,
+    _go_over_logs: COMPILED,
+    _meet_compiled: COMPILED,
+    _go_over_policies: STRETCHES,
+    _meet: REFEREE,
+}

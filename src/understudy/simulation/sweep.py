@@ -1,0 +1,233 @@
+"""Sweeps as data: a table of games × learners × seeds, and what came out of every cell.
+
+A cell is one learner in one game under one seed, with all its runs. What it gives is a pure
+function of these, so a finished cell can be kept in a file of its own and never be played again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, array, enforce, one_of
+from understudy.errors import InvalidArgument, UnknownCell, shorten
+from understudy.protocols import Learner
+from understudy.simulation.comparators import Comparator, Comparators, Totals
+from understudy.simulation.engine import COMPILED, REFEREE, STRETCHES, How, Rewards, SimulationPlan
+from understudy.simulation.game import Game, check_player
+from understudy.types import saved
+
+__all__ = ["Cell", "Played", "Results", "Sweep"]
+
+Learners = Mapping[str, Learner[Any]]
+
+
+def _by_name(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not value:
+        raise Refused("there must be at least one, by name")
+    return dict(value)
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    given = value.tolist() if isinstance(value, np.ndarray) else value
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        raise Refused("it must be a list of at least one seed")
+    seeds = tuple(SEED.parse(seed) for seed in given)
+    if len(set(seeds)) < len(seeds):
+        raise Refused("a seed stands there twice")
+    return seeds
+
+
+PATH = one_of("pass the path that was taken", COMPILED, STRETCHES, REFEREE)
+REWARDS = one_of(
+    "pass 'mean' (conditional means: same expectation, less noise) or 'realised' (the paper's)",
+    "mean",
+    "realised",
+)
+GAMES = Constraint('pass {"name": us.Game(...)}', _by_name, ({}, [], None, "game"))
+SEEDS = Constraint("pass [0, 1, …]", _seeds, ([], 7, "01", [0, 0], [-1], [0.5], None))
+
+
+class Cell(NamedTuple):
+    """Where something stands in the table of a sweep."""
+
+    game: str
+    learner: str
+    seed: int
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class Played:
+    """What came out of a cell: regret (runs, comparators), rewards (runs,), how it was played."""
+
+    regret: Array
+    reward: Array
+    behavior_reward: Array
+    path: How
+    CONSTRAINTS: ClassVar = {
+        "regret": array("pass (runs, comparators)", dimensions=(2,)),
+        "reward": array("pass one number per run"),
+        "behavior_reward": array("pass one number per run"),
+        "path": PATH,
+    }
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @staticmethod
+    def of(totals: Sequence[Totals], path: How) -> Played:
+        """The arrays of a cell from the totals of its runs."""
+        reward = np.array([run.learner for run in totals])
+        by_comparators = np.array([run.comparators for run in totals])
+        return Played(
+            regret=by_comparators - reward[:, np.newaxis],
+            reward=reward,
+            behavior_reward=np.array([run.behavior for run in totals]),
+            path=path,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Games × learners × seeds, each with `runs` runs; `us.simulate` plays it.
+
+    `learners` (by name) and `comparators` are the same for all games, or functions of the game.
+
+    >>> import understudy as us
+    >>> pi_b = us.behaviors.uniform(n_actions=3)
+    >>> adversary = us.adversaries.stationary([0.2, 0.5, 0.9])
+    >>> sweep = us.Sweep(
+    ...     games={str(n): us.Game(adversary, pi_b, rounds=n) for n in (10, 100)},
+    ...     learners=lambda game: {"Exp3-IX": us.exp3_ix(pi_b, horizon=game.rounds)},
+    ...     seeds=[0, 1],
+    ...     runs=5,
+    ...     comparators=[2],
+    ... )
+    >>> len(sweep.cells())
+    4
+    >>> us.simulate(sweep)["100", "Exp3-IX", 1].regret.shape
+    (5, 1)
+    """
+
+    games: Mapping[str, Game]
+    learners: Learners | Callable[[Game], Learners]
+    seeds: Sequence[int] = (0,)
+    runs: int = 1
+    comparators: Sequence[Comparator] | Callable[[Game], Sequence[Comparator]] = ()
+    rewards: Rewards = "mean"
+    CONSTRAINTS: ClassVar = {"games": GAMES, "seeds": SEEDS, "runs": COUNT, "rewards": REWARDS}
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        for name, game in self.games.items():
+            if not isinstance(game, Game):
+                raise InvalidArgument("game", game, "it is not a us.Game", "pass us.Game(...)")
+            for who, learner in self.casts[name].items():
+                self._check(name, who, learner)
+            Comparators(game, self.compared_with(name))
+
+    def _check(self, game: str, who: str, learner: Learner[Any]) -> None:
+        try:
+            check_player(self.games[game], learner)
+        except InvalidArgument as error:
+            reason = f"{error.reason} (learner {who!r}, game {game!r})"
+            raise InvalidArgument(error.argument, error.value, reason, error.remedy) from None
+
+    @cached_property
+    def casts(self) -> dict[str, dict[str, Learner[Any]]]:
+        """Who plays each game, by name."""
+        return {name: self._cast(game) for name, game in self.games.items()}
+
+    def _cast(self, game: Game) -> dict[str, Learner[Any]]:
+        learners = self.learners(game) if callable(self.learners) else self.learners
+        if not isinstance(learners, Mapping) or not learners:
+            raise InvalidArgument(
+                "learners",
+                learners,
+                "there must be at least one, by name",
+                'pass {"name": learner}, or a function of the game that returns it',
+            )
+        return dict(learners)
+
+    def compared_with(self, game: str) -> Sequence[Comparator]:
+        """The comparators of a game."""
+        given = self.comparators
+        comparators = given(self.games[game]) if callable(given) else given
+        if isinstance(comparators, str) or not isinstance(comparators, Sequence):
+            raise InvalidArgument(
+                "comparators",
+                comparators,
+                "it is not a list of comparators",
+                "pass [comparator, …], or a function of the game that returns it",
+            )
+        return comparators
+
+    def cells(self) -> list[Cell]:
+        """The whole table."""
+        return [cell for plan in self.plans() for cell in plan]
+
+    def plans(self) -> Iterator[dict[Cell, Learner[Any]]]:
+        """The cells that share a game and a seed, and so the log."""
+        for game, cast in self.casts.items():
+            for seed in self.seeds:
+                yield {Cell(game, name, seed): learner for name, learner in cast.items()}
+
+    def plan(self, cells: Mapping[Cell, Learner[Any]]) -> SimulationPlan:
+        """What to play for cells that share a game and a seed."""
+        first = next(iter(cells))
+        learners = {cell.learner: learner for cell, learner in cells.items()}
+        comparators = self.compared_with(first.game)
+        return SimulationPlan(
+            self.games[first.game], learners, comparators, self.rewards, first.seed
+        )
+
+
+class Results(Mapping[Cell, Played]):
+    """What came out of a sweep, by cell: results["game", "learner", seed]."""
+
+    def __init__(self, played: Mapping[Cell, Played]) -> None:
+        self.played = dict(played)
+
+    def __getitem__(self, cell: tuple[str, str, int]) -> Played:
+        try:
+            return self.played[cell]  # type: ignore[index] # a Cell is a tuple
+        except (KeyError, TypeError):
+            raise self._unknown(cell) from None
+
+    def _unknown(self, cell: object) -> UnknownCell:
+        parts = zip(Cell._fields, zip(*self.played, strict=True), strict=True)
+        known = "; ".join(f"{part}: {shorten(list(dict.fromkeys(own)))}" for part, own in parts)
+        reason = f"the sweep has no such cell, but these ({known})"
+        return UnknownCell("cell", cell, reason, 'type results["game", "learner", seed]')
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.played)
+
+    def __len__(self) -> int:
+        return len(self.played)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One record per run and comparator, for a table of any dataframe library.
+
+        `comparator` is its place in the list of comparators; without any, it and the regret are
+        None.
+        """
+        return [
+            {
+                **cell._asdict(),
+                "run": run,
+                "comparator": comparator,
+                "regret": regret,
+                "reward": float(played.reward[run]),
+                "behavior_reward": float(played.behavior_reward[run]),
+                "path": played.path,
+            }
+            for cell, played in self.played.items()
+            for run, regrets in enumerate(played.regret.tolist())
+            for comparator, regret in (enumerate(regrets) if regrets else [(None, None)])
+        ]
