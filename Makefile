@@ -11,8 +11,8 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
 run: setup ## reproduce the paper's Figure 1 under out/
 	$(BIN)/understudy paper
 
-test: setup ## tests and doctests that need nothing but Python; about six minutes
-	$(PYTEST) -m "not full"
+test: setup ## tests and doctests that need nothing but Python; about three minutes
+	$(PYTEST) -m "not full" --durations=15
 	@echo "Left to make test-all: what needs Vowpal Wabbit, PostgreSQL, Chromium, wrk, valgrind or Java, and experiments at full size."
 
 test-full: .venv/bench .venv/spark ## what make test leaves out: full sizes, Vowpal Wabbit, PostgreSQL, Chromium, wrk, PySpark where Java is

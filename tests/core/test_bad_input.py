@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import understudy as us
+from understudy import Log
 from understudy.conformance import example_learners, example_log
 from understudy.errors import (
     InadmissibleRate,
@@ -25,7 +26,7 @@ from understudy.errors import (
 )
 from understudy.protocols import Learner
 from understudy.snapshots import as_data, to_json
-from understudy.types import Log, one_event
+from understudy.types import one_event
 
 PI = [0.5, 0.3, 0.2]
 V = np.diag([0.5, 0.25])

@@ -48,7 +48,7 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.kernels = folder / "understudy" / "kernels"
-        ignored = shutil.ignore_patterns("__pycache__")
+        ignored = shutil.ignore_patterns("*.nbi", "*.nbc")  # what numba has compiled
         shutil.copytree(Path(us.__file__).parent, folder / "understudy", ignore=ignored)
         self.places = {"HOME": str(folder / "home")}
         self.warnings = ""
@@ -90,6 +90,7 @@ numba.core.caching.open = full
 @needs_compiler
 def test_without_any_place_for_the_cache(copy: Copy) -> None:
     """A warning says which variable to set, and everything else is as ever."""
+    shutil.rmtree(copy.kernels / "__pycache__")
     (copy.kernels / "__pycache__").write_text("not a folder")
     nowhere = copy.folder / "file"
     nowhere.write_text("not a folder")
@@ -145,44 +146,45 @@ def test_a_damaged_cache_is_compiled_anew(copy: Copy, suffix: str) -> None:
     assert copy.run(COUNTING) == COUNTED
 
 
-GAME = """
-import json, understudy as us
-from understudy import kernels
-pi = us.behaviors.interpolated(n_actions=3, alpha=0.9)
-game = us.Game(us.adversaries.switching(n_actions=3, rounds=50), pi, rounds=50)
-reward = us.simulate(game, {"one": us.exp3(pi, eta=0.1)}, seed=1).reward["one"][0]
-used = [kernels.games.play_abreast, kernels.sampling.guide_table]
-hits = [sum(kernel.stats.cache_hits.values()) for kernel in used]
-misses = [sum(kernel.stats.cache_misses.values()) for kernel in used]
-print(json.dumps([float(reward), hits, misses]))
+# Two kernels of different files, one of which calls the other: small, so that they compile fast.
+CALLED = """
+from understudy.kernels.compiler import compiled
+
+@compiled
+def weight(eta, gain):
+    return eta * gain
 """
+CALLING = """
+from understudy.kernels.called import weight
+from understudy.kernels.compiler import compiled
 
-
-def reward_of(eta: float) -> float:
-    pi = us.behaviors.interpolated(n_actions=3, alpha=0.9)
-    game = us.Game(us.adversaries.switching(n_actions=3, rounds=50), pi, rounds=50)
-    return float(us.simulate(game, {"one": us.exp3(pi, eta=eta)}, seed=1).reward["one"][0])
+@compiled
+def total(eta, gains):
+    found = 0.0
+    for gain in gains:
+        found += weight(eta, gain)
+    return found
+"""
+BOTH = """
+import json, numpy as np
+from understudy.kernels import calling
+found = calling.total(0.5, np.array([1.0, 2.0]))
+stats = calling.total.stats
+print(json.dumps([found, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]))
+"""
 
 
 @needs_compiler
 def test_code_is_kept_until_any_kernel_changes(copy: Copy) -> None:
-    """The second start compiles nothing; a change of one file is seen by kernels of another.
-
-    `games.play_runs` calls exponential weights; with the exponent doubled there, η counts twice.
-    """
-    reward, *stats = copy.run(GAME)
-    assert reward == pytest.approx(reward_of(0.1), rel=1e-12)
-    assert stats == [[0, 0], [1, 1]]
+    """The second start compiles nothing; a change of one file is seen by kernels of another."""
+    called = copy.kernels / "called.py"
+    called.write_text(CALLED)
+    (copy.kernels / "calling.py").write_text(CALLING)
+    assert copy.run(BOTH) == [1.5, 0, 1]
     assert copy.warnings == ""
-    again, *stats = copy.run(GAME)
-    assert again == reward
-    assert stats == [[1, 1], [0, 0]]
-    source = copy.kernels / "exponential_weights.py"
-    copy.change(source, "return eta * (", "return 2.0 * eta * (")
-    changed, *stats = copy.run(GAME)
-    assert stats == [[0, 0], [1, 1]]
-    assert changed == pytest.approx(reward_of(0.2), rel=1e-12)
-    assert abs(changed - reward) > 0.01
+    assert copy.run(BOTH) == [1.5, 1, 0]
+    copy.change(called, "return eta * gain", "return 2.0 * eta * gain")
+    assert copy.run(BOTH) == [3.0, 0, 1]
 
 
 @needs_compiler

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.support.logs.log_files import write
 from tests.support.strategies import quick
-from understudy.certificates import Certified
+from understudy import Certified
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.kernels import reference
 from understudy.logs.checking import QUARANTINE, RowRules, check

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +18,14 @@ from benchmarks.baselines import (
 from benchmarks.instructions import WORKLOADS, count
 from benchmarks.measurement import Benchmark, Contender, Ratio, machine
 from benchmarks.replay import skipped
+from tests.support.command_line import Run, understudy
 from tests.support.paths import ROOT
 from understudy import kernels
 from understudy.errors import InvalidArgument
 from understudy.experiments.experiment import Options
 from understudy.experiments.figure1 import FIGURE_1
+
+__all__ = ["understudy"]  # a fixture
 
 pytestmark = pytest.mark.plain
 
@@ -61,11 +61,11 @@ def test_the_blocks_of_blas_are_lin_prod() -> None:
     np.testing.assert_allclose(lin_prod_in_blocks(0.01, thetas, features), ours, atol=1e-12)
 
 
-NEEDS = {"live": [pytest.mark.needs("wrk")]}
+MARKS = {"latency": [pytest.mark.full], "live": [pytest.mark.needs("wrk")]}  # starts processes
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=NEEDS.get(name, ())) for name in BENCHMARKS]
+    "name", [pytest.param(name, marks=MARKS.get(name, ())) for name in BENCHMARKS]
 )
 def test_every_benchmark_runs(name: str, tmp_path: Path) -> None:
     """At tiny sizes: all contenders are timed, all ratios are numbers, the file reads back."""
@@ -102,18 +102,10 @@ def test_a_ratio_knows_whether_it_is_kept() -> None:
     assert not Ratio("r", 6.0, at_most=5.0).kept
 
 
-def understudy(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "understudy", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env={**os.environ, "COLUMNS": "100"},
-    )
-
-
-def test_the_command_measures_prints_and_writes(tmp_path: Path) -> None:
+def test_the_command_measures_prints_and_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Run
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     done = understudy("bench", "rounds", "lin_prod", "--quick", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "K = 100" in done.stdout
@@ -133,7 +125,7 @@ def test_only_the_measured_part_of_a_page_is_written(tmp_path: Path) -> None:
     assert "old" not in text
 
 
-def test_the_command_speaks_to_machines() -> None:
+def test_the_command_speaks_to_machines(understudy: Run) -> None:
     done = understudy("bench", "rounds", "--quick", "--json")
     (result,) = json.loads(done.stdout)
     assert result["name"] == "rounds"
@@ -151,7 +143,7 @@ def test_the_command_speaks_to_machines() -> None:
         ["rounds", "--out", "/dev/null/x"],
     ],
 )
-def test_the_command_refuses_what_it_cannot_do(arguments: list[str]) -> None:
+def test_the_command_refuses_what_it_cannot_do(arguments: list[str], understudy: Run) -> None:
     done = understudy("bench", *arguments)
     assert done.returncode == 2
     assert done.stdout == ""

@@ -12,8 +12,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from tests.support.command_line import Run, understudy
 from understudy import __version__, cli
 from understudy.experiments.regret_curves import RegretExperiment
+
+__all__ = ["understudy"]  # a fixture
 
 pytestmark = pytest.mark.plain
 
@@ -22,7 +25,7 @@ COLUMNS = ["alpha", "learner", "mean", "q25", "q75", "coverage", "bound"]
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def understudy(*arguments: str) -> subprocess.CompletedProcess[str]:
+def in_a_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "understudy", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
@@ -41,7 +44,7 @@ def read(path: Path) -> list[dict[str, str]]:
     ],
 )
 def test_each_experiment_writes_a_picture_and_its_numbers(
-    experiment: str, learners: set[str], tmp_path: Path
+    experiment: str, learners: set[str], tmp_path: Path, understudy: Run
 ) -> None:
     done = understudy("paper", experiment, *SMALL, "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -63,7 +66,7 @@ def test_each_experiment_writes_a_picture_and_its_numbers(
     assert "9/9" in done.stderr  # the progress bar, on standard error
 
 
-def test_probability_writes_a_picture_and_its_numbers(tmp_path: Path) -> None:
+def test_probability_writes_a_picture_and_its_numbers(tmp_path: Path, understudy: Run) -> None:
     small = ("--runs", "3", "--rounds", "30", "--actions", "3")
     done = understudy("paper", "probability", *small, "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -85,7 +88,7 @@ def test_probability_writes_a_picture_and_its_numbers(tmp_path: Path) -> None:
     ],
 )
 def test_experiments_beyond_the_paper(
-    experiment: str, sizes: list[str], words: set[str], tmp_path: Path
+    experiment: str, sizes: list[str], words: set[str], tmp_path: Path, understudy: Run
 ) -> None:
     small = ["--runs", "2", "--jobs", "1", "--out", str(tmp_path)]
     done = understudy("paper", experiment, *sizes, *small)
@@ -98,7 +101,9 @@ def test_experiments_beyond_the_paper(
     assert all(word in text and word in done.stdout for word in words)
 
 
-def test_paper_alone_is_figure_1_and_says_why_exp3_has_no_bound(tmp_path: Path) -> None:
+def test_paper_alone_is_figure_1_and_says_why_exp3_has_no_bound(
+    tmp_path: Path, understudy: Run
+) -> None:
     done = understudy("paper", *SMALL, "--out", str(tmp_path / "new" / "folder"))
     assert done.returncode == 0, done.stderr
     rows = read(tmp_path / "new" / "folder" / "figure1.csv")
@@ -106,7 +111,9 @@ def test_paper_alone_is_figure_1_and_says_why_exp3_has_no_bound(tmp_path: Path) 
     assert "η ≤ min q" in done.stdout
 
 
-def test_the_result_depends_on_the_seed_and_not_on_the_processes(tmp_path: Path) -> None:
+def test_the_result_depends_on_the_seed_and_not_on_the_processes(
+    tmp_path: Path, understudy: Run
+) -> None:
     for name, options in (("one", []), ("two", ["--jobs", "2"]), ("other", ["--seed", "1"])):
         done = understudy("paper", *SMALL, *options, "--out", str(tmp_path / name))
         assert done.returncode == 0, done.stderr
@@ -118,7 +125,7 @@ def test_the_result_depends_on_the_seed_and_not_on_the_processes(tmp_path: Path)
         assert one != other
 
 
-def test_json_is_for_machines(tmp_path: Path) -> None:
+def test_json_is_for_machines(tmp_path: Path, understudy: Run) -> None:
     done = understudy("paper", *SMALL, "--json", "--out", str(tmp_path))
     rows = json.loads(done.stdout)
     assert list(rows[0]) == COLUMNS
@@ -146,7 +153,9 @@ def test_json_is_for_machines(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: list[str], hint: str) -> None:
+def test_bad_input_is_one_clear_line_and_exit_code_2(
+    arguments: list[str], hint: str, understudy: Run
+) -> None:
     done = understudy(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -181,7 +190,7 @@ def test_ctrl_c_is_not_a_traceback(
     assert capsys.readouterr().err.endswith("understudy: stopped\n")
 
 
-def test_without_arguments_it_shows_its_help() -> None:
+def test_without_arguments_it_shows_its_help(understudy: Run) -> None:
     done = understudy()
     assert done.returncode == 2
     assert done.stderr.startswith("Usage: ")
@@ -192,12 +201,12 @@ def test_a_narrow_terminal_cuts_no_number_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    done = understudy("paper", *SMALL, "--out", str(tmp_path))
+    done = in_a_process("paper", *SMALL, "--out", str(tmp_path))
     assert "…" not in done.stdout
     assert "75 %" in done.stdout
 
 
-def test_help_and_version() -> None:
+def test_help_and_version(understudy: Run) -> None:
     assert "paper" in understudy("--help").stdout
     assert "--alphas" in understudy("paper", "-h").stdout
     assert understudy("--version").stdout == f"understudy, version {__version__}\n"

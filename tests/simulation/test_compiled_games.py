@@ -16,7 +16,7 @@ from numpy.random import PCG64, Generator
 import understudy as us
 from tests.support.enumeration import RECIPES
 from tests.support.strategies import Array, Integers, quick, seeds
-from understudy import kernels
+from understudy import Round, kernels
 from understudy.kernels import reference
 from understudy.kernels.compiler import compiled
 from understudy.kernels.games import play_adaptive
@@ -24,7 +24,7 @@ from understudy.learners import ExponentialWeights
 from understudy.simulation.adversaries import Adaptive
 from understudy.simulation.engine import SimulationPlan, Totals, play_runs
 from understudy.simulation.game import RandomStreams
-from understudy.types import Round, kernel_view
+from understudy.types import kernel_view
 
 Rewards = Literal["mean", "realised"]
 REWARDS: tuple[Rewards, ...] = ("mean", "realised")

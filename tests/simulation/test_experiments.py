@@ -14,13 +14,13 @@ import pytest
 
 import understudy as us
 from tests.support.paths import DOCS
+from understudy import Simulation
 from understudy.experiments import EXPERIMENTS, Options, Row, write
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear_game import LINEAR
 from understudy.experiments.rate_sweep import ADAPTIVES, COMMON, PAIRS, RARE, world
 from understudy.experiments.tail_probability import PROBABILITY, bounds, games, rows_of
 from understudy.protocols import Learner
-from understudy.simulation.simulate import Simulation
 
 PUBLISHED = {  # read off the published figure, at α = 0 and α = 1
     (0.0, "Exp3"): 1900.0,

@@ -15,12 +15,13 @@ import pytest
 
 import understudy as us
 from tests.support.refusals import assert_refused
+from tests.support.strategies import Array
+from understudy import Feedback, Round
 from understudy.contexts import ContinuousContexts, FiniteContexts, rows
 from understudy.protocols import EventSpec
 from understudy.simulation.adversaries import Oblivious, Piecewise
 from understudy.simulation.game import feedback_for
 from understudy.theory import feature_covariance
-from understudy.types import Array, Feedback, Round
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])
 LEARNER = us.exp3_ix(PI, horizon=300)

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.strategies import Array
 from tests.support.sweep_bits import Bits, bits
+from understudy import Round
 from understudy.contexts import FiniteContexts
 from understudy.protocols import Learner
-from understudy.types import Array, Round
 
 ROUNDS = 60
 RUNS = 4

@@ -11,11 +11,12 @@ import pytest
 
 import understudy as us
 from tests.support.refusals import assert_refused
+from tests.support.strategies import Array
+from understudy import Log, Round
 from understudy.contexts import ContinuousContexts, FiniteContexts
 from understudy.errors import InvalidArgument
 from understudy.protocols import Learner
 from understudy.simulation.adversaries import Oblivious
-from understudy.types import Array, Log, Round
 
 ROUNDS = 270  # more than are dealt at a time
 RUNS = 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +13,12 @@ import pytest
 
 from understudy import cli
 
-__all__ = ["COMMANDS", "Place", "Said", "place"]
+__all__ = ["COMMANDS", "Place", "Run", "Said", "place", "understudy"]
 
 COMMANDS = ("learn", "coverage", "certify")
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,23 @@ class Place:
             str(path): path.read_bytes() if path.is_file() else None
             for path in self.root.rglob("*")
         }
+
+
+@pytest.fixture
+def understudy(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """The command `understudy` in this process: a process of its own imports for a second."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        command = ["understudy", *arguments]
+        monkeypatch.setattr(sys, "argv", command)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(command, ended.value.code, said.out, said.err)
+
+    return run
 
 
 @pytest.fixture

@@ -121,10 +121,11 @@ def wild_log(rng: np.random.Generator, learner: CoverageAdaptive, q: Array) -> t
 
 
 @pytest.mark.large
-def test_the_theorem_on_ten_thousand_sequences() -> None:
+@pytest.mark.parametrize("sequences", [1_000, pytest.param(10_000, marks=pytest.mark.full)])
+def test_the_theorem_on_thousands_of_sequences(sequences: int) -> None:
     """No condition on rates, prior, rewards or propensities: it holds on every path."""
     rng = np.random.default_rng(0)
-    for _ in range(10_000):
+    for _ in range(sequences):
         learner, q = wild_learner(rng)
         log, played = wild_log(rng, learner, q)
         assert_pathwise(learner, log, played)

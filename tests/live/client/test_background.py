@@ -20,10 +20,9 @@ import understudy as us
 from tests.support.live.fake_service import Fake, Fault, plain
 from tests.support.strategies import quick
 from understudy.errors import Refused, ServiceUnavailable, Undelivered
-from understudy.live import BatchTaken
+from understudy.live import BatchTaken, Delivery
 from understudy.live.client import outbox
 from understudy.live.client.facts import Event, decision
-from understudy.live.client.outbox import Delivery
 
 pytestmark = pytest.mark.plain
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
-from understudy.logs.readers.bandit_feedback import from_bandit_feedback, to_bandit_feedback
+from understudy.logs import from_bandit_feedback, to_bandit_feedback
 
 pytestmark = pytest.mark.plain
 

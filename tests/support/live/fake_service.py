@@ -13,7 +13,7 @@ from typing import Any, Literal
 import httpx
 
 import understudy as us
-from understudy.live.client.async_client import AsyncStudy
+from understudy.live import AsyncStudy
 
 __all__ = ["Blocking", "Fake", "Fault", "Making", "blocking", "plain"]
 

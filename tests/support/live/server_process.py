@@ -15,7 +15,7 @@ __all__ = ["Server"]
 
 COMMAND = (sys.executable, "-m", "understudy", "serve")
 LISTENING = "listening on "
-PATIENCE = 60.0  # seconds until a process that neither starts nor ends is a failure
+PATIENCE = 300.0  # seconds until a process that neither starts nor ends hangs, however slow
 
 
 class Server:
@@ -102,7 +102,11 @@ class Server:
         self.start()
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.end()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
