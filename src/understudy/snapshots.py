@@ -24,7 +24,7 @@ from understudy.behaviors import choose
 from understudy.constraints import Array, enforce, having
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, shorten
 from understudy.protocols import LEARNER, Learner
-from understudy.types import SAVED, Feedback, Log, Trace, read_only
+from understudy.types import SAVED, Feedback, Log, Trace, read_only, saved_tag
 
 __all__ = [
     "FORMAT",
@@ -227,13 +227,13 @@ def as_data(value: Any, where: str = "value") -> Any:
             "shape": list(value.shape),
             "values": value.ravel().tolist(),
         }
-    if SAVED.get(type(value).__name__) is type(value):
+    if (tag := saved_tag(type(value))) is not None:
         fields = {
             field.name: as_data(getattr(value, field.name), f"{where}.{field.name}")
-            for field in dataclasses.fields(SAVED[type(value).__name__])
+            for field in dataclasses.fields(value)
             if field.init
         }
-        return {"kind": type(value).__name__, **fields}
+        return {"kind": tag, **fields}
     remedy = (
         "pass numbers or an array in its place"
         if callable(value)

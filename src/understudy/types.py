@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,19 +32,49 @@ Class = TypeVar("Class", bound=type)
 SAVED: dict[str, Any] = {}
 
 
-def saved(cls: Class) -> Class:
-    """Let snapshots hold instances of this dataclass, under its name.
+@overload
+def saved(cls: Class) -> Class: ...
+
+
+@overload
+def saved(*, tag: str) -> Callable[[Class], Class]: ...
+
+
+def saved(cls: Class | None = None, *, tag: str | None = None) -> Any:
+    """Let snapshots hold instances of this dataclass, under its name or under `tag`.
+
+    Files store the tag as `kind`, so a renamed class keeps its old name as its tag.
 
     >>> saved(Feedback) is Feedback, SAVED.pop("Feedback") is Feedback
     (True, True)
+    >>> saved(tag="Event")(Feedback) is SAVED.pop("Event")
+    True
     """
-    taken = SAVED.setdefault(cls.__name__, cls)
+    if cls is None:
+        return functools.partial(_register, tag)
+    return _register(None, cls)
+
+
+def _register(tag: str | None, cls: Class) -> Class:
+    tag = cls.__name__ if tag is None else tag
+    taken = SAVED.setdefault(tag, cls)
     if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
         raise InvalidArgument(
             "cls", cls, f"snapshots know {taken} by this name already", "choose another name"
         )
-    SAVED[cls.__name__] = cls
+    SAVED[tag] = cls
+    cls.SAVED_TAG = tag  # type: ignore[attr-defined] # read by `saved_tag` alone
     return cls
+
+
+def saved_tag(cls: type) -> str | None:
+    """The tag of a class that was marked `@saved` itself, or None; a subclass does not inherit it.
+
+    >>> saved_tag(Feedback) is None
+    True
+    """
+    tag: str = vars(cls).get("SAVED_TAG", "")
+    return tag if SAVED.get(tag) is cls else None
 
 
 REWARD_REMEDY = (

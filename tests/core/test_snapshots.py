@@ -8,6 +8,7 @@ import json
 import os
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,24 @@ def test_a_class_of_the_same_name_is_not_ours() -> None:
     impostor = type("Scores", (), {})()
     with pytest.raises(NotSaveable):
         as_data(impostor)
+
+
+def test_a_renamed_class_keeps_its_tag() -> None:
+    @us.saved(tag="NameOfLastYear")
+    @dataclass(frozen=True)
+    class NameOfThisYear:
+        size: int
+
+    class Unmarked(NameOfThisYear):
+        pass
+
+    data = as_data(NameOfThisYear(3))
+    assert data == {"kind": "NameOfLastYear", "size": 3}
+    assert from_data(data, "value") == NameOfThisYear(3)
+    with pytest.raises(NotSaveable):  # a subclass may hold more than the tagged class
+        as_data(Unmarked(3))
+    with pytest.raises(InvalidArgument, match="another name"):
+        us.saved(tag="Scores")(NameOfThisYear)
 
 
 def test_a_snapshot_is_readable_and_versioned() -> None:
