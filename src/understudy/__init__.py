@@ -11,7 +11,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from understudy import behaviors, contexts, errors, estimators, theory
+from understudy import behaviors, contexts, errors, estimators, learners, theory
 from understudy.behaviors import Logged
 from understudy.certificates import (
     Certificate,
@@ -72,6 +72,7 @@ __all__ = [
     "exp3_ix",
     "exp3_ix_unknown",
     "feature_coverage",
+    "learners",
     "lin_prod",
     "lin_prod_compact",
     "lin_prod_unknown",

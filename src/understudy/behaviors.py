@@ -1,4 +1,4 @@
-"""Behavior policies: who is on stage, and how likely each of its actions is.
+"""Behavior policies: the probability with which production plays each action.
 
 A behavior is a vector π_B of K probabilities, the same in every round, or `Logged`, which says
 that every event of the log carries the probability of its own action.
@@ -7,7 +7,7 @@ that every event of the log carries the probability of its own action.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from understudy.constraints import (
     enforce,
     number,
 )
+from understudy.deprecated import old_module_names
 from understudy.types import saved
 
 __all__ = ["BEHAVIOR", "Behavior", "Logged", "cdf", "choose", "interpolated", "uniform"]
@@ -85,7 +86,7 @@ def uniform(*, n_actions: int) -> Array:
 
 
 def cdf(probabilities: Array) -> Array:
-    """Where the stretch of uniform numbers that stands for each action ends; the last ends at 1.
+    """Cumulative distribution of each row of probabilities; the last entry is 1.
 
     >>> cdf(np.array([0.25, 0.0, 0.75])).tolist()
     [0.25, 0.25, 1.0]
@@ -106,3 +107,7 @@ def choose(probabilities: Array, uniforms: Array) -> NDArray[np.int64]:
     if edges.ndim == 1:
         return np.searchsorted(edges, uniforms, side="right").astype(np.int64)
     return np.asarray((edges <= uniforms[:, np.newaxis]).sum(axis=1), dtype=np.int64)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_module_names(__name__, {"edges_of": cdf})

@@ -1,8 +1,8 @@
-"""Reward estimates from somebody else's rewards: one formula each.
+"""Reward estimates from the behavior policy's rewards: one formula each.
 
 In round t the behavior policy plays b = A^B_t with probability q(b) and gets R = R^B_t. An
-estimator says by how much the score of b grows; all other scores stay. The learner never needs
-to know more than that (`learners/exponential_weights.py`).
+estimator says by how much the score of b grows; all other scores stay. The learner needs no more
+than that (`learners/exponential_weights.py`).
 
     ImportanceWeighting    R / q(b)                   unbiased; Exp3
     ImplicitExploration    R / (q(b) + γ_t)           pessimistic; Exp3-IX, Theorem 1
@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from understudy import kernels
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
 from understudy.constraints import N_ACTIONS, Array, Constraint, Refused, enforce
+from understudy.deprecated import adopt_old_members, old_member
 from understudy.errors import InvalidArgument
 from understudy.protocols import EventSpec
 from understudy.schedules import ETA, GAMMA, Constant, Rate, Schedule, Tabulated, rate_at
@@ -34,20 +36,67 @@ from understudy.types import Integers, Log, kernel_view, read_only, saved
 __all__ = [
     "ChernoffPlugIn",
     "CountedBehavior",
+    "GainFormula",
     "ImplicitExploration",
     "ImportanceWeighting",
     "KnownBehavior",
     "Logarithmic",
     "PlugIn",
+    "implicit_gain",
     "logarithmic_gain",
 ]
 
 NO_MEMORY: Integers = read_only(np.zeros(0, dtype=np.int64))
 
 
+def implicit_gain(R: Any, q: Any, gamma: Any) -> Any:
+    """R/(q + γ), the gain of implicit exploration; γ = 0 gives importance weighting.
+
+    Of numbers, arrays, or expressions of a dataframe library.
+
+    >>> implicit_gain(np.array([1.0]), np.array([0.25]), 0.25).tolist()
+    [2.0]
+    """
+    return R / (q + gamma)
+
+
+def logarithmic_gain(R: Any, q: Any, eta: Any, log1p: Callable[[Any], Any] = np.log1p) -> Any:
+    """log(1 + η R/q) / η: the largest gain with e^{ηg} ≤ 1 + η R/q.
+
+    Of numbers or arrays; of expressions with their own `log1p`.
+
+    >>> logarithmic_gain(np.array([1.0]), np.array([0.25]), 0.5).round(4).tolist()
+    [2.1972]
+    """
+    return log1p(eta * (R / q)) / eta
+
+
+@dataclass(frozen=True, eq=False)
+class GainFormula:
+    """The gain of an event as a formula of its reward R, its propensity q and a rate.
+
+    `rates` has one entry for all actions, or one for each action, or one for each level of a grid.
+    The kernel of `weighted_entropy` computes the same formulas: the tests compare the two.
+
+    >>> formula = GainFormula(logarithmic=False, rates=np.array([0.25]), behavior=Logged(2))
+    >>> formula(1.0, 0.25, formula.rates).tolist()
+    [2.0]
+    """
+
+    logarithmic: bool
+    rates: Array
+    behavior: Behavior
+
+    def __call__(self, R: Any, q: Any, rate: Any, log1p: Callable[[Any], Any] = np.log1p) -> Any:
+        """The gain at one of the `rates`."""
+        return (
+            logarithmic_gain(R, q, rate, log1p) if self.logarithmic else implicit_gain(R, q, rate)
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class KnownBehavior(ABC):
-    """What estimators with a known q share: a subclass is its formula, `gain`."""
+    """Base of the estimators with a known q: a subclass defines `gain` and `order_dependence`."""
 
     behavior: Behavior
     CONSTRAINTS: ClassVar[dict[str, Constraint]] = {"behavior": BEHAVIOR}
@@ -60,6 +109,12 @@ class KnownBehavior(ABC):
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
         """The gains of events with reward R, played with probability q in rounds t."""
 
+    def __init_subclass__(cls) -> None:
+        adopt_old_members(cls, KnownBehavior)
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_member
+
     def __post_init__(self) -> None:
         enforce(self)
 
@@ -69,6 +124,16 @@ class KnownBehavior(ABC):
             return EventSpec(self.behavior.n_actions, propensities=True)
         return EventSpec(len(self.behavior), support=self.behavior > 0)
 
+    @property
+    def formula(self) -> GainFormula | None:
+        """The gain as a formula of R, q and a rate that is the same in all rounds, if it is one."""
+        return None
+
+    @property
+    def memory_ignores_rewards(self) -> bool:
+        """Whether gains can be made for both rewards, 0 and 1, before one of them is drawn."""
+        return type(self).gains is KnownBehavior.gains
+
     def init(self) -> Integers:
         return NO_MEMORY
 
@@ -77,7 +142,7 @@ class KnownBehavior(ABC):
 
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
         q = log.propensities if isinstance(self.behavior, Logged) else self.behavior[log.actions]
-        assert q is not None  # Form.check has seen to it
+        assert q is not None  # `EventSpec.check` requires them
         return self.gain(log.rewards, q, rounds_of(start, log)), memory
 
 
@@ -93,6 +158,10 @@ class ImportanceWeighting(KnownBehavior):
     """
 
     order_dependence: ClassVar[None] = None
+
+    @property
+    def formula(self) -> GainFormula:
+        return GainFormula(logarithmic=False, rates=np.zeros(1), behavior=self.behavior)
 
     def gain(self, R: Array, q: Array, t: Integers) -> Array:  # noqa: ARG002 - the same in all t
         return R / q
@@ -116,8 +185,15 @@ class ImplicitExploration(KnownBehavior):
     def order_dependence(self) -> str | None:
         return "γ_t depends on the round in which an event happened" if self.gamma.varies else None
 
+    @property
+    def formula(self) -> GainFormula | None:
+        if self.gamma.varies:
+            return None
+        rates = self.gamma(np.ones(1, dtype=np.int64))
+        return GainFormula(logarithmic=False, rates=rates, behavior=self.behavior)
+
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
-        return R / (q + self.gamma(t))
+        return np.asarray(implicit_gain(R, q, self.gamma(t)))
 
 
 @saved
@@ -138,13 +214,19 @@ class Logarithmic(KnownBehavior):
     def order_dependence(self) -> str | None:
         return None if isinstance(self.eta, float) else "η_t depends on the round of an event"
 
+    @property
+    def formula(self) -> GainFormula | None:
+        if not isinstance(self.eta, float):
+            return None
+        return GainFormula(logarithmic=True, rates=np.array([self.eta]), behavior=self.behavior)
+
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
-        return logarithmic_gain(R, q, rate_at(self.eta, t))
+        return np.asarray(logarithmic_gain(R, q, rate_at(self.eta, t)))
 
 
 @dataclass(frozen=True, eq=False)
 class CountedBehavior(ABC):
-    r"""What estimators with an unknown q share: a subclass is its formula, `gain`, of
+    r"""Base of the estimators with an unknown q: a subclass defines `gain`, of the frequencies
 
     $\hat q_1 = 0$, $\hat q_t(a) = \#\{k < t : A^B_k = a\} / (t-1)$. The memory is the counts.
     """
@@ -160,6 +242,12 @@ class CountedBehavior(ABC):
     def gain(self, R: Array, q_hat: Array, t: Integers) -> Array:
         """The gains of events with reward R, whose action has had frequency q̂_t in rounds t."""
 
+    def __init_subclass__(cls) -> None:
+        adopt_old_members(cls, CountedBehavior)
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_member
+
     def __post_init__(self) -> None:
         enforce(self)
 
@@ -167,6 +255,11 @@ class CountedBehavior(ABC):
     def spec(self) -> EventSpec:
         unread = "leave it out, in a log with log.visible(propensities=False, features=False)"
         return EventSpec(self.n_actions, unread=unread)
+
+    @property
+    def memory_ignores_rewards(self) -> bool:
+        """Whether gains can be made for both rewards, 0 and 1, before one of them is drawn."""
+        return type(self).gains is CountedBehavior.gains
 
     def init(self) -> Integers:
         return read_only(np.zeros(self.n_actions, dtype=np.int64))
@@ -212,7 +305,7 @@ class PlugIn(CountedBehavior):
         gamma = self.gamma(t)
         if (gamma <= 0).any():
             raise InvalidArgument("gamma", float(gamma.min()), ZERO, ABOVE_ZERO.remedy)
-        return R / (q_hat + gamma)
+        return np.asarray(implicit_gain(R, q_hat, gamma))
 
 
 @saved
@@ -232,19 +325,10 @@ class ChernoffPlugIn(CountedBehavior):
 
     def gain(self, R: Array, q_hat: Array, t: Integers) -> Array:
         budget, ucb = math.log(self.n_actions) + 2.0 * np.log(t), np.empty(len(t))
-        kernels.confidence.kl_uppers(
+        kernels.certificates.kl_uppers(
             kernel_view(q_hat), kernel_view(t - 1), kernel_view(budget), ucb
         )
-        return R / (ucb + self.gamma(t))
-
-
-def logarithmic_gain(R: Array, q: Array, eta: Array | float) -> Array:
-    """log(1 + η R/q) / η: the largest gain with e^{ηg} ≤ 1 + η R/q.
-
-    >>> logarithmic_gain(np.array([1.0]), np.array([0.25]), 0.5).round(4).tolist()
-    [2.1972]
-    """
-    return np.asarray(np.log1p(eta * (R / q)) / eta)
+        return np.asarray(implicit_gain(R, ucb, self.gamma(t)))
 
 
 def rounds_of(start: int, log: Log) -> Integers:

@@ -1,21 +1,46 @@
-"""What a learner asks of an event, and what learners and estimators can do."""
+"""Learners and estimators: what each is, and the event that it asks for.
+
+A learner is four things: `spec`, `init`, `policy` and `advance`. Whatever else a learner can do
+follows from them and is written here once.
+"""
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.constraints import Array, having
-from understudy.errors import InvalidArgument, InvalidEvent
-from understudy.types import FEATURES, PROPENSITY_REMEDY, Feedback, Integers, Log, Trace
+from understudy.constraints import Array, Constraint, having
+from understudy.deprecated import adopt_old_members, old_member, old_module_names
+from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
+from understudy.recorders import ActionProbabilities, AllPolicies, ExpectedReward, Recorder
+from understudy.types import (
+    FEATURES,
+    PROPENSITY_REMEDY,
+    Feedback,
+    Integers,
+    Log,
+    Trace,
+    one_event,
+    read_only,
+    rounds_past,
+)
 
-__all__ = ["LEARNER", "Estimator", "EventSpec", "Learner", "not_a_state", "refuse_features"]
+__all__ = [
+    "ESTIMATOR",
+    "LEARNER",
+    "CompiledPath",
+    "Estimator",
+    "EventSpec",
+    "Learner",
+    "not_a_state",
+    "refuse_features",
+]
 
 State = TypeVar("State")
-LEARNER = having("pass a learner, such as us.exp3_ix(...)", "spec", "policies", "update")
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +48,8 @@ class EventSpec:
     """What an event must look like for a learner, and the check that it does.
 
     `support` marks the actions that the behavior can play at all; `features` is the shape of
-    one round's features. `unread` and `unseen` say what to do about propensities that nobody
-    reads, and about an action that was played though its probability is 0.
+    one round's features. `unread` and `unseen` are remedies: for propensities that the learner
+    does not read, and for an action that was played though its probability is 0.
     """
 
     n_actions: int
@@ -90,60 +115,158 @@ class EventSpec:
             )
 
 
-class Learner(Protocol[State]):
-    """What can watch a behavior policy and say what it would do itself.
+class CompiledPath(enum.Flag):
+    """What a simulation can play by compiled code alone, of a learner."""
 
-    A learner is a value and so is its state; all methods are pure and none draws a random
-    number. `us.check_learner` tests the laws that every learner obeys.
+    NONE = 0
+    LOGS = enum.auto()  # `advance` is compiled, and `expected_reward` with it
+    WHOLE_GAMES = enum.auto()  # the gain of an event depends on nothing but the event
+    ADAPTIVE = enum.auto()  # `play_adaptive`: rewards may depend on the learner's past
+
+
+class Learner(Protocol[State]):
+    """Watches a behavior policy, and says what it would do itself.
+
+    A subclass defines `spec`, `init`, `policy` and `advance`; all else is given. A learner is a
+    value and so is its state: methods are pure, and none draws a random number. `us.check_learner`
+    tests the laws that every learner obeys.
+
+    The state counts its rounds in `state.rounds`, or the learner overrides `rounds`. A learner
+    whose states add up overrides `order_dependence` and `add_states`. A learner that was tuned for
+    a number of rounds names it `horizon`.
     """
+
+    # What a learner is.
 
     @property
     def spec(self) -> EventSpec:
         """What an event must look like."""
-        ...
+        raise NotImplementedError("a learner defines spec")
 
     def init(self) -> State:
         """The state before round 1."""
-        ...
+        raise NotImplementedError("a learner defines init")
 
     def policy(self, state: State, features: ArrayLike | None = None) -> Array:
         """π_t, the probability of each action in the next round."""
-        ...
+        raise NotImplementedError("a learner defines policy")
+
+    def advance(self, state: State, log: Log, recorder: Recorder) -> State:
+        """The state after a chunk of log; `recorder` gets π_t of each round before it is learned.
+
+        State and log were checked before. Any way to cut a log into chunks gives the same bits.
+        """
+        raise NotImplementedError("a learner defines advance")
+
+    # What follows from it.
 
     def update(self, state: State, feedback: Feedback) -> State:
         """The state after one more round."""
-        ...
+        log = one_event(feedback)
+        self._check(state, log)
+        return self.advance(state, log, Recorder())
 
     def replay(self, state: State, log: Log) -> tuple[State, Trace]:
         """The state after a whole log, bit for bit that of `update` on each event in turn."""
-        ...
+        self._check(state, log)
+        recorder = ActionProbabilities(log.actions)
+        state = self.advance(state, log, recorder)
+        past = min(self.past_horizon(state), len(log))
+        return state, Trace(read_only(recorder.probability), past, self.spec.n_actions)
 
     def policies(self, state: State, log: Log) -> tuple[State, Array]:
         """Like `replay`, with every π_t in full: an array (n, K)."""
-        ...
+        self._check(state, log)
+        recorder = AllPolicies(len(log), self.spec.n_actions)
+        state = self.advance(state, log, recorder)
+        return state, recorder.policies
 
-    def merge(self, first: State, second: State) -> State:
-        """The state of a log whose two parts were learned apart, or `NotMergeable`."""
-        ...
+    def expected_reward(
+        self, state: State, log: Log, rewards: Array, starts: Integers
+    ) -> tuple[State, float]:
+        """Like `replay`, with Σ_t ⟨π_t, r_t⟩ in place of a trace; a game calls it with its own log.
+
+        Row i of `rewards` holds from event starts[i] on.
+        """
+        recorder = ExpectedReward(rewards, starts)
+        state = self.advance(state, log, recorder)
+        return state, recorder.total
 
     def rounds(self, state: State) -> int:
         """How many rounds the state has seen."""
-        ...
+        return int(state.rounds)  # type: ignore[attr-defined] # or the learner overrides this
 
     def past_horizon(self, state: State) -> int:
         """How many of them came after the horizon that the learner was tuned for."""
-        ...
+        return rounds_past(getattr(self, "horizon", None), self.rounds(state))
+
+    @property
+    def order_dependence(self) -> str | None:
+        """Why the state depends on the order of events, or None: then states can be merged."""
+        return "this learner does not say how its states add up"
+
+    def merge(self, first: State, second: State) -> State:
+        """The state of a log whose two parts were learned apart, or `NotMergeable`."""
+        self.refuse_order_dependence()
+        self.validate(first)
+        self.validate(second)
+        return self.add_states(first, second)
+
+    def add_states(self, first: State, second: State) -> State:
+        """`merge` of checked states, of a learner without order dependence."""
+        del first, second
+        raise NotMergeable(f"{type(self).__name__} does not define add_states")
+
+    def refuse_order_dependence(self) -> None:
+        """Raise `NotMergeable` if the state depends on the order of events."""
+        if self.order_dependence is not None:
+            raise NotMergeable(
+                f"{self.order_dependence}; replay the logs one after the other instead"
+            )
+
+    def accepts(self, state: State) -> bool:
+        """Whether the state has the class and the shapes of this learner's."""
+        return isinstance(state, type(self.init()))
 
     def validate(self, state: State) -> None:
         """Raise `InvalidArgument` if the state cannot be this learner's."""
-        ...
+        self.check_state(state)
+
+    def check_state(self, state: State) -> None:
+        """Raise `InvalidArgument` if `accepts` refuses the state: asked before each use."""
+        if not self.accepts(state):
+            raise self.not_own(state)
+
+    def not_own(self, state: State) -> InvalidArgument:
+        """The error for a state that cannot be this learner's."""
+        return not_a_state(state, f"{self.spec.n_actions} actions")
+
+    def check_log(self, log: Log) -> None:
+        """Raise `InvalidEvent` at the first event that this learner cannot learn from."""
+        self.spec.check(log)
+
+    @property
+    def compiled_paths(self) -> CompiledPath:
+        """What `us.simulate` can play by compiled code alone.
+
+        A class declares it as `COMPILED`. No subclass inherits it: it may compute something else.
+        """
+        declared: CompiledPath = vars(type(self)).get("COMPILED", CompiledPath.NONE)
+        return declared
+
+    def _check(self, state: State, log: Log) -> None:
+        self.check_state(state)
+        self.check_log(log)
+
+    if not TYPE_CHECKING:  # a type checker must go on refusing unknown names
+        __getattr__ = old_member
 
 
 class Estimator(Protocol):
-    """Turns a stretch of log into gains: how much each played action's score grows.
+    """Turns a chunk of log into gains: how much the score of each played action grows.
 
-    `memory` is what it needs to know of the past; `order_dependence` says in words why states
-    cannot be merged, or is None if the gain of an event depends on nothing but the event.
+    `memory` is what the estimator keeps of the past; `order_dependence` says why states cannot be
+    merged, or is None if the gain of an event depends on nothing but the event.
     """
 
     @property
@@ -159,8 +282,27 @@ class Estimator(Protocol):
         ...
 
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
-        """The gain of every event, when `start` rounds were played before the stretch."""
+        """The gain of every event, when `start` rounds were played before the chunk."""
         ...
+
+
+def _having_or_old(base: type, remedy: str, *names: str) -> Constraint:
+    """`having`, where a class of 0.5 may have the old names of its members."""
+    plain = having(remedy, *names)
+
+    def parse(value: Any) -> Any:
+        adopt_old_members(type(value), base, getattr(value, "__dict__", ()))
+        return plain.parse(value)
+
+    return Constraint(remedy, parse, plain.wrong)
+
+
+LEARNER = _having_or_old(
+    Learner, "pass a learner, such as us.exp3_ix(...)", "spec", "policies", "update"
+)
+ESTIMATOR = _having_or_old(
+    Estimator, "pass one of us.estimators", "spec", "gains", "order_dependence"
+)
 
 
 def refuse_features(features: object) -> None:
@@ -188,3 +330,7 @@ def not_a_state(state: object, of: str) -> InvalidArgument:
         f"it is not a state of this learner of {of}",
         "start from learner.init(), or load the learner with its state",
     )
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_module_names(__name__, {"Form": EventSpec})

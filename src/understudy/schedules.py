@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from understudy.constraints import (
     enforce,
     having,
 )
+from understudy.deprecated import old_module_names
 from understudy.errors import InvalidArgument
 from understudy.types import Integers, chunks, read_only, saved
 
@@ -265,3 +266,14 @@ GAMMA = Constraint(
     _schedule,
     (-0.1, math.nan, math.inf, "small", True, [0.1, -0.1], [math.nan], [[0.1]], [None]),
 )
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_module_names(
+        __name__,
+        {
+            "held": last_change,
+            "spaced": geometric_grid,
+            "cut_where_rates_move": chunks_of_constant_rate,
+        },
+    )

@@ -244,7 +244,7 @@ def test_upper_confidence_bounds_fail_in_no_round_as_often_as_promised(q: float)
     K, delta, alive, failed = 2, 0.8, np.array([1.0]), 0.0  # P(count = c, no failure yet) before t
     for t in range(1, 301):
         u = [
-            kernels.confidence.kl_upper(
+            kernels.certificates.kl_upper(
                 c / max(t - 1, 1), float(t - 1), math.log(K * t * (t + 1) / (delta / 4))
             )
             for c in range(t)

@@ -124,15 +124,15 @@ EXAMPLES: dict[str, Arguments] = {
         "feature_bound": 1.0,
         "horizon": 10,
     },
-    "learners.lin_prod_compact.LinProdCompact": {
+    "learners.lin_prod.LinProdCompact": {
         "eta": Decaying(0.5),
         "features": us.learners.SharedFeatures(V, K),
         "kappa": 4.0,
         "feature_bound": 1.0,
         "horizon": 10,
     },
-    "learners.lin_prod_compact.Sums": {"theta": [0.5, 0.5], "squares": V, "rounds": 1},
-    "learners.lin_prod_unknown.LinProdUnknown": {
+    "learners.lin_prod.Sums": {"theta": [0.5, 0.5], "squares": V, "rounds": 1},
+    "learners.lin_prod.LinProdUnknown": {
         "eta": 0.1,
         "n_actions": K,
         "dimension": D,
@@ -140,7 +140,7 @@ EXAMPLES: dict[str, Arguments] = {
         "beta": 0.2,
         "horizon": 10,
     },
-    "learners.lin_prod_unknown.SumsAndInverse": {
+    "learners.lin_prod.SumsAndInverse": {
         "sums": us.learners.Sums(np.zeros(D), np.zeros((D, D)), 0),
         "seen": V,
         "inverse": V,

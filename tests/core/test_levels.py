@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.support.strategies import Array, Integers, quick, seeds
 from tests.theory.test_coverage_adaptive import exact_root
-from understudy.kernels import exponentials, weighted_entropy
-from understudy.kernels import normalizer as levels
+from understudy.kernels import normalizer, weighted_entropy
 from understudy.learners import CoverageAdaptive, LeveledScores
 
 
@@ -28,7 +27,7 @@ def bits(state: LeveledScores) -> list[Any]:
 
 
 EVERYWHERE = st.one_of(
-    st.floats(exponentials.SMALLEST, exponentials.LARGEST),
+    st.floats(normalizer.SMALLEST, normalizer.LARGEST),
     st.floats(-1.0, 1.0),
     st.integers(-2042, 2045).map(lambda n: n / 2 * math.log(2)),  # where n changes, and where r = 0
 )
@@ -40,7 +39,7 @@ def test_exp_is_right_to_the_last_digit(x: float) -> None:
     """Within one unit in the last place of e^x, from e^-708 to e^709."""
     with mpmath.workdps(40):
         exact = mpmath.exp(mpmath.mpf(x))
-        for found in (exponentials.exp_by_series(x), exponentials.exp_by_library(x)):
+        for found in (normalizer.exp_by_series(x), normalizer.exp_by_library(x)):
             assert abs(mpmath.mpf(found) - exact) < math.ulp(float(exact))
 
 
@@ -52,15 +51,15 @@ def test_exp_is_right_to_the_last_digit_in_loops() -> None:
     ones, zeros = np.ones(weights.shape), np.zeros(weights.shape)
     row: Integers = np.zeros(1, dtype=np.int64)
     weighted_entropy.weigh_all(ones, zeros, row, x[np.newaxis], zeros, weights)
-    assert weights[0].tolist() == [exponentials.exp(value) for value in x]
+    assert weights[0].tolist() == [normalizer.exp(value) for value in x]
 
 
-@pytest.mark.parametrize("exp", [exponentials.exp_by_series, exponentials.exp_by_library])
+@pytest.mark.parametrize("exp", [normalizer.exp_by_series, normalizer.exp_by_library])
 def test_exp_has_ends(exp: Any) -> None:
     """0 where doubles would lose digits, infinite where they end, and 1 in the middle."""
     assert exp(0.0) == exp(-0.0) == exp(1e-300) == 1.0
-    assert exp(exponentials.SMALLEST) > 0.0
-    assert exp(exponentials.LARGEST) < math.inf
+    assert exp(normalizer.SMALLEST) > 0.0
+    assert exp(normalizer.LARGEST) < math.inf
     with np.errstate(over="ignore", invalid="ignore"):  # the bits of what is not returned
         for beyond in (-708.1, -745.0, -1e4, -1e300, -math.inf):
             assert exp(beyond) == 0.0
@@ -82,22 +81,22 @@ class Groups:
         self.totals: Array = np.exp(rng.uniform(0.0, 20.0, size))
         self.scales: Array = np.empty(size)
         self.level = self.sought(0.0)
-        levels.rescale(*self.columns, self.level, self.scales)
+        normalizer.rescale(*self.columns, self.level, self.scales)
 
     @property
     def columns(self) -> tuple[Array, Array, Array, Array]:
         return self.rates, self.log_prior, self.references, self.totals
 
     def sought(self, start: float) -> float:
-        first = levels.seek(*self.columns, start, np.empty(len(self.rates)))
-        return float(levels.seek(*self.columns, first, np.empty(len(self.rates))))
+        first = normalizer.seek(*self.columns, start, np.empty(len(self.rates)))
+        return float(normalizer.seek(*self.columns, first, np.empty(len(self.rates))))
 
     def x(self, level: float) -> Array:
         return self.log_prior + np.log(self.totals) + self.rates * (self.references - level)
 
     def settle(self, anew: bool = False) -> tuple[float, float]:
         fastest = float(self.rates.max())
-        level, mass = levels.settle(*self.columns, self.level, self.scales, fastest, anew)
+        level, mass = normalizer.settle(*self.columns, self.level, self.scales, fastest, anew)
         return float(level), float(mass)
 
     def assert_settled(self, level: float, mass: float) -> None:
@@ -136,13 +135,15 @@ def test_a_step_leaves_less_than_its_cube(seed: int, growth: float) -> None:
     groups.totals[rng.integers(len(groups.totals))] *= math.exp(10.0**growth)
     fastest, reach, level = float(groups.rates.max()), [], groups.level
     for _ in range(2):
-        step = float(levels.step_of(groups.rates, groups.totals, groups.scales))
+        step = float(normalizer.step_of(groups.rates, groups.totals, groups.scales))
         reach.append(fastest * abs(step))
         level += step
-        levels.rescale(*groups.columns, level, groups.scales)
+        normalizer.rescale(*groups.columns, level, groups.scales)
     rounding = 1e-12 * fastest / groups.rates.min()
-    assert reach[0] > levels.NEARBY or reach[1] <= reach[0] ** 3 + rounding
-    assert ((levels.NEARBY**3) ** 3) <= levels.NOTHING_LEFT  # two steps, and the third is the last
+    assert reach[0] > normalizer.NEARBY or reach[1] <= reach[0] ** 3 + rounding
+    assert (
+        (normalizer.NEARBY**3) ** 3
+    ) <= normalizer.NOTHING_LEFT  # two steps, and the third is the last
 
 
 # Any batching, and what a referee counts, where sums and levels are made anew
@@ -205,3 +206,23 @@ def test_policies_and_earnings_are_those_of_the_trace(case: str) -> None:
     row = np.searchsorted(starts, np.arange(len(log)), side="right") - 1
     assert bits(after) == bits(state)
     assert earned == pytest.approx(float((table * rewards[row]).sum()), rel=1e-11)
+
+
+@pytest.mark.parametrize("gain", ["implicit", "logarithmic"])
+@pytest.mark.parametrize("rate", [1e-9, 0.03, 5.0])
+def test_the_kernel_computes_the_formula_of_the_estimators(gain: str, rate: float) -> None:
+    rng = np.random.default_rng(0)
+    R, q = rng.random(200), rng.uniform(1e-6, 1.0, 200)
+    learner = us.coverage_adaptive([0.5, 0.5], rates=[rate, rate], prior=[0.5, 0.5], gain=gain)
+    formula = learner.gain_formula
+    assert formula is not None
+    logarithmic = gain == "logarithmic"
+    found = [weighted_entropy.gain_of(logarithmic, *pair, rate) for pair in zip(R, q, strict=True)]
+    np.testing.assert_allclose(found, formula(R, q, formula.rates[0]), rtol=1e-14)
+    estimator = (
+        us.estimators.Logarithmic([0.5, 0.5], rate)  # type: ignore[arg-type] # converted
+        if logarithmic
+        else us.estimators.ImplicitExploration([0.5, 0.5], rate / 2)  # type: ignore[arg-type]
+    )
+    t = np.arange(1, 201)
+    np.testing.assert_array_equal(estimator.gain(R, q, t), formula(R, q, formula.rates[0]))

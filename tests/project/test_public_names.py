@@ -13,7 +13,17 @@ from tests.support.package_modules import modules
 
 pytestmark = pytest.mark.plain
 
-PUBLIC = (us, us.adversaries, us.behaviors, us.contexts, us.estimators, us.live, us.logs, us.theory)
+PUBLIC = (
+    us,
+    us.adversaries,
+    us.behaviors,
+    us.contexts,
+    us.estimators,
+    us.learners,
+    us.live,
+    us.logs,
+    us.theory,
+)
 
 
 def test_every_public_function_shows_an_example_that_is_run() -> None:

@@ -30,7 +30,7 @@ from tests.support.enumeration import (
 from tests.support.strategies import Array, Game, games, quick, rates, unit_numbers
 from understudy import theory
 from understudy.errors import InvalidArgument
-from understudy.kernels import confidence
+from understudy.kernels import certificates
 from understudy.theory.bounds import pessimism
 
 PROBABILITIES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
@@ -56,7 +56,7 @@ def chernoff_gain(
 def upper_bounds(m: int, n_actions: int) -> Array:
     """u_t(a) for t = m + 1 if a was played 0, 1, …, m times."""
     budget = math.log(n_actions * (m + 1) ** 2)
-    return np.array([confidence.kl_upper(k / m, m, budget) for k in range(m + 1)])
+    return np.array([certificates.kl_upper(k / m, m, budget) for k in range(m + 1)])
 
 
 @cache

@@ -136,7 +136,7 @@ class Evidence:
         kernels.sampling.count_before(counts, kernel_view(actions), seen)
         budgets = math.log(len(counts) / delta) + np.log(t) + np.log(t + 1.0)
         frequencies = seen / np.maximum(t - 1.0, 1.0)
-        kernels.confidence.kl_uppers(
+        kernels.certificates.kl_uppers(
             kernel_view(frequencies), kernel_view(t - 1.0), kernel_view(budgets), q
         )
         return q, read_only(counts)

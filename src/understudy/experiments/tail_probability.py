@@ -117,7 +117,7 @@ def rows_of(name: str, game: Game, regret: Array, rewards: Array) -> Iterator[Ta
                 bound=float(limits.mean()),
                 above=above,
                 standard_error=math.sqrt(above * (1 - above) / runs),
-                at_most=kernels.confidence.kl_upper(above, runs, -math.log(MISTAKEN)),
+                at_most=kernels.certificates.kl_upper(above, runs, -math.log(MISTAKEN)),
             )
 
 

@@ -1,7 +1,7 @@
 """Compiled kernels: arrays in, arrays out. The only place that imports numba, and only when used.
 
-Nothing here checks its arguments: whoever calls a kernel has done so. `reference.py` says in
-NumPy, a formula a line, what the kernels compute; the tests hold the two together.
+Kernels do not check their arguments: their callers do. `reference.py` computes the same in NumPy,
+a formula a line; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from understudy.kernels import (
         certificates,
-        confidence,
         exponential_weights,
         games,
         lin_prod,
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "certificates",
-    "confidence",
     "exponential_weights",
     "games",
     "lin_prod",

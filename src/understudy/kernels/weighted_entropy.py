@@ -4,7 +4,7 @@
 
 Experts with the same rate and prior are a group j. Of a group, S_j = Σ exp(η_j (G − reference_j))
 is carried along, as `exponential_weights` carries W: so that Λ is the root of a sum over groups
-(`levels`), and π(a) the sum of its experts' exp(η_j (G − reference_j)) times the scales of their
+(`normalizer`), and π(a) the sum of its experts' exp(η_j (G − reference_j)) times the scales of the
 groups. These weights are made when they are first needed, and kept while G and the reference stay.
 
 The experts of an action lie side by side, (K, experts), and so do their groups, (rows, experts):
@@ -31,8 +31,7 @@ from understudy.kernels.exponential_weights import (
     plus,
     probability_of,
 )
-from understudy.kernels.exponentials import exp
-from understudy.kernels.normalizer import rescale, root, seek, settle
+from understudy.kernels.normalizer import exp, rescale, root, seek, settle
 
 __all__ = ["add", "begin", "expected_reward", "policies", "policy", "replay", "root"]
 

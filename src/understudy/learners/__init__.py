@@ -1,15 +1,26 @@
-"""Learners: weight rules, and the algorithms as recipes over them.
+"""Learners: weight rules, and the paper's algorithms as recipes over them.
 
-`RECIPES` is the table that the tests, the docs and `us.check_learner` go through: a new
-algorithm is a function in recipes.py or linear_recipes.py and its name here.
+    exponential_weights    Algorithm 1, for every estimator
+    weighted_entropy       mirror descent with a rate for every action
+    linear, lin_prod       Algorithm 2, for features φ(x, a)
+    recipes                the algorithms by name; linear_recipes those with features
+
+`RECIPES` is the table that the tests and the docs read: a new algorithm is a function in recipes.py
+or linear_recipes.py and its name here. A learner of your own is a subclass of `Learner` with four
+members (docs/guide.md).
 """
 
 from __future__ import annotations
 
 from understudy.learners.exponential_weights import ExponentialWeights, Scores
-from understudy.learners.lin_prod import Estimates, LinProd
-from understudy.learners.lin_prod_compact import LinProdCompact, Sums
-from understudy.learners.lin_prod_unknown import LinProdUnknown, SumsAndInverse
+from understudy.learners.lin_prod import (
+    Estimates,
+    LinProd,
+    LinProdCompact,
+    LinProdUnknown,
+    Sums,
+    SumsAndInverse,
+)
 from understudy.learners.linear import DisjointFeatures, SharedFeatures
 from understudy.learners.linear_recipes import lin_prod, lin_prod_compact, lin_prod_unknown
 from understudy.learners.recipes import (
@@ -20,17 +31,22 @@ from understudy.learners.recipes import (
     prod,
 )
 from understudy.learners.weighted_entropy import CoverageAdaptive, LeveledScores
+from understudy.protocols import EventSpec, Learner
+from understudy.recorders import Recorder
 
 __all__ = [
     "RECIPES",
     "CoverageAdaptive",
     "DisjointFeatures",
     "Estimates",
+    "EventSpec",
     "ExponentialWeights",
+    "Learner",
     "LeveledScores",
     "LinProd",
     "LinProdCompact",
     "LinProdUnknown",
+    "Recorder",
     "Scores",
     "SharedFeatures",
     "Sums",

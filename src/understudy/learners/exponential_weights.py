@@ -17,35 +17,39 @@ from understudy.constraints import (
     Array,
     array,
     enforce,
-    having,
     integer,
     number,
 )
-from understudy.errors import InvalidArgument, NotMergeable
-from understudy.protocols import Estimator, EventSpec, not_a_state, refuse_features
+from understudy.errors import InvalidArgument
+from understudy.estimators import GainFormula
+from understudy.protocols import (
+    ESTIMATOR,
+    CompiledPath,
+    Estimator,
+    EventSpec,
+    Learner,
+    refuse_features,
+)
+from understudy.recorders import Recorder
 from understudy.schedules import ETA, Decaying, Rate, chunks_of_constant_rate, rate_at
 from understudy.types import (
-    Feedback,
     Integers,
     Log,
-    Trace,
     chunks,
     kernel_view,
-    one_event,
     read_only,
-    rounds_past,
     saved,
-    segments,
 )
 
 __all__ = ["ExponentialWeights", "Scores"]
 
-STRETCH = 1 << 13  # events at a time, so that their columns stay in the cache
+CHUNK = 1 << 13  # events at a time: their four columns, 256 KB, stay in the cache
 LARGEST_RESIDUE = 300.0  # of an exponent: as in the kernel
-CARRIED = 1e-9  # relative: how far the carried sum of weights may be from their sum
+CARRIED = (
+    1e-9  # relative error of the carried sum of weights: far above that of max(1024, K) roundings
+)
 SUMS = array("pass one sum of gains per action")
 ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
-ESTIMATOR = having("pass one of us.estimators", "spec", "gains", "order_dependence")
 
 
 @saved
@@ -75,11 +79,11 @@ class Scores:
 
 @saved
 @dataclass(frozen=True, eq=False)
-class ExponentialWeights:
+class ExponentialWeights(Learner[Scores]):
     r"""Plays $\pi_t(a) \propto \exp(\eta_t \sum_{k<t} \tilde r_k(a))$.
 
-    η_t is a number, or a `Decaying` rate that needs no horizon: then all weights are made anew
-    whenever it moves, which is rare enough that a round still costs O(1). The weights exist only as
+    η_t is a number, or a `Decaying` rate that needs no horizon: all weights are computed again when
+    it moves, which is rare enough that a round still costs O(1). The weights exist only as
     scores, their logarithms over η, so that no number of rounds can overflow them. The recipes
     (`exp3`, `exp3_ix`, `exp3_ix_unknown`, `prod`) choose η and the estimator as the theorems do.
 
@@ -94,6 +98,7 @@ class ExponentialWeights:
     estimator: Estimator
     horizon: int | None = None
     CONSTRAINTS: ClassVar = {"eta": ETA, "estimator": ESTIMATOR, "horizon": HORIZON.optional()}
+    COMPILED: ClassVar = CompiledPath.LOGS | CompiledPath.WHOLE_GAMES | CompiledPath.ADAPTIVE
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -104,7 +109,6 @@ class ExponentialWeights:
 
     @property
     def order_dependence(self) -> str | None:
-        """Why the state depends on the order of events, or None if it does not."""
         if isinstance(self.eta, Decaying):
             return "η_t depends on the round in which an event happened"
         return self.estimator.order_dependence
@@ -115,7 +119,7 @@ class ExponentialWeights:
         return Scores(nothing, nothing, 0, self.estimator.init(), reference=0.0, total=float(K))
 
     def policy(self, state: Scores, features: ArrayLike | None = None) -> Array:
-        self._check_own(state)
+        self.check_state(state)
         refuse_features(features)
         policy = np.empty(len(state.scores))
         scores, residues = kernel_view(state.scores), kernel_view(state.residues)
@@ -129,48 +133,17 @@ class ExponentialWeights:
         """η_t of the round that comes after so many."""
         return float(rate_at(self.eta, np.asarray(rounds + 1)))
 
-    def update(self, state: Scores, feedback: Feedback) -> Scores:
-        self._check_own(state)
-        log = one_event(feedback)
-        self.spec.check(log)
-        return self._learn(state, log, kernels.exponential_weights.replay, np.empty(1))[0]
-
-    def replay(self, state: Scores, log: Log) -> tuple[Scores, Trace]:
-        self._check(state, log)
-        probability = np.empty(len(log))
-        for start, count in self._stretches(state.rounds, len(log)):
-            stretch, out = log[start : start + count], probability[start : start + count]
-            state, _ = self._learn(state, stretch, kernels.exponential_weights.replay, out)
-        past = self.past_horizon(state)
-        return state, Trace(read_only(probability), min(past, len(log)), self.spec.n_actions)
-
-    def policies(self, state: Scores, log: Log) -> tuple[Scores, Array]:
-        self._check(state, log)
-        policies = np.empty((len(log), self.spec.n_actions))
-        for start, count in self._stretches(state.rounds, len(log)):
-            stretch, out = log[start : start + count], policies[start : start + count]
-            state, _ = self._learn(state, stretch, kernels.exponential_weights.policies, out)
-        return state, policies
-
-    def expected_reward(
-        self, state: Scores, log: Log, rewards: Array, starts: Integers
-    ) -> tuple[Scores, float]:
-        """`replay` for a referee, whose log fits: Σ_t ⟨π_t, r_t⟩ in place of a trace.
-
-        Row i of `rewards` holds from event starts[i] on.
-        """
-        earned = 0.0
-        for start, count in self._stretches(state.rounds, len(log), size=max(1, len(log))):
-            held, since = segments(rewards, starts, start, count)
-            state, (more,) = self._learn(
-                state,
-                log[start : start + count],
-                kernels.exponential_weights.expected_reward,
-                kernel_view(held),
-                kernel_view(since),
-            )
-            earned += more
-        return state, earned
+    def advance(self, state: Scores, log: Log, recorder: Recorder) -> Scores:
+        kernel = getattr(kernels.exponential_weights, recorder.kernel)
+        size = max(1, len(log)) if recorder.one_sum else max(CHUNK, self.spec.n_actions)
+        for start, count in self._chunks(state.rounds, len(log), size):
+            part = log if count == len(log) else log[start : start + count]
+            gains, memory = self.gains(state.memory, state.rounds, part)
+            arguments = recorder.kernel_arguments(count)
+            state, found = self._run(kernel, state, part.actions, gains, memory, *arguments)
+            for sum_of_chunk in found:
+                recorder.add_found(sum_of_chunk)
+        return state
 
     def play_adaptive(
         self,
@@ -186,7 +159,8 @@ class ExponentialWeights:
         """
         shown = propensities if self.spec.propensities else None
         found = np.zeros(2)
-        for start, count in self._stretches(state.rounds, len(actions)):
+        size = max(CHUNK, self.spec.n_actions)
+        for start, count in self._chunks(state.rounds, len(actions), size):
             part = slice(start, start + count)
             q = None if shown is None else shown[part]
             logs = [Log._of(actions[part], np.full(count, r), q, None) for r in (0.0, 1.0)]
@@ -198,10 +172,18 @@ class ExponentialWeights:
             found += more
         return state, found.tolist()
 
+    @property
+    def gain_formula(self) -> GainFormula | None:
+        """The gain of an event, if it is a formula that any engine can sum in any order."""
+        if self.order_dependence is not None:
+            return None
+        formula: GainFormula | None = getattr(self.estimator, "formula", None)
+        return formula
+
     def from_sufficient_statistics(self, sums: ArrayLike, rounds: int) -> Scores:
         """The state of rounds whose gains were summed elsewhere, such as by a database.
 
-        `sums` are the K sums G(a) of what the estimator would have said of each event.
+        `sums` are G(a), the sums of the estimator's gains of each action, (K,).
 
         >>> from understudy.estimators import ImportanceWeighting
         >>> learner = ExponentialWeights(0.5, ImportanceWeighting([0.5, 0.5]))
@@ -209,7 +191,7 @@ class ExponentialWeights:
         >>> learner.policy(state).round(4).tolist()
         [0.7311, 0.2689]
         """
-        self._refuse_order()
+        self.refuse_order_dependence()
         K, scores = self.spec.n_actions, SUMS("sums", sums).copy()
         if scores.shape != (K,):
             raise InvalidArgument("sums", sums, f"there are {K} actions", SUMS.remedy)
@@ -220,10 +202,7 @@ class ExponentialWeights:
         memory = self.estimator.init()
         return Scores(read_only(scores), read_only(residues), counted, memory, reference, total)
 
-    def merge(self, first: Scores, second: Scores) -> Scores:
-        self._refuse_order()
-        self.validate(first)
-        self.validate(second)
+    def add_states(self, first: Scores, second: Scores) -> Scores:
         scores, residues = first.scores.copy(), first.residues + second.residues
         rounds = first.rounds + second.rounds
         reference, total = kernels.exponential_weights.merge(
@@ -233,55 +212,37 @@ class ExponentialWeights:
             read_only(scores), read_only(residues), rounds, first.memory, reference, total
         )
 
-    def rounds(self, state: Scores) -> int:
-        return state.rounds
-
-    def past_horizon(self, state: Scores) -> int:
-        return rounds_past(self.horizon, state.rounds)
+    def accepts(self, state: Scores) -> bool:
+        shape = (self.spec.n_actions,)
+        return isinstance(state, Scores) and state.scores.shape == state.residues.shape == shape
 
     def validate(self, state: Scores) -> None:
-        self._check_own(state)
+        self.check_state(state)
         eta = self.rate(state.rounds)
         with np.errstate(over="ignore"):  # of a state that is not one
             residues = np.clip(eta * state.residues, -LARGEST_RESIDUE, LARGEST_RESIDUE)
             weights = np.exp(eta * (state.scores - state.reference) + residues)
             carried = abs(weights.sum() - state.total) <= CARRIED * state.total
         if not carried or not self.estimator.accepts_memory(state.memory, state.rounds):
-            raise not_a_state(state, f"{self.spec.n_actions} actions")
+            raise self.not_own(state)
 
-    def _refuse_order(self) -> None:
+    @property
+    def compiled_paths(self) -> CompiledPath:
+        paths = super().compiled_paths
         if self.order_dependence is not None:
-            raise NotMergeable(
-                f"{self.order_dependence}; replay the logs one after the other instead"
-            )
+            paths &= ~CompiledPath.WHOLE_GAMES
+        if not getattr(self.estimator, "memory_ignores_rewards", False):
+            paths &= ~CompiledPath.ADAPTIVE  # gains are made before rewards are known
+        return paths
 
-    def _check_own(self, state: Scores) -> None:
-        shape = (self.spec.n_actions,)
-        if not isinstance(state, Scores) or not state.scores.shape == state.residues.shape == shape:
-            raise not_a_state(state, f"{self.spec.n_actions} actions")
-
-    def _check(self, state: Scores, log: Log) -> None:
-        self._check_own(state)
-        self.spec.check(log)
-
-    def _stretches(
-        self, before: int, rounds: int, size: int | None = None
-    ) -> Iterator[tuple[int, int]]:
-        """Stretches in each of which the rate stays, of a size that stays in the cache."""
-        size = max(STRETCH, self.spec.n_actions) if size is None else size
+    def _chunks(self, before: int, rounds: int, size: int) -> Iterator[tuple[int, int]]:
+        """Chunks of at most `size` rounds, in each of which the rate stays."""
         if isinstance(self.eta, Decaying):
             return chunks_of_constant_rate(before, rounds, size)
         return chunks(rounds, size)
 
-    def _learn(
-        self, state: Scores, log: Log, kernel: Callable[..., Any], *rest: Any
-    ) -> tuple[Scores, list[float]]:
-        """The state after a stretch of log, and what else the kernel has found."""
-        gains, memory = self.gains(state.memory, state.rounds, log)
-        return self._run(kernel, state, log.actions, gains, memory, *rest)
-
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
-        """What the estimator says, once it is known to be numbers."""
+        """The gains of the estimator; `InvalidArgument` if they are not finite numbers."""
         found, memory = self.estimator.gains(memory, start, log)
         gains = np.asarray(found, dtype=np.float64)
         if gains.shape != (len(log),) or not np.isfinite(gains).all():

@@ -1,4 +1,9 @@
-"""LinProd: Algorithm 2 of the paper, with the product computed exactly, in logarithms."""
+"""LinProd: Algorithm 2 of the paper, in three forms.
+
+`LinProd` computes the product exactly, in logarithms, at a cost that grows with t.
+`LinProdCompact` keeps two sums, in constant memory, with Theorem 3's guarantee.
+`LinProdUnknown` does the same when V(π_B) is not known: a heuristic that stays within bounds.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,52 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.constraints import RATE, Array, array
-from understudy.learners.linear import ROUNDING, KnownCovariance, theta_hats
+from understudy.constraints import (
+    COUNT,
+    FEATURE_BOUND,
+    HORIZON,
+    LARGEST_COUNT,
+    N_ACTIONS,
+    POSITIVE,
+    RATE,
+    TRUTH,
+    Array,
+    array,
+    enforce,
+    having,
+    integer,
+)
+from understudy.errors import InadmissibleRate, InvalidArgument
+from understudy.learners.linear import (
+    ROUNDING,
+    KnownCovariance,
+    Linear,
+    linear_form,
+    played,
+    refuse_long,
+    rows,
+    theta_hats,
+)
+from understudy.protocols import CompiledPath, EventSpec
+from understudy.recorders import Recorder
+from understudy.schedules import Decaying, chunks_of_constant_rate, last_change, rate_at
+from understudy.theory import largest_lin_prod_rate
 from understudy.types import Integers, Log, kernel_view, read_only, saved
 
-__all__ = ["Estimates", "LinProd"]
+__all__ = [
+    "Estimates",
+    "LinProd",
+    "LinProdCompact",
+    "LinProdUnknown",
+    "Sums",
+    "SumsAndInverse",
+]
+
+CONTEXTS = array("pass φ(x, ·) as (n, K, d), or contexts as (n, p)", dimensions=(2, 3))
+EPSILON = float(np.finfo(np.float64).eps)
 
 
 @saved
@@ -42,43 +86,45 @@ class LinProd(KnownCovariance[Estimates]):
 
     eta: float
     CONSTRAINTS: ClassVar = {**KnownCovariance.CONSTRAINTS, "eta": RATE}
+    COMPILED: ClassVar = CompiledPath.LOGS
 
     def init(self) -> Estimates:
         no_rounds = read_only(np.zeros((0, self.features.shape[-1])))
         return Estimates(no_rounds, read_only(np.zeros(0, dtype=np.int64)))
 
-    def merge(self, first: Estimates, second: Estimates) -> Estimates:
-        self.validate(first)
-        self.validate(second)
+    @property
+    def order_dependence(self) -> None:
+        return None
+
+    def add_states(self, first: Estimates, second: Estimates) -> Estimates:
         return joined([first, second])
 
     def rounds(self, state: Estimates) -> int:
         return len(state.thetas)
 
     def validate(self, state: Estimates) -> None:
-        self._check_own(state)
+        self.check_state(state)
         size = self.features.squared_norms(state.thetas, state.actions)
         if (size > self.kappa * (1 + ROUNDING)).any():
             # θ̂ᵀVθ̂ = R² φᵀV⁻¹φ ≤ κ: beyond it, a factor 1 + ηr̂ could be negative
-            raise self._foreign(state)
+            raise self.not_own(state)
 
-    def _fits(self, state: Estimates) -> bool:
+    def accepts(self, state: Estimates) -> bool:
         return (
             isinstance(state, Estimates)
             and state.thetas.shape == (len(state.actions), self.features.shape[-1])
             and not (state.actions >= self.features.n_actions).any()
         )
 
-    def _policy(self, state: Estimates, features: Array) -> Array:
-        return np.asarray(self._from(len(state.thetas), state, features[np.newaxis])[0])
-
-    def _learn(self, state: Estimates, log: Log) -> Estimates:
+    def advance(self, state: Estimates, log: Log, recorder: Recorder) -> Estimates:
         thetas = theta_hats(self.features.V_inverse, log)
-        return joined([state, Estimates(thetas, log.actions)])
+        after = joined([state, Estimates(thetas, log.actions)])
+        if recorder.wants_policies:
+            recorder.add(self._from(len(state.thetas), after, log.features))
+        return after
 
-    def _policies(self, state: Estimates, log: Log) -> tuple[Estimates, Array]:
-        after = self._learn(state, log)
-        return after, self._from(len(state.thetas), after, log.features)
+    def _policies_at(self, state: Estimates, features: Array) -> Array:
+        return self._from(len(state.thetas), state, features)
 
     def _from(self, start: int, after: Estimates, features: Any) -> Array:
         """π_t(·|x) of rounds start + 1, …, one per row of features, (n, K)."""
@@ -90,8 +136,288 @@ class LinProd(KnownCovariance[Estimates]):
 
 
 def joined(parts: Sequence[Estimates]) -> Estimates:
-    """The estimates of one stretch of log after the other."""
+    """The estimates of one log after the other."""
     return Estimates(
         read_only(np.concatenate([part.thetas for part in parts])),
         read_only(np.concatenate([part.actions for part in parts])),
     )
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Θ = Σ_k θ̂_k, S = Σ_k η_k θ̂_k θ̂_kᵀ, and the number of rounds; (d,) and (d, d), or K blocks."""
+
+    theta: Array
+    squares: Array
+    rounds: int
+    CONSTRAINTS: ClassVar = {  # enforced by snapshots: a learner makes no wrong state itself
+        "theta": array("pass Θ as (d,), or one row per action", dimensions=(1, 2)),
+        "squares": array("pass S as (d, d), or one block per action", dimensions=(2, 3)),
+        "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
+    }
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class LinProdCompact(KnownCovariance[Sums]):
+    r"""Plays $\pi_t(a|x) \propto \exp(\eta_t \sum_{k<t} (z_k - \eta_k z_k^2))$
+
+    with $z_k = \langle\hat\theta_k, \varphi(x,a)\rangle$ and the unbiased
+    $\hat\theta_t = V^{-1} \varphi(X_t, A^B_t) R^B_t$. The sum is ⟨Θ, φ⟩ − φᵀSφ, so that a round
+    costs O(K d²) whatever t is. Since $e^{u - u^2} \le 1 + u$ for u ≥ −½, each weight is at most
+    the product's, and Theorem 3 holds as it does for the product.
+
+    η_t is `eta`, or, of a rate that falls with time, what of it is not above 1/(2κ). `capped` says
+    that the theorem's rate was above 1/(2κ), if only at first, and was lowered to it.
+    """
+
+    COMPILED: ClassVar = CompiledPath.LOGS
+
+    def init(self) -> Sums:
+        return no_sums(self.features.V.shape)
+
+    def rates(self, t: Integers) -> Array:
+        """η_t = min(1/(2κ), η) for rounds t ≥ 1."""
+        wanted = np.broadcast_to(rate_at(self.eta, t), t.shape)
+        return np.asarray(np.minimum(largest_lin_prod_rate(self.kappa), wanted))
+
+    @property
+    def order_dependence(self) -> str | None:
+        if isinstance(self.eta, Decaying):
+            return "the rate falls with time, and every gain is frozen with the rate of its round"
+        return None
+
+    def add_states(self, first: Sums, second: Sums) -> Sums:
+        return Sums(
+            read_only(first.theta + second.theta),
+            read_only(first.squares + second.squares),
+            first.rounds + second.rounds,
+        )
+
+    def validate(self, state: Sums) -> None:
+        self.check_state(state)
+        V, theta, S, n = self.features.V, state.theta, state.squares, state.rounds
+        # each θ̂ᵀVθ̂ ≤ κ, so that √(ΘᵀVΘ) ≤ n√κ and Tr(VS) = Σ_k η_k θ̂_kᵀVθ̂_k ≤ n η_1 κ
+        size = float(np.einsum("...i,...ij,...j->...", theta, V, theta).sum())
+        trace, first = float((V * S).sum()), float(self.rates(np.ones(1, dtype=np.int64))[0])
+        smallest = float(np.linalg.eigvalsh(S).min())
+        if (
+            size > n**2 * self.kappa * (1 + ROUNDING)
+            or trace > n * first * self.kappa * (1 + ROUNDING)
+            or smallest < -ROUNDING * float(np.abs(S).max())
+            or not np.array_equal(S, np.swapaxes(S, -1, -2))
+        ):
+            raise self.not_own(state)
+
+    def accepts(self, state: Sums) -> bool:
+        shape = self.features.V.shape
+        return (
+            isinstance(state, Sums)
+            and state.squares.shape == shape
+            and state.theta.shape == shape[:-1]
+        )
+
+    def policies_at(self, state: Sums, features: ArrayLike) -> Array:
+        """π(·|x) of many contexts at one state, (n, K): `policy` of each, bit for bit."""
+        self.check_state(state)
+        checked: Array = CONTEXTS("features", features)
+        if checked.shape[1:] != self.spec.features:
+            raise InvalidArgument(
+                "features",
+                checked.shape,
+                f"each context must be given as features of shape {self.spec.features}",
+                CONTEXTS.remedy,
+            )
+        self._check_size("features of event", checked)
+        return self._policies_at(state, checked)
+
+    def _policies_at(self, state: Sums, features: Array) -> Array:
+        (eta,) = self.rates(np.array([state.rounds + 1]))
+        return policies_of(state, float(eta), features, self.features.n_actions)
+
+    def advance(self, state: Sums, log: Log, recorder: Recorder) -> Sums:
+        etas = self.rates(np.arange(state.rounds + 1, state.rounds + len(log) + 1))
+        thetas = theta_hats(self.features.V_inverse, log)
+        after, policies = learned(state, etas, thetas, log, self.features.n_actions)
+        recorder.add(policies)
+        return after
+
+
+def no_sums(shape: tuple[int, ...]) -> Sums:
+    """The sums before round 1, for V of this shape."""
+    return Sums(read_only(np.zeros(shape[:-1])), read_only(np.zeros(shape)), rounds=0)
+
+
+def learned(sums: Sums, etas: Array, thetas: Array, log: Log, n_actions: int) -> tuple[Sums, Array]:
+    """The sums after a log with these rates and estimates, and π_t(·|X_t) of its rounds, (n, K)."""
+    theta, squares = sums.theta.copy(), sums.squares.copy()
+    policies = np.empty((len(log), n_actions))
+    kernels.lin_prod.replay(
+        kernel_view(etas),
+        kernel_view(thetas),
+        kernel_view(log.actions),
+        np.atleast_2d(theta),
+        blocks(squares),
+        kernel_view(rows(log.features)),
+        policies,
+    )
+    kernels.lin_prod.softmax(policies)
+    return Sums(read_only(theta), read_only(squares), sums.rounds + len(log)), policies
+
+
+def policies_of(sums: Sums, eta: float, features: Array, n_actions: int) -> Array:
+    """π(·|x) of every context, (n, K), with the bits that it has alone."""
+    policies = np.empty((len(features), n_actions))
+    theta, squares = kernel_view(np.atleast_2d(sums.theta)), kernel_view(blocks(sums.squares))
+    kernels.lin_prod.log_weights(eta, theta, squares, kernel_view(rows(features)), policies)
+    kernels.lin_prod.softmax(policies)
+    return policies
+
+
+def blocks(matrices: Array) -> Array:
+    """The same numbers as blocks (B, d, d), where one matrix is one block."""
+    return matrices.reshape(-1, *matrices.shape[-2:])
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class SumsAndInverse:
+    """The sums of the weights; Σ_k φ_k φ_kᵀ of what was played; and M, as it was last made."""
+
+    sums: Sums
+    seen: Array
+    inverse: Array
+    CONSTRAINTS: ClassVar = {  # enforced by snapshots: a learner makes no wrong state itself
+        "sums": having("pass Sums", "theta", "squares", "rounds"),
+        "seen": array("pass Σ φφᵀ as (d, d), or one block per action", dimensions=(2, 3)),
+        "inverse": array("pass M as (d, d), or one block per action", dimensions=(2, 3)),
+    }
+
+
+@saved
+@dataclass(frozen=True, eq=False)
+class LinProdUnknown(Linear[SumsAndInverse]):
+    r"""Plays $\pi_t(a|x) \propto \exp(\eta \sum_{k<t} (z_k - \eta z_k^2))$, a heuristic,
+
+    with $z_k = \langle M_k \varphi(X_k, b_k) R_k, \varphi(x,a)\rangle$ and
+    $M_t = (\hat V_t + \beta I)^{-1}$, where $\hat V_t$ is the average of
+    $\varphi(X_k, b_k) \varphi(X_k, b_k)^\top$ over rounds before t, up to the last round in which t
+    had grown by 5 % (`schedules.last_change`). β ≥ 2ηB² keeps |η z| ≤ ½.
+    """
+
+    eta: float
+    n_actions: int
+    dimension: int
+    feature_bound: float
+    beta: float
+    disjoint: bool = False
+    horizon: int | None = None
+    CONSTRAINTS: ClassVar = {
+        "eta": RATE,
+        "n_actions": N_ACTIONS,
+        "dimension": COUNT,
+        "feature_bound": FEATURE_BOUND,
+        "beta": POSITIVE,
+        "disjoint": TRUTH,
+        "horizon": HORIZON.optional(),
+    }
+    COMPILED: ClassVar = CompiledPath.LOGS
+
+    def __post_init__(self) -> None:
+        enforce(self)
+        smallest = 2.0 * self.eta * self.feature_bound**2
+        if self.beta < smallest * (1 - ROUNDING):
+            largest = self.beta / (2.0 * self.feature_bound**2)
+            raise InadmissibleRate(
+                "beta",
+                self.beta,
+                f"with eta = {self.eta:.6g} and feature_bound = {self.feature_bound:.6g} the "
+                "estimates can leave |ηr̂| ≤ ½, where weights mean nothing",
+                f"pass beta >= {smallest!r}, or eta <= {largest!r}",
+                largest=largest,
+            )
+
+    @property
+    def spec(self) -> EventSpec:
+        p = self.dimension
+        return linear_form(self.n_actions, (p,) if self.disjoint else (self.n_actions, p))
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        """The shape of V."""
+        square = (self.dimension, self.dimension)
+        return (self.n_actions, *square) if self.disjoint else square
+
+    def init(self) -> SumsAndInverse:
+        nothing = np.zeros(self._shape)
+        inverse = nothing + np.eye(self.dimension) / self.beta
+        return SumsAndInverse(no_sums(self._shape), read_only(nothing), read_only(inverse))
+
+    @property
+    def order_dependence(self) -> str:
+        return "each estimate depends on the features of all rounds before it"
+
+    def rounds(self, state: SumsAndInverse) -> int:
+        return state.sums.rounds
+
+    def validate(self, state: SumsAndInverse) -> None:
+        self.check_state(state)
+        n, B = state.sums.rounds, self.feature_bound
+        longest = B / self.beta  # of any θ̂ = Mφ R
+        # An inverse is right to the last digits of its condition number, at most B²/β.
+        rounding = max(ROUNDING, 16 * self.dimension * EPSILON * B**2 / self.beta)
+        possible = np.linalg.norm(state.sums.theta) <= n * longest * (1 + ROUNDING)
+        for matrices, largest in (
+            (state.sums.squares, n * self.eta * longest**2),
+            (state.seen, n * B**2),
+            (state.inverse, 1 / self.beta),  # beyond it, |ηr̂| could exceed ½
+        ):
+            eigenvalues = np.linalg.eigvalsh(matrices)
+            slack = rounding * largest
+            possible &= np.allclose(matrices, np.swapaxes(matrices, -1, -2), rtol=0, atol=slack)
+            possible &= eigenvalues.min() >= -slack and eigenvalues.max() <= largest + slack
+        if not possible:
+            raise self.not_own(state)
+
+    def accepts(self, state: SumsAndInverse) -> bool:
+        return (
+            isinstance(state, SumsAndInverse)
+            and isinstance(state.sums, Sums)
+            and state.sums.squares.shape == state.seen.shape == state.inverse.shape == self._shape
+            and state.sums.theta.shape == self._shape[:-1]
+        )
+
+    def _check_size(self, what: str, features: Array) -> None:
+        refuse_long(what, features, self.feature_bound)
+
+    def _policies_at(self, state: SumsAndInverse, features: Array) -> Array:
+        return policies_of(state.sums, self.eta, features, self.n_actions)
+
+    def advance(self, state: SumsAndInverse, log: Log, recorder: Recorder) -> SumsAndInverse:
+        before, parts = state.sums.rounds, [np.empty((0, self.n_actions))]
+        for start, rounds in chunks_of_constant_rate(before, len(log), max(1, len(log))):
+            state, policies = self._with_one_inverse(state, log[start : start + rounds])
+            parts.append(policies)
+        recorder.add(np.concatenate(parts))
+        return state
+
+    def _with_one_inverse(self, state: SumsAndInverse, log: Log) -> tuple[SumsAndInverse, Array]:
+        """A chunk in which M stays; it is computed again if it changes in the first round."""
+        t, inverse, seen = state.sums.rounds + 1, state.inverse, state.seen.copy()
+        if last_change(np.array([t]))[0] == t:
+            inverse = self._inverse(seen, rounds=t - 1)
+        thetas = theta_hats(inverse, log)
+        sums, policies = learned(
+            state.sums, np.full(len(log), self.eta), thetas, log, self.n_actions
+        )
+        kernels.lin_prod.add_squares(
+            kernel_view(played(log.features, log.actions)), kernel_view(log.actions), blocks(seen)
+        )
+        return SumsAndInverse(sums, read_only(seen), inverse), policies
+
+    def _inverse(self, seen: Array, rounds: int) -> Array:
+        """(V̂ + βI)⁻¹, with V̂ = 0 before the first round."""
+        matrices = seen / max(1, rounds) + self.beta * np.eye(self.dimension)
+        kernels.lin_prod.invert(blocks(matrices))
+        return read_only(matrices)

@@ -1,18 +1,15 @@
-"""How φ(x, a) is given, and what V = V(π_B) makes of it.
+"""Features φ(x, a), their covariance V = V(π_B), and the checks that linear learners share.
 
 `SharedFeatures`: one vector φ(x, a) ∈ R^d per action, V is (d, d).
 `DisjointFeatures`: φ(x, a) = e_a ⊗ x, so that V is K blocks (p, p) and nothing of size K·p
 is ever built.
-
-What all linear learners do alike: check what they are shown, and go through a log.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,21 +26,16 @@ from understudy.constraints import (
     having,
 )
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
-from understudy.protocols import EventSpec, not_a_state
+from understudy.protocols import EventSpec, Learner, not_a_state
 from understudy.schedules import ETA, Rate
 from understudy.theory import largest_lin_prod_rate, leverage
 from understudy.theory.coverage_ratio import COVARIANCE, COVARIANCE_BLOCKS
 from understudy.types import (
     FEATURES,
-    Feedback,
     Integers,
     Log,
-    Trace,
-    expand,
     kernel_view,
-    one_event,
     read_only,
-    rounds_past,
     rounds_per_chunk,
     saved,
 )
@@ -207,40 +199,19 @@ State = TypeVar("State")
 ROUNDING = 1e-9  # relative: φᵀV⁻¹φ is computed, κ may have been computed otherwise
 
 
-class Linear(ABC, Generic[State]):
-    """A learner of features φ(x, a): its weights are the subclass's, the rest is here."""
+class Linear(Learner[State]):
+    """A learner of features φ(x, a): checks features, and leaves the weights to a subclass."""
 
-    horizon: int | None
-
-    @property
-    @abstractmethod
-    def spec(self) -> EventSpec: ...
-
-    @abstractmethod
-    def rounds(self, state: State) -> int: ...
-
-    @abstractmethod
-    def _fits(self, state: State) -> bool:
-        """Whether the state is of this learner's class and shapes."""
-
-    @abstractmethod
     def _check_size(self, what: str, features: Array) -> None:
         """Raise `InvalidEvent` at the first features, (n, …), that are larger than promised."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def _policy(self, state: State, features: Array) -> Array:
-        """π_t(·|x) of one context, (K,)."""
-
-    @abstractmethod
-    def _learn(self, state: State, log: Log) -> State:
-        """The state after a stretch of log."""
-
-    @abstractmethod
-    def _policies(self, state: State, log: Log) -> tuple[State, Array]:
-        """The state after a stretch of log, and π_t(·|X_t) of each of its rounds, (n, K)."""
+    def _policies_at(self, state: State, features: Array) -> Array:
+        """π_t(·|x) of checked contexts, (n, K), each with the bits that it has alone."""
+        raise NotImplementedError
 
     def policy(self, state: State, features: ArrayLike | None = None) -> Array:
-        self._check_own(state)
+        self.check_state(state)
         checked = FEATURES("features", features)
         if checked.shape != self.spec.features:
             raise InvalidArgument(
@@ -250,46 +221,18 @@ class Linear(ABC, Generic[State]):
                 "pass φ(x, ·), or the context x if features are disjoint",
             )
         self._check_size("features", checked[np.newaxis])
-        return self._policy(state, checked)
-
-    def update(self, state: State, feedback: Feedback) -> State:
-        self._check_own(state)
-        log = one_event(feedback)
-        self._check(log)
-        return self._learn(state, log)
-
-    def policies(self, state: State, log: Log) -> tuple[State, Array]:
-        self._check_own(state)
-        self._check(log)
-        return self._policies(state, log)
-
-    def replay(self, state: State, log: Log) -> tuple[State, Trace]:
-        after, policies = self.policies(state, log)
-        probability = policies[np.arange(len(log)), log.actions]
-        past = min(self.past_horizon(after), len(log))
-        return after, Trace(read_only(probability), past, self.spec.n_actions)
+        return np.asarray(self._policies_at(state, checked[np.newaxis])[0])
 
     def expected_reward(
         self, state: State, log: Log, rewards: Array, starts: Integers
     ) -> tuple[State, float]:
-        """`replay` for a referee: Σ_t ⟨π_t, r_t⟩ in place of a trace.
+        self.check_log(log)  # a game bounds no features
+        return super().expected_reward(state, log, rewards, starts)
 
-        Row i of `rewards` holds from event starts[i] on.
-        """
-        after, policies = self.policies(state, log)
-        return after, float((policies * expand(rewards, starts, len(log))).sum())
-
-    def past_horizon(self, state: State) -> int:
-        return rounds_past(self.horizon, self.rounds(state))
-
-    def _check_own(self, state: State) -> None:
-        if not self._fits(state):
-            raise self._foreign(state)
-
-    def _foreign(self, state: State) -> InvalidArgument:
+    def not_own(self, state: State) -> InvalidArgument:
         return not_a_state(state, f"features {self.spec.features}")
 
-    def _check(self, log: Log) -> None:
+    def check_log(self, log: Log) -> None:
         self.spec.check(log)
         self._check_size("features of event", log.features)  # type: ignore[arg-type] # it has some
 

@@ -16,9 +16,7 @@ from understudy.constraints import (
     constrained,
 )
 from understudy.errors import InvalidArgument
-from understudy.learners.lin_prod import LinProd
-from understudy.learners.lin_prod_compact import LinProdCompact
-from understudy.learners.lin_prod_unknown import LinProdUnknown
+from understudy.learners.lin_prod import LinProd, LinProdCompact, LinProdUnknown
 from understudy.learners.linear import DisjointFeatures, Features, SharedFeatures
 from understudy.learners.recipes import rate_or_horizon
 from understudy.schedules import Decaying

@@ -24,22 +24,18 @@ from understudy.constraints import (
     number,
     one_of,
 )
-from understudy.errors import InvalidArgument, NotMergeable
-from understudy.protocols import EventSpec, not_a_state, refuse_features
+from understudy.errors import InvalidArgument
+from understudy.estimators import GainFormula
+from understudy.protocols import CompiledPath, EventSpec, Learner, refuse_features
+from understudy.recorders import Recorder
 from understudy.schedules import chunks_of_constant_rate, last_change
 from understudy.theory.coverage_adaptive import PRIOR, RATES, as_tuning, refuse_other_length
 from understudy.types import (
-    Feedback,
     Integers,
     Log,
-    Trace,
-    chunks,
     kernel_view,
-    one_event,
     read_only,
-    rounds_past,
     saved,
-    segments,
 )
 
 __all__ = ["GAIN", "CoverageAdaptive", "LeveledScores"]
@@ -80,7 +76,7 @@ class LeveledScores:
 
 @saved
 @dataclass(frozen=True, eq=False)
-class CoverageAdaptive:
+class CoverageAdaptive(Learner[LeveledScores]):
     r"""Plays $\pi_t(a) = w_1(a) \exp(\eta_a (G_t(a) - \Lambda_t))$, Λ_t such that they sum to 1,
 
     the mirror descent of the weighted entropy Σ_a w(a) log w(a)/η_a, with G_t(a) the sum of the
@@ -107,6 +103,7 @@ class CoverageAdaptive:
         "horizon": HORIZON.optional(),
         "decaying": TRUTH,
     }
+    COMPILED: ClassVar = CompiledPath.LOGS
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -123,6 +120,10 @@ class CoverageAdaptive:
         if isinstance(self.behavior, Logged):
             return EventSpec(self.behavior.n_actions, propensities=True)
         return EventSpec(len(self.behavior), support=self.behavior > 0)
+
+    @property
+    def order_dependence(self) -> str | None:
+        return "η_t depends on the round in which an event happened" if self.decaying else None
 
     @cached_property
     def _groups(self) -> tuple[Array, Array, Integers]:
@@ -165,7 +166,7 @@ class CoverageAdaptive:
         )
 
     def policy(self, state: LeveledScores, features: ArrayLike | None = None) -> Array:
-        self._check_own(state)
+        self.check_state(state)
         refuse_features(features)
         tuning, sums = (
             self.tuning(state.rounds),
@@ -176,44 +177,22 @@ class CoverageAdaptive:
         kernels.weighted_entropy.policy(tuning, scores, residues, sums, state.level, policy)
         return policy
 
-    def update(self, state: LeveledScores, feedback: Feedback) -> LeveledScores:
-        return self.replay(state, one_event(feedback))[0]
+    def advance(self, state: LeveledScores, log: Log, recorder: Recorder) -> LeveledScores:
+        kernel = getattr(kernels.weighted_entropy, recorder.kernel)
+        for start, count in self._chunks(state.rounds, len(log)):
+            part = log if count == len(log) else log[start : start + count]
+            state, found = self._learn(state, part, kernel, *recorder.kernel_arguments(count))
+            recorder.add_found(found)
+        return state
 
-    def replay(self, state: LeveledScores, log: Log) -> tuple[LeveledScores, Trace]:
-        self._check(state, log)
-        probability = np.empty(len(log))
-        for start, count in self._stretches(state.rounds, len(log)):
-            part = slice(start, start + count)
-            state, _ = self._learn(
-                state, log[part], kernels.weighted_entropy.replay, probability[part]
-            )
-        past = min(self.past_horizon(state), len(log))
-        return state, Trace(read_only(probability), past, self.spec.n_actions)
-
-    def policies(self, state: LeveledScores, log: Log) -> tuple[LeveledScores, Array]:
-        self._check(state, log)
-        policies = np.empty((len(log), self.spec.n_actions))
-        for start, count in self._stretches(state.rounds, len(log)):
-            part = slice(start, start + count)
-            state, _ = self._learn(
-                state, log[part], kernels.weighted_entropy.policies, policies[part]
-            )
-        return state, policies
-
-    def expected_reward(
-        self, state: LeveledScores, log: Log, rewards: Array, starts: Integers
-    ) -> tuple[LeveledScores, float]:
-        """`replay` for a referee, whose log fits: Σ_t ⟨π_t, r_t⟩ in place of a trace.
-
-        Row i of `rewards` holds from event starts[i] on.
-        """
-        earned, kernel = 0.0, kernels.weighted_entropy.expected_reward
-        for start, count in self._stretches(state.rounds, len(log)):
-            rows, since = segments(rewards, starts, start, count)
-            part = log[start : start + count]
-            state, more = self._learn(state, part, kernel, kernel_view(rows), kernel_view(since))
-            earned += more
-        return state, earned
+    @property
+    def gain_formula(self) -> GainFormula | None:
+        """The gain of an event, if it is a formula that any engine can sum in any order."""
+        if self.decaying:
+            return None
+        logarithmic = self.gain == LOGARITHMIC
+        rates = self.rates if logarithmic else self.rates / 2.0
+        return GainFormula(logarithmic, rates, self.behavior)
 
     def from_sufficient_statistics(self, sums: ArrayLike, rounds: int) -> LeveledScores:
         """The state of rounds whose gains were summed elsewhere, such as by a database.
@@ -226,7 +205,7 @@ class CoverageAdaptive:
         >>> learner.policy(state).round(4).tolist()
         [0.7281, 0.2719]
         """
-        self._refuse_order()
+        self.refuse_order_dependence()
         scores = SUMS("sums", sums)
         if scores.shape != self._shape:
             raise InvalidArgument("sums", sums, f"its shape must be {self._shape}", SUMS.remedy)
@@ -234,22 +213,21 @@ class CoverageAdaptive:
             by_action(scores), np.zeros(self._shape[::-1]), ROUNDS("rounds", rounds)
         )
 
-    def merge(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
-        self._refuse_order()
-        self.validate(first)
-        self.validate(second)
+    def add_states(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
         scores, residues = by_action(first.scores), by_action(first.residues + second.residues)
         kernels.weighted_entropy.add(scores, residues, kernel_view(second.scores.T))
         return self._settled(scores, residues, first.rounds + second.rounds)
 
-    def rounds(self, state: LeveledScores) -> int:
-        return state.rounds
-
-    def past_horizon(self, state: LeveledScores) -> int:
-        return rounds_past(self.horizon, state.rounds)
+    def accepts(self, state: LeveledScores) -> bool:
+        n_groups = len(self._groups[0])
+        return (
+            isinstance(state, LeveledScores)
+            and state.scores.shape == state.residues.shape == self._shape
+            and state.references.shape == state.totals.shape == (n_groups,)
+        )
 
     def validate(self, state: LeveledScores) -> None:
-        self._check_own(state)
+        self.check_state(state)
         fresh = self._settled(by_action(state.scores), by_action(state.residues), state.rounds)
         rates = self.tuning(state.rounds)[0]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of no state
@@ -258,36 +236,13 @@ class CoverageAdaptive:
             level = np.abs(rates * (state.level - fresh.level)).max()
         size = 1.0 + np.abs(rates * fresh.level).max()  # the level is a number that grows
         if not (carried <= CARRIED * size).all() or not level <= CARRIED * size:
-            raise not_a_state(state, f"{self.spec.n_actions} actions")
+            raise self.not_own(state)
 
-    def _refuse_order(self) -> None:
+    def _chunks(self, before: int, rounds: int) -> Iterator[tuple[int, int]]:
+        """Chunks in each of which the rates stay."""
         if self.decaying:
-            raise NotMergeable(
-                "η_t depends on the round in which an event happened; replay the logs one after "
-                "the other instead"
-            )
-
-    def _check_own(self, state: LeveledScores) -> None:
-        n_groups = len(self._groups[0])
-        if (
-            not isinstance(state, LeveledScores)
-            or not state.scores.shape == state.residues.shape == self._shape
-            or not state.references.shape == state.totals.shape == (n_groups,)
-        ):
-            raise not_a_state(state, f"{self.spec.n_actions} actions")
-
-    def _check(self, state: LeveledScores, log: Log) -> None:
-        self._check_own(state)
-        self.spec.check(log)
-
-    def _stretches(self, before: int, rounds: int) -> Iterator[tuple[int, int]]:
-        """Stretches in each of which the rates stay."""
-        whole = max(1, rounds)
-        return (
-            chunks_of_constant_rate(before, rounds, whole)
-            if self.decaying
-            else chunks(rounds, whole)
-        )
+            return chunks_of_constant_rate(before, rounds, max(1, rounds))
+        return iter([(0, rounds)] if rounds else [])
 
     def _settled(self, scores: Array, residues: Array, rounds: int) -> LeveledScores:
         """The state of these scores, with all sums and the level made from nothing else."""
@@ -312,7 +267,7 @@ class CoverageAdaptive:
         sums = state.references.copy(), state.totals.copy()
         known = self.behavior
         q = log.propensities if isinstance(known, Logged) else known[log.actions]
-        assert q is not None  # Form.check has seen to it
+        assert q is not None  # `EventSpec.check` requires them
         events = kernel_view(log.actions), kernel_view(log.rewards), kernel_view(q)
         level, found = kernel(
             tuning, scores, residues, sums, state.level, state.rounds, events, *rest

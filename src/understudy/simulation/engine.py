@@ -28,15 +28,8 @@ from understudy.behaviors import cdf, choose
 from understudy.constraints import Array
 from understudy.contexts import FiniteContexts
 from understudy.errors import InvalidArgument
-from understudy.estimators import CountedBehavior, KnownBehavior
-from understudy.learners import (
-    CoverageAdaptive,
-    ExponentialWeights,
-    LinProd,
-    LinProdCompact,
-    LinProdUnknown,
-)
-from understudy.protocols import EventSpec, Learner
+from understudy.learners import ExponentialWeights
+from understudy.protocols import CompiledPath, EventSpec, Learner
 from understudy.schedules import Constant, HalfOf, HoeffdingWidth, Tabulated
 from understudy.simulation.adversaries import Compiled, Oblivious, Piecewise
 from understudy.simulation.comparators import Comparator, ComparatorTotals, Totals
@@ -109,13 +102,10 @@ Learners = Mapping[str, Learner[Any]]
 COMPILED: How = "compiled"
 STRETCHES: How = "stretches"
 REFEREE: How = "referee"
-LONG = 1 << 13  # rounds at a time where no table (n, K) is needed
-ABREAST = 8  # runs in a compiled call
-ATTENTIVE = 1 << 22  # rounds of each: a second or so, until Ctrl-C is heard
-CALM = (
-    Constant | Tabulated | HalfOf | HoeffdingWidth
-)  # schedules of ours, which are called like functions
-EARN_THEMSELVES = (CoverageAdaptive, ExponentialWeights, LinProd, LinProdCompact, LinProdUnknown)
+ROUNDS_WITHOUT_TABLE = 1 << 13  # at a time where no table (n, K) is needed: they fit the cache
+RUNS_PER_CALL = 8  # enough that memory of one run is fetched while another computes
+ROUNDS_PER_CALL = 1 << 22  # of each run: a second or so, after which Ctrl-C is noticed
+OWN_SCHEDULES = Constant | Tabulated | HalfOf | HoeffdingWidth  # callable, yet no user's function
 NO_CONTEXTS: Integers = np.zeros(0, dtype=np.int64)
 ONE_ROUND: Integers = np.ones(1, dtype=np.int64)
 
@@ -157,7 +147,7 @@ class SimulationPlan:
             set(self.paths.values()) == {COMPILED}
             and all(type(part).__module__.startswith("understudy.") for part in parts)
             and isinstance(game.contexts, FiniteContexts | None)
-            and not any(callable(one) and not isinstance(one, CALM) for one in functions)
+            and not any(callable(one) and not isinstance(one, OWN_SCHEDULES) for one in functions)
         )
 
     @property
@@ -186,29 +176,27 @@ def play_runs(plan: SimulationPlan, runs: Sequence[int]) -> list[dict[str, Total
 
 
 def _player(plan: SimulationPlan, learner: Learner[Any]) -> Player:
-    """The fastest one that does what the learner, its estimator and the adversary say.
-
-    Compiled code knows the classes of this library: a subclass that does something otherwise is
-    asked itself.
-    """
-    adversary, plain = plan.game.adversary, plan.game.contexts is None
-    ours = type(learner) is ExponentialWeights and plain and adversary.bernoulli
+    """The fastest player that the learner, the adversary and the way to count rewards allow."""
+    adversary, paths = plan.game.adversary, _compiled_paths(learner)
+    binary = plan.game.contexts is None and adversary.bernoulli
     if not isinstance(adversary, Oblivious):
-        # Gains are made before rewards are known, so they must not read the rewards of the past.
-        ready = ours and _forgets_rewards(learner.estimator)  # type: ignore[attr-defined] # ours
-        return _meet_compiled if ready and _compiles_itself(adversary) else _meet
-    if type(learner) not in EARN_THEMSELVES:
+        ready = binary and CompiledPath.ADAPTIVE in paths and _compiles_itself(adversary)
+        return _play_adaptive_compiled if ready else _play_referee
+    if CompiledPath.LOGS not in paths:
         return _go_over_policies
-    timeless = ours and learner.order_dependence is None  # type: ignore[attr-defined] # ours
-    whole = timeless and type(adversary) is Piecewise and plan.rewards == "mean"
-    return _play_whole_games if whole else _go_over_logs
+    piecewise = binary and _is_piecewise(plan.game) and plan.rewards == "mean"
+    return _play_whole_games if piecewise and CompiledPath.WHOLE_GAMES in paths else _go_over_logs
 
 
-def _forgets_rewards(estimator: object) -> bool:
-    return any(
-        isinstance(estimator, base) and type(estimator).gains is base.gains
-        for base in (KnownBehavior, CountedBehavior)
-    )
+def _compiled_paths(learner: Learner[Any]) -> CompiledPath:
+    """What the class of the learner declares; a class of its own may not know the question."""
+    known = hasattr(type(learner), "compiled_paths")
+    return learner.compiled_paths if known else CompiledPath.NONE
+
+
+def _is_piecewise(game: Game) -> bool:
+    """Whether means stay for a while and do not depend on contexts; a subclass may vary them."""
+    return type(game.adversary) is Piecewise and game.contexts is None
 
 
 def _compiles_itself(adversary: object) -> bool:
@@ -240,15 +228,15 @@ def _play_whole_games(
     etas = np.array([learner.rate(0) for learner in learners.values()])
     gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
     cast = kernel_view(etas), kernel_view(np.array(gains))
-    generators = tuple(np.random.default_rng(0) for _ in range(2 * ABREAST))  # of any seed
-    behaviors, observed = generators[:ABREAST], generators[ABREAST:]
-    for first, count in chunks(len(runs), ABREAST):
+    generators = tuple(np.random.default_rng(0) for _ in range(2 * RUNS_PER_CALL))  # of any seed
+    behaviors, observed = generators[:RUNS_PER_CALL], generators[RUNS_PER_CALL:]
+    for first, count in chunks(len(runs), RUNS_PER_CALL):
         for run, one, other in zip(runs[first:], behaviors, observed, strict=False):
             dice = RandomStreams(plan.seed, run)
             dice.lend("behavior", one)
             dice.lend("observed", other)
         state = kernels.games.init(count, len(learners), game.n_actions)
-        for start, rounds in chunks(game.rounds, ATTENTIVE):
+        for start, rounds in chunks(game.rounds, ROUNDS_PER_CALL):
             kernels.games.play_runs((behaviors, observed), world, start, rounds, cast, state)
         *_, earnings = state
         for earned in earnings.tolist():
@@ -277,9 +265,8 @@ def _go_over_logs(
 ) -> Iterator[dict[str, Totals]]:
     """Learners that say themselves what they earn; long stretches if no table (n, K) is needed."""
     game = plan.game
-    rows_last = type(game.adversary) is Piecewise and game.contexts is None
-    long = rows_last and not plan.draws_all_rewards
-    size = max(LONG, game.n_actions) if long else game.stretch
+    no_table = _is_piecewise(game) and not plan.draws_all_rewards
+    size = max(ROUNDS_WITHOUT_TABLE, game.n_actions) if no_table else game.stretch
 
     def expected_reward(learner: Any, state: Any, stretch: Stretch) -> tuple[Any, float]:
         log = _shown(stretch.log, learner.spec)
@@ -329,15 +316,15 @@ def _shown(log: Log, spec: EventSpec) -> Log:
 # Round by round, against an adversary that watches.
 
 
-def _meet_compiled(
+def _play_adaptive_compiled(
     plan: SimulationPlan, learners: Mapping[str, Any], runs: Sequence[int]
 ) -> Iterator[dict[str, Totals]]:
     """The referee's loop, compiled; only the behavior's actions are drawn outside of it."""
     for run in runs:
-        yield {name: _meet_once(plan, learner, run) for name, learner in learners.items()}
+        yield {name: _play_adaptive_run(plan, learner, run) for name, learner in learners.items()}
 
 
-def _meet_once(plan: SimulationPlan, learner: ExponentialWeights, run: int) -> Totals:
+def _play_adaptive_run(plan: SimulationPlan, learner: ExponentialWeights, run: int) -> Totals:
     game, dice, tally = (
         plan.game,
         RandomStreams(plan.seed, run),
@@ -356,7 +343,7 @@ def _meet_once(plan: SimulationPlan, learner: ExponentialWeights, run: int) -> T
     memory = np.array(memory, dtype=np.float64)  # a run's own, whoever else has seen it
     meet = partial(referee, (memory, kernel_view(parameters)), stage)
     state, earned = learner.init(), 0.0
-    for _, rounds in chunks(game.rounds, LONG):
+    for _, rounds in chunks(game.rounds, ROUNDS_WITHOUT_TABLE):
         actions = choose(game.behavior, dice.behavior.random(rounds))
         state, (own, behaviors) = learner.play_adaptive(
             state, actions, game.behavior[actions], meet
@@ -373,7 +360,7 @@ def _meet_once(plan: SimulationPlan, learner: ExponentialWeights, run: int) -> T
     return tally.totals(earned)
 
 
-def _meet(
+def _play_referee(
     plan: SimulationPlan, learners: Learners, runs: Sequence[int]
 ) -> Iterator[dict[str, Totals]]:
     """The readable path: the sums over the record of every round."""
@@ -393,7 +380,7 @@ def _meet(
 PATHS: dict[Player, How] = {
     _play_whole_games: COMPILED,
     _go_over_logs: COMPILED,
-    _meet_compiled: COMPILED,
+    _play_adaptive_compiled: COMPILED,
     _go_over_policies: STRETCHES,
-    _meet: REFEREE,
+    _play_referee: REFEREE,
 }

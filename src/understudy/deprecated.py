@@ -1,0 +1,62 @@
+"""Names of 0.5 that still work, each with a `DeprecationWarning`; they go with 0.7."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Container
+from typing import Any
+
+__all__ = ["adopt_old_members", "old_member", "old_module_names"]
+
+MEMBERS = {  # of learners and estimators
+    "form": "spec",
+    "reads_past": "order_dependence",
+    "remembers": "accepts_memory",
+    "of_sums": "from_sufficient_statistics",
+    "earn": "expected_reward",
+    "meet": "play_adaptive",
+}
+
+
+def warn_of_old_name(old: str, new: str, *, stacklevel: int) -> None:
+    message = f"{old} is now {new}; the old name goes with 0.7"
+    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel + 1)
+
+
+def old_member(self: object, name: str) -> Any:
+    """The `__getattr__` of a class whose members were renamed: answers to `learner.form`."""
+    new = MEMBERS.get(name)
+    if new is None or not hasattr(type(self), new):
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    warn_of_old_name(f"{type(self).__name__}.{name}", new, stacklevel=2)
+    return getattr(self, new)
+
+
+def adopt_old_members(cls: type, base: type, fields: Container[str] = ()) -> None:
+    """Give a class that was written for 0.5 the new names of the members that it defines.
+
+    A member that `base` only declares does not count as defined; a field of an instance does.
+    """
+
+    def defines(name: str) -> bool:
+        missing = object()
+        own = getattr(cls, name, missing)
+        return name in fields if own is missing else own is not getattr(base, name, missing)
+
+    for old, new in MEMBERS.items():
+        if defines(old) and not defines(new):
+            warn_of_old_name(f"{cls.__name__}.{old}", new, stacklevel=4)
+            setattr(cls, new, property(operator.attrgetter(old)))
+
+
+def old_module_names(module: str, renamed: dict[str, Any]) -> Callable[[str], Any]:
+    """The `__getattr__` of a module whose names were renamed: old name → object of today."""
+
+    def find(name: str) -> Any:
+        if name not in renamed:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warn_of_old_name(f"{module}.{name}", renamed[name].__name__, stacklevel=2)
+        return renamed[name]
+
+    return find
