@@ -46,29 +46,29 @@ def example_learners() -> Iterator[tuple[str, Player]]:
 
 
 def example_log(learner: Player, rounds: int, seed: int) -> Log:
-    """A random log of the form that the learner asks for, with rewards of 0 and 1 among others.
+    """A random log that fits the spec of the learner, with rewards of 0 and 1 among others.
 
     >>> len(example_log(dict(example_learners())["exp3"], rounds=10, seed=0))
     10
     """
     rng = np.random.default_rng(seed)
-    form = learner.spec
-    support = np.arange(form.n_actions) if form.support is None else np.flatnonzero(form.support)
+    spec = learner.spec
+    support = np.arange(spec.n_actions) if spec.support is None else np.flatnonzero(spec.support)
     rewards = rng.random(rounds)
     rewards[::4], rewards[1::4] = 0.0, 1.0
-    features = None if form.features is None else _features(learner, form, rounds, rng)
+    features = None if spec.features is None else _features(learner, spec, rounds, rng)
     return Log(
         actions=rng.choice(support, size=rounds),
         rewards=rewards,
-        propensities=rng.uniform(0.05, 1.0, rounds) if form.propensities else None,
+        propensities=rng.uniform(0.05, 1.0, rounds) if spec.propensities else None,
         features=features,
     )
 
 
-def _features(learner: Player, form: EventSpec, rounds: int, rng: np.random.Generator) -> Array:
+def _features(learner: Player, spec: EventSpec, rounds: int, rng: np.random.Generator) -> Array:
     """Random features, shrunk until the learner takes them: it may bound their size."""
-    assert form.features is not None
-    features = rng.normal(size=(rounds, *form.features))
+    assert spec.features is not None
+    features = rng.normal(size=(rounds, *spec.features))
     actions = np.zeros(rounds, dtype=np.int64)
     for _ in range(60):
         try:
@@ -77,7 +77,7 @@ def _features(learner: Player, form: EventSpec, rounds: int, rng: np.random.Gene
             features = features / 2
         else:
             return features
-    raise BrokenLaw("no features of the shape that learner.form names are accepted")
+    raise BrokenLaw("no features of the shape that learner.spec names are accepted")
 
 
 def check_learner(learner: Player, *, rounds: int = 40, seed: int = 0) -> list[str]:
@@ -155,8 +155,8 @@ def _replay_is_update(learner: Player, log: Log) -> None:
 def _batching_does_not_matter(learner: Player, log: Log) -> None:
     whole, trace = learner.replay(learner.init(), log)
     state, parts = learner.init(), []
-    for stretch in log.stretches(7):
-        state, part = learner.replay(state, stretch)
+    for chunk in log.stretches(7):
+        state, part = learner.replay(state, chunk)
         parts.append(part.probability)
     _demand(_same_bits(state, whole), "two batchings give two states")
     _demand(np.array_equal(np.concatenate(parts), trace.probability), "two batchings, two traces")

@@ -1,4 +1,4 @@
-"""What an argument must be, declared as data.
+"""Constraints on arguments, declared as data.
 
 A `Constraint` turns a value into its checked form or refuses it with a reason, and carries
 values that it must refuse. Functions declare theirs with `@constrained(eta=RATE)`, records
@@ -25,18 +25,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SMALLEST_PROBABILITY = 1e-100  # below, 1/q and its sums leave the range of a double
-LARGEST_RATE = 1e100
+LARGEST_RATE = 1e100  # as above: a rate times 1/q stays a double
 LARGEST_COUNT = 2**53  # above, counts are no longer exact as floats
-SUM_TOLERANCE = 1e-9
+SUM_TOLERANCE = 1e-9  # far above the rounding of a sum of 10^6 probabilities
 
 
-class Refused(Exception):
+class ConstraintViolation(Exception):
     """Why a value does not satisfy a constraint; becomes an `InvalidArgument` with its name."""
+
+
+Refused = ConstraintViolation  # renamed; other areas still import it
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """`parse` returns the checked value or raises `Refused`; `wrong` are values it must refuse."""
+    """`parse` returns the checked value or raises `ConstraintViolation`; it must refuse `wrong`."""
 
     remedy: str
     parse: Callable[[Any], Any]
@@ -45,7 +48,7 @@ class Constraint:
     def __call__(self, argument: str, value: object) -> Any:
         try:
             return self.parse(value)
-        except Refused as refusal:
+        except ConstraintViolation as refusal:
             raise InvalidArgument(argument, value, str(refusal), self.remedy) from None
 
     def optional(self) -> Constraint:
@@ -104,47 +107,51 @@ def constrained(**constraints: Constraint) -> Callable[[Callable[P, R]], Callabl
 
 def _number(value: Any) -> float:
     if isinstance(value, bool | np.bool_):
-        raise Refused("it must be a number: 1.0 or 0.0, not True or False")
+        raise ConstraintViolation("it must be a number: 1.0 or 0.0, not True or False")
     if isinstance(value, str | bytes) or value is None:
-        raise Refused("it must be a number")
+        raise ConstraintViolation("it must be a number")
     if isinstance(value, np.ndarray | np.generic) and (value.ndim or value.dtype.kind not in "iuf"):
-        raise Refused("it must be a number")
+        raise ConstraintViolation("it must be a number")
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise Refused("it must be a number") from None
+        raise ConstraintViolation("it must be a number") from None
     if not math.isfinite(number):
-        raise Refused("it must be finite")
+        raise ConstraintViolation("it must be finite")
     return number
 
 
 def _integer(value: Any) -> int:
     if isinstance(value, (bool, np.bool_)):
-        raise Refused("it must be a whole number")
+        raise ConstraintViolation("it must be a whole number")
     try:
         return int(value.__index__())
     except (AttributeError, TypeError):
-        raise Refused("it must be a whole number") from None
+        raise ConstraintViolation("it must be a whole number") from None
 
 
 def _array(value: Any, dtype: Any = np.float64) -> NDArray[Any]:
-    """A read-only array of finite numbers, and a copy: the caller may go on using its own."""
+    """A read-only copy as an array of finite numbers; the caller may go on changing its own."""
     if isinstance(value, np.ma.MaskedArray):
-        raise Refused("it is a masked array, and what is masked would be read")
+        raise ConstraintViolation("it is a masked array, and what is masked would be read")
     try:
         given = np.asarray(value)
     except (TypeError, ValueError, OverflowError):
-        raise Refused("it must be an array of numbers") from None
+        raise ConstraintViolation("it must be an array of numbers") from None
     if given.dtype.kind == "b" and given.size:
-        raise Refused("it holds True and False, which x.astype(float) turns into 1 and 0")
+        raise ConstraintViolation(
+            "it holds True and False, which x.astype(float) turns into 1 and 0"
+        )
     kinds = "iu" if np.dtype(dtype).kind == "i" and given.size else "iuf"
     if given.dtype.kind not in kinds:
         whole = " (x.astype(int) makes whole numbers of floats)" if given.dtype.kind == "f" else ""
-        raise Refused(f"it must be an array of {'whole ' if kinds == 'iu' else ''}numbers{whole}")
+        raise ConstraintViolation(
+            f"it must be an array of {'whole ' if kinds == 'iu' else ''}numbers{whole}"
+        )
     checked = np.array(given, dtype=dtype, order="C")
     if checked.dtype.kind == "f" and not np.isfinite(checked).all():
         where = np.argwhere(~np.isfinite(checked))[0]
-        raise Refused(f"entry {_index(where)} is not finite")
+        raise ConstraintViolation(f"entry {_index(where)} is not finite")
     checked.flags.writeable = False
     return checked
 
@@ -181,9 +188,9 @@ def number(
     def parse(value: Any) -> float:
         checked = _number(value)
         if checked < low or (above and checked == low):
-            raise Refused(f"it must be {'above' if above else 'at least'} {low:g}")
+            raise ConstraintViolation(f"it must be {'above' if above else 'at least'} {low:g}")
         if checked > high or (below and checked == high):
-            raise Refused(f"it must be {'below' if below else 'at most'} {high:g}")
+            raise ConstraintViolation(f"it must be {'below' if below else 'at most'} {high:g}")
         return checked
 
     wrong: tuple[object, ...] = (math.nan, math.inf, -math.inf, "half", None, True, [0.5, 0.5])
@@ -200,9 +207,9 @@ def integer(low: int, remedy: str, high: int | None = None) -> Constraint:
     def parse(value: Any) -> int:
         checked = _integer(value)
         if checked < low:
-            raise Refused(f"it must be at least {low}")
+            raise ConstraintViolation(f"it must be at least {low}")
         if high is not None and checked > high:
-            raise Refused(f"it must be at most {high}")
+            raise ConstraintViolation(f"it must be at most {high}")
         return checked
 
     wrong: tuple[object, ...] = (low - 1, -5, 2.5, math.nan, "3", True, None)
@@ -214,7 +221,7 @@ def one_of(remedy: str, *words: str) -> Constraint:
 
     def parse(value: Any) -> str:
         if not isinstance(value, str) or value not in words:
-            raise Refused(f"it must be {' or '.join(repr(word) for word in words)}")
+            raise ConstraintViolation(f"it must be {' or '.join(repr(word) for word in words)}")
         return str(value)
 
     return Constraint(remedy, parse, (*(word.title() for word in words), "", None, 1, True))
@@ -226,9 +233,9 @@ def having(remedy: str, *names: str) -> Constraint:
     def parse(value: Any) -> Any:
         missing = [name for name in names if not hasattr(value, name)]
         if isinstance(value, type):
-            raise Refused("it is a class, not an instance of it")
+            raise ConstraintViolation("it is a class, not an instance of it")
         if missing:
-            raise Refused(f"it has no {', '.join(missing)}")
+            raise ConstraintViolation(f"it has no {', '.join(missing)}")
         return value
 
     return Constraint(remedy, parse, (None, "text", 3, [], {}))
@@ -236,7 +243,7 @@ def having(remedy: str, *names: str) -> Constraint:
 
 def _truth(value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
-        raise Refused("it must be True or False")
+        raise ConstraintViolation("it must be True or False")
     return bool(value)
 
 
@@ -258,9 +265,11 @@ def array(
         checked = _array(value, dtype)
         if checked.ndim not in dimensions:
             wanted = " or ".join(str(d) for d in dimensions)
-            raise Refused(f"it must have {wanted} dimension(s), not {checked.ndim}")
+            raise ConstraintViolation(f"it must have {wanted} dimension(s), not {checked.ndim}")
         if (found := _out_of_range(checked, low, high)) is not None:
-            raise Refused(f"entry {found[0]} is {found[1]:g}, outside [{low:g}, {high:g}]")
+            raise ConstraintViolation(
+                f"entry {found[0]} is {found[1]:g}, outside [{low:g}, {high:g}]"
+            )
         return checked
 
     deep = np.zeros((1,) * (max(dimensions) + 1))
@@ -278,15 +287,17 @@ def array(
 def _probabilities(value: Any) -> Array:
     checked: Array = _array(value)
     if checked.ndim != 1:
-        raise Refused(f"it must be one row of probabilities, not {checked.ndim} dimensions")
+        raise ConstraintViolation(
+            f"it must be one row of probabilities, not {checked.ndim} dimensions"
+        )
     if len(checked) < 2:  # noqa: PLR2004 - one action is no choice
-        raise Refused(f"it has {len(checked)} action(s), and a choice needs at least 2")
+        raise ConstraintViolation(f"it has {len(checked)} action(s), and a choice needs at least 2")
     if (found := _out_of_range(checked, 0.0, math.inf)) is not None:
-        raise Refused(f"action {found[0]} has the negative probability {found[1]:g}")
+        raise ConstraintViolation(f"action {found[0]} has the negative probability {found[1]:g}")
     if bool(((checked > 0) & (checked < SMALLEST_PROBABILITY)).any()):
-        raise Refused(f"a positive probability is below {SMALLEST_PROBABILITY:g}")
+        raise ConstraintViolation(f"a positive probability is below {SMALLEST_PROBABILITY:g}")
     if abs(float(checked.sum()) - 1.0) > SUM_TOLERANCE:
-        raise Refused(f"the probabilities sum to {float(checked.sum()):.12g}, not to 1")
+        raise ConstraintViolation(f"the probabilities sum to {float(checked.sum()):.12g}, not to 1")
     within = np.minimum(checked, 1.0)  # a sum within the tolerance may leave one entry above 1
     within.flags.writeable = False
     return within

@@ -125,7 +125,7 @@ class InvalidArgument(UnderstudyError, ValueError):
 
 
 class InvalidEvent(InvalidArgument):
-    """An event that does not fit the learner: nothing of the stretch it came in is learned."""
+    """An event that does not fit the learner; nothing of its log is learned."""
 
 
 class InadmissibleRate(InvalidArgument):
@@ -212,9 +212,9 @@ class Refused(UnderstudyError):
         super().__init__(status, error, message, fields)
 
     def __str__(self) -> str:
-        told = [f"{field}: {message}" for field, message in self.fields]
-        shown = [] if told == [self.message] else told[:FIELDS_SHOWN]
-        shown += [f"and {more} more"] if (more := len(told) - FIELDS_SHOWN) > 0 else []
+        every = [f"{field}: {message}" for field, message in self.fields]
+        shown = [] if every == [self.message] else every[:FIELDS_SHOWN]
+        shown += [f"and {more} more"] if (more := len(every) - FIELDS_SHOWN) > 0 else []
         fields = f" ({'; '.join(shown)})" if shown else ""
         return " ".join(f"{self.status} {self.error}: {self.message}{fields}".split())
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from understudy import kernels
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
-from understudy.constraints import N_ACTIONS, Array, Constraint, Refused, enforce
+from understudy.constraints import N_ACTIONS, Array, Constraint, ConstraintViolation, enforce
 from understudy.deprecated import adopt_old_members, old_member
 from understudy.errors import InvalidArgument
 from understudy.protocols import EventSpec
@@ -277,7 +277,7 @@ class CountedBehavior(ABC):
 def _above_zero(value: Any) -> Schedule:
     gamma: Schedule = GAMMA.parse(value)
     if isinstance(gamma, Constant | Tabulated) and (np.asarray(gamma.gamma) <= 0).any():
-        raise Refused(ZERO)
+        raise ConstraintViolation(ZERO)
     return gamma
 
 

@@ -162,8 +162,9 @@ class Learner(Protocol[State]):
 
     def update(self, state: State, feedback: Feedback) -> State:
         """The state after one more round."""
+        self.check_state(state)
         log = one_event(feedback)
-        self._check(state, log)
+        self.check_log(log)
         return self.advance(state, log, Recorder())
 
     def replay(self, state: State, log: Log) -> tuple[State, Trace]:

@@ -1,6 +1,6 @@
-"""The values that everything else is made of: feedback, logs, traces, rounds.
+"""Feedback, logs, traces and rounds, and the arrays of a chunk of rounds.
 
-`Feedback` has no field for the learner's own reward. A learner that peeks cannot be written.
+`Feedback` has no field for the learner's own reward, so that no learner can read it.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ FEATURES = array(
     dimensions=(1, 2),
 )
 COLUMNS = ("actions", "rewards", "propensities", "features")
-BLOCK = 1 << 16  # numbers in the tables of one stretch: half a megabyte
+BLOCK = 1 << 16  # numbers in the table of one chunk: half a megabyte, which fits the cache
 
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """One round as the learner sees it: what the behavior policy played, and what it got.
+    """One round as the learner sees it: the action of the behavior policy, and its reward.
 
     >>> Feedback(action=3, reward=1.0)
     Feedback(action=3, reward=1.0, propensity=None, features=None)
@@ -129,7 +129,7 @@ class Feedback:
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Many rounds of feedback in the order in which they happened, as columns.
+    """Many rounds of feedback in the order in which they happened, one column per field.
 
     `features` is (n, K, d): φ(X_t, ·) of every round; or (n, p), one context each.
 
@@ -176,12 +176,12 @@ class Log:
         return len(self.actions)
 
     def __getitem__(self, rounds: slice) -> Log:
-        """A stretch of the log; its columns are views and are not checked again."""
+        """A part of the log; its columns are views and are not checked again."""
         if not isinstance(rounds, slice):
             raise InvalidArgument(
                 "log[...]",
                 rounds,
-                "only stretches log[a:b] can be cut",
+                "only parts log[a:b] can be taken",
                 "iterate over log.events()",
             )
         columns = [getattr(self, name) for name in COLUMNS]
@@ -211,7 +211,7 @@ class Log:
         return log
 
     def stretches(self, rounds: int) -> Iterator[Log]:
-        """The log cut into pieces of at most `rounds` rounds.
+        """The log in chunks of at most `rounds` rounds.
 
         >>> [len(part) for part in Log(actions=[0, 2, 1], rewards=[1.0, 0.0, 0.5]).stretches(2)]
         [2, 1]
@@ -236,11 +236,10 @@ class Log:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What a learner thought along a log.
+    """Per round, the probability that the learner gave to the logged action before it updated.
 
-    `probability[t]` is π_t(A^B_t), the probability that the learner gave to the action that the
-    behavior policy played, before it learned from that round. `past_horizon` counts the rounds
-    that were played after the horizon the learner was tuned for. `n_actions` is K.
+    `probability[t]` is π_t(A^B_t). `past_horizon` counts the rounds after the horizon that the
+    learner was tuned for. `n_actions` is K.
     """
 
     probability: Array
@@ -250,7 +249,7 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Everything that happened in round t: shown to adversaries afterwards, to learners never."""
+    """All that happened in round t; adversaries see it afterwards, learners never."""
 
     t: int
     context: NDArray[Any]
@@ -309,9 +308,7 @@ def read_only(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def kernel_view(values: NDArray[Any]) -> NDArray[Any]:
-    """A contiguous read-only view: the one layout in which kernels are given what they only read,
-
-    so that each is compiled once.
+    """A contiguous read-only view: the one layout of kernel inputs, so that each compiles once.
 
     >>> kernel_view(np.arange(6)[::2]).flags.c_contiguous
     True
@@ -320,7 +317,7 @@ def kernel_view(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def chunks(rounds: int, size: int) -> Iterator[tuple[int, int]]:
-    """How many rounds come before each stretch of at most that size, and how many are in it.
+    """Start and length of each chunk of at most `size` rounds.
 
     >>> list(chunks(5, size=2))
     [(0, 2), (2, 2), (4, 1)]

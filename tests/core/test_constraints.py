@@ -21,7 +21,7 @@ import understudy as us
 from tests.support.package_modules import modules
 from understudy import constraints, errors
 from understudy.certificates import Evidence
-from understudy.constraints import Constraint, Refused, constrained, enforce
+from understudy.constraints import Constraint, ConstraintViolation, constrained, enforce
 from understudy.errors import InvalidArgument, shorten
 from understudy.learners import Estimates, LeveledScores, Scores, Sums, SumsAndInverse
 from understudy.logs.encoder import Encoder, Number
@@ -494,8 +494,8 @@ def test_the_edge_itself_is_inside(constraint: Constraint, inside: Any, outside:
 
 
 def test_refusals_never_leak_from_records() -> None:
-    """`Refused` is how constraints talk among themselves; a caller never sees it."""
-    assert not issubclass(Refused, errors.UnderstudyError)
+    """`ConstraintViolation` is how constraints talk among themselves; a caller never sees it."""
+    assert not issubclass(ConstraintViolation, errors.UnderstudyError)
     with pytest.raises(InvalidArgument) as caught:
         us.exp3_ix(PI, eta=0.1, gamma=[0.1, -1.0])
     assert caught.value.argument == "gamma"

@@ -1,6 +1,8 @@
-"""What a policy would have earned, from rewards it never saw: bounds that hold at all times.
+"""Certificates: betting confidence sequences for off-policy evaluation.
 
-`certify` reads a whole log, `Certificate` a log that grows.
+A certificate bounds the reward that a target policy would have earned, from the log of another
+policy. Its bounds hold after every round at once. `certify` reads a whole log, `Certificate` a log
+that grows.
 """
 
 from __future__ import annotations

@@ -1,13 +1,17 @@
-"""The certificate of a log that grows: constant memory, O(1) a round, valid at all times at once.
+"""The certificate: a betting confidence sequence for off-policy evaluation, O(1) a round.
+
+A confidence sequence is an interval after every round that holds for all rounds at once, so that a
+log may be looked at, and stopped, at any time. This one bets: each λ of a grid is a strategy, its
+wealth is an e-process, and a mean reward is excluded once the mean wealth against it reaches 1/δ.
 
 In round t the behavior plays b with probability q_t(b) and gets R; the target would have played b
 with probability π_t(b), which depends on the past alone. With w = π_t(b)/q_t(b),
 
     x_t = w R    has mean  μ_t = ⟨π_t, r_t⟩,    and Π_t (1 + λ x_t) / (1 + λ μ_t) is a martingale
 
-for every λ > 0, whoever picks the rewards. Mixed over a grid of λ_i with equal weights ρ_i, it ever
-reaches 1/δ with probability δ at most (Ville), and Σ_t log(1 + λ μ_t) ≤ n log(1 + λ μ̄) (Jensen): so
-with probability 1 − δ, for all n at once, μ̄ is at least the root m of
+for every λ > 0 and any adversary: the wealth of a bet on λ. Mixed over a grid of λ_i with equal
+weights ρ_i, it ever reaches 1/δ with probability δ at most (Ville), and Σ_t log(1 + λ μ_t) is at
+most n log(1 + λ μ̄) (Jensen): so with probability 1 − δ, for all n at once, μ̄ ≥ m, the root of
 
     Σ_i ρ_i exp(S_i − n log(1 + λ_i m)) = 1/δ,    S_i = Σ_t log(1 + λ_i x_t).
 
@@ -48,24 +52,28 @@ from understudy.types import Feedback, Integers, Log, chunks, kernel_view, one_e
 
 __all__ = ["Certificate"]
 
-STRETCH = 1 << 13  # events at a time, so that their columns stay in the cache
-COUNTING = 0.25  # the share of δ that upper confidence bounds on a counted behavior spend
+CHUNK = 1 << 13  # events at a time: their columns, 256 KB, stay in the cache
+COUNTING = 0.25  # share of δ for the bounds on a counted behavior: it enters through log(1/δ) alone
 
 
 @saved
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificate:
-    """Bounds on what a target policy would have earned, as a log comes in; a value, never changed.
+    """A betting confidence sequence for the reward of a target policy, from another policy's log.
 
-    All are totals over the rounds so far. `lower` and `upper` hold together, at all times, with the
-    `confidence`, and `gain` by itself. They speak of π_1 … π_n, the policies while they were
-    learning: the last one is certified by rounds that come after it.
+    Off-policy evaluation with bounds that hold after every round at once: look at them at any time.
+    A certificate is a value; `observe` returns the next one. The importance weights π(b)/q(b)
+    measure the overlap of target and behavior: with little overlap the bounds are wide.
+
+    All bounds are totals over the rounds so far. `lower` and `upper` hold together, at all times,
+    with the `confidence`, and `gain` by itself. They are about π_1 … π_n, the policies while they
+    were learning: the last one is certified by rounds that come after it.
 
     Args:
         behavior: q, K probabilities; `us.Logged`, to use the propensities of the log, which may
-            drift; or None, if it is not known: then it is counted, has to stay the same in all
-            rounds and in all contexts, and no gain is certified (`gain`, `promoted` and
-            `promoted_at` are None).
+            drift; or None, if propensities are unknown. They are then estimated from action
+            frequencies: the behavior must be the same in all rounds and contexts, part of δ pays
+            for it, and no gain is certified (`gain`, `promoted` and `promoted_at` are None).
         confidence: 1 − δ.
         n_actions: K, where `behavior` does not tell it.
         lambdas: the grid of λ; the gain's is 0.9 λ for every λ ≤ 1. Left out: 4, 2, 1, …, 2^-21.
@@ -128,12 +136,15 @@ class Certificate:
         rounds only (`us.certify` says more). Features are not read.
         """
         shown = self.check(log)
-        probabilities = probabilities_under(target, shown, self.n_actions)
+        return self.advance(shown, probabilities_under(target, shown, self.n_actions))
+
+    def advance(self, log: Log, probabilities: Array) -> Certificate:
+        """`observe` of a log that `check` returned, with π_t(b_t) of every round, both checked."""
         evidence, threshold = self.evidence, 1.0 / self._delta
-        for start, rounds in chunks(len(shown), STRETCH):
-            stretch = shown[start : start + rounds]
-            q, counts = self._propensities(evidence, stretch)
-            columns = (probabilities[start : start + rounds], q, stretch.rewards)
+        for start, rounds in chunks(len(log), CHUNK):
+            part = log[start : start + rounds]
+            q, counts = self._propensities(evidence, part)
+            columns = (probabilities[start : start + rounds], q, part.rewards)
             evidence = evidence.after(self._grids, len(self.lambdas), threshold, columns, counts)
         return self._with(evidence)
 
@@ -155,10 +166,10 @@ class Certificate:
     def merge(self, other: Certificate) -> Certificate:
         """The certificate of two logs of different rounds that were observed apart, up to rounding.
 
-        The logs must have been cut before anybody looked at them, such as by day or by machine:
-        bounds that hold at all times do not hold for parts that were chosen for what they say.
-        When the mixture of the gain reached 1/δ in between cannot be known, so `promoted` says
-        whether it has now, or did in the rounds observed since, and `promoted_at` is None.
+        Cut the logs before you look at them, such as by day or by machine: bounds that hold at all
+        times do not hold for parts that were chosen by their content. When the mixture of the gain
+        reached 1/δ in between cannot be known, so `promoted` says whether it has now, or did in the
+        rounds observed since, and `promoted_at` is None.
         """
         self._refuse_counted()
         if not isinstance(other, Certificate) or self._made_with() != other._made_with():
@@ -190,8 +201,8 @@ class Certificate:
         (True, True, None)
         """
         self._refuse_counted()
-        kernel_view = Evidence.from_sufficient_statistics(rounds, S, totals)
-        return dataclasses.replace(self, evidence=self._tested(kernel_view))
+        summed = Evidence.from_sufficient_statistics(rounds, S, totals)
+        return dataclasses.replace(self, evidence=self._tested(summed))
 
     @property
     def rounds(self) -> int:
@@ -221,7 +232,7 @@ class Certificate:
         return float(self.evidence.totals[0])
 
     def least_production(self, earned: float | None = None) -> float:
-        """A lower bound on Σ_t ⟨π_B, r_t⟩, what production's choices were worth without their luck.
+        """A lower bound on Σ_t ⟨π_B, r_t⟩, the expected reward of production.
 
         A target whose `upper` is below it earns less than production, with the `confidence`. It is
         the `lower` of w = 1, whose log(1 + λR) is at least R log(1 + λ). `earned` takes the place
@@ -236,8 +247,8 @@ class Certificate:
         total = self.production if earned is None else earned
         S = total * np.log1p(self.lambdas)
         threshold = -math.log(self._side)
-        worth = kernels.certificates.root(S, kernel_view(self.lambdas), self.rounds, threshold, 0.0)
-        return self.rounds * float(worth)
+        mean = kernels.certificates.root(S, kernel_view(self.lambdas), self.rounds, threshold, 0.0)
+        return self.rounds * float(mean)
 
     @property
     def estimate(self) -> float:
@@ -318,7 +329,7 @@ class Certificate:
     def _propensities(self, evidence: Evidence, log: Log) -> tuple[Array, Integers]:
         """q_t(b_t), or an upper confidence bound on it; and the counts after these rounds."""
         if isinstance(self.behavior, Logged):
-            assert log.propensities is not None  # Form.check has seen to it
+            assert log.propensities is not None  # `EventSpec.check` requires them
             return log.propensities, evidence.counts
         if self.behavior is not None:
             return self.behavior[log.actions], evidence.counts

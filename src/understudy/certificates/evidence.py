@@ -17,7 +17,7 @@ from understudy.constraints import (
     TRUTH,
     Array,
     Constraint,
-    Refused,
+    ConstraintViolation,
     array,
     enforce,
     integer,
@@ -28,18 +28,19 @@ from understudy.types import Integers, kernel_view, read_only, saved
 
 __all__ = ["BEHAVIOR_OR_NONE", "CONFIDENCE", "EVIDENCE", "LAMBDAS", "Evidence", "count_actions"]
 
-LARGEST_BET = 0.9  # of the λ on a gain, which may be −1: below 1
+LARGEST_BET = 0.9  # of the λ on a gain x ≥ −1: below 1, so that no round can take all the wealth
+# 4, 2, 1, …, 2^-21: the best λ is of the order √(log(1/δ)/n), so this serves some 10^12 rounds.
 GRID: Array = read_only(2.0 ** -np.arange(-2.0, 22.0))
 
 
 def _lambdas(value: Any) -> Array:
     checked: Array = GRID if value is None else POSITIVE_ROW.parse(value)
     if not len(checked):
-        raise Refused("the grid is empty")
+        raise ConstraintViolation("the grid is empty")
     if checked.min() <= 0.0:
-        raise Refused(f"it holds {checked.min():g}, and every λ must be positive")
+        raise ConstraintViolation(f"it holds {checked.min():g}, and every λ must be positive")
     if checked.min() > 1.0:
-        raise Refused("the gain bets 0.9 λ for every λ of at most 1, and there is none")
+        raise ConstraintViolation("the gain bets 0.9 λ for every λ of at most 1, and there is none")
     return read_only(np.sort(checked)[::-1].copy())
 
 
@@ -55,12 +56,12 @@ LAMBDAS = Constraint(
 @saved
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a certificate remembers of its log.
+    """The state of a certificate: the wealth of every bet, and the totals of the log.
 
-    S_i is `sums[i]` + log `products[i]`, for the grids of the lower bound, the upper bound and the
-    gain, one after the other. `totals` are Σ R, Σ w R, Σ w and Σ w². `counts` says how often each
-    action was played, where the behavior is not known. `crossed` is the first round after which the
-    mixture of the gain was at least 1/δ, or 0; if logs were `merged`, the first that was watched.
+    The log-wealth S_i is `sums[i]` + log `products[i]`, for the grids of the lower bound, the upper
+    bound and the gain, one after the other. `totals` are Σ R, Σ w R, Σ w and Σ w². `counts` are the
+    plays of each action, where the behavior is not known. `crossed` is the first round after which
+    the mixture of the gain was at least 1/δ, or 0; if logs were `merged`, the first observed one.
     """
 
     rounds: int
@@ -82,7 +83,7 @@ class Evidence:
 
     @staticmethod
     def none(size: int, counted: int) -> Evidence:
-        """Before the first round: so many λ in all, and so many actions to count."""
+        """Before the first round, with `size` bets in all and `counted` actions to count."""
         nothing, one = read_only(np.zeros(size)), read_only(np.ones(size))
         counts = read_only(np.zeros(counted, dtype=np.int64))
         return Evidence(0, nothing, one, read_only(np.zeros(4)), counts, crossed=0, merged=False)
@@ -90,8 +91,8 @@ class Evidence:
     @staticmethod
     def from_sufficient_statistics(rounds: int, S: ArrayLike, totals: ArrayLike) -> Evidence:
         """Of rounds that were summed elsewhere; whether they cross 1/δ is for the caller to say."""
-        nobody, one = np.zeros(0, dtype=np.int64), read_only(np.ones(np.size(S)))
-        evidence = Evidence(rounds, S, one, totals, nobody, crossed=0, merged=True)  # type: ignore[arg-type] # made arrays next
+        uncounted, one = np.zeros(0, dtype=np.int64), read_only(np.ones(np.size(S)))
+        evidence = Evidence(rounds, S, one, totals, uncounted, crossed=0, merged=True)  # type: ignore[arg-type] # made arrays next
         enforce(evidence)
         return evidence
 
@@ -109,7 +110,7 @@ class Evidence:
         columns: tuple[Array, Array, Array],
         counts: Integers,
     ) -> Evidence:
-        """With more rounds: their π_t(b), q_t(b) and R; the kernel says what the rest is."""
+        """After more rounds, given as columns π_t(b), q_t(b) and R."""
         sums, products, totals = self.sums.copy(), self.products.copy(), self.totals.copy()
         crossed = kernels.certificates.observe(
             lambdas,
@@ -197,7 +198,7 @@ def count_actions(behavior: Behavior | None, n_actions: int | None) -> int:
 
 def _evidence(value: Any) -> Evidence:
     if not isinstance(value, Evidence):
-        raise Refused("it is not the evidence of a certificate")
+        raise ConstraintViolation("it is not the evidence of a certificate")
     return value
 
 

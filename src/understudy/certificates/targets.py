@@ -1,4 +1,4 @@
-"""What can be certified: a learner's trace, a fixed policy, or the probabilities themselves."""
+"""Targets of a certificate: a learner's trace, a fixed policy, or a column of probabilities."""
 
 from __future__ import annotations
 

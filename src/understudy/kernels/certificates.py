@@ -33,11 +33,11 @@ __all__ = ["kl_upper", "kl_uppers", "log_mixture", "log_wealths", "observe", "ro
 
 Array = Any
 
-FACTORS = 16
+FACTORS = 16  # multiplications for one logarithm, whose cost then no longer shows
 LARGEST_PRODUCT = 1e100  # times 1 + λ x with λ, x ≤ 1e100 it is still a double
 LARGEST_EXPONENT = 600.0  # of a weight: far above any threshold, below overflow
 ROUNDING = 1e-9  # more than rounding can add to the mixture in a round
-STEPS = 1000
+STEPS = 1000  # a guard against a loop without end: every step is a valid bound
 NEGLIGIBLE = 60.0  # e^-60 of the largest term is below its last digit
 
 
@@ -86,7 +86,7 @@ def observe(
     propensities: Array,
     rewards: Array,
 ) -> int:
-    """Take a stretch of rounds into sums, products and totals (Σ R, Σ w R, Σ w, Σ w²), in place.
+    """Take a chunk of rounds into sums, products and totals (Σ R, Σ w R, Σ w, Σ w²), in place.
 
     The first round after which the mixture Σ_i ρ_i e^{S_i} of the gains is at least `threshold` is
     returned, or 0; it is `crossed` if it came before. Between exact tests a ceiling on the mixture

@@ -17,7 +17,7 @@ __all__ = ["compiled", "inlined"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # numba keeps the code of a function until the function's own file changes. Kernels call kernels of
-# other files, so here any change of any kernel makes all of them compile anew.
+# other files, so here any change of any kernel makes all of them compile again.
 HERE = Path(__file__).parent
 SOURCES = tuple(
     (path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(HERE.glob("*.py"))
@@ -57,7 +57,7 @@ def warn_of(problem: Exception) -> None:
     why = getattr(problem, "strerror", None) or type(problem).__name__
     warnings.warn(
         f"compiled kernels cannot be kept on disk ({why}): every start compiles "
-        "them anew; set NUMBA_CACHE_DIR to a folder that can be written to",
+        "them again; set NUMBA_CACHE_DIR to a folder that can be written to",
         NumbaWarning,
         stacklevel=1,  # one place, so that it is said once and not for every kernel
     )
@@ -72,7 +72,7 @@ def compiled(function: Function) -> Function:
         return function
     dispatcher = numba.njit(nogil=True)(function)
     if Path(function.__code__.co_filename).parent != HERE:
-        return dispatcher  # type: ignore[no-any-return] # of a user's files nobody knows all sources
+        return dispatcher  # type: ignore[no-any-return] # a user's sources are not all known
     try:
         dispatcher._cache = ForgivingCache(function)  # what cache=True does, with our cache
     except Exception as error:  # noqa: BLE001 - no place at all, or a numba made otherwise

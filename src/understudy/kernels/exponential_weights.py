@@ -6,7 +6,7 @@
   number of rounds.
 - w(a) is always made from G(a), never multiplied, so a weight that underflowed can come back. It
   is kept while G(a) and the reference stay, and made when it is first needed.
-- W is made anew, relative to the largest score, after the rounds E, 2E, … (E = max(1024, K)),
+- W is refreshed, relative to the largest score, after the rounds E, 2E, … (E = max(1024, K)),
   counted from the beginning of the log and not of the call, before a weight could overflow, and
   whenever a weight falls: so it cannot drift, and any batching gives the same bits.
 
@@ -36,8 +36,8 @@ UNKNOWN = -1.0  # a weight that was not needed yet
 def exponent(eta: float, score: float, residue: float, reference: float) -> float:
     """log w = η (G − reference).
 
-    A residue is at most half a last digit of its score. Where even that is worth e^300, no digit
-    means anything any more, but weights must stay finite, and one of them above 0.
+    A residue is at most half a last digit of its score. Where even that is a factor of e^300,
+    no digit means anything, but weights must stay finite, and one of them above 0.
     """
     rest = max(-LARGEST_RESIDUE, min(LARGEST_RESIDUE, eta * residue))
     return eta * (score - reference) + rest
@@ -89,13 +89,13 @@ def policy(
 
 @compiled
 def is_due(n_actions: int, rounds: int) -> bool:
-    """Whether W is made anew after that many rounds: K of them pay for the K weights."""
+    """Whether W is refreshed after that many rounds: K of them pay for the K weights."""
     return rounds % max(SHORTEST_REFRESH, n_actions) == 0
 
 
 @compiled
 def is_risky(gain: float, x: float) -> bool:
-    """Whether W must be made anew after a gain that leads to w = e^x.
+    """Whether W must be refreshed after a gain that leads to w = e^x.
 
     A weight that falls would leave W without the digits that it had under it; e^x must not
     overflow.

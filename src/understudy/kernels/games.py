@@ -1,6 +1,6 @@
-"""A whole game against means that stay for a while, in one call: O(1) a round, O(K) memory.
+"""Whole games in one call: piecewise constant means in O(1) a round, and adaptive adversaries.
 
-The referee's loop for adversaries that watch, compiled: `game.play` says it readably.
+`play_adaptive` is the loop of `game.play`, compiled.
 
 An adversary is two compiled functions over a memory of its own, a float64 vector:
 
@@ -140,7 +140,7 @@ def play_adaptive(
     stage: tuple[Array, Array, bool, Generator, Generator, Generator],
     learner: tuple[float, Array, Array, float, float, int, Array, Array],
 ) -> tuple[float, float, float, float]:
-    """A stretch of rounds: reference, W, and what learner and behavior earned.
+    """A chunk of rounds: reference, W, and the rewards of learner and behavior.
 
     `adversary` is its memory and its parameters. `stage` is π_B, what every action would have
     earned so far, whether realised rewards count, and three streams of random numbers: for the

@@ -171,13 +171,13 @@ def settle(
     level: float,
     scales: Array,
     fastest: float,
-    anew: bool,
+    fresh: bool,
 ) -> tuple[float, float]:
     """Λ and the sum of all weights after some S have grown, with the scales of the Λ before.
 
-    If all references and S were made `anew`, these scales are none. `fastest` is the largest rate.
+    If all references and S are `fresh`, these scales are void. `fastest` is the largest rate.
     """
-    for _ in range(0 if anew else FEW_STEPS):
+    for _ in range(0 if fresh else FEW_STEPS):
         step = step_of(rates, totals, scales)
         reach = fastest * abs(step)
         if not reach <= NEARBY:

@@ -182,7 +182,7 @@ def learn(
 ) -> bool:
     """Add an event to the scores of its experts, whose weights are then those in `room`.
 
-    Whether one of them is too large, so that all must be made anew.
+    Whether one of them is too large, so that all must be refreshed.
     """
     action, reward, propensity, logarithmic = event
     for i in range(room.size):
@@ -233,17 +233,17 @@ def replay(
         if has_experts and weights[b, 0] == UNKNOWN:
             weigh(rates_of, references_of, row, scores, residues, b, weights)
         played[t] = probability(scales_of, row, weights, b, mass)
-        learns, anew = has_experts and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
+        learns, fresh = has_experts and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
         if learns:
             event = b, seen[t], q[t], logarithmic
-            anew |= learn(rates_of, references_of, row, scores, residues, event, room)
-        elif not anew:
+            fresh |= learn(rates_of, references_of, row, scores, residues, event, room)
+        elif not fresh:
             continue
-        if anew:
+        if fresh:
             refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
         else:
             replace(totals_of, row, weights, b, room)
-        level, mass = settle(rates, log_prior, references, totals, level, scales, fastest, anew)
+        level, mass = settle(rates, log_prior, references, totals, level, scales, fastest, fresh)
     return level, 0.0
 
 
@@ -270,7 +270,7 @@ def policies(
 
 
 @compiled
-def worth(scales: Array, weighted: Array, mass: float) -> float:
+def mean_reward(scales: Array, weighted: Array, mass: float) -> float:
     """Σ_a π(a) r(a), by groups."""
     value = 0.0
     for j in range(scales.size):
@@ -310,21 +310,21 @@ def expected_reward(
         if k + 1 < starts.size and starts[k + 1] == t:
             k += 1
             weighted_sums(rows, weights, rewards[k], weighted_of)
-            value = worth(scales, weighted, mass)
+            value = mean_reward(scales, weighted, mass)
         earned += value
-        learns, anew = row < rates_of.shape[0] and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
+        learns, fresh = row < rates_of.shape[0] and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
         if learns:
             event = b, seen[t], q[t], logarithmic
-            anew |= learn(rates_of, references_of, row, scores, residues, event, room)
-        elif not anew:
+            fresh |= learn(rates_of, references_of, row, scores, residues, event, room)
+        elif not fresh:
             continue
-        if anew:
+        if fresh:
             refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
             weighted_sums(rows, weights, rewards[k], weighted_of)
         else:
             replace(totals_of, row, weights, b, room)
             for i in range(experts):
                 weighted_of[row, i] += room[i] * rewards[k, b]
-        level, mass = settle(rates, log_prior, references, totals, level, scales, fastest, anew)
-        value = worth(scales, weighted, mass)
+        level, mass = settle(rates, log_prior, references, totals, level, scales, fastest, fresh)
+        value = mean_reward(scales, weighted, mass)
     return level, earned

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,7 +36,7 @@ from understudy.learners.linear import (
     ROUNDING,
     KnownCovariance,
     Linear,
-    linear_form,
+    linear_spec,
     played,
     refuse_long,
     rows,
@@ -44,7 +45,6 @@ from understudy.learners.linear import (
 from understudy.protocols import CompiledPath, EventSpec
 from understudy.recorders import Recorder
 from understudy.schedules import Decaying, chunks_of_constant_rate, last_change, rate_at
-from understudy.theory import largest_lin_prod_rate
 from understudy.types import Integers, Log, kernel_view, read_only, saved
 
 __all__ = [
@@ -180,7 +180,7 @@ class LinProdCompact(KnownCovariance[Sums]):
     def rates(self, t: Integers) -> Array:
         """η_t = min(1/(2κ), η) for rounds t ≥ 1."""
         wanted = np.broadcast_to(rate_at(self.eta, t), t.shape)
-        return np.asarray(np.minimum(largest_lin_prod_rate(self.kappa), wanted))
+        return np.asarray(np.minimum(self.largest_rate, wanted))
 
     @property
     def order_dependence(self) -> str | None:
@@ -338,10 +338,10 @@ class LinProdUnknown(Linear[SumsAndInverse]):
                 largest=largest,
             )
 
-    @property
+    @cached_property
     def spec(self) -> EventSpec:
         p = self.dimension
-        return linear_form(self.n_actions, (p,) if self.disjoint else (self.n_actions, p))
+        return linear_spec(self.n_actions, (p,) if self.disjoint else (self.n_actions, p))
 
     @property
     def _shape(self) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ is ever built.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -34,6 +35,7 @@ from understudy.types import (
     FEATURES,
     Integers,
     Log,
+    chunks,
     kernel_view,
     read_only,
     rounds_per_chunk,
@@ -47,7 +49,7 @@ __all__ = [
     "KnownCovariance",
     "Linear",
     "SharedFeatures",
-    "linear_form",
+    "linear_spec",
     "played",
     "rows",
     "theta_hats",
@@ -69,7 +71,7 @@ class SharedFeatures:
 
     def __post_init__(self) -> None:
         enforce(self)
-        _ = self.V_inverse  # made here and not in a worker, whose LAPACK may round otherwise
+        _ = self.V_inverse  # computed here, because a worker's LAPACK may round otherwise
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -111,7 +113,7 @@ class DisjointFeatures:
 
     def __post_init__(self) -> None:
         enforce(self)
-        _ = self.V_inverse  # made here and not in a worker, whose LAPACK may round otherwise
+        _ = self.V_inverse  # computed here, because a worker's LAPACK may round otherwise
 
     @property
     def n_actions(self) -> int:
@@ -179,16 +181,17 @@ def theta_hats(V_inverse: Array, log: Log) -> Array:
     """
     size = V_inverse.shape[-1]
     parts = [np.empty((0, size))]
-    for part in log.stretches(rounds_per_chunk(size**2)):
+    for start, count in chunks(len(log), rounds_per_chunk(size**2)):
+        part = log[start : start + count]
         phi = played(part.features, part.actions) * part.rewards[:, np.newaxis]
         parts.append(times(V_inverse if V_inverse.ndim == 2 else V_inverse[part.actions], phi))  # noqa: PLR2004 - a matrix
     return np.concatenate(parts)
 
 
 def times(matrix: Array, vectors: Array) -> Array:
-    """matrix @ vector for every row, summed in one order whatever the number of rows:
+    """matrix @ vector for every row, summed in one order whatever the number of rows.
 
-    BLAS would take other roads for one row than for many, and `update` must give the bits of
+    BLAS may sum in another order for many rows than for one, and `update` must give the bits of
     `replay`.
     """
     return np.asarray((matrix * vectors[:, np.newaxis, :]).sum(axis=-1))
@@ -202,13 +205,13 @@ ROUNDING = 1e-9  # relative: φᵀV⁻¹φ is computed, κ may have been compute
 class Linear(Learner[State]):
     """A learner of features φ(x, a): checks features, and leaves the weights to a subclass."""
 
+    @abstractmethod
     def _check_size(self, what: str, features: Array) -> None:
         """Raise `InvalidEvent` at the first features, (n, …), that are larger than promised."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _policies_at(self, state: State, features: Array) -> Array:
         """π_t(·|x) of checked contexts, (n, K), each with the bits that it has alone."""
-        raise NotImplementedError
 
     def policy(self, state: State, features: ArrayLike | None = None) -> Array:
         self.check_state(state)
@@ -262,7 +265,7 @@ class KnownCovariance(Linear[State]):
 
     def __post_init__(self) -> None:
         enforce(self)
-        largest = largest_lin_prod_rate(self.kappa)
+        largest = self.largest_rate
         if isinstance(self.eta, float) and self.eta > largest:
             raise InadmissibleRate(
                 "eta",
@@ -273,9 +276,14 @@ class KnownCovariance(Linear[State]):
                 largest=largest,
             )
 
-    @property
+    @cached_property
+    def largest_rate(self) -> float:
+        """1/(2κ), the largest admissible η."""
+        return largest_lin_prod_rate(self.kappa)
+
+    @cached_property
     def spec(self) -> EventSpec:
-        return linear_form(self.features.n_actions, self.features.shape)
+        return linear_spec(self.features.n_actions, self.features.shape)
 
     def _check_size(self, what: str, features: Array) -> None:
         if self.feature_bound is not None:
@@ -285,10 +293,10 @@ class KnownCovariance(Linear[State]):
         refuse_above(what, "kappa", self.kappa, found, "φᵀV⁻¹φ")
 
 
-def linear_form(n_actions: int, features: tuple[int, ...]) -> EventSpec:
+def linear_spec(n_actions: int, features: tuple[int, ...]) -> EventSpec:
     """What an event must look like for a learner of features of this shape.
 
-    >>> linear_form(2, (2, 3)).features
+    >>> linear_spec(2, (2, 3)).features
     (2, 3)
     """
     unread = "leave it out, in a log with log.visible(propensities=False, features=True)"

@@ -166,7 +166,7 @@ def lin_prod_unknown(
     $$M_t = (\hat V_t + \beta I)^{-1}, \qquad \hat\theta_t = M_t \varphi(X_t, b) R, \qquad
     \beta = 2 \eta B^2$$
 
-    V̂_t is the average of φ(X_k, b_k) φ(X_k, b_k)ᵀ over rounds before t; M is made anew when t has
+    V̂_t is the average of φ(X_k, b_k) φ(X_k, b_k)ᵀ over rounds before t; M changes when t has
     grown by 5 %. The weights are those of `lin_prod_compact`. β ≥ 2ηB² keeps |η⟨θ̂, φ⟩| ≤ ½ always,
     so that the weights stay sane, but that is all: the estimates are biased, and unlike Theorem 2's
     their bias has no sign, so its argument does not carry over (docs/theory.md).

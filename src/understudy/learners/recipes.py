@@ -64,7 +64,7 @@ def exp3(
 
     Args:
         pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
-        horizon: n, the number of rounds that will be played; None if nobody knows.
+        horizon: n, the number of rounds that will be played; None if it is not known.
         eta: η, instead of the rate that `horizon` gives.
 
     >>> import understudy as us
@@ -107,7 +107,7 @@ def exp3_ix(
 
     Args:
         pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
-        horizon: n, the number of rounds that will be played; None if nobody knows.
+        horizon: n, the number of rounds that will be played; None if it is not known.
         coverage: C(π*; π_B) of the comparators to compete with; None for all of them.
         eta: η, instead of the rate that `horizon` and `coverage` give.
         gamma: γ_t: a number, an array, or a function of t ≥ 1. Theorem 1 covers γ_t ≥ η/2.
@@ -154,7 +154,7 @@ def exp3_ix_unknown(
 
     Args:
         n_actions: K.
-        horizon: n, the number of rounds that will be played; None if nobody knows.
+        horizon: n, the number of rounds that will be played; None if it is not known.
         eta: η, instead of the rate that `horizon` gives.
         gamma: γ_t > 0 (with width="kl" also 0), instead of the theorem's: a number, an array, or a
             function of t ≥ 1.
@@ -199,7 +199,7 @@ def prod(
 
     Args:
         pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
-        horizon: n, the number of rounds that will be played; None if nobody knows.
+        horizon: n, the number of rounds that will be played; None if it is not known.
         coverage: C(π*; π_B) of the comparators to compete with; None for all of them.
         eta: η, instead of the rate that `horizon` and `coverage` give.
 
@@ -239,7 +239,7 @@ def coverage_adaptive(
     with Λ_t such that the probabilities sum to 1. Rates and prior are those of
     `us.theory.coverage_adaptive_tuning`: constant in dyadic groups of q, so that a round costs
     O(groups); without a horizon η_{a,t} = c √(L_a q_j / t). Exp3-IX has to be tuned to the coverage
-    of the comparator, which nobody knows before; here every action has the rate that suits its own
+    of the comparator, which is not known in advance; here every action has the rate of its own
     coverage. Equal rates and a uniform prior give Exp3-IX back. Not in the paper, which leaves this
     problem open: the proof is in docs/theory.md, the bound is `us.theory.coverage_adaptive_bound`.
 
@@ -248,7 +248,7 @@ def coverage_adaptive(
 
     Args:
         pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
-        horizon: n, the number of rounds that will be played; None if nobody knows.
+        horizon: n, the number of rounds that will be played; None if it is not known.
         multiplier: c. The theorem holds for any; benign games reward larger rates.
         rates: η_a of every action, or of every level of the grid, to stay whatever the horizon.
         prior: w₁ likewise. Many different pairs of rate and prior make many groups.

@@ -29,7 +29,7 @@ from understudy.estimators import GainFormula
 from understudy.protocols import CompiledPath, EventSpec, Learner, refuse_features
 from understudy.recorders import Recorder
 from understudy.schedules import chunks_of_constant_rate, last_change
-from understudy.theory.coverage_adaptive import PRIOR, RATES, as_tuning, refuse_other_length
+from understudy.theory.coverage_adaptive import PRIOR, RATES, check_tuning, refuse_other_length
 from understudy.types import (
     Integers,
     Log,
@@ -40,7 +40,7 @@ from understudy.types import (
 
 __all__ = ["GAIN", "CoverageAdaptive", "LeveledScores"]
 
-CARRIED = 1e-9  # relative: how far the carried sums of weights may be from their sums
+CARRIED = 1e-9  # relative error of the carried sums of weights: far above that of their rounding
 SUMS = array("pass one sum of gains per expert", dimensions=(2,))
 ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
 LOGARITHMIC = "logarithmic"
@@ -107,7 +107,7 @@ class CoverageAdaptive(Learner[LeveledScores]):
 
     def __post_init__(self) -> None:
         enforce(self)
-        as_tuning(self.rates, self.prior)
+        check_tuning(self.rates, self.prior)
         if not isinstance(self.behavior, Logged):
             refuse_other_length(self.rates, len(self.behavior))
         elif not (self.prior > 0).all():
@@ -261,7 +261,7 @@ class CoverageAdaptive(Learner[LeveledScores]):
     def _learn(
         self, state: LeveledScores, log: Log, kernel: Callable[..., Any], *rest: Any
     ) -> tuple[LeveledScores, float]:
-        """The state after a stretch of log in which the rates stay, and what the kernel found."""
+        """The state after a chunk of log in which the rates stay, and the result of the kernel."""
         tuning, rounds = self.tuning(state.rounds), state.rounds + len(log)
         scores, residues = by_action(state.scores), by_action(state.residues)
         sums = state.references.copy(), state.totals.copy()

@@ -1,15 +1,13 @@
-"""The log of a run against an oblivious adversary, made a stretch at a time in bounded memory.
-
-Runs of a game, for every learner by the fastest path that it allows.
+"""The engine: plays the runs of a game, for every learner by the fastest path that it has.
 
 compiled    off-policy feedback does not depend on the learner, so against an oblivious adversary
-            a run is: make the log a stretch at a time, let every learner go over the same one. An
-            adversary that watches is met round by round, in a compiled loop.
+            the engine makes the log a chunk at a time, and every learner reads the same chunk. An
+            adaptive adversary is played round by round, in a compiled loop.
 stretches   the same for a learner of your own: through all its policies, (n, K) at a time.
 referee     `game.play`, round by round, in Python: everything that is not compiled.
 
-What comes out for a learner is a pure function of game, learner, seed and the number of the run:
-not of the path's other learners, nor of the runs that are played together.
+The result of a learner is a pure function of game, learner, seed and the number of the run: it does
+not depend on other learners, nor on the runs that are played together.
 """
 
 from __future__ import annotations
@@ -41,18 +39,19 @@ __all__ = [
     "REFEREE",
     "STRETCHES",
     "How",
+    "LogChunk",
     "Rewards",
     "SimulationPlan",
-    "Stretch",
     "Totals",
+    "log_chunks",
     "play_runs",
     "stretches",
 ]
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
-    """Some rounds: what was logged, and the rewards of all actions as rows that hold for a while.
+class LogChunk:
+    """Some rounds: their log, and the rewards of all actions; row i holds from round starts[i] on.
 
     `behavior` is π_B, (K,), or (n, K) where there are contexts.
     """
@@ -64,17 +63,17 @@ class Stretch:
     starts: Integers
 
 
-def stretches(
+def log_chunks(
     game: Game, dice: RandomStreams, *, size: int, all_rewards: bool
-) -> Iterator[Stretch]:
+) -> Iterator[LogChunk]:
     """The run's log, at most that many rounds at a time.
 
     With `all_rewards` the rewards of every action are drawn in every round; else they are means.
 
     >>> from understudy import adversaries
     >>> game = Game(adversaries.stationary([0.5, 0.9]), [0.5, 0.5], rounds=5)
-    >>> made = stretches(game, RandomStreams(seed=0, run=0), size=2, all_rewards=False)
-    >>> [len(stretch.log) for stretch in made]
+    >>> made = log_chunks(game, RandomStreams(seed=0, run=0), size=2, all_rewards=False)
+    >>> [len(chunk.log) for chunk in made]
     [2, 2, 1]
     """
     for start, rounds in chunks(game.rounds, size):
@@ -92,8 +91,10 @@ def stretches(
         log = Log._of(actions, observed, behavior[each, actions], features)
         if all_rewards:
             rewards, starts = dice.draw_rewards(game, rewards[row], actions, observed), each
-        yield Stretch(log, contexts, behavior_row, rewards, starts)
+        yield LogChunk(log, contexts, behavior_row, rewards, starts)
 
+
+stretches = log_chunks  # renamed; other areas still import it
 
 Rewards = Literal["mean", "realised"]
 How = Literal["compiled", "stretches", "referee"]
@@ -122,7 +123,7 @@ class SimulationPlan:
 
     @cached_property
     def players(self) -> dict[str, Player]:
-        """Who plays for each learner."""
+        """The player of each learner."""
         return {name: _player(self, learner) for name, learner in self.learners.items()}
 
     @property
@@ -131,13 +132,13 @@ class SimulationPlan:
         return {name: PATHS[player] for name, player in self.players.items()}
 
     def played_by(self, player: Player) -> Learners:
-        """The learners that a player plays for: they share the log."""
+        """The learners of a player: they share the log."""
         own = (name for name, other in self.players.items() if other is player)
         return {name: self.learners[name] for name in own}
 
     @property
     def holds_no_lock(self) -> bool:
-        """Whether all that runs is compiled, or NumPy, and ours: then threads can play at once."""
+        """Whether a run is compiled code of this library alone: then threads can play at once."""
         game = self.game
         estimators = [getattr(one, "estimator", one) for one in self.learners.values()]
         parts: list[object] = [game.adversary, *self.learners.values(), *estimators]
@@ -217,7 +218,7 @@ def _compiles_itself(adversary: object) -> bool:
 def _play_whole_games(
     plan: SimulationPlan, learners: Mapping[str, Any], runs: Sequence[int]
 ) -> Iterator[dict[str, Totals]]:
-    """Means that stay for a while, gains that depend on nothing but the event: O(1) a round."""
+    """Piecewise constant means, gains that depend on nothing but the event: O(1) a round."""
     game = plan.game
     means, starts = (kernel_view(part) for part in game.pieces_between(0, game.rounds))
     tally = ComparatorTotals(game, plan.comparators)
@@ -253,24 +254,24 @@ def _gains_of_every_event(learner: ExponentialWeights, behavior: Array) -> Array
     for reward in (0, 1):
         log = Log._of(played, np.full(len(played), float(reward)), behavior[played], None)
         memory = learner.estimator.init()
-        table[reward, played], _ = learner.gains(memory, 0, _shown(log, learner.spec))
+        table[reward, played], _ = learner.gains(memory, 0, _visible(log, learner.spec))
     return table
 
 
-# A stretch of log at a time.
+# A chunk of log at a time.
 
 
 def _go_over_logs(
     plan: SimulationPlan, learners: Learners, runs: Sequence[int]
 ) -> Iterator[dict[str, Totals]]:
-    """Learners that say themselves what they earn; long stretches if no table (n, K) is needed."""
+    """Learners with a compiled `expected_reward`; longer chunks if no table (n, K) is needed."""
     game = plan.game
     no_table = _is_piecewise(game) and not plan.draws_all_rewards
     size = max(ROUNDS_WITHOUT_TABLE, game.n_actions) if no_table else game.stretch
 
-    def expected_reward(learner: Any, state: Any, stretch: Stretch) -> tuple[Any, float]:
-        log = _shown(stretch.log, learner.spec)
-        return learner.expected_reward(state, log, stretch.rewards, stretch.starts)  # type: ignore[no-any-return] # it can
+    def expected_reward(learner: Any, state: Any, chunk: LogChunk) -> tuple[Any, float]:
+        log = _visible(chunk.log, learner.spec)
+        return learner.expected_reward(state, log, chunk.rewards, chunk.starts)  # type: ignore[no-any-return] # it can
 
     return (_go_over_log(plan, learners, run, size, expected_reward) for run in runs)
 
@@ -280,9 +281,9 @@ def _go_over_policies(
 ) -> Iterator[dict[str, Totals]]:
     """Any learner, through all its policies."""
 
-    def expected_reward(learner: Any, state: Any, stretch: Stretch) -> tuple[Any, float]:
-        state, policies = learner.policies(state, _shown(stretch.log, learner.spec))
-        rewards = expand(stretch.rewards, stretch.starts, len(stretch.log))
+    def expected_reward(learner: Any, state: Any, chunk: LogChunk) -> tuple[Any, float]:
+        state, policies = learner.policies(state, _visible(chunk.log, learner.spec))
+        rewards = expand(chunk.rewards, chunk.starts, len(chunk.log))
         return state, float((policies * rewards).sum())
 
     return (_go_over_log(plan, learners, run, plan.game.stretch, expected_reward) for run in runs)
@@ -293,27 +294,27 @@ def _go_over_log(
     learners: Learners,
     run: int,
     size: int,
-    expected_reward: Callable[[Any, Any, Stretch], tuple[Any, float]],
+    expected_reward: Callable[[Any, Any, LogChunk], tuple[Any, float]],
 ) -> dict[str, Totals]:
     states = {name: learner.init() for name, learner in learners.items()}
     earned = dict.fromkeys(learners, 0.0)
     tally = ComparatorTotals(plan.game, plan.comparators)
     dice = RandomStreams(plan.seed, run)
-    for stretch in stretches(plan.game, dice, size=size, all_rewards=plan.draws_all_rewards):
+    for chunk in log_chunks(plan.game, dice, size=size, all_rewards=plan.draws_all_rewards):
         for name, learner in learners.items():
-            states[name], more = expected_reward(learner, states[name], stretch)
+            states[name], more = expected_reward(learner, states[name], chunk)
             earned[name] += more
-        rounds = durations(stretch.starts, len(stretch.log))
-        tally.add(stretch.contexts, stretch.behavior, stretch.rewards, rounds)
+        rounds = durations(chunk.starts, len(chunk.log))
+        tally.add(chunk.contexts, chunk.behavior, chunk.rewards, rounds)
     return {name: tally.totals(earned[name]) for name in learners}
 
 
-def _shown(log: Log, spec: EventSpec) -> Log:
+def _visible(log: Log, spec: EventSpec) -> Log:
     """What a learner is shown of the log: no more than its spec asks for."""
     return log.visible(propensities=spec.propensities, features=bool(spec.features))
 
 
-# Round by round, against an adversary that watches.
+# Round by round, against an adaptive adversary.
 
 
 def _play_adaptive_compiled(
@@ -330,7 +331,7 @@ def _play_adaptive_run(plan: SimulationPlan, learner: ExponentialWeights, run: i
         RandomStreams(plan.seed, run),
         ComparatorTotals(plan.game, plan.comparators),
     )
-    assert isinstance(game.adversary, Compiled)  # `_player` has seen to it
+    assert isinstance(game.adversary, Compiled)  # as `_player` checked
     referee, memory, parameters = game.adversary.compiled()
     stage = (
         kernel_view(game.behavior),
@@ -340,7 +341,7 @@ def _play_adaptive_run(plan: SimulationPlan, learner: ExponentialWeights, run: i
         dice.unobserved,
         dice.learner,
     )
-    memory = np.array(memory, dtype=np.float64)  # a run's own, whoever else has seen it
+    memory = np.array(memory, dtype=np.float64)  # a copy for this run: others share the array
     meet = partial(referee, (memory, kernel_view(parameters)), stage)
     state, earned = learner.init(), 0.0
     for _, rounds in chunks(game.rounds, ROUNDS_WITHOUT_TABLE):

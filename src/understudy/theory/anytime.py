@@ -1,6 +1,6 @@
-"""Theorem 1 without a horizon: η_t = s/√t, held until t has grown by 5 % (docs/theory.md).
+"""Bounds without a horizon: η_t = s/√t, held until t has grown by 5 % (docs/theory.md).
 
-The bound of LinProd in constant memory without a horizon.
+Theorem 1 for Exp3-IX and Prod, and Theorem 3 for LinProd in constant memory.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def theorem1_anytime_bound(
 
     $$\frac{\log K}{\eta_n} + \sum_t \sum_a \pi^*(a) \frac{\eta_t/2}{q(a) + \eta_t/2}$$
 
-    after any number n of rounds, which nobody has to know before. Rewards count as 1, the worst
+    after any number n of rounds, which need not be known before. Rewards count as 1, the worst
     case. `us.theory.anytime_scale` is the s of the recipes.
 
     >>> round(theorem1_anytime_bound(0, [0.5, 0.5], horizon=100, scale=0.6), 4)

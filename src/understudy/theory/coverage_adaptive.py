@@ -22,7 +22,7 @@ from understudy.constraints import (
     TRUTH,
     Array,
     Constraint,
-    Refused,
+    ConstraintViolation,
     array,
     constrained,
     number,
@@ -50,7 +50,7 @@ RATES = array("pass one positive rate per action (or level), at most 1e9", low=0
 def _prior(value: Any) -> Array:
     checked: Array = WEIGHTS.parse(value)
     if abs(float(checked.sum()) - 1.0) > SUM_TOLERANCE:
-        raise Refused(f"the weights sum to {float(checked.sum()):.12g}, not to 1")
+        raise ConstraintViolation(f"the weights sum to {float(checked.sum()):.12g}, not to 1")
     return checked
 
 
@@ -269,6 +269,12 @@ def as_tuning(rates: ArrayLike, prior: ArrayLike) -> Tuning:
     """Rates above 0, as many as prior weights."""
     eta: Array = RATES("rates", rates)
     w1: Array = PRIOR("prior", prior)
+    check_tuning(eta, w1)
+    return Tuning(eta, w1)
+
+
+def check_tuning(eta: Array, w1: Array) -> None:
+    """Raise `InvalidArgument` unless rates are above 0, and as many as prior weights."""
     if eta.shape != w1.shape:
         raise InvalidArgument(
             "rates",
@@ -277,8 +283,7 @@ def as_tuning(rates: ArrayLike, prior: ArrayLike) -> Tuning:
             "pass both, with one entry per action (or level)",
         )
     if not (eta > 0).all():
-        raise InvalidArgument("rates", rates, "a rate of 0 learns nothing", RATES.remedy)
-    return Tuning(eta, w1)
+        raise InvalidArgument("rates", eta, "a rate of 0 learns nothing", RATES.remedy)
 
 
 def expected_under(policy: Array, values: Array) -> float:

@@ -14,7 +14,7 @@ from understudy.constraints import (
     SUM_TOLERANCE,
     Array,
     Constraint,
-    Refused,
+    ConstraintViolation,
     array,
     constrained,
     dimensions_of,
@@ -44,12 +44,12 @@ MATRIX = array(COVARIANCE_REMEDY, dimensions=(2, 3))
 def _semidefinite(value: Any) -> Array:
     V: Array = MATRIX.parse(value)
     if V.shape[-1] != V.shape[-2] or not V.size:
-        raise Refused(f"its shape {V.shape} is not square")
+        raise ConstraintViolation(f"its shape {V.shape} is not square")
     size = float(np.abs(V).max())
     if not np.allclose(V, np.swapaxes(V, -1, -2), rtol=0.0, atol=1e-8 * size):
-        raise Refused("it is not symmetric")
+        raise ConstraintViolation("it is not symmetric")
     if np.linalg.eigvalsh(V).min() < -1e-8 * size:
-        raise Refused("it has a negative eigenvalue, so it is no average of φφᵀ")
+        raise ConstraintViolation("it has a negative eigenvalue, so it is no average of φφᵀ")
     return V
 
 
@@ -57,7 +57,9 @@ def _definite(value: Any) -> Array:
     V = _semidefinite(value)
     eigenvalues = np.linalg.eigvalsh(V)
     if (eigenvalues.min(axis=-1) <= SINGULAR * eigenvalues.max(axis=-1)).any():
-        raise Refused("it is singular: the behavior never excites some direction of the features")
+        raise ConstraintViolation(
+            "it is singular: the behavior never excites some direction of the features"
+        )
     return V
 
 
@@ -65,7 +67,7 @@ def _of_dimension(*dimensions: int, parse: Any) -> Any:
     def checked(value: Any) -> Array:
         V: Array = parse(value)
         if V.ndim not in dimensions:
-            raise Refused(f"it must have {dimensions[0]} dimensions, not {V.ndim}")
+            raise ConstraintViolation(f"it must have {dimensions[0]} dimensions, not {V.ndim}")
         return V
 
     return checked
