@@ -63,7 +63,7 @@ def test_at_most_the_last_digits_above_the_root_and_never_below(
 def test_at_most_the_last_digits_above_the_root_on_a_grid(step: int) -> None:
     powers = 10.0 ** np.arange(-15.0, 0.0)
     for frequency in [*powers, 0.3, 0.5, 0.7, *(1.0 - powers[1:])]:
-        for count in 2.0 ** np.arange(0, 54, 4):
+        for count in 2.0 ** np.arange(0, 54, step):
             found = certificates.kl_upper(float(frequency), float(count), 12.5)
             with mpmath.workdps(60):
                 exact = exact_upper(float(frequency), float(count), 12.5)
