@@ -32,10 +32,7 @@ from understudy.learners import (
     lin_prod_unknown,
     prod,
 )
-from understudy.simulation import adversaries
-from understudy.simulation.game import Game, play
-from understudy.simulation.simulate import Simulation, simulate
-from understudy.simulation.sweep import Results, Sweep
+from understudy.simulation import Game, Results, Simulation, Sweep, adversaries, play, simulate
 from understudy.snapshots import Understudy, load
 from understudy.theory import coverage, feature_coverage
 from understudy.types import Feedback, Log, Round, Trace, saved

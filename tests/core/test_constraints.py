@@ -44,7 +44,7 @@ EXAMPLES: dict[str, Arguments] = {
     "simulation.adversaries.Hiding": {"n_actions": K, "low": 0.2, "high": 0.7},
     "simulation.adversaries.Piecewise": {"values": [[0.1, 0.2], [0.3, 0.4]], "starts": [0, 3]},
     "simulation.adversaries.Retaliating": {"n_actions": K, "low": 0.2, "high": 0.7},
-    "simulation.adversaries.Table": {"values": [[0.1, 0.2]]},
+    "simulation.adversaries.RewardTable": {"values": [[0.1, 0.2]]},
     "simulation.adversaries.halves": {"values": [[0.1, 0.2], [0.3, 0.4]], "rounds": 10},
     "simulation.adversaries.stationary": {"means": [0.1, 0.2]},
     "simulation.adversaries.switching": {"n_actions": K, "rounds": 10},
@@ -178,7 +178,7 @@ EXAMPLES: dict[str, Arguments] = {
         "seed": 0,
         "jobs": 1,
     },
-    "simulation.sweep.Played": {
+    "simulation.sweep.CellResult": {
         "regret": [[1.0]],
         "reward": [2.0],
         "behavior_reward": [3.0],

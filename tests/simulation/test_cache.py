@@ -17,7 +17,7 @@ from tests.support.sweep_bits import bits
 from understudy.contexts import ContinuousContexts, FiniteContexts
 from understudy.errors import InvalidArgument, NotSaveable
 from understudy.simulation.engine import SimulationPlan
-from understudy.simulation.sweep import Cell
+from understudy.simulation.sweep import SweepCell
 from understudy.snapshots import to_json
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])
@@ -97,9 +97,9 @@ def test_finished_cells_are_kept_in_readable_files(tmp_path: Path) -> None:
     records = [json.loads(text) for text in files(folder).values()]
     assert all(name.endswith(".json") for name in files(folder))
     assert len(records) == len(results) == 4
-    assert {Cell(**record["cell"]) for record in records} == set(results)
+    assert {SweepCell(**record["cell"]) for record in records} == set(results)
     for record in records:
-        played = results[Cell(**record["cell"])]
+        played = results[SweepCell(**record["cell"])]
         assert (record["format"], record["played"]["path"]) == ("understudy", "compiled")
         assert record["played"]["regret"]["values"] == played.regret.ravel().tolist()
         assert record["played"]["regret"]["shape"] == [RUNS, 2]

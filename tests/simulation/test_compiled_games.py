@@ -23,7 +23,7 @@ from understudy.kernels.games import play_adaptive
 from understudy.learners import ExponentialWeights
 from understudy.simulation.adversaries import Adaptive
 from understudy.simulation.engine import SimulationPlan, Totals, play_runs
-from understudy.simulation.game import RandomStreams
+from understudy.simulation.random_streams import RandomStreams
 from understudy.types import kernel_view
 
 Rewards = Literal["mean", "realised"]
@@ -160,8 +160,10 @@ def test_counts_before_every_event(seed: int, n_actions: int, n: int) -> None:
 
 def whole_game(game: us.Game, learner: ExponentialWeights, table: Array, seed: int) -> float:
     """Σ_t ⟨π_t, r_t⟩ against a table of means (n, K), in NumPy."""
-    dice = RandomStreams(seed, 0)
-    uniforms = np.array([dice.behavior.random(game.rounds), dice.observed.random(game.rounds)])
+    streams = RandomStreams(seed, 0)
+    uniforms = np.array(
+        [streams.behavior.random(game.rounds), streams.observed.random(game.rounds)]
+    )
     actions, rewards = reference.observe(edges_of(game.behavior), table, uniforms)
     log = us.Log(actions, rewards)
     gains, _ = learner.gains(learner.init().memory, 0, log)

@@ -21,6 +21,7 @@ from understudy.contexts import ContinuousContexts, FiniteContexts, rows
 from understudy.protocols import EventSpec
 from understudy.simulation.adversaries import Oblivious, Piecewise
 from understudy.simulation.game import feedback_for
+from understudy.snapshots import as_data
 from understudy.theory import feature_covariance
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])
@@ -566,3 +567,11 @@ def test_means_that_leave_the_interval_by_rounding_only_are_rewards() -> None:
     adversary = us.adversaries.stationary([1 + 5e-10, 0.0, 0.5, -5e-10], bernoulli=False)
     for record in play(game(adversary=adversary, rounds=20)):
         assert record.rewards.tolist() == [1.0, 0.0, 0.5, 0.0]
+
+
+def test_the_old_name_of_the_reward_table_warns_and_works_and_files_keep_it() -> None:
+    with pytest.warns(DeprecationWarning, match="RewardTable"):
+        old = us.adversaries.Table
+    assert old is us.adversaries.RewardTable is us.adversaries.table
+    assert as_data(us.adversaries.table([[0.5]]))["kind"] == "Table"
+    assert not hasattr(us.adversaries, "Tables")

@@ -14,7 +14,7 @@ from tests.support.refusals import assert_refused
 from tests.support.sweep_bits import bits
 from understudy.contexts import FiniteContexts
 from understudy.protocols import Learner
-from understudy.simulation.sweep import Cell, Played
+from understudy.simulation.sweep import CellResult, SweepCell
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])
 THREE = np.array([0.5, 0.25, 0.25])
@@ -84,7 +84,7 @@ def one(**changed: Any) -> us.Sweep:
 def test_the_cells_are_games_by_learners_by_seeds_in_order() -> None:
     """A game's seeds come one after the other, the learners of each in their order."""
     assert everything().cells() == [
-        Cell(game, learner, seed)
+        SweepCell(game, learner, seed)
         for game in ("switching", "linear", "hiding")
         for seed in (7, 0)
         for learner in ("known", "unknown", *(["linear"] if game == "linear" else []))
@@ -96,8 +96,8 @@ def test_results_are_a_mapping_from_cells_in_the_order_of_the_sweep() -> None:
     results = us.simulate(sweep)
     assert list(results) == sweep.cells()
     assert len(results) == 14
-    assert isinstance(results["linear", "linear", 7], Played)
-    assert results[Cell("hiding", "known", 0)] is results["hiding", "known", 0]
+    assert isinstance(results["linear", "linear", 7], CellResult)
+    assert results[SweepCell("hiding", "known", 0)] is results["hiding", "known", 0]
     assert ("linear", "linear", 7) in results
     for unknown in (("hiding", "linear", 7), ("hiding", "known", 1), ("", "known", 0)):
         assert unknown not in results

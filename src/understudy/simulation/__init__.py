@@ -1,1 +1,15 @@
-"""Simulation: the game of the paper, its adversaries, and many runs of it."""
+"""Simulation of the paper's game.
+
+`Game` is a setting (adversary, behavior policy, rounds, contexts) and `play` plays it round by
+round. `simulate` plays many runs of a game, or of all cells of a `Sweep`, on the fastest path that
+each learner allows, and returns regrets.
+"""
+
+from __future__ import annotations
+
+from understudy.simulation import adversaries
+from understudy.simulation.game import Game, play
+from understudy.simulation.simulate import Simulation, simulate
+from understudy.simulation.sweep import Results, Sweep
+
+__all__ = ["Game", "Results", "Simulation", "Sweep", "adversaries", "play", "simulate"]

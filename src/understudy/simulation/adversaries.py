@@ -1,17 +1,18 @@
-"""Adversaries: they decide the rewards of a game.
+"""Adversaries choose the rewards of a game.
 
 An adversary gives the conditional means of the rewards of round t, one per action. With
 `bernoulli` the rewards are 0 or 1 with these means; without it they are the means. In a linear
 game it gives θ_t instead, and the means are ⟨θ_t, φ(X_t, ·)⟩.
 
-An oblivious adversary knows t only: a schedule of means, or a table. An adaptive one sees every
-round that was played (the learner's policy and drawn action, the behavior's action, the rewards),
-never the round to come. A new one is a dataclass with `init`, `choose` and `observe`, in plain
-Python. `Compiled` is for those that must be fast: `kernels/games.py` says how.
+The means of an oblivious adversary depend on t only. An adaptive adversary also sees every earlier
+round: the learner's policy and drawn action, the behavior's action, the rewards. A new adversary is
+a dataclass with `init`, `choose` and `observe`, in plain Python. To make it fast, add `compiled`
+(the protocol `Compiled`), as `kernels/games.py` explains.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ __all__ = [
     "Oblivious",
     "Piecewise",
     "Retaliating",
-    "Table",
+    "RewardTable",
     "drifting",
     "halves",
     "hiding",
@@ -53,15 +54,40 @@ __all__ = [
     "table",
 ]
 
-
 VALUES = array("pass one number per action (or the entries of θ)")
+MEAN = number(0.0, 1.0, "pass a mean reward in [0, 1]")
+
+
+class Adversary(Protocol):
+    """Chooses the means of round t from its memory of the earlier rounds."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def bernoulli(self) -> bool: ...
+
+    def init(self) -> Any: ...
+
+    def choose(self, memory: Any, t: int) -> Array: ...
+
+    def observe(self, memory: Any, played: Round) -> Any: ...
+
+
+@runtime_checkable
+class Compiled(Protocol):
+    """An adaptive adversary whose games a compiled referee can play."""
+
+    def compiled(self) -> tuple[Callable[..., Any], Array, Array]:
+        """A loop made by `kernels.games.play`, the memory before round 1, and parameters."""
+        ...
 
 
 class Oblivious(ABC):
-    """An adversary that fixed everything before the game: round t's means depend on t only."""
+    """An adversary that fixes all means before the game: those of round t depend on t only."""
 
     bernoulli: bool
-    rounds: int | None  # how many rounds it was made for, None for any number
+    rounds: int | None  # the longest game that it has means for; None for any length
 
     @property
     @abstractmethod
@@ -69,19 +95,19 @@ class Oblivious(ABC):
 
     @abstractmethod
     def between(self, start: int, stop: int) -> Array:
-        """The means of rounds start+1 … stop, one row each."""
+        """Means of rounds start+1 … stop, one row each."""
 
     @abstractmethod
     def corners(self) -> Array:
-        """Rows whose convex hull holds the means of all rounds: enough to check their range."""
+        """Rows whose convex hull contains the means of all rounds; their range is checked."""
 
     def init(self) -> None:
         return None
 
-    def choose(self, memory: None, t: int) -> Array:  # noqa: ARG002 - it remembers nothing
+    def choose(self, memory: None, t: int) -> Array:  # noqa: ARG002 - it has no memory
         return np.asarray(self.between(t - 1, t)[0])
 
-    def observe(self, memory: None, played: Round) -> None:  # noqa: ARG002 - it looks away
+    def observe(self, memory: None, played: Round) -> None:  # noqa: ARG002 - it ignores the rounds
         return memory
 
 
@@ -134,7 +160,7 @@ class Piecewise(Oblivious):
         return self.values
 
     def pieces(self, start: int, stop: int) -> tuple[Array, Integers]:
-        """The rows of rounds start+1 … stop, and after how many of these rounds each begins.
+        """Means of rounds start+1 … stop, one row per segment, and where each segment starts.
 
         >>> values, starts = switching(n_actions=2, rounds=10).pieces(3, 8)
         >>> values.tolist(), starts.tolist()
@@ -148,7 +174,7 @@ class Piecewise(Oblivious):
 @saved
 @dataclass(frozen=True, eq=False)
 class Drifting(Oblivious):
-    """Means that move in equal steps from `first`, in round 1, to `last`, in round `rounds`.
+    """Means that change in equal steps from `first` in round 1 to `last` in round `rounds`.
 
     >>> Drifting([0.0, 1.0], [1.0, 0.0], rounds=3).between(0, 3).tolist()
     [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]]
@@ -186,12 +212,12 @@ class Drifting(Oblivious):
         return np.stack([self.first, self.last])
 
 
-@saved
+@saved(tag="Table")
 @dataclass(frozen=True, eq=False)
-class Table(Oblivious):
-    """Row t of a table (n, K) in round t: rewards as they stand, or means if `bernoulli`.
+class RewardTable(Oblivious):
+    """Row t of a table (n, K) in round t: the rewards themselves, or means if `bernoulli`.
 
-    >>> Table([[0.0, 1.0], [0.25, 0.5]]).between(1, 2).tolist()
+    >>> RewardTable([[0.0, 1.0], [0.25, 0.5]]).between(1, 2).tolist()
     [[0.25, 0.5]]
     """
 
@@ -225,7 +251,7 @@ class Table(Oblivious):
 
 @constrained(n_actions=N_ACTIONS, rounds=COUNT)
 def switching(*, n_actions: int, rounds: int) -> Piecewise:
-    """The paper's game: the last action is best (0.8) for half of it, then the first one (1.0).
+    """The paper's adversary: the last action is best (0.8) at first, the first one (1.0) later.
 
     All other means are 0.5; rewards are Bernoulli. The first half is t ≤ n/2.
 
@@ -239,7 +265,7 @@ def switching(*, n_actions: int, rounds: int) -> Piecewise:
 
 @constrained(rounds=COUNT)
 def halves(values: ArrayLike, *, rounds: int) -> Piecewise:
-    """The first row while t ≤ n/2, the second one afterwards: means, or θ in a linear game.
+    """The first row while t ≤ n/2, then the second row: means, or θ in a linear game.
 
     >>> halves([[0.0, 1.0], [1.0, 0.0]], rounds=3).between(0, 3).tolist()
     [[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]
@@ -260,37 +286,9 @@ def stationary(means: ArrayLike, *, bernoulli: bool = True) -> Piecewise:
     return Piecewise(np.asarray(means)[np.newaxis], np.array([0]), bernoulli)
 
 
-MEAN = number(0.0, 1.0, "pass a mean reward in [0, 1]")
-
-
-class Adversary(Protocol):
-    """Picks the means of round t from what it remembers of the rounds before."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def bernoulli(self) -> bool: ...
-
-    def init(self) -> Any: ...
-
-    def choose(self, memory: Any, t: int) -> Array: ...
-
-    def observe(self, memory: Any, played: Round) -> Any: ...
-
-
-@runtime_checkable
-class Compiled(Protocol):
-    """An adaptive adversary whose game can also be played by a compiled referee."""
-
-    def compiled(self) -> tuple[Callable[..., Any], Array, Array]:
-        """`kernels.games.play` with its two functions, its memory before round 1, parameters."""
-        ...
-
-
 @dataclass(frozen=True)
 class Adaptive(ABC):
-    """An adversary that watches, and pays between `low` and `high`."""
+    """An adversary that sees the earlier rounds; its means lie between `low` and `high`."""
 
     n_actions: int
     low: float
@@ -325,10 +323,10 @@ class Adaptive(ABC):
 @saved
 @dataclass(frozen=True)
 class Retaliating(Adaptive):
-    """Adaptive: punishes what the learner has just done.
+    """Adaptive: lowers the means of the actions that the learner favored in the last round.
 
-    An action's mean falls from `high` toward `low` with the probability that the learner's last
-    policy gave to it, and the action that the learner drew last pays `low`.
+    An action's mean falls from `high` toward `low` with its probability in the learner's last
+    policy; the action that the learner drew last has mean `low`.
 
     >>> adversary = Retaliating(n_actions=2)
     >>> adversary.choose(adversary.init(), 1).tolist()
@@ -343,25 +341,25 @@ class Retaliating(Adaptive):
     def init(self) -> tuple[Array, int | None]:
         return np.zeros(self.n_actions), None
 
-    def choose(self, memory: tuple[Array, int | None], t: int) -> Array:  # noqa: ARG002 - it remembers
+    def choose(self, memory: tuple[Array, int | None], t: int) -> Array:  # noqa: ARG002 - its memory is enough
         policy, action = memory
         means = self.high - (self.high - self.low) * policy
         if action is not None:
             means[action] = self.low
         return np.asarray(means)
 
-    def observe(self, memory: tuple[Array, int | None], played: Round) -> tuple[Array, int]:  # noqa: ARG002 - the last round is all
+    def observe(self, memory: tuple[Array, int | None], played: Round) -> tuple[Array, int]:  # noqa: ARG002 - the last round is enough
         return played.policy, played.action
 
     def compiled(self) -> tuple[Callable[..., Any], Array, Array]:
-        memory = np.zeros(self.n_actions + 1)  # the last policy, then the last action
+        memory = np.zeros(self.n_actions + 1)  # the last policy and, at the end, the last action
         return kernels.games.retaliating, memory, np.array([self.low, self.high])
 
 
 @saved
 @dataclass(frozen=True)
 class Hiding(Adaptive):
-    """Adaptive: hides the best reward on the action that the behavior has played least so far.
+    """Adaptive: the action that the behavior has played least so far is best.
 
     >>> adversary = Hiding(n_actions=3)
     >>> adversary.choose(np.array([4, 1, 2]), 8).tolist()
@@ -374,7 +372,7 @@ class Hiding(Adaptive):
     def init(self) -> Integers:
         return np.zeros(self.n_actions, dtype=np.int64)
 
-    def choose(self, memory: Integers, t: int) -> Array:  # noqa: ARG002 - it remembers
+    def choose(self, memory: Integers, t: int) -> Array:  # noqa: ARG002 - its memory is enough
         means = np.full(self.n_actions, self.low)
         means[np.argmin(memory)] = self.high
         return means
@@ -388,8 +386,16 @@ class Hiding(Adaptive):
         return kernels.games.hiding, np.zeros(self.n_actions), np.array([self.low, self.high])
 
 
-# One spelling for all adversaries, like `switching` and `stationary`.
+# Lower case for all adversaries, as for the functions `switching` and `stationary`.
 drifting = Drifting
-table = Table
+table = RewardTable
 retaliating = Retaliating
 hiding = Hiding
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Table":
+        message = "us.adversaries.Table is now RewardTable; or call us.adversaries.table"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return RewardTable
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

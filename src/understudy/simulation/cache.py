@@ -1,4 +1,4 @@
-"""Finished cells of a sweep on disk: each is recognized by all that it is a function of."""
+"""Results of finished cells on disk, under a hash of everything that they depend on."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import numpy as np
 from understudy.errors import InvalidArgument, NotSaveable
 from understudy.protocols import Learner
 from understudy.simulation.comparators import Comparator
-from understudy.simulation.sweep import Cell, Played, Sweep
+from understudy.simulation.sweep import CellResult, Sweep, SweepCell
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 
 __all__ = ["ResultCache"]
 
-# Goes up when the same cell comes to give other bits, so that none is mixed with old ones.
+# Part of every key. Increase it when a change of code changes the bits of any result.
 NUMERICS = 1
 
 
 class ResultCache:
-    """Finished cells on disk, a file each, named by what they are a function of."""
+    """A folder with one file per finished cell of a sweep."""
 
     def __init__(self, folder: Path, sweep: Sweep) -> None:
         if folder.exists() and not folder.is_dir():
@@ -34,30 +34,30 @@ class ResultCache:
         self.games = {name: self._game(name) for name in sweep.games}
         folder.mkdir(parents=True, exist_ok=True)
 
-    def read(self, cell: Cell, learner: Learner[Any]) -> Played | None:
-        """What came out of a cell, if it was finished before."""
+    def read(self, cell: SweepCell, learner: Learner[Any]) -> CellResult | None:
+        """The result of a cell, or None if the folder does not have it."""
         key = self.key(cell, learner)
         path = self.path(key)
         if not path.exists():
             return None
         try:
             record = parse(path.read_text(encoding="utf-8"))
-            played = from_data(record.get("played"), "played")
+            result = from_data(record.get("played"), "played")
         except InvalidArgument as error:
             raise self._not_a_cell(path, f"{error.argument}: {error.reason}") from None
         except (UnicodeDecodeError, RecursionError) as error:
             raise self._not_a_cell(path, type(error).__name__) from None
-        if record.get("key") != key or not self._fits(cell, played):
+        if record.get("key") != key or not self._fits(cell, result):
             raise self._not_a_cell(path, "it holds something else")
-        return played  # type: ignore[no-any-return] # it fits
+        return result  # type: ignore[no-any-return] # `_fits` has checked it
 
-    def _fits(self, cell: Cell, played: Any) -> bool:
+    def _fits(self, cell: SweepCell, result: Any) -> bool:
         runs = self.sweep.runs
         comparators = len(self.sweep.compared_with(cell.game))
         return (
-            isinstance(played, Played)
-            and played.regret.shape == (runs, comparators)
-            and played.reward.shape == played.behavior_reward.shape == (runs,)
+            isinstance(result, CellResult)
+            and result.regret.shape == (runs, comparators)
+            and result.reward.shape == result.behavior_reward.shape == (runs,)
         )
 
     @staticmethod
@@ -65,15 +65,15 @@ class ResultCache:
         reason = f"{path} is not a finished cell of this sweep ({why})"
         return InvalidArgument("keep", str(path), reason, "delete this file to play it again")
 
-    def write(self, cell: Cell, learner: Learner[Any], played: Played) -> None:
-        """Keep what came out of a cell, whole or not at all."""
+    def write(self, cell: SweepCell, learner: Learner[Any], result: CellResult) -> None:
+        """Store the result of a cell; the file appears whole or not at all."""
         key = self.key(cell, learner)
         record = {
             "format": FORMAT,
             "version": VERSION,
             "key": key,
             "cell": cell._asdict(),
-            "played": as_data(played),
+            "played": as_data(result),
         }
         text = json.dumps(record, allow_nan=False, ensure_ascii=False)
         write_atomically(self.path(key), text.encode())
@@ -82,13 +82,13 @@ class ResultCache:
         """The file of a cell."""
         return self.folder / f"{key[:32]}.json"
 
-    def key(self, cell: Cell, learner: Learner[Any]) -> str:
-        """All that a cell is a function of, as one hash."""
+    def key(self, cell: SweepCell, learner: Learner[Any]) -> str:
+        """A hash of everything that the result of a cell depends on."""
         return digest(
             {
                 "numerics": NUMERICS,
                 "game": self.games[cell.game],
-                "learner": recognizable(learner, f"learner {cell.learner!r}"),
+                "learner": as_key(learner, f"learner {cell.learner!r}"),
                 "rewards": self.sweep.rewards,
                 "runs": self.sweep.runs,
                 "seed": cell.seed,
@@ -96,12 +96,12 @@ class ResultCache:
         )
 
     def _game(self, name: str) -> str:
-        """A game and its comparators, which many cells share, as one hash."""
+        """A hash of a game and its comparators, made once for all cells of the game."""
         comparators = [
-            recognizable(plain(one), f"a comparator of game {name!r}")
+            as_key(plain(one), f"a comparator of game {name!r}")
             for one in self.sweep.compared_with(name)
         ]
-        game = recognizable(self.sweep.games[name], f"game {name!r}")
+        game = as_key(self.sweep.games[name], f"game {name!r}")
         return digest({"game": game, "comparators": comparators})
 
 
@@ -109,10 +109,10 @@ def digest(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def recognizable(value: Any, what: str) -> Any:
-    """A value as data, by which its cells are recognized, with the code of classes not of ours."""
+def as_key(value: Any, what: str) -> Any:
+    """A value as data for a key, with the source of its classes that are not Understudy's."""
     try:
-        return [as_data(value, what), sorted(set(foreign_code(value)))]
+        return [as_data(value, what), sorted(set(user_code(value)))]
     except NotSaveable as error:
         raise NotSaveable(
             f"a finished cell would not be recognized again: {error}; or simulate without keep"
@@ -120,21 +120,21 @@ def recognizable(value: Any, what: str) -> Any:
 
 
 def plain(comparator: Comparator) -> Any:
-    """A comparator as a number, a name or an array; functions are left as they are."""
+    """A comparator as a number, a name or an array; a function stays what it is."""
     if isinstance(comparator, str | int) or callable(comparator):
         return comparator
     return np.asarray(comparator, dtype=np.float64)
 
 
-def foreign_code(value: Any) -> Iterator[str]:
-    """The source of every class in a value that this library did not bring."""
+def user_code(value: Any) -> Iterator[str]:
+    """Source code of every class in a value that is not Understudy's."""
     if not dataclasses.is_dataclass(value):
         return
     cls = type(value)
     if not cls.__module__.startswith("understudy."):
         try:
-            yield inspect.getsource(cls)  # the same when its file is run and when it is imported
-        except (OSError, TypeError):  # typed into a session: only its name is known
+            yield inspect.getsource(cls)  # does not depend on how its file was started
+        except (OSError, TypeError):  # typed into a session: it has no source file
             yield cls.__qualname__
     for field in dataclasses.fields(value):
-        yield from foreign_code(getattr(value, field.name))
+        yield from user_code(getattr(value, field.name))

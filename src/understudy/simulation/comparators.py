@@ -1,4 +1,4 @@
-"""Whom the learner is compared with, and what they would have earned."""
+"""Comparators of a regret, and the rewards that they would have earned."""
 
 from __future__ import annotations
 
@@ -16,15 +16,24 @@ from understudy.simulation.game import Game
 from understudy.theory.coverage_ratio import as_policy
 from understudy.types import Integers
 
-__all__ = ["BEST", "Comparator", "ComparatorTotals", "Comparators", "Totals"]
+__all__ = ["BEST", "Comparator", "ComparatorTotals", "Totals"]
 
-BEST = "best"  # the best fixed action in hindsight, found anew in every run
+BEST = "best"  # the best fixed action in hindsight, which may differ from run to run
 
 Comparator = int | ArrayLike | ContextPolicy | str
 
 
-class Comparators:
-    """What several comparators would have earned in one run: actions, policies, or `BEST`."""
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Total rewards of one run: the learner's, the behavior's and each comparator's."""
+
+    learner: float
+    behavior: float
+    comparators: Array
+
+
+class ComparatorTotals:
+    """Running totals of the behavior and of the comparators (actions, policies or `BEST`)."""
 
     def __init__(self, game: Game, comparators: Sequence[Comparator]) -> None:
         self.game = game
@@ -32,27 +41,29 @@ class Comparators:
         self.contextual: dict[int, ContextPolicy] = {}
         for i, comparator in enumerate(comparators):
             self._sort(i, comparator)
+        self.behavior = 0.0
         self.by_action = np.zeros(game.n_actions)
-        self.earned = np.zeros(len(comparators))
+        self.earned = np.zeros(len(comparators))  # only the contextual ones are filled in
 
-    def add(self, contexts: NDArray[Any], rewards: Array, lasting: Integers) -> None:
-        """Count more rounds: their contexts, and rows of all actions' rewards.
-
-        A row lasts that many rounds; where there are contexts, each lasts one.
-        """
-        self.by_action += (rewards * lasting[:, np.newaxis]).sum(axis=0)  # BLAS may reorder sums
+    def add(
+        self, contexts: NDArray[Any], behavior: Array, rewards: Array, rounds: Integers
+    ) -> None:
+        """Add a chunk. Row i of the rewards counts `rounds[i]` times; once if it has a context."""
+        weights = rounds[:, np.newaxis]
+        self.behavior += float((behavior * rewards * weights).sum())
+        self.by_action += (rewards * weights).sum(axis=0)  # not `@`: BLAS may reorder sums
         for i, comparator in self.contextual.items():
             policy = rows(comparator, contexts, self.game.n_actions, "comparators")
             self.earned[i] += (policy * rewards).sum()
 
-    def totals(self) -> Array:
-        """The reward of each comparator so far."""
-        totals = np.full(len(self.earned), self.by_action.max())  # BEST, unless it is another
+    def totals(self, earned: float) -> Totals:
+        """The totals so far, beside what a learner earned."""
+        comparators = np.full(len(self.earned), self.by_action.max())  # BEST; others overwrite it
         for i, policy in self.fixed.items():
-            totals[i] = (policy * self.by_action).sum()
+            comparators[i] = (policy * self.by_action).sum()
         for i in self.contextual:
-            totals[i] = self.earned[i]
-        return totals
+            comparators[i] = self.earned[i]
+        return Totals(float(earned), self.behavior, comparators)
 
     def _sort(self, i: int, comparator: Comparator) -> None:
         if isinstance(comparator, str):
@@ -72,29 +83,6 @@ class Comparators:
         else:
             self.fixed[i] = as_policy(comparator, self.game.n_actions)
 
-
-@dataclass(frozen=True, eq=False)
-class Totals:
-    """The reward of a learner, of the behavior that it watched, of the comparators: of one run."""
-
-    learner: float
-    behavior: float
-    comparators: Array
-
-
-class ComparatorTotals:
-    """What the behavior and the comparators would have earned."""
-
-    def __init__(self, game: Game, comparators: Sequence[Comparator]) -> None:
-        self.comparators = Comparators(game, comparators)
-        self.behavior = 0.0
-
-    def add(
-        self, contexts: NDArray[Any], behavior: Array, rewards: Array, rounds: Integers
-    ) -> None:
-        """Count a stretch: row i of the rewards lasts that many rounds."""
-        self.behavior += float((behavior * rewards * rounds[:, np.newaxis]).sum())
-        self.comparators.add(contexts, rewards, rounds)
-
-    def totals(self, earned: float) -> Totals:
-        return Totals(float(earned), self.behavior, self.comparators.totals())
+    @property
+    def comparators(self) -> ComparatorTotals:  # merged; other areas still import it
+        return self

@@ -1,15 +1,16 @@
-"""The game of the paper's section 2, with a referee who alone sees r_t."""
+"""The game of the paper's section 2: `Game` is its setting, `play` its protocol.
+
+Only the referee sees r_t, the rewards of all actions. A learner sees the action and the reward of
+the behavior policy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.random import PCG64, Generator
-from numpy.typing import NDArray
 
 from understudy.behaviors import Logged, choose
 from understudy.constraints import (
@@ -25,12 +26,13 @@ from understudy.contexts import POLICY, Contexts, FiniteContexts, rows
 from understudy.errors import InvalidArgument
 from understudy.protocols import LEARNER, EventSpec, Learner
 from understudy.simulation.adversaries import Adversary, Oblivious, Piecewise
-from understudy.types import Feedback, Integers, Round, chunks, read_only, rounds_per_chunk, saved
+from understudy.simulation.random_streams import RandomStreams
+from understudy.types import Feedback, Integers, Round, read_only, rounds_per_chunk, saved
 
-__all__ = ["Game", "RandomStreams", "play"]
+__all__ = ["Game", "RandomStreams", "check_player", "feedback_for", "play"]
 
-ROUNDING = 1e-9
-STRETCH = 256
+ROUNDING = 1e-9  # ⟨θ, φ⟩ may leave [0, 1] by rounding, never by this much
+MOST_ROUNDS = 256  # in a chunk: with 256 actions, its tables have types.BLOCK numbers
 CHOICE = array(
     "return one mean per action (or the entries of θ) from choose and between", dimensions=(1, 2)
 )
@@ -39,7 +41,10 @@ CHOICE = array(
 @saved
 @dataclass(frozen=True, eq=False)
 class Game:
-    """Who decides the rewards, who is on stage, for how long, and in which contexts if any.
+    """An adversary that sets the rewards, a behavior policy, the number of rounds, and contexts.
+
+    `behavior` is one vector of probabilities; in a game with contexts it may also be a table with
+    a row per context, or a function of contexts.
 
     >>> import understudy as us
     >>> adversary = us.adversaries.stationary([0.2, 0.5, 0.9])
@@ -90,12 +95,16 @@ class Game:
         return len(self.behavior) if self.contexts is None else self.contexts.n_actions
 
     @property
-    def stretch(self) -> int:
-        """How many rounds are dealt at a time."""
-        return min(STRETCH, rounds_per_chunk(self.n_actions))
+    def chunk_size(self) -> int:
+        """How many rounds to draw at a time where tables (n, K) are needed."""
+        return min(MOST_ROUNDS, rounds_per_chunk(self.n_actions))
+
+    @property
+    def stretch(self) -> int:  # renamed; other areas still import it
+        return self.chunk_size
 
     def means(self, chosen: Array, features: Array | None) -> Array:
-        """The conditional means of the rewards, (n, K), for what the adversary chose."""
+        """Conditional means of the rewards, (n, K), from the adversary's choices, (n, K or d)."""
         size = self.n_actions if features is None else features.shape[-1]
         if chosen.shape[1:] != (size,):
             raise InvalidArgument(
@@ -115,7 +124,7 @@ class Game:
         return means.clip(0.0, 1.0)
 
     def means_between(self, start: int, stop: int, features: Array | None) -> Array:
-        """The means of rounds start+1 … stop against an oblivious adversary."""
+        """Conditional means of rounds start+1 … stop, against an oblivious adversary."""
         assert isinstance(self.adversary, Oblivious)  # for the type checker
         chosen = CHOICE("adversary.between", self.adversary.between(start, stop))
         if len(chosen) != stop - start:
@@ -128,11 +137,11 @@ class Game:
         return self.means(chosen, features)
 
     def pieces_between(self, start: int, stop: int) -> tuple[Array, Integers]:
-        """The means of these rounds in a game without contexts, as rows that each hold for a while.
+        """Conditional means of rounds start+1 … stop without contexts, a row per segment.
 
-        Row i holds from round starts[i] of the stretch on.
+        Segment i begins after `starts[i]` of these rounds.
         """
-        if type(self.adversary) is Piecewise:  # a subclass may say otherwise what happens between
+        if type(self.adversary) is Piecewise:  # a subclass may override `between`
             values, starts = self.adversary.pieces(start, stop)
             return self.means(values, None), starts
         return self.means_between(start, stop, None), np.arange(stop - start)
@@ -165,85 +174,8 @@ class Game:
                 self.means(every, self.contexts.table)
 
 
-class RandomStreams:
-    """The random numbers of one run, in one stream per purpose.
-
-    A run is a pure function of (seed, run). Because no stream is shared, it does not matter
-    whether rounds are dealt one by one or in stretches, nor which learners watch.
-    """
-
-    PURPOSES = ("contexts", "behavior", "observed", "unobserved", "learner")
-
-    def __init__(self, seed: int, run: int) -> None:
-        self.seed, self.run = seed, run
-
-    @cached_property
-    def contexts(self) -> Generator:
-        return Generator(self._stream("contexts"))
-
-    @cached_property
-    def behavior(self) -> Generator:
-        return Generator(self._stream("behavior"))
-
-    @cached_property
-    def observed(self) -> Generator:
-        return Generator(self._stream("observed"))
-
-    @cached_property
-    def unobserved(self) -> Generator:
-        return Generator(self._stream("unobserved"))
-
-    @cached_property
-    def learner(self) -> Generator:
-        return Generator(self._stream("learner"))
-
-    def lend(self, purpose: str, to: Generator) -> None:
-        """Let a generator go on as the stream of that purpose: cheaper than one made for it."""
-        to.bit_generator.state = self._stream(purpose).state
-
-    def _stream(self, purpose: str) -> PCG64:
-        key = (self.run, self.PURPOSES.index(purpose))
-        return PCG64(np.random.SeedSequence(self.seed, spawn_key=key))
-
-    def deal(self, game: Game) -> Iterator[tuple[NDArray[Any], Any, Array]]:
-        """Contexts, features and behavior of the whole game, one round (of length 1) at a time."""
-        for _, rounds in chunks(game.rounds, game.stretch):
-            contexts, features, behavior = self.draw_contexts(game, rounds)
-            for i in range(rounds):
-                one = slice(i, i + 1)
-                yield contexts[one], None if features is None else features[one], behavior[one]
-
-    def draw_contexts(self, game: Game, rounds: int) -> tuple[NDArray[Any], Array | None, Array]:
-        """X_t, φ(X_t, ·) and π_B(·|X_t) of the next rounds."""
-        if game.contexts is None:
-            behavior = np.broadcast_to(game.behavior, (rounds, game.n_actions))
-            return np.zeros(rounds, dtype=np.int64), None, behavior
-        contexts = game.contexts.draw(self.contexts, rounds)
-        behavior = rows(game.behavior, contexts, game.n_actions, "behavior")
-        return contexts, game.contexts.features(contexts), behavior
-
-    def draw_behavior_actions(self, behavior: Array) -> Integers:
-        """A^B_t ~ π_B(·|X_t)."""
-        same_in_every_row = behavior.strides[0] == 0  # a vector, broadcast: add it up once
-        probabilities = behavior[0] if same_in_every_row else behavior
-        return choose(probabilities, self.behavior.random(len(behavior)))
-
-    def draw_observed_rewards(self, game: Game, means: Array) -> Array:
-        """R^B_t = r_t(A^B_t), all that a learner may see, from the mean of A^B_t in every round."""
-        uniforms = self.observed.random(len(means))
-        return (uniforms < means).astype(np.float64) if game.adversary.bernoulli else means
-
-    def draw_rewards(self, game: Game, means: Array, actions: Integers, observed: Array) -> Array:
-        """r_t whole, for the referee: it agrees with what was observed."""
-        if not game.adversary.bernoulli:
-            return means
-        rewards = (self.unobserved.random(means.shape) < means).astype(np.float64)
-        rewards[np.arange(len(actions)), actions] = observed
-        return rewards
-
-
 def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> Iterator[Round]:
-    """Play one game, round by round: the protocol of the paper, and the referee's record of it.
+    """Play one game by the paper's protocol; yield the referee's record of every round.
 
     >>> import understudy as us
     >>> pi_b = us.behaviors.uniform(n_actions=3)
@@ -253,19 +185,19 @@ def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> I
     (100, [0.333, 0.333, 0.333])
     """
     check_player(game, learner)
-    dice = RandomStreams(SEED("seed", seed), SEED("run", run))
+    streams = RandomStreams(SEED("seed", seed), SEED("run", run))
     state, memory = learner.init(), game.adversary.init()
-    for t, (context, features, behavior) in enumerate(dice.deal(game), start=1):
-        # 1. The adversary picks the rewards, knowing all rounds before.
+    for t, (context, features, behavior) in enumerate(streams.rounds(game), start=1):
+        # 1. The adversary chooses the mean rewards; it knows all earlier rounds.
         chosen = CHOICE("adversary.choose", game.adversary.choose(memory, t))
         means = game.means(chosen[np.newaxis], features)
-        # 2. The learner selects an action.
+        # 2. The learner draws an action from its policy.
         policy = learner.policy(state, features[0] if learner.spec.features else None)
-        action = choose(policy, dice.learner.random(1))
-        # 3. The behavior policy selects another.
-        behavior_action = dice.draw_behavior_actions(behavior)
-        observed = dice.draw_observed_rewards(game, means[0, behavior_action])
-        rewards = dice.draw_rewards(game, means, behavior_action, observed)
+        action = choose(policy, streams.learner.random(1))
+        # 3. The behavior policy draws its own action, and its reward is observed.
+        behavior_action = streams.draw_behavior_actions(behavior)
+        observed = streams.draw_observed_rewards(game, means[0, behavior_action])
+        rewards = streams.draw_rewards(game, means, behavior_action, observed)
         played = Round(
             t=t,
             context=context[0],
@@ -278,13 +210,13 @@ def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> I
             behavior_action=int(behavior_action[0]),
         )
         yield played
-        # 4. The learner gains r_t(A_t) unseen; it observes the behavior's action and reward.
+        # 4. The learner earns r_t(A_t) unseen; it learns from the behavior's action and reward.
         state = learner.update(state, feedback_for(learner.spec, played))
         memory = game.adversary.observe(memory, played)
 
 
 def feedback_for(spec: EventSpec, record: Round) -> Feedback:
-    """What a learner is shown of a round: no more than its spec asks for."""
+    """The feedback of a round that a learner's spec asks for, and no more."""
     b = record.behavior_action
     return Feedback(
         action=b,
@@ -295,7 +227,7 @@ def feedback_for(spec: EventSpec, record: Round) -> Feedback:
 
 
 def check_player(game: Game, learner: Learner[Any]) -> None:
-    """The learner and the game must agree on the actions and the features."""
+    """Raise `InvalidArgument` unless learner and game agree on actions, support and features."""
     if not isinstance(game, Game):
         raise InvalidArgument("game", game, "it is not a us.Game", "pass us.Game(...)")
     spec = LEARNER("learner", learner).spec
@@ -307,12 +239,12 @@ def check_player(game: Game, learner: Learner[Any]) -> None:
             f"make the learner for {game.n_actions} actions",
         )
     if spec.support is not None and game.contexts is None:
-        unbelieved = np.flatnonzero((game.behavior > 0) & ~spec.support)
-        if len(unbelieved):
+        (outside,) = np.nonzero((game.behavior > 0) & ~spec.support)
+        if len(outside):
             raise InvalidArgument(
                 "learner",
-                f"q({int(unbelieved[0])}) = 0",
-                "it believes that the behavior never plays this action, and the game's does",
+                f"q({int(outside[0])}) = 0",
+                "it assumes that the behavior never plays this action, and the game's does",
                 "make the learner with the behavior of the game, or with us.Logged",
             )
     if spec.features is None:
@@ -322,6 +254,6 @@ def check_player(game: Game, learner: Learner[Any]) -> None:
         raise InvalidArgument(
             "learner",
             f"features of shape {spec.features}",
-            f"the game deals {'none' if shape is None else f'features of shape {shape}'}",
+            f"the game has {'none' if shape is None else f'features of shape {shape}'}",
             "give the game contexts with these features, or play another learner",
         )

@@ -1,4 +1,4 @@
-"""Many games: runs × learners, games × learners × seeds, in parallel, resumable."""
+"""`simulate` plays a game many times, or a whole sweep: in parallel, and resumable."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ from understudy.simulation.cache import ResultCache
 from understudy.simulation.comparators import Comparator, Totals
 from understudy.simulation.engine import COMPILED, How, Rewards, SimulationPlan, play_runs
 from understudy.simulation.game import Game
-from understudy.simulation.sweep import REWARDS, Cell, Learners, Played, Results, Sweep
+from understudy.simulation.sweep import REWARDS, CellResult, Learners, Results, Sweep, SweepCell
 from understudy.types import chunks
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress as Bar
 
 __all__ = ["Simulation", "closing", "progress_bar", "reporter", "simulate"]
 
-WORK = 500_000  # rounds in a task: tens of milliseconds of compiled code
-TASKS = 4  # at least, for every worker
+ROUNDS_PER_TASK = 500_000  # tens of milliseconds of compiled code: far more than a task costs
+TASKS_PER_WORKER = 4  # at least, so that no worker is idle for long at the end
 ONLY_GAME = "game"
+Progress = bool | Callable[[int], object]
+Folder = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """What came out: arrays with one row per run.
+    """Results of a simulated game, by learner: arrays with one row per run.
 
-    `regret[name]` is (runs, comparators); `reward[name]` and `behavior_reward[name]` are (runs,),
-    the total reward of the learner and of the behavior policy it watched. `path[name]` says how
-    it was played: "compiled", in "stretches" of log, or by the "referee" round by round.
+    `regret[name]` is (runs, comparators). `reward[name]` and `behavior_reward[name]` are (runs,):
+    total rewards of the learner and of the behavior policy. `path[name]` is the engine's path:
+    "compiled", "stretches" (the learner's policies over chunks of the log), or "referee" (round by
+    round in Python).
     """
 
     regret: dict[str, Array]
@@ -80,8 +83,8 @@ def simulate(
     comparators: Sequence[Comparator] = (),
     rewards: Rewards = "mean",
     jobs: int = 1,
-    progress: bool | Callable[[int], object] = False,
-    keep: str | os.PathLike[str] | None = None,
+    progress: Progress = False,
+    keep: Folder | None = None,
 ) -> Simulation: ...
 
 
@@ -90,8 +93,8 @@ def simulate(
     game: Sweep,
     *,
     jobs: int = 1,
-    progress: bool | Callable[[int], object] = False,
-    keep: str | os.PathLike[str] | None = None,
+    progress: Progress = False,
+    keep: Folder | None = None,
 ) -> Results: ...
 
 
@@ -105,28 +108,29 @@ def simulate(
     comparators: Sequence[Comparator] = (),
     rewards: Rewards = "mean",
     jobs: int = 1,
-    progress: bool | Callable[[int], object] = False,
-    keep: str | os.PathLike[str] | None = None,
+    progress: Progress = False,
+    keep: Folder | None = None,
 ) -> Simulation | Results:
     """Play a game many times, or a whole sweep, and record the regret of every learner.
 
-    Workers are threads where all that runs is ours and compiled, and processes where functions of
-    yours take part; joblib's `parallel_config` chooses otherwise, a Dask cluster for instance. The
-    result depends on none of this.
+    Workers are threads if everything that runs is compiled code of this library, else processes.
+    joblib's `parallel_config` can choose otherwise, for instance a Dask cluster. The result does
+    not depend on the workers.
 
     Args:
-        game: what is played, or a `us.Sweep`, which says all of the next five itself.
+        game: a `us.Game`, or a `us.Sweep`, which contains the next five arguments.
         learners: by name.
-        runs: how often; run i is a pure function of (seed, i).
+        runs: number of runs; run i is a pure function of (seed, i).
         seed: of the random numbers.
         comparators: actions, policies (K,), context-dependent policies, or "best".
         rewards: "mean" counts conditional means of the rewards, "realised" the rewards drawn.
-        jobs: workers.
+        jobs: number of workers, or -1 for one per core.
         progress: True for a bar, or a function that is called with the number of runs just done.
-        keep: a folder for finished cells (a learner in a game under a seed). Those that it holds
-            are not played again, so a simulation that was stopped goes on where it was. A cell is
-            recognized by its game, learner, seed, runs, comparators and rewards, and by the source
-            of classes of your own among them (not by what they call: then use a new folder).
+        keep: a folder for finished cells (a cell is a learner in a game under a seed). A cell that
+            is in the folder is not played again, so a simulation that was stopped goes on where it
+            was. The key of a cell covers its game, learner, seed, runs, comparators and rewards,
+            and the source of your own classes among them. It does not cover functions that these
+            classes call: if one changes, use a new folder.
 
     >>> import understudy as us
     >>> pi_b = us.behaviors.interpolated(n_actions=10, alpha=1.0)
@@ -144,13 +148,14 @@ def simulate(
         _refuse_twice("comparators", comparators, not isinstance(comparators, tuple) or comparators)
         _refuse_twice("rewards", rewards, rewards != "mean")
         return _simulate(game, jobs, progress, keep)
-    cast = {} if learners is None else learners
-    sweep = Sweep({ONLY_GAME: game}, cast, [seed], runs, comparators, rewards)
-    played = {cell.learner: one for cell, one in _simulate(sweep, jobs, progress, keep).items()}
+    given = {} if learners is None else learners
+    sweep = Sweep({ONLY_GAME: game}, given, [seed], runs, comparators, rewards)
+    results = _simulate(sweep, jobs, progress, keep)
+    by_learner = {cell.learner: result for cell, result in results.items()}
     return Simulation(
         *(
-            {name: getattr(one, what) for name, one in played.items()}
-            for what in ("regret", "reward", "behavior_reward", "path")
+            {name: getattr(result, field) for name, result in by_learner.items()}
+            for field in ("regret", "reward", "behavior_reward", "path")
         )
     )
 
@@ -160,47 +165,42 @@ def _refuse_twice(name: str, value: object, given: object) -> None:
         raise InvalidArgument(name, value, "the sweep says it already", f"pass {name} to us.Sweep")
 
 
-def _simulate(
-    sweep: Sweep,
-    jobs: int,
-    progress: bool | Callable[[int], object],
-    keep: str | os.PathLike[str] | None,
-) -> Results:
-    folder = None if keep is None else ResultCache(Path(keep), sweep)
-    played: dict[Cell, Played] = {}
+def _simulate(sweep: Sweep, jobs: int, progress: Progress, keep: Folder | None) -> Results:
+    cache = None if keep is None else ResultCache(Path(keep), sweep)
+    results: dict[SweepCell, CellResult] = {}
     missing = []
-    for cells in sweep.plans():
-        for cell, learner in cells.items():
-            found = None if folder is None else folder.read(cell, learner)
-            if found is not None:
-                played[cell] = found
-        left = {cell: learner for cell, learner in cells.items() if cell not in played}
+    for group in sweep.groups():
+        for cell, learner in group.items():
+            stored = None if cache is None else cache.read(cell, learner)
+            if stored is not None:
+                results[cell] = stored
+        left = {cell: learner for cell, learner in group.items() if cell not in results}
         if left:
             missing.append(left)
     with reporter(progress, sweep.runs * len(missing)) as report:
         for finished, plan, totals in _play(sweep, missing, jobs, report):
             for cell, learner in finished.items():
                 own = [run[cell.learner] for run in totals]
-                played[cell] = Played.of(own, plan.paths[cell.learner])
-                if folder is not None:
-                    folder.write(cell, learner, played[cell])
-    return Results({cell: played[cell] for cell in sweep.cells()})
+                results[cell] = CellResult.from_totals(own, plan.paths[cell.learner])
+                if cache is not None:
+                    cache.write(cell, learner, results[cell])
+    return Results({cell: results[cell] for cell in sweep.cells()})
 
 
 def _play(
     sweep: Sweep,
-    groups: Sequence[Mapping[Cell, Learner[Any]]],
+    groups: Sequence[Mapping[SweepCell, Learner[Any]]],
     jobs: int,
     report: Callable[[int], object],
-) -> Iterator[tuple[Mapping[Cell, Learner[Any]], SimulationPlan, list[dict[str, Totals]]]]:
-    """Every group of cells as it is finished, how it was played, and the totals of all its runs."""
-    import joblib  # noqa: PLC0415 - a tenth of a second that only simulations need
+) -> Iterator[tuple[Mapping[SweepCell, Learner[Any]], SimulationPlan, list[dict[str, Totals]]]]:
+    """Play groups of cells; yield each one when finished, with its plan and totals by run."""
+    import joblib  # noqa: PLC0415 - its import takes 0.1 s, which only simulations need
 
     if not groups:
         return
     plans = [sweep.plan(cells) for cells in groups]
     workers, runs = joblib.effective_n_jobs(jobs), sweep.runs * len(plans)
-    share = runs if workers == 1 else -(-runs // (TASKS * workers))
+    share = runs if workers == 1 else -(-runs // (TASKS_PER_WORKER * workers))
     batches = [list(_batches(plan, sweep.runs, share)) for plan in plans]
     tasks = (
         joblib.delayed(play_runs)(plan, batch)
@@ -222,7 +222,7 @@ def _play(
 
 @contextmanager
 def closing(results: Any) -> Iterator[Any]:
-    """Let the workers go, also when not all of their results are wanted any more.
+    """Stop the workers at the end, also if some of their results were not read.
 
     >>> with closing(i for i in range(3)) as results:
     ...     next(results)
@@ -237,17 +237,15 @@ def closing(results: Any) -> Iterator[Any]:
 
 
 def _batches(plan: SimulationPlan, runs: int, share: int) -> Iterator[range]:
-    """The runs of a task: many if they are short, but not more than a worker's share."""
+    """The runs of each task: many if they are short, but at most a worker's share."""
     cheap = plan.game.contexts is None and set(plan.paths.values()) == {COMPILED}
-    size = max(1, min(share, WORK // plan.game.rounds)) if cheap else 1
+    size = max(1, min(share, ROUNDS_PER_TASK // plan.game.rounds)) if cheap else 1
     return (range(first, first + count) for first, count in chunks(runs, size))
 
 
 @contextmanager
-def reporter(
-    progress: bool | Callable[[int], object], runs: int
-) -> Iterator[Callable[[int], object]]:
-    """`progress` as a function that is told how many runs were just done.
+def reporter(progress: Progress, runs: int) -> Iterator[Callable[[int], object]]:
+    """`progress` as a function of the number of runs just done.
 
     >>> with reporter(progress=print, runs=3) as report:
     ...     report(2)
@@ -263,13 +261,13 @@ def reporter(
             yield lambda done: bar.advance(task, done)
 
 
-def progress_bar() -> Progress:
-    """The bar of this library, on standard error so that output can be piped.
+def progress_bar() -> Bar:
+    """A progress bar on standard error, so that standard output can be piped.
 
     >>> progress_bar().finished
     True
     """
-    from rich.console import Console  # noqa: PLC0415 - imported when there is a bar to draw
+    from rich.console import Console  # noqa: PLC0415 - imported only if a bar is drawn
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         MofNCompleteColumn,

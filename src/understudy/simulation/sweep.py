@@ -1,7 +1,7 @@
-"""Sweeps as data: a table of games × learners × seeds, and what came out of every cell.
+"""Sweeps as data: a table of games × learners × seeds, and the results of its cells.
 
-A cell is one learner in one game under one seed, with all its runs. What it gives is a pure
-function of these, so a finished cell can be kept in a file of its own and never be played again.
+A cell is one learner in one game under one seed, with all its runs. Its result is a pure function
+of these, so a finished cell can be stored in a file and need not be played again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, array, enforce, one_of
 from understudy.errors import InvalidArgument, UnknownCell, shorten
 from understudy.protocols import Learner
-from understudy.simulation.comparators import Comparator, Comparators, Totals
+from understudy.simulation.comparators import Comparator, ComparatorTotals, Totals
 from understudy.simulation.engine import COMPILED, REFEREE, STRETCHES, How, Rewards, SimulationPlan
 from understudy.simulation.game import Game, check_player
 from understudy.types import saved
 
-__all__ = ["Cell", "Played", "Results", "Sweep"]
+__all__ = ["CellResult", "Results", "Sweep", "SweepCell"]
 
 Learners = Mapping[str, Learner[Any]]
 
@@ -38,11 +38,11 @@ def _seeds(value: Any) -> tuple[int, ...]:
         raise Refused("it must be a list of at least one seed")
     seeds = tuple(SEED.parse(seed) for seed in given)
     if len(set(seeds)) < len(seeds):
-        raise Refused("a seed stands there twice")
+        raise Refused("it names a seed twice")
     return seeds
 
 
-PATH = one_of("pass the path that was taken", COMPILED, STRETCHES, REFEREE)
+PATH = one_of("pass the path of the engine", COMPILED, STRETCHES, REFEREE)
 REWARDS = one_of(
     "pass 'mean' (conditional means: same expectation, less noise) or 'realised' (the paper's)",
     "mean",
@@ -52,18 +52,18 @@ GAMES = Constraint('pass {"name": us.Game(...)}', _by_name, ({}, [], None, "game
 SEEDS = Constraint("pass [0, 1, …]", _seeds, ([], 7, "01", [0, 0], [-1], [0.5], None))
 
 
-class Cell(NamedTuple):
-    """Where something stands in the table of a sweep."""
+class SweepCell(NamedTuple):
+    """The place of a result in the table of a sweep."""
 
     game: str
     learner: str
     seed: int
 
 
-@saved
+@saved(tag="Played")
 @dataclass(frozen=True, eq=False)
-class Played:
-    """What came out of a cell: regret (runs, comparators), rewards (runs,), how it was played."""
+class CellResult:
+    """Result of a cell: regret (runs, comparators), rewards (runs,), and the engine's path."""
 
     regret: Array
     reward: Array
@@ -80,12 +80,12 @@ class Played:
         enforce(self)
 
     @staticmethod
-    def of(totals: Sequence[Totals], path: How) -> Played:
-        """The arrays of a cell from the totals of its runs."""
+    def from_totals(totals: Sequence[Totals], path: How) -> CellResult:
+        """Collect the totals of all runs in arrays."""
         reward = np.array([run.learner for run in totals])
-        by_comparators = np.array([run.comparators for run in totals])
-        return Played(
-            regret=by_comparators - reward[:, np.newaxis],
+        comparators = np.array([run.comparators for run in totals])
+        return CellResult(
+            regret=comparators - reward[:, np.newaxis],
             reward=reward,
             behavior_reward=np.array([run.behavior for run in totals]),
             path=path,
@@ -127,23 +127,23 @@ class Sweep:
         for name, game in self.games.items():
             if not isinstance(game, Game):
                 raise InvalidArgument("game", game, "it is not a us.Game", "pass us.Game(...)")
-            for who, learner in self.casts[name].items():
-                self._check(name, who, learner)
-            Comparators(game, self.compared_with(name))
+            for learner_name, learner in self.learners_by_game[name].items():
+                self._check(name, learner_name, learner)
+            ComparatorTotals(game, self.compared_with(name))
 
-    def _check(self, game: str, who: str, learner: Learner[Any]) -> None:
+    def _check(self, game: str, name: str, learner: Learner[Any]) -> None:
         try:
             check_player(self.games[game], learner)
         except InvalidArgument as error:
-            reason = f"{error.reason} (learner {who!r}, game {game!r})"
+            reason = f"{error.reason} (learner {name!r}, game {game!r})"
             raise InvalidArgument(error.argument, error.value, reason, error.remedy) from None
 
     @cached_property
-    def casts(self) -> dict[str, dict[str, Learner[Any]]]:
-        """Who plays each game, by name."""
-        return {name: self._cast(game) for name, game in self.games.items()}
+    def learners_by_game(self) -> dict[str, dict[str, Learner[Any]]]:
+        """The learners of each game, by name."""
+        return {name: self._learners(game) for name, game in self.games.items()}
 
-    def _cast(self, game: Game) -> dict[str, Learner[Any]]:
+    def _learners(self, game: Game) -> dict[str, Learner[Any]]:
         learners = self.learners(game) if callable(self.learners) else self.learners
         if not isinstance(learners, Mapping) or not learners:
             raise InvalidArgument(
@@ -167,18 +167,18 @@ class Sweep:
             )
         return comparators
 
-    def cells(self) -> list[Cell]:
-        """The whole table."""
-        return [cell for plan in self.plans() for cell in plan]
+    def cells(self) -> list[SweepCell]:
+        """All cells, in order."""
+        return [cell for group in self.groups() for cell in group]
 
-    def plans(self) -> Iterator[dict[Cell, Learner[Any]]]:
-        """The cells that share a game and a seed, and so the log."""
-        for game, cast in self.casts.items():
+    def groups(self) -> Iterator[dict[SweepCell, Learner[Any]]]:
+        """The cells with their learners, grouped by game and seed: a group shares its log."""
+        for game, learners in self.learners_by_game.items():
             for seed in self.seeds:
-                yield {Cell(game, name, seed): learner for name, learner in cast.items()}
+                yield {SweepCell(game, name, seed): learner for name, learner in learners.items()}
 
-    def plan(self, cells: Mapping[Cell, Learner[Any]]) -> SimulationPlan:
-        """What to play for cells that share a game and a seed."""
+    def plan(self, cells: Mapping[SweepCell, Learner[Any]]) -> SimulationPlan:
+        """The engine's plan for some cells of a group."""
         first = next(iter(cells))
         learners = {cell.learner: learner for cell, learner in cells.items()}
         comparators = self.compared_with(first.game)
@@ -187,35 +187,35 @@ class Sweep:
         )
 
 
-class Results(Mapping[Cell, Played]):
-    """What came out of a sweep, by cell: results["game", "learner", seed]."""
+class Results(Mapping[SweepCell, CellResult]):
+    """Results of a sweep by cell: results["game", "learner", seed]."""
 
-    def __init__(self, played: Mapping[Cell, Played]) -> None:
-        self.played = dict(played)
+    def __init__(self, by_cell: Mapping[SweepCell, CellResult]) -> None:
+        self.by_cell = dict(by_cell)
 
-    def __getitem__(self, cell: tuple[str, str, int]) -> Played:
+    def __getitem__(self, cell: tuple[str, str, int]) -> CellResult:
         try:
-            return self.played[cell]  # type: ignore[index] # a Cell is a tuple
+            return self.by_cell[cell]  # type: ignore[index] # a SweepCell is a tuple
         except (KeyError, TypeError):
             raise self._unknown(cell) from None
 
     def _unknown(self, cell: object) -> UnknownCell:
-        parts = zip(Cell._fields, zip(*self.played, strict=True), strict=True)
+        parts = zip(SweepCell._fields, zip(*self.by_cell, strict=True), strict=True)
         known = "; ".join(f"{part}: {shorten(list(dict.fromkeys(own)))}" for part, own in parts)
         reason = f"the sweep has no such cell, but these ({known})"
         return UnknownCell("cell", cell, reason, 'type results["game", "learner", seed]')
 
-    def __iter__(self) -> Iterator[Cell]:
-        return iter(self.played)
+    def __iter__(self) -> Iterator[SweepCell]:
+        return iter(self.by_cell)
 
     def __len__(self) -> int:
-        return len(self.played)
+        return len(self.by_cell)
 
     def rows(self) -> list[dict[str, Any]]:
         """One record per run and comparator, for a table of any dataframe library.
 
-        `comparator` is its place in the list of comparators; without any, it and the regret are
-        None.
+        `comparator` is an index into the list of comparators. In a sweep without comparators, it
+        and `regret` are None.
         """
         return [
             {
@@ -223,11 +223,11 @@ class Results(Mapping[Cell, Played]):
                 "run": run,
                 "comparator": comparator,
                 "regret": regret,
-                "reward": float(played.reward[run]),
-                "behavior_reward": float(played.behavior_reward[run]),
-                "path": played.path,
+                "reward": float(result.reward[run]),
+                "behavior_reward": float(result.behavior_reward[run]),
+                "path": result.path,
             }
-            for cell, played in self.played.items()
-            for run, regrets in enumerate(played.regret.tolist())
+            for cell, result in self.by_cell.items()
+            for run, regrets in enumerate(result.regret.tolist())
             for comparator, regret in (enumerate(regrets) if regrets else [(None, None)])
         ]
