@@ -14,7 +14,7 @@ import numpy as np
 
 from understudy.behaviors import choose
 from understudy.constraints import Array
-from understudy.experiments.regret_curves import Point
+from understudy.experiments.regret_curves import RegretPoint
 from understudy.theory import exp3_ix_rate
 from understudy.types import Integers
 
@@ -38,7 +38,7 @@ class Seen:
     eta: float
 
     @staticmethod
-    def at(point: Point, runs: int, rng: np.random.Generator) -> Seen:
+    def at(point: RegretPoint, runs: int, rng: np.random.Generator) -> Seen:
         game = point.game
         means = game.means_between(0, game.rounds, None)
         actions = choose(game.behavior, rng.random(game.rounds * runs)).reshape(-1, runs)
@@ -48,7 +48,7 @@ class Seen:
         return Seen(actions, drawn.astype(np.float64), means, gains, eta)
 
 
-def softmax_every_round(points: Sequence[Point], runs: int) -> Array:
+def softmax_every_round(points: Sequence[RegretPoint], runs: int) -> Array:
     """The mean reward of Exp3 and Exp3-IX at each point, (points, 2)."""
     rng = np.random.default_rng(0)
     seen = (Seen.at(point, runs, rng) for point in points)
@@ -68,7 +68,7 @@ def _softmax(seen: Seen, learner: int) -> Array:
     return earned
 
 
-def one_weight_a_round(points: Sequence[Point], runs: int) -> Array:
+def one_weight_a_round(points: Sequence[RegretPoint], runs: int) -> Array:
     """The same with W and Σwm carried along: O(1) a round, all points and learners at once."""
     rng = np.random.default_rng(0)
     seen = [Seen.at(point, runs, rng) for point in points]

@@ -1,42 +1,47 @@
-"""Pictures fit for a paper: readable in print, told apart without color."""
+"""Figures for print, readable without color.
+
+`matplotlib` is an extra and slow to import, so it is imported only when a figure is drawn.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.errors import MissingExtra
 
-if TYPE_CHECKING:  # matplotlib is imported only when something is drawn
+if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
-    "Curve",
-    "Frame",
-    "Panel",
-    "Tail",
+    "CertificatePanel",
+    "CurvePanel",
+    "RegretCurve",
+    "TailCurve",
     "draw_bars",
     "draw_certificates",
-    "draw_frames",
+    "draw_curve_panels",
     "draw_regret",
     "draw_tails",
     "require_matplotlib",
     "to_bytes",
 ]
 
-# Okabe and Ito: safe for all eyes.
+# Okabe and Ito's palette: people with any kind of color vision can tell these apart.
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#8C8C8C")
-PANELS_ACROSS = 4
-MOST_BARS, LONGEST_LABEL = 40, 20
-ORDERS = 50  # bounds that differ by more are shown on a logarithmic scale
 MARKERS = ("s", "o", "^", "D", "*", "v", "P", "X")
+LINES = ("--", ":", "-.")
+PANELS_ACROSS = 4  # certificates in a row: a page holds no more that can be read
+MOST_BARS, LONGEST_LABEL = 40, 20  # bars, and characters of a label, that fit the width of a page
+LOG_SCALE_FROM = 50  # bounds that differ by a larger factor are shown on a logarithmic scale
 STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -44,13 +49,14 @@ STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "legend.frameon": False,
     "svg.fonttype": "none",
-    "svg.hashsalt": "understudy",  # the same picture gives the same file
+    "svg.hashsalt": "understudy",  # the same figure gives the same file
 }
+Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
-    """One learner: its mean regret with quartiles, and the bound that holds for it, if any."""
+class RegretCurve:
+    """Mean regret of a learner with quartiles, and the bound that holds for it, if any."""
 
     name: str
     x: ArrayLike
@@ -61,8 +67,8 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Tail:
-    """The regret that a share δ of the runs exceeded, and the bound that may fail so often."""
+class TailCurve:
+    """The regret that a share δ of the runs exceeded, and a bound that may fail so often."""
 
     name: str
     delta: ArrayLike
@@ -72,157 +78,22 @@ class Tail:
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
-    """Curves that share axes, one of several pictures beside each other.
-
-    `levels` are horizontal lines by name: what does not depend on x.
-    """
+class CurvePanel:
+    """Curves that share axes. `levels` are horizontal lines by name."""
 
     title: str
     x_label: str
-    curves: Sequence[Curve]
+    curves: Sequence[RegretCurve]
     levels: Mapping[str, float] | None = None
 
 
-def draw_bars(labels: Sequence[object], columns: Mapping[str, Sequence[float]]) -> Figure:
-    """A row of bars per column, for the labels with the largest values of the first one.
-
-    >>> draw_bars(["a", "b"], {"share": [0.25, 0.75]}).axes[0].get_ylabel()
-    'share'
-    """
-    require_matplotlib()
-    from matplotlib import rc_context  # noqa: PLC0415 - imported when something is drawn
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    first = np.asarray(next(iter(columns.values())))
-    shown = np.argsort(-first, kind="stable")[:MOST_BARS]
-    with rc_context(STYLE):
-        figure = Figure(figsize=(7.0, 2.2 * len(columns)), layout="constrained")
-        panels = figure.subplots(len(columns), sharex=True, squeeze=False)[:, 0]
-        for axes, (name, values), color in zip(panels, columns.items(), COLORS, strict=False):
-            axes.bar(range(len(shown)), np.asarray(values)[shown], color=color)
-            axes.set_ylabel(name)
-        names = [str(labels[i])[:LONGEST_LABEL] for i in shown]
-        panels[-1].set_xticks(range(len(shown)), names, rotation=90)
-        if len(shown) < len(first):
-            panels[0].set_title(f"{len(shown)} of {len(first)}", fontsize="medium")
-    return figure
-
-
-def require_matplotlib() -> None:
-    """Raise `MissingExtra` if nothing can be drawn, before any work is done."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtra(
-            "drawing needs matplotlib, which is not installed; type: pip install matplotlib"
-        )
-
-
-def draw_regret(curves: Sequence[Curve], *, title: str, x_label: str, bound_label: str) -> Figure:
-    """Regret below, with a band from the first to the third quartile; the bounds above."""
-    require_matplotlib()
-    import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
-    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
-
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(5.6, 4.6), layout="constrained")
-        above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2.6])
-        for color, marker, curve in zip(COLORS, MARKERS, curves, strict=False):
-            below.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.18, lw=0)
-            below.plot(
-                curve.x, curve.mean, color=color, marker=marker, ms=3.5, lw=1.6, label=curve.name
-            )
-            if curve.bound is not None:
-                above.plot(curve.x, curve.bound, color=color, ls="--", lw=1.4, label=curve.name)
-        _label(above, below, x_label=x_label, bound_label=bound_label)
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
-        return figure
-
-
-def _label(above: Axes, below: Axes, *, x_label: str, bound_label: str) -> None:
-    for axes in (above, below):
-        axes.grid(visible=True, color="#dddddd", lw=0.6)
-        axes.set_axisbelow(True)
-    below.set_ylim(bottom=min(0.0, below.get_ylim()[0]))
-    below.set_xlabel(x_label)
-    below.set_ylabel("total regret\n(mean, quartiles)")
-    below.legend(loc="best")
-    bounds = [value for line in above.get_lines() for value in np.asarray(line.get_ydata())]
-    if bounds and max(bounds) > ORDERS * min(bounds) > 0:
-        above.set_yscale("log")
-    else:
-        above.set_ylim(bottom=0.0)
-    above.set_ylabel("bound on\nthe mean")
-    above.set_title(bound_label, fontsize=8, loc="right", color="#444444")
-    if len(above.get_lines()) > 1:
-        above.legend(loc="best", fontsize=8, ncols=len(above.get_lines()))
-
-
-def draw_tails(panels: Mapping[str, Sequence[Tail]], *, title: str) -> Figure:
-    """A panel for each game: δ on a logarithmic scale over the regret, and over its bound."""
-    require_matplotlib()
-    import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
-    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
-
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 3.4), layout="constrained")
-        row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, (name, tails) in zip(row, panels.items(), strict=True):
-            for color, marker, tail in zip(COLORS, MARKERS, tails, strict=False):
-                style = {"color": color, "marker": marker, "ms": 3.5}
-                axes.plot(tail.regret, tail.delta, lw=1.6, label=tail.name, **style)
-                axes.plot(tail.bound, tail.delta, lw=1.4, ls="--", label="its bound", **style)
-                if tail.bound_on_mean is not None:
-                    axes.axvline(
-                        tail.bound_on_mean, color=color, lw=1.0, ls=":", label="bound on its mean"
-                    )
-            axes.set_yscale("log")
-            axes.grid(visible=True, color="#dddddd", lw=0.6)
-            axes.set_axisbelow(True)
-            axes.set_title(name, fontsize=9, loc="left")
-            axes.set_xlabel("total regret")
-        row[0].set_ylabel("share of runs above it\n(at most, for a bound)")
-        figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
-        return figure
-
-
-def draw_frames(frames: Sequence[Frame], *, title: str, y_label: str) -> Figure:
-    """Frames beside each other, x on a logarithmic scale, with one legend for all."""
-    require_matplotlib()
-    import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
-    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
-
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.3 * len(frames), 4.2), layout="constrained")
-        row = figure.subplots(1, len(frames), squeeze=False)[0]
-        for axes, frame in zip(row, frames, strict=True):
-            for color, marker, curve in zip(COLORS, MARKERS, frame.curves, strict=False):
-                axes.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.1, lw=0)
-                style = {"color": color, "marker": marker, "ms": 4, "lw": 1.5}
-                axes.plot(curve.x, curve.mean, label=curve.name, **style)
-            for ls, (name, level) in zip(
-                ("--", ":", "-."), (frame.levels or {}).items(), strict=False
-            ):
-                axes.axhline(level, color="#000000", ls=ls, lw=1.4, label=name)
-            axes.set_xscale("log")
-            axes.set_ylim(bottom=0.0)
-            axes.grid(visible=True, color="#dddddd", lw=0.6)
-            axes.set_axisbelow(True)
-            axes.set_title(frame.title, fontsize=9, loc="left")
-            axes.set_xlabel(frame.x_label, fontsize=8)
-        row[0].set_ylabel(y_label)
-        handles, labels = row[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
-        return figure
-
-
 @dataclass(frozen=True, eq=False)
-class Panel:
-    """A certificate over time, as means a round; what else is known is drawn with it.
+class CertificatePanel:
+    """A certificate over time, as means per round.
 
-    `truth` is what the target did earn. `wrong` says in what share of such games the lower bound,
-    the upper bound and the gain were ever wrong, `limit` how often they may be.
+    `truth` is what the target did earn. `wrong` has the shares of such games in which the lower
+    bound, the upper bound and the gain were ever wrong, and `limit` the largest share that chance
+    explains.
     """
 
     title: str
@@ -237,46 +108,180 @@ class Panel:
     limit: float | None = None
 
 
-def draw_certificates(panels: Sequence[Panel], *, title: str) -> Figure:
-    """A panel for each, and at the end, if it is known, how often their bounds were ever wrong."""
-    require_matplotlib()
-    import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
-    from matplotlib.figure import Figure  # noqa: PLC0415 - heavy, and optional
+Panel = CertificatePanel  # renamed; other areas still import it
 
+
+def require_matplotlib() -> None:
+    """Raise `MissingExtra` if matplotlib is not installed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtra(
+            "drawing needs matplotlib, which is not installed; type: pip install matplotlib"
+        )
+
+
+def _in_our_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+    """Call a drawing function in our style, if matplotlib is installed."""
+
+    @functools.wraps(draw)
+    def styled(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
+        require_matplotlib()
+        from matplotlib import rc_context  # noqa: PLC0415 - slow, and optional
+
+        with rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return styled
+
+
+def _figure(width: float, height: float, title: str | None = None) -> Figure:
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow, and optional
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    if title is not None:
+        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+    return figure
+
+
+def _add_grid(axes: Axes) -> None:
+    axes.grid(visible=True, color="#dddddd", lw=0.6)
+    axes.set_axisbelow(True)
+
+
+@_in_our_style
+def draw_bars(labels: Sequence[object], columns: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw a row of bars per column, for the labels with the largest values in the first column.
+
+    >>> draw_bars(["a", "b"], {"share": [0.25, 0.75]}).axes[0].get_ylabel()
+    'share'
+    """
+    first = np.asarray(next(iter(columns.values())))
+    shown = np.argsort(-first, kind="stable")[:MOST_BARS]
+    figure = _figure(7.0, 2.2 * len(columns))
+    panels = figure.subplots(len(columns), sharex=True, squeeze=False)[:, 0]
+    for axes, (name, values), color in zip(panels, columns.items(), COLORS, strict=False):
+        axes.bar(range(len(shown)), np.asarray(values)[shown], color=color)
+        axes.set_ylabel(name)
+    names = [str(labels[i])[:LONGEST_LABEL] for i in shown]
+    panels[-1].set_xticks(range(len(shown)), names, rotation=90)
+    if len(shown) < len(first):
+        panels[0].set_title(f"{len(shown)} of {len(first)}", fontsize="medium")
+    return figure
+
+
+@_in_our_style
+def draw_regret(
+    curves: Sequence[RegretCurve], *, title: str, x_label: str, bound_label: str
+) -> Figure:
+    """Draw the regrets with bands from the first to the third quartile; the bounds above them."""
+    figure = _figure(5.6, 4.6, title)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2.6])
+    for color, marker, curve in zip(COLORS, MARKERS, curves, strict=False):
+        below.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.18, lw=0)
+        style = {"color": color, "marker": marker, "ms": 3.5, "lw": 1.6}
+        below.plot(curve.x, curve.mean, label=curve.name, **style)
+        if curve.bound is not None:
+            above.plot(curve.x, curve.bound, color=color, ls="--", lw=1.4, label=curve.name)
+    _add_grid(above)
+    _add_grid(below)
+    below.set_ylim(bottom=min(0.0, below.get_ylim()[0]))
+    below.set_xlabel(x_label)
+    below.set_ylabel("total regret\n(mean, quartiles)")
+    below.legend(loc="best")
+    bounds = [value for line in above.get_lines() for value in np.asarray(line.get_ydata())]
+    if bounds and max(bounds) > LOG_SCALE_FROM * min(bounds) > 0:
+        above.set_yscale("log")
+    else:
+        above.set_ylim(bottom=0.0)
+    above.set_ylabel("bound on\nthe mean")
+    above.set_title(bound_label, fontsize=8, loc="right", color="#444444")
+    if len(above.get_lines()) > 1:
+        above.legend(loc="best", fontsize=8, ncols=len(above.get_lines()))
+    return figure
+
+
+@_in_our_style
+def draw_tails(panels: Mapping[str, Sequence[TailCurve]], *, title: str) -> Figure:
+    """Draw a panel per game: δ on a logarithmic scale over the regret, and over its bound."""
+    figure = _figure(7.2, 3.4, title)
+    row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, (name, tails) in zip(row, panels.items(), strict=True):
+        for color, marker, tail in zip(COLORS, MARKERS, tails, strict=False):
+            style = {"color": color, "marker": marker, "ms": 3.5}
+            axes.plot(tail.regret, tail.delta, lw=1.6, label=tail.name, **style)
+            axes.plot(tail.bound, tail.delta, lw=1.4, ls="--", label="its bound", **style)
+            if tail.bound_on_mean is not None:
+                label = "bound on its mean"
+                axes.axvline(tail.bound_on_mean, color=color, lw=1.0, ls=":", label=label)
+        axes.set_yscale("log")
+        _add_grid(axes)
+        axes.set_title(name, fontsize=9, loc="left")
+        axes.set_xlabel("total regret")
+    row[0].set_ylabel("share of runs above it\n(at most, for a bound)")
+    figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    return figure
+
+
+@_in_our_style
+def draw_curve_panels(panels: Sequence[CurvePanel], *, title: str, y_label: str) -> Figure:
+    """Draw panels side by side, x on a logarithmic scale, with one legend for all."""
+    figure = _figure(3.3 * len(panels), 4.2, title)
+    row = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, panel in zip(row, panels, strict=True):
+        for color, marker, curve in zip(COLORS, MARKERS, panel.curves, strict=False):
+            axes.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.1, lw=0)
+            style = {"color": color, "marker": marker, "ms": 4, "lw": 1.5}
+            axes.plot(curve.x, curve.mean, label=curve.name, **style)
+        for ls, (name, level) in zip(LINES, (panel.levels or {}).items(), strict=False):
+            axes.axhline(level, color="#000000", ls=ls, lw=1.4, label=name)
+        axes.set_xscale("log")
+        axes.set_ylim(bottom=0.0)
+        _add_grid(axes)
+        axes.set_title(panel.title, fontsize=9, loc="left")
+        axes.set_xlabel(panel.x_label, fontsize=8)
+    row[0].set_ylabel(y_label)
+    handles, labels = row[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
+    return figure
+
+
+@_in_our_style
+def draw_certificates(panels: Sequence[CertificatePanel], *, title: str) -> Figure:
+    """Draw a panel per certificate and, if known, how often their bounds were ever wrong."""
     alone = len(panels) == 1
     judged = [panel for panel in panels if panel.wrong is not None]
     count = len(panels) + bool(judged)
     across = min(count, PANELS_ACROSS)
     down = -(-count // across)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.2 * across + 0.6, 2.6 * down + 0.6), layout="constrained")
-        cells = figure.subplots(down, across, squeeze=False).ravel()
-        for i, panel in enumerate(panels):
-            _draw_panel(cells[i], panel, "" if alone else f"{i + 1}. ")
-        if alone:
-            cells[0].set_ylim(*_late_range(panels[0]))
-        lines = {
-            label: line
-            for axes in cells
-            for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
-        }
-        figure.legend(
-            list(lines.values()),
-            list(lines),
-            loc="outside lower center" if alone else "outside upper right",
-            ncols=3 if alone else 5,
-            fontsize=8,
-        )
-        if judged:
-            _draw_shares(cells[len(panels)], judged)
-        for axes in cells[count:]:
-            axes.set_axis_off()
-        figure.suptitle(title, fontsize=10, x=0.01, ha="left")
-        return figure
+    figure = _figure(3.2 * across + 0.6, 2.6 * down + 0.6, title)
+    cells = figure.subplots(down, across, squeeze=False).ravel()
+    for i, panel in enumerate(panels):
+        _draw_certificate(cells[i], panel, "" if alone else f"{i + 1}. ")
+    if alone:
+        cells[0].set_ylim(*_late_range(panels[0]))
+    lines = {
+        label: line
+        for axes in cells
+        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        list(lines.values()),
+        list(lines),
+        loc="outside lower center" if alone else "outside upper right",
+        ncols=3 if alone else 5,
+        fontsize=8,
+    )
+    if judged:
+        _draw_shares(cells[len(panels)], judged)
+    for axes in cells[count:]:
+        axes.set_axis_off()
+    return figure
 
 
-def _late_range(panel: Panel) -> tuple[float, float]:
-    """What to show of the rewards: all that matters once a tenth of the rounds have passed."""
+def _late_range(panel: CertificatePanel) -> tuple[float, float]:
+    """The range of rewards to show: all values after the first tenth of the rounds.
+
+    Bounds are very wide at first; the rest would be flat beside them.
+    """
     rounds = np.asarray(panel.rounds)
     late = rounds >= rounds[-1] / 10
     curves = [panel.lower, panel.upper, panel.production, panel.gain]
@@ -285,8 +290,8 @@ def _late_range(panel: Panel) -> tuple[float, float]:
     return float(values.min() - margin), float(values.max() + margin)
 
 
-def _draw_panel(axes: Axes, panel: Panel, number: str) -> None:
-    """The band between the bounds, the truth, production, the gain, and when it was enough."""
+def _draw_certificate(axes: Axes, panel: CertificatePanel, number: str) -> None:
+    """Draw the band between the bounds, the truth, production, the gain, and the promotion."""
     gain, production, target, *_ = COLORS
     axes.fill_between(
         panel.rounds, panel.lower, panel.upper, color=target, alpha=0.25, lw=0, label="certified"
@@ -306,8 +311,8 @@ def _draw_panel(axes: Axes, panel: Panel, number: str) -> None:
     axes.set_ylabel("reward a round", fontsize=8)
 
 
-def _draw_shares(axes: Axes, panels: Sequence[Panel]) -> None:
-    """A row of marks for each kind of game: the share in which a bound was ever wrong."""
+def _draw_shares(axes: Axes, panels: Sequence[CertificatePanel]) -> None:
+    """Draw a row of marks per kind of game: the shares of games with a wrong bound."""
     places = np.arange(len(panels))[::-1]
     names = ("lower", "upper", "gain")
     for i, (name, color, marker) in enumerate(zip(names, COLORS, MARKERS, strict=False)):
@@ -324,11 +329,11 @@ def _draw_shares(axes: Axes, panels: Sequence[Panel]) -> None:
 
 
 def to_bytes(figure: Figure, form: str) -> bytes:
-    """The figure as a PNG or SVG file, without a date: the same figure is the same file."""
-    import matplotlib as mpl  # noqa: PLC0415 - heavy, and optional
+    """The figure as a PNG or SVG file. It has no date, so the same figure gives the same bytes."""
+    from matplotlib import rc_context  # noqa: PLC0415 - slow, and optional
 
     buffer = io.BytesIO()
     metadata: dict[str, Any] = {"Date": None} if form == "svg" else {"Software": None}
-    with mpl.rc_context(STYLE):
+    with rc_context(STYLE):
         figure.savefig(buffer, format=form, dpi=200, metadata=metadata)
     return buffer.getvalue()

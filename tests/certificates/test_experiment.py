@@ -12,19 +12,25 @@ import pytest
 
 import understudy as us
 from tests.support.paths import DOCS
-from understudy.experiments import Options, write
-from understudy.experiments.certificate_validity import CERTIFICATE, Row
-from understudy.experiments.certified_games import KINDS, Kind, Watched, watch, wrong
+from understudy.experiments import ExperimentOptions, write
+from understudy.experiments.certificate_validity import CERTIFICATE, CertificateRow
+from understudy.experiments.certified_games import (
+    KINDS,
+    GameKind,
+    GameRecord,
+    ever_wrong,
+    record_game,
+)
 
-SMALL = Options(runs=4, rounds=60)
+SMALL = ExperimentOptions(runs=4, rounds=60)
 
 
-def brute_force(watched: Watched, confidence: float) -> tuple[bool, bool, bool]:
-    """`wrong`, by the bounds themselves after every round."""
-    certificate = us.Certificate(behavior=watched.behavior, confidence=confidence)
+def brute_force(record: GameRecord, confidence: float) -> tuple[bool, bool, bool]:
+    """`ever_wrong`, by the bounds themselves after every round."""
+    certificate = us.Certificate(behavior=record.behavior, confidence=confidence)
     found = np.zeros(3, dtype=bool)
-    events = zip(watched.log.events(), watched.trace.probability, strict=True)
-    earned, gained = np.cumsum(watched.earned), np.cumsum(watched.gained)
+    events = zip(record.log.events(), record.trace.probability, strict=True)
+    earned, gained = np.cumsum(record.earned), np.cumsum(record.gained)
     for t, (event, probability) in enumerate(events):
         certificate = certificate.observe(event, probability)
         assert certificate.gain is not None
@@ -42,26 +48,26 @@ def test_a_bound_is_wrong_exactly_where_the_mixture_at_the_truth_is_too_large() 
     judged = []
     for kind in KINDS[:5]:
         for run in range(8):
-            watched = watch(kind, SMALL, run)
-            found = brute_force(watched, 0.02)
-            assert found == wrong(watched, us.Certificate(watched.behavior, confidence=0.02))
+            record = record_game(kind, SMALL, run)
+            found = brute_force(record, 0.02)
+            assert found == ever_wrong(record, us.Certificate(record.behavior, confidence=0.02))
             judged.append(found)
     assert np.any(judged, axis=0).all()
     assert not np.all(judged, axis=0).any()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_what_the_log_shows_is_what_the_referee_saw(kind: Kind) -> None:
-    watched = watch(kind, SMALL, run=1)
-    each = np.arange(len(watched.log))
-    assert watched.log.rewards.tolist() == watched.rewards[each, watched.log.actions].tolist()
-    assert set(np.unique(watched.rewards)) <= {0.0, 1.0}  # realised, not means
-    np.testing.assert_allclose(watched.policies.sum(axis=1), 1.0)
-    by_behavior = (watched.behavior * watched.rewards).sum(axis=1)
-    np.testing.assert_allclose(watched.gained, watched.earned - by_behavior, atol=1e-12)
-    again = watch(kind, SMALL, run=1)
-    assert again.rewards.tobytes() == watched.rewards.tobytes()
-    assert again.policies.tobytes() == watched.policies.tobytes()
+def test_what_the_log_shows_is_what_the_referee_saw(kind: GameKind) -> None:
+    record = record_game(kind, SMALL, run=1)
+    each = np.arange(len(record.log))
+    assert record.log.rewards.tolist() == record.rewards[each, record.log.actions].tolist()
+    assert set(np.unique(record.rewards)) <= {0.0, 1.0}  # realised, not means
+    np.testing.assert_allclose(record.policies.sum(axis=1), 1.0)
+    by_behavior = (record.behavior * record.rewards).sum(axis=1)
+    np.testing.assert_allclose(record.gained, record.earned - by_behavior, atol=1e-12)
+    again = record_game(kind, SMALL, run=1)
+    assert again.rewards.tobytes() == record.rewards.tobytes()
+    assert again.policies.tobytes() == record.policies.tobytes()
 
 
 def test_a_small_run_judges_every_kind() -> None:
@@ -95,15 +101,15 @@ def test_the_picture_shows_every_kind(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Row]:
+def rows() -> list[CertificateRow]:
     """The experiment as it is published, 2 500 games and 400 longer ones.
 
     `test_the_pictures_in_the_docs_are_what_the_commands_draw` plays all of it again.
     """
-    kinds = get_type_hints(Row)
+    kinds = get_type_hints(CertificateRow)
     with (DOCS / "certificate.csv").open(newline="", encoding="utf-8") as file:
         return [
-            Row(**{name: read(kinds[name], text) for name, text in line.items()})
+            CertificateRow(**{name: read(kinds[name], text) for name, text in line.items()})
             for line in csv.DictReader(file)
         ]
 
@@ -114,7 +120,7 @@ def read(kind: object, text: str) -> Any:
     return text if kind is str else int(text) if kind is int else float(text)
 
 
-def test_certificates_are_wrong_in_no_more_games_than_promised(rows: list[Row]) -> None:
+def test_certificates_are_wrong_in_no_more_games_than_promised(rows: list[CertificateRow]) -> None:
     """Ever, after any round: at most 5 % and three standard errors, of every kind of game."""
     assert sum(row.games for row in rows[:5]) >= 2_000
     for row in rows:
@@ -122,7 +128,7 @@ def test_certificates_are_wrong_in_no_more_games_than_promised(rows: list[Row]) 
         assert row.lower_wrong + row.upper_wrong <= row.limit  # they share one δ
 
 
-def test_better_policies_are_promoted_soon(rows: list[Row]) -> None:
+def test_better_policies_are_promoted_soon(rows: list[CertificateRow]) -> None:
     better, settled = rows[5:]
     assert (better.rounds, better.games) == (settled.rounds, settled.games) == (20_000, 200)
     assert better.promotion is not None

@@ -12,7 +12,7 @@ import pytest
 import understudy as us
 from tests.support.refusals import assert_refused
 from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
-from understudy.experiments import Options
+from understudy.experiments import ExperimentOptions
 from understudy.experiments.certificate_validity import CERTIFICATE
 from understudy.snapshots import as_data
 
@@ -276,4 +276,4 @@ def test_certificates_are_files(tmp_path: Path) -> None:
 
 def test_games_of_certificates_are_not_kept(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="keep"):
-        CERTIFICATE.run(Options(runs=1, rounds=10, keep=tmp_path))
+        CERTIFICATE.run(ExperimentOptions(runs=1, rounds=10, keep=tmp_path))

@@ -85,7 +85,7 @@ EXAMPLES: dict[str, Arguments] = {
     "estimators.ImportanceWeighting": {"behavior": PI},
     "estimators.Logarithmic": {"behavior": PI, "eta": 0.1},
     "estimators.PlugIn": {"n_actions": K, "gamma": 0.1},
-    "experiments.experiment.Options": {"runs": 1, "rounds": 5, "actions": K, "alphas": 2},
+    "experiments.experiment.ExperimentOptions": {"runs": 1, "rounds": 5, "actions": K, "alphas": 2},
     "simulation.game.Game": {"adversary": GAME.adversary, "behavior": PI, "rounds": 5},
     "learners.weighted_entropy.CoverageAdaptive": {
         "behavior": PI,

@@ -33,7 +33,7 @@ from tests.support.strategies import (
 from understudy import kernels, theory
 from understudy.conformance import example_log
 from understudy.errors import InvalidArgument, InvalidEvent
-from understudy.experiments.experiment import Options
+from understudy.experiments.experiment import ExperimentOptions
 from understudy.experiments.linear_game import LINEAR, TUNED_NAME, UNIFORM_NAME
 from understudy.kernels import reference
 from understudy.learners import LinProd, LinProdCompact
@@ -365,7 +365,7 @@ def test_a_million_rounds(apart: bool) -> None:
 # How near it stays
 
 
-def linear_game(options: Options) -> dict[str, list[Array]]:
+def linear_game(options: ExperimentOptions) -> dict[str, list[Array]]:
     """Regrets of the experiment's learners, and of their compact twins, at every point: (runs,)."""
     found: dict[str, list[Array]] = {}
     for point in LINEAR.points(options):
@@ -375,7 +375,9 @@ def linear_game(options: Options) -> dict[str, list[Array]]:
             players[f"compact {name}"] = LinProdCompact(
                 product.eta, product.features, product.kappa, horizon=options.rounds
             )
-        result = us.simulate(point.game, players, runs=options.runs, comparators=[point.comparator])
+        result = us.simulate(
+            point.game, players, runs=options.runs, comparators=point.comparators
+        )
         assert set(result.path.values()) == {"compiled"}
         for name in players:
             regret = result.regret[name][:, 0]
@@ -387,7 +389,7 @@ def linear_game(options: Options) -> dict[str, list[Array]]:
 
 
 def test_regret_is_within_the_bound() -> None:
-    linear_game(Options(runs=4, rounds=300, actions=4, alphas=3))
+    linear_game(ExperimentOptions(runs=4, rounds=300, actions=4, alphas=3))
 
 
 @pytest.mark.full

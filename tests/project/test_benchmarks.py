@@ -22,7 +22,7 @@ from tests.support.command_line import Run, understudy
 from tests.support.paths import ROOT
 from understudy import kernels
 from understudy.errors import InvalidArgument
-from understudy.experiments.experiment import Options
+from understudy.experiments.experiment import ExperimentOptions
 from understudy.experiments.figure1 import FIGURE_1
 
 __all__ = ["understudy"]  # a fixture
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.plain
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
-SMALL = Options(runs=400, rounds=100, actions=5, alphas=3)
+SMALL = ExperimentOptions(runs=400, rounds=100, actions=5, alphas=3)
 
 
 def test_both_baselines_are_one_computation() -> None:

@@ -15,10 +15,11 @@ import pytest
 import understudy as us
 from tests.support.paths import DOCS
 from understudy import Simulation
-from understudy.experiments import EXPERIMENTS, Options, Row, write
+from understudy.experiments import EXPERIMENTS, ExperimentOptions, write
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear_game import LINEAR
 from understudy.experiments.rate_sweep import ADAPTIVES, COMMON, PAIRS, RARE, world
+from understudy.experiments.regret_curves import RegretRow
 from understudy.experiments.tail_probability import PROBABILITY, bounds, games, rows_of
 from understudy.protocols import Learner
 
@@ -39,7 +40,7 @@ def ends() -> dict[float, Simulation]:
         point.alpha: us.simulate(
             point.game, point.learners, runs=options.runs, comparators=[0], jobs=2
         )
-        for point in FIGURE_1.points(Options(100, 10_000, 100, alphas=2))
+        for point in FIGURE_1.points(ExperimentOptions(100, 10_000, 100, alphas=2))
     }
 
 
@@ -88,7 +89,7 @@ def test_figure_1_is_set_up_as_in_the_paper() -> None:
 def test_mean_regret_stays_below_its_bound(name: str, sizes: tuple[int, int, int]) -> None:
     experiment = EXPERIMENTS[name]
     runs, rounds, actions = sizes
-    rows = experiment.run(Options(runs, rounds, actions, alphas=4))
+    rows = experiment.run(ExperimentOptions(runs, rounds, actions, alphas=4))
     bounded = [row for row in rows if row.bound is not None]
     assert all(row.mean < row.bound for row in bounded if row.bound is not None)
     telling = [row for row in bounded if row.bound is not None and row.bound < rounds / 4]
@@ -96,7 +97,7 @@ def test_mean_regret_stays_below_its_bound(name: str, sizes: tuple[int, int, int
 
 
 def test_both_learners_profit_from_coverage_known_behavior_or_not() -> None:
-    rows = EXPERIMENTS["unknown"].run(Options(30, 4000, 20, alphas=2))
+    rows = EXPERIMENTS["unknown"].run(ExperimentOptions(30, 4000, 20, alphas=2))
     for name in {row.learner for row in rows}:
         poor, good = (row.mean for row in rows if row.learner == name)
         assert good < poor / 2, name
@@ -107,8 +108,8 @@ def test_chernoff_has_the_smaller_bound_and_less_regret_where_coverage_is_poor()
 
     Not at α = 1: there more pessimism than needed does no harm on this game, and even helps.
     """
-    rows = EXPERIMENTS["unknown"].run(Options(30, 4000, 20, alphas=4))
-    by_alpha: dict[float, dict[str, Row]] = {}
+    rows = EXPERIMENTS["unknown"].run(ExperimentOptions(30, 4000, 20, alphas=4))
+    by_alpha: dict[float, dict[str, RegretRow]] = {}
     for row in rows:
         by_alpha.setdefault(row.alpha, {})[row.learner] = row
     gaps = []
@@ -123,7 +124,7 @@ def test_chernoff_has_the_smaller_bound_and_less_regret_where_coverage_is_poor()
 
 
 def test_the_bound_of_a_run_is_the_theorems_for_its_own_rewards() -> None:
-    game = games(Options(runs=1, rounds=50, actions=3))["switching"]
+    game = games(ExperimentOptions(runs=1, rounds=50, actions=3))["switching"]
     compared, rewards = np.array([0, 2, 2]), np.array([50.0, 0.0, 12.5])
     for who, delta in (("fixed", 0.1), ("best in hindsight", 0.02), ("fixed", None)):
         found = bounds(game, compared, rewards, who, delta)
@@ -148,7 +149,7 @@ def test_the_bound_of_a_run_is_the_theorems_for_its_own_rewards() -> None:
 
 def test_rows_count_the_runs_above_their_bounds() -> None:
     """Regrets made up around the bound: one of four runs above it, one of four at most exceeded."""
-    game = games(Options(runs=1, rounds=50, actions=3))["stationary"]
+    game = games(ExperimentOptions(runs=1, rounds=50, actions=3))["stationary"]
     limit = float(bounds(game, np.array([0]), np.array([30.0]), "fixed", 0.2)[0])
     regret = np.full((4, 3), -5.0)
     regret[:, 0] = [0.0, 1.0, limit - 1e-6, limit + 1e-6]
@@ -165,7 +166,7 @@ def test_rows_count_the_runs_above_their_bounds() -> None:
 @pytest.mark.large
 def test_bounds_fail_no_more_often_than_they_may_and_single_runs_exceed_that_on_the_mean() -> None:
     """400 runs a game: within 3 standard errors of δ."""
-    rows = PROBABILITY.run(Options(400, 500, 3))
+    rows = PROBABILITY.run(ExperimentOptions(400, 500, 3))
     for row in rows:
         if row.delta is None:
             assert row.regret < row.bound
@@ -270,7 +271,7 @@ def test_on_the_hardest_pair_the_adaptive_learner_is_below_every_single_rate() -
 def test_notes_are_true() -> None:
     """Exp3's condition fails everywhere at full size, and holds everywhere in an easy game."""
     assert any("0 of 20" in note for note in FIGURE_1.notes(FIGURE_1.defaults))
-    easy = Options(1, 10_000, 2, alphas=5)
+    easy = ExperimentOptions(1, 10_000, 2, alphas=5)
     assert any("5 of 5" in note for note in FIGURE_1.notes(easy))
 
 

@@ -19,7 +19,7 @@ __all__ = ["paper"]
 
 
 def _sizes(option: str) -> str:
-    """What an option is by default, in each experiment."""
+    """The default of an option, for each experiment."""
     sizes = (
         f"{name} {getattr(experiment.defaults, option)}"
         for name, experiment in EXPERIMENTS.items()
@@ -88,10 +88,10 @@ def _table(experiment: Experiment, rows: Sequence[Any]) -> Table:
     table = Table(title=experiment.title, title_justify="left")
     for name in experiment.columns:
         table.add_column(
-            name, justify="left" if name in experiment.words else "right", no_wrap=True
+            name, justify="left" if name in experiment.text_columns else "right", no_wrap=True
         )
     for i, row in enumerate(rows):
-        if i > 0 and experiment.sections(rows[i - 1]) != experiment.sections(row):
+        if i > 0 and experiment.section(rows[i - 1]) != experiment.section(row):
             table.add_section()
         table.add_row(*(cell(row) for cell in experiment.columns.values()))
     return table

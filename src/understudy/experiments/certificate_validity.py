@@ -1,10 +1,8 @@
-"""Certificates at work: how often they are ever wrong, and when they justify a promotion.
+"""Validity of certificates: how often they are ever wrong, and when they justify a promotion.
 
-Games of several kinds, each watched by Exp3-IX or by a policy that stays. In every game the lower
-bound, the upper bound and the bound on the gain are held against what the target did earn, with
-realised rewards, after every single round: m > μ̄ exactly where the mixture at μ̄ is above 1/δ, so
-that no root is needed. The last two games are longer: they show how soon a better policy is found
-to be one.
+The target of a game is Exp3-IX or a fixed policy. In every game, the lower bound, the upper bound
+and the bound on the gain are compared with the realised rewards of the target, after every round.
+The games of the last two kinds are longer: they show how soon a better policy is recognized.
 """
 
 from __future__ import annotations
@@ -18,28 +16,28 @@ import numpy as np
 
 from understudy.certificates import Certificate, certify
 from understudy.errors import InvalidArgument
-from understudy.experiments.certified_games import KINDS, Kind, watch, wrong
-from understudy.experiments.experiment import Column, Options
-from understudy.plots import Panel, draw_certificates
+from understudy.experiments.certified_games import KINDS, GameKind, ever_wrong, record_game
+from understudy.experiments.experiment import Column, Experiment, ExperimentOptions
+from understudy.plots import CertificatePanel, draw_certificates
 from understudy.simulation.simulate import closing, reporter
 from understudy.types import chunks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["CERTIFICATE", "CertificateExperiment", "Row"]
+__all__ = ["CERTIFICATE", "CertificateExperiment", "CertificateRow"]
 
 CONFIDENCE = 0.95
-BATCH = 10  # games in a task
+GAMES_PER_TASK = 10  # of a worker: seconds of work, so that the cost of a task does not show
 
 
 @dataclass(frozen=True)
-class Row:
-    """One kind of game: how many were played, and in what share of them each bound was ever wrong.
+class CertificateRow:
+    """One kind of game: how many were played, and the share in which each bound was ever wrong.
 
-    `limit` is 5 % and three standard errors of a share of 5 %. What the target and production
-    earned, and the bounds, are means a round, after the last one; `promotion` is the median round
-    in which it was justified, None where it was in less than half of the games.
+    `limit` is 5 % plus three standard errors of a share of 5 %. `production`, `lower`, `truth` and
+    `upper` are means per round, after the last one. `promotion` is the median round of the
+    promotion, None if less than half of the games had one.
     """
 
     kind: str
@@ -59,59 +57,56 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What came out of one game: means a round, and whether and when things happened."""
+class CertificateCheck:
+    """The certificate of one game beside the truth: means per round, and the promotion."""
 
     wrong: tuple[bool, bool, bool]
     means: tuple[float, float, float, float]
     promoted_at: int | None
 
 
-def judge(kind: Kind, options: Options, runs: range) -> list[Found]:
-    """Play some games of a kind and hold their certificates against the truth.
+def check_games(kind: GameKind, options: ExperimentOptions, runs: range) -> list[CertificateCheck]:
+    """Play some games of a kind and compare their certificates with the truth.
 
-    >>> judge(KINDS[0], Options(runs=1, rounds=20), range(1))[0].wrong
+    >>> check_games(KINDS[0], ExperimentOptions(runs=1, rounds=20), range(1))[0].wrong
     (False, False, False)
     """
-    found = []
+    checks = []
     for run in runs:
-        watched = watch(kind, options, run)
-        start = Certificate(behavior=watched.behavior, confidence=CONFIDENCE)
-        certificate = start.observe(watched.log, watched.trace)
-        earned = float(watched.earned.sum())
+        record = record_game(kind, options, run)
+        start = Certificate(behavior=record.behavior, confidence=CONFIDENCE)
+        certificate = start.observe(record.log, record.trace)
+        earned = float(record.earned.sum())
         totals = (certificate.production, certificate.lower, earned, certificate.upper)
-        production, lower, truth, upper = (total / len(watched.log) for total in totals)
-        found.append(
-            Found(
-                wrong(watched, start),
-                (production, lower, truth, upper),
-                certificate.promoted_at,
-            )
-        )
-    return found
+        production, lower, truth, upper = (total / len(record.log) for total in totals)
+        means = (production, lower, truth, upper)
+        checks.append(CertificateCheck(ever_wrong(record, start), means, certificate.promoted_at))
+    return checks
 
 
-def row_of(kind: Kind, options: Options, found: Sequence[Found]) -> Row:
-    """The shares and means of all games of a kind.
+def row_of(
+    kind: GameKind, options: ExperimentOptions, checks: Sequence[CertificateCheck]
+) -> CertificateRow:
+    """Shares and means over all games of a kind.
 
-    >>> options = Options(runs=2, rounds=20)
-    >>> row_of(KINDS[0], options, judge(KINDS[0], options, range(2))).games
+    >>> options = ExperimentOptions(runs=2, rounds=20)
+    >>> row_of(KINDS[0], options, check_games(KINDS[0], options, range(2))).games
     2
     """
     n, delta = kind.rounds(options), 1 - CONFIDENCE
-    lower_wrong, upper_wrong, gain_wrong = np.mean([one.wrong for one in found], axis=0).tolist()
-    production, lower, truth, upper = np.mean([one.means for one in found], axis=0).tolist()
-    promotions = np.array([one.promoted_at or n + 1 for one in found])
+    lower_wrong, upper_wrong, gain_wrong = np.mean([one.wrong for one in checks], axis=0).tolist()
+    production, lower, truth, upper = np.mean([one.means for one in checks], axis=0).tolist()
+    promotions = np.array([one.promoted_at or n + 1 for one in checks])
     median = float(np.median(promotions))
-    return Row(
+    return CertificateRow(
         kind=kind.name,
         target=kind.target,
         rounds=n,
-        games=len(found),
+        games=len(checks),
         lower_wrong=lower_wrong,
         upper_wrong=upper_wrong,
         gain_wrong=gain_wrong,
-        limit=delta + 3 * math.sqrt(delta * (1 - delta) / len(found)),
+        limit=delta + 3 * math.sqrt(delta * (1 - delta) / len(checks)),
         production=production,
         lower=lower,
         truth=truth,
@@ -121,28 +116,26 @@ def row_of(kind: Kind, options: Options, found: Sequence[Found]) -> Row:
     )
 
 
-def panel(kind: Kind, options: Options, row: Row) -> Panel:
-    """The first game of a kind as a picture, over its rounds."""
-    watched = watch(kind, options, run=0)
-    found = certify(watched.log, watched.trace, behavior=watched.behavior, confidence=CONFIDENCE)
+def panel(kind: GameKind, options: ExperimentOptions, row: CertificateRow) -> CertificatePanel:
+    """The certificate of the first game of a kind, over its rounds."""
+    record = record_game(kind, options, run=0)
+    found = certify(record.log, record.trace, behavior=record.behavior, confidence=CONFIDENCE)
     return replace(
         found.panel(kind.name),
-        truth=np.cumsum(watched.earned)[found.rounds - 1] / found.rounds,
+        truth=np.cumsum(record.earned)[found.rounds - 1] / found.rounds,
         wrong=(row.lower_wrong, row.upper_wrong, row.gain_wrong),
         limit=row.limit,
     )
 
 
-@dataclass(frozen=True)
-class CertificateExperiment:
-    """Many games of every kind, and a picture of one of each."""
+class CertificateExperiment(Experiment):
+    """Many games of every kind, and a picture of one game of each."""
 
-    name: str
-    title: str
-    defaults: Options
-    kinds: tuple[Kind, ...]
-    sizes: ClassVar = ("runs", "rounds")
-    words: ClassVar = ("game",)
+    name = "certificate"
+    title = "What the understudy would have earned, from rewards it never saw"
+    defaults = ExperimentOptions(runs=500, rounds=2_000)
+    sizes = ("runs", "rounds")
+    text_columns = ("game",)
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.kind,
         "wrong, %": lambda row: " ".join(
@@ -154,13 +147,13 @@ class CertificateExperiment:
         "promoted": lambda row: "" if row.promotion is None else f"{row.promotion:,.0f}",
     }
 
-    def sections(self, row: Row) -> object:
+    def section(self, row: CertificateRow) -> object:
         return row.games
 
-    def run(self, options: Options, *, progress: bool = False) -> list[Row]:
-        """Play and judge all games, with a bar if wanted.
+    def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[CertificateRow]:
+        """Play and check all games, with a progress bar on request.
 
-        >>> rows = CERTIFICATE.run(Options(runs=2, rounds=10))
+        >>> rows = CERTIFICATE.run(ExperimentOptions(runs=2, rounds=10))
         >>> [(row.kind, row.games) for row in rows[:2]]
         [('stationary', 2), ('switching', 2)]
         """
@@ -168,43 +161,38 @@ class CertificateExperiment:
             raise InvalidArgument(
                 "keep", options.keep, "games of certificates are not kept", "leave it out"
             )
-        import joblib  # noqa: PLC0415 - a tenth of a second that only this needs
+        import joblib  # noqa: PLC0415 - its import takes 0.1 s, which only simulations need
 
         tasks = [
             (kind, range(first, first + count))
-            for kind in self.kinds
-            for first, count in chunks(kind.games(options), BATCH)
+            for kind in KINDS
+            for first, count in chunks(kind.games(options), GAMES_PER_TASK)
         ]
-        found: dict[Kind, list[Found]] = {kind: [] for kind in self.kinds}
+        checks: dict[GameKind, list[CertificateCheck]] = {kind: [] for kind in KINDS}
         parallel = joblib.Parallel(n_jobs=options.jobs, return_as="generator")
-        calls = (joblib.delayed(judge)(kind, options, runs) for kind, runs in tasks)
+        calls = (joblib.delayed(check_games)(kind, options, runs) for kind, runs in tasks)
         total = sum(len(runs) for _, runs in tasks)
         with reporter(progress, total) as report, closing(parallel(calls)) as results:
-            for (kind, runs), judged in zip(tasks, results, strict=True):
-                found[kind] += judged
+            for (kind, runs), found in zip(tasks, results, strict=True):
+                checks[kind] += found
                 report(len(runs))
-        return [row_of(kind, options, own) for kind, own in found.items()]
+        return [row_of(kind, options, own) for kind, own in checks.items()]
 
-    def draw(self, options: Options, rows: Sequence[Row]) -> Figure:
-        """The first game of every kind, and the share of games in which each bound was wrong."""
-        panels = [panel(kind, options, row) for kind, row in zip(self.kinds, rows, strict=True)]
+    def draw(self, options: ExperimentOptions, rows: Sequence[CertificateRow]) -> Figure:
+        """Draw the first game of every kind, and the shares of games with a wrong bound."""
+        panels = [panel(kind, options, row) for kind, row in zip(KINDS, rows, strict=True)]
         return draw_certificates(panels, title=self.title)
 
-    def notes(self, options: Options) -> list[str]:
-        games = sum(kind.games(options) for kind in self.kinds)
-        lengths = ", ".join(f"{kind.name} {kind.rounds(options):,}" for kind in self.kinds)
+    def notes(self, options: ExperimentOptions) -> list[str]:
+        games = sum(kind.games(options) for kind in KINDS)
+        lengths = ", ".join(f"{kind.name} {kind.rounds(options):,}" for kind in KINDS)
         return [
             f"wrong: the share of games (of {games:,} in all) in which the lower bound, the upper "
-            "bound and the gain were, after any round, against realised rewards; promised are at "
-            "most 5 % for the first two together, and 5 % for the gain",
+            "bound and the gain were wrong after any round, against realised rewards; promised are "
+            "at most 5 % for the first two together, and 5 % for the gain",
             "promoted: after this round in half of the games, with 95 % confidence",
             f"rounds: {lengths}",
         ]
 
 
-CERTIFICATE = CertificateExperiment(
-    name="certificate",
-    title="What the understudy would have earned, from rewards it never saw",
-    defaults=Options(runs=500, rounds=2_000),
-    kinds=KINDS,
-)
+CERTIFICATE = CertificateExperiment()

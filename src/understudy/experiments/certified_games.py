@@ -1,4 +1,4 @@
-"""Games whose certificates can be held against the truth, because a referee saw all rewards."""
+"""Games whose certificates can be compared with the truth, because the referee saw all rewards."""
 
 from __future__ import annotations
 
@@ -11,46 +11,51 @@ import numpy as np
 from understudy import behaviors
 from understudy.certificates import Certificate
 from understudy.constraints import Array
-from understudy.experiments.experiment import Options
+from understudy.experiments.experiment import ExperimentOptions
 from understudy.kernels.reference import log_mixture, log_wealths
 from understudy.learners import exp3_ix
 from understudy.simulation import adversaries
 from understudy.simulation.engine import stretches
-from understudy.simulation.game import Game, RandomStreams, play
+from understudy.simulation.game import Game, play
+from understudy.simulation.random_streams import RandomStreams
 from understudy.types import Log, Trace
 
-__all__ = ["KINDS", "Kind", "Watched", "watch", "wrong"]
+__all__ = ["KINDS", "GameKind", "GameRecord", "ever_wrong", "record_game"]
 
-LONGER = 10  # how many times as long, and
-FEWER = 0.4  # what share as many, the games are that show when a promotion is justified
-WATCHING = 0.25  # as long are games against an adversary that watches: they are played in Python
+# Games that show when a promotion is justified are longer, so that the hard one is promoted too;
+# there are fewer of them, as each takes ten times as long.
+LONGER, FEWER = 10, 0.4
+SHORTER = 0.25  # for games against an adaptive adversary: they are played in Python
 EXP3_IX = "Exp3-IX"
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One kind of game, for a number of rounds; and the policy of a target that does not learn."""
+class GameKind:
+    """A game of any number of rounds, and its target: Exp3-IX, or a fixed policy.
+
+    `length` and `share` are factors of the experiment's rounds and runs.
+    """
 
     name: str
     game: Callable[[int], Game]
     policy: tuple[float, ...] | None = None
-    longer: float = 1.0
-    fewer: float = 1.0
+    length: float = 1.0
+    share: float = 1.0
 
     @property
     def target(self) -> str:
         return EXP3_IX if self.policy is None else "fixed policy"
 
-    def rounds(self, options: Options) -> int:
-        return max(1, round(self.longer * options.rounds))
+    def rounds(self, options: ExperimentOptions) -> int:
+        return max(1, round(self.length * options.rounds))
 
-    def games(self, options: Options) -> int:
-        return max(1, round(self.fewer * options.runs))
+    def games(self, options: ExperimentOptions) -> int:
+        return max(1, round(self.share * options.runs))
 
 
 @dataclass(frozen=True, eq=False)
-class Watched:
-    """A game that was played: the log, every π_t and all realised rewards, (n, K)."""
+class GameRecord:
+    """A game that was played: its log, every π_t and all realised rewards, (n, K)."""
 
     log: Log
     policies: Array
@@ -74,14 +79,14 @@ class Watched:
 
 
 def rising(rounds: int) -> Game:
-    """Ten actions that are played more and more often; the second pays .7, all others .4."""
+    """Ten actions, each played more often than the one before; the second pays .7, others .4."""
     weights, means = np.linspace(1.0, 3.0, 10), np.full(10, 0.4)
     means[1] = 0.7
     return Game(adversaries.stationary(means), weights / weights.sum(), rounds)
 
 
 def settled(rounds: int) -> Game:
-    """Production plays the best of ten actions already, four times in five."""
+    """Production already plays the best of ten actions, four times in five."""
     behavior, means = np.append(np.full(9, 0.2 / 9), 0.8), np.append(np.full(9, 0.2), 0.6)
     return Game(adversaries.stationary(means), behavior, rounds)
 
@@ -93,7 +98,7 @@ def switching(rounds: int) -> Game:
 
 
 def retaliating(rounds: int) -> Game:
-    """An adversary that punishes what the learner has just done."""
+    """An adversary that punishes the learner's last policy and action."""
     behavior = behaviors.interpolated(n_actions=5, alpha=0.9)
     return Game(adversaries.retaliating(n_actions=5), behavior, rounds)
 
@@ -105,20 +110,20 @@ def rare(rounds: int) -> Game:
 
 
 KINDS = (
-    Kind("stationary", rising),
-    Kind("switching", switching),
-    Kind("adaptive adversary", retaliating, longer=WATCHING),
-    Kind("tiny propensities", rare),
-    Kind("tiny, fixed policy", rare, policy=(0.25, 0.25, 0.0, 0.0, 0.5)),
-    Kind("promotion, easy", rising, longer=LONGER, fewer=FEWER),
-    Kind("promotion, hard", settled, longer=LONGER, fewer=FEWER),
+    GameKind("stationary", rising),
+    GameKind("switching", switching),
+    GameKind("adaptive adversary", retaliating, length=SHORTER),
+    GameKind("tiny propensities", rare),
+    GameKind("tiny, fixed policy", rare, policy=(0.25, 0.25, 0.0, 0.0, 0.5)),
+    GameKind("promotion, easy", rising, length=LONGER, share=FEWER),
+    GameKind("promotion, hard", settled, length=LONGER, share=FEWER),
 )
 
 
-def watch(kind: Kind, options: Options, run: int) -> Watched:
-    """Play a game of this kind: a function of the seed and the run.
+def record_game(kind: GameKind, options: ExperimentOptions, run: int) -> GameRecord:
+    """Play a game of this kind; the record is a function of the seed and the run.
 
-    >>> watch(KINDS[0], Options(runs=1, rounds=20), run=0).policies.shape
+    >>> record_game(KINDS[0], ExperimentOptions(runs=1, rounds=20), run=0).policies.shape
     (20, 10)
     """
     game = kind.game(kind.rounds(options))
@@ -128,28 +133,31 @@ def watch(kind: Kind, options: Options, run: int) -> Watched:
         rewards = np.array([one.rewards for one in played])
         actions = np.array([one.behavior_action for one in played])
         log = Log(actions, rewards[np.arange(len(actions)), actions])
-        return Watched(log, np.array([one.policy for one in played]), rewards, game.behavior)
-    dice = RandomStreams(options.seed, run)
-    (whole,) = stretches(game, dice, size=game.rounds, all_rewards=True)
+        return GameRecord(log, np.array([one.policy for one in played]), rewards, game.behavior)
+    streams = RandomStreams(options.seed, run)
+    (whole,) = stretches(game, streams, size=game.rounds, all_rewards=True)
     log = whole.log.visible(propensities=False, features=False)
     if kind.policy is None:
         policies = learner.policies(learner.init(), log)[1]
     else:
         policies = np.broadcast_to(np.array(kind.policy), whole.rewards.shape)
-    return Watched(log, policies, whole.rewards, game.behavior)
+    return GameRecord(log, policies, whole.rewards, game.behavior)
 
 
-def wrong(watched: Watched, certificate: Certificate) -> tuple[bool, bool, bool]:
+def ever_wrong(record: GameRecord, certificate: Certificate) -> tuple[bool, bool, bool]:
     """Whether the lower bound, the upper bound and the gain were wrong after any round.
 
-    >>> watched = watch(KINDS[0], Options(runs=1, rounds=20), run=0)
-    >>> wrong(watched, Certificate(behavior=watched.behavior))
+    A bound m exceeds the true mean μ̄ exactly where the mixture at μ̄ exceeds 1/δ, so no root is
+    computed.
+
+    >>> record = record_game(KINDS[0], ExperimentOptions(runs=1, rounds=20), run=0)
+    >>> ever_wrong(record, Certificate(behavior=record.behavior))
     (False, False, False)
     """
-    R, w = watched.log.rewards, watched.trace.probability / watched.behavior[watched.log.actions]
+    R, w = record.log.rewards, record.trace.probability / record.behavior[record.log.actions]
     t, delta = np.arange(1, len(R) + 1), 1.0 - certificate.confidence
     lower, upper, gain = certificate.grids
-    mean, gained = np.cumsum(watched.earned) / t, np.cumsum(watched.gained) / t
+    mean, gained = np.cumsum(record.earned) / t, np.cumsum(record.gained) / t
 
     def ever(lambdas: Array, x: Array, means: Array, share: float) -> bool:
         mixtures = log_mixture(log_wealths(lambdas, x), lambdas, t, means)

@@ -1,37 +1,56 @@
-"""What an experiment is: games to play, rows that come out of them, a table and a picture."""
+"""The parts that all experiments share: sizes, games to play, rows of numbers, files."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, enforce
 from understudy.plots import to_bytes
-from understudy.simulation.simulate import JOBS, KEEP
+from understudy.protocols import Learner
+from understudy.simulation.comparators import Comparator
+from understudy.simulation.engine import Rewards
+from understudy.simulation.game import Game
+from understudy.simulation.simulate import JOBS, KEEP, simulate
+from understudy.simulation.sweep import CellResult, Sweep
 from understudy.snapshots import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Column", "Experiment", "Options", "as_csv", "as_json", "write"]
+__all__ = [
+    "Column",
+    "Experiment",
+    "ExperimentOptions",
+    "GamePoint",
+    "as_csv",
+    "as_json",
+    "bound_text",
+    "play_points",
+    "size_text",
+    "standard_error",
+    "write",
+]
 
 Rows = Sequence[Any]  # frozen dataclasses, all of one class
-Column = Callable[[Any], str]  # what a cell of the table says of a row
+Column = Callable[[Any], str]  # the text of a row in one column of the table
+LARGE = 1e5  # from here on, only the size of a bound matters: three digits are enough
 
 
 @dataclass(frozen=True)
-class Options:
-    """How large: runs per point, rounds per run, actions, points along α; and how it is run.
+class ExperimentOptions:
+    """Sizes of an experiment (runs per point, rounds per run, actions, points along α) and more.
 
-    An experiment's `sizes` name those of the first four that it has. `keep` is a folder for
-    finished cells, from which a run that was stopped goes on.
+    An experiment's `sizes` names those of the first four that it has. `keep` is a folder for
+    finished cells: an experiment that was stopped goes on from them.
     """
 
     runs: int
@@ -54,55 +73,115 @@ class Options:
     def __post_init__(self) -> None:
         enforce(self)
 
-    def grid(self) -> Array:
+    def grid(self) -> list[float]:
         """The values of α: from 0 to 1 in equal steps.
 
-        >>> Options(runs=1, rounds=1, actions=2, alphas=3).grid().tolist()
+        >>> ExperimentOptions(runs=1, rounds=1, actions=2, alphas=3).grid()
         [0.0, 0.5, 1.0]
         """
-        return np.linspace(0.0, 1.0, self.alphas)
+        return np.linspace(0.0, 1.0, self.alphas).tolist()  # type: ignore[no-any-return] # floats
 
 
-class Experiment(Protocol):
-    """A command's worth of games.
+class Experiment(ABC):
+    """Games to play, the rows of numbers that they give, a table and a figure.
 
-    `sizes` are the options that it has, of runs, rounds, actions and alphas. `columns` make the
-    table: a heading, and what stands under it for a row; `sections` tells where a line is drawn
-    between rows. Headings in `words` are of text, all others of numbers.
+    `sizes` are the options that change its size, of runs, rounds, actions and alphas. `columns`
+    make the table: a heading, and the text under it for a row. Columns in `text_columns` hold
+    words, all others numbers.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: ClassVar[str]
+    title: ClassVar[str]
+    defaults: ClassVar[ExperimentOptions]
+    sizes: ClassVar[Sequence[str]]
+    columns: ClassVar[Mapping[str, Column]]
+    text_columns: ClassVar[Sequence[str]]
 
-    @property
-    def title(self) -> str: ...
+    @abstractmethod
+    def section(self, row: Any) -> object:
+        """The section of the table that a row belongs to; sections are divided by lines."""
 
-    @property
-    def defaults(self) -> Options: ...
+    @abstractmethod
+    def run(self, options: ExperimentOptions, *, progress: bool = False) -> Rows:
+        """Play all games, with a progress bar on request."""
 
-    @property
-    def sizes(self) -> Sequence[str]: ...
+    @abstractmethod
+    def draw(self, options: ExperimentOptions, rows: Any) -> Figure:
+        """Draw the rows."""
 
-    @property
-    def columns(self) -> Mapping[str, Column]: ...
+    @abstractmethod
+    def notes(self, options: ExperimentOptions) -> list[str]:
+        """Explain the columns."""
 
-    @property
-    def words(self) -> Sequence[str]: ...
 
-    def sections(self, row: Any) -> object: ...
+@dataclass(frozen=True, eq=False)
+class GamePoint:
+    """A game of an experiment, its learners by name, and the comparators of their regret."""
 
-    def run(self, options: Options, *, progress: bool = False) -> Rows: ...
+    game: Game
+    learners: Mapping[str, Learner[Any]]
+    comparators: Sequence[Comparator]
 
-    def draw(self, options: Options, rows: Rows) -> Figure: ...
 
-    def notes(self, options: Options) -> list[str]: ...
+PointType = TypeVar("PointType", bound=GamePoint)
+
+
+def play_points(
+    points: Sequence[PointType],
+    options: ExperimentOptions,
+    *,
+    progress: bool,
+    rewards: Rewards = "mean",
+) -> Iterator[tuple[PointType, str, CellResult]]:
+    """Play all points as one sweep; yield the result of every learner at every point."""
+    by_game = {point.game: point for point in points}
+    sweep = Sweep(
+        games={str(i): point.game for i, point in enumerate(points)},
+        learners=lambda game: by_game[game].learners,
+        seeds=[options.seed],
+        runs=options.runs,
+        comparators=lambda game: by_game[game].comparators,
+        rewards=rewards,
+    )
+    results = simulate(sweep, jobs=options.jobs, progress=progress, keep=options.keep)
+    for cell, result in results.items():
+        yield points[int(cell.game)], cell.learner, result
+
+
+def standard_error(values: Array) -> float:
+    """Standard error of the mean; 0 for a single value, where it is unknown.
+
+    >>> standard_error(np.array([1.0, 3.0]))
+    1.0
+    """
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def bound_text(bound: float | None) -> str:
+    """A bound with one digit after the point, or with three digits if it is large.
+
+    >>> bound_text(12.34), bound_text(123456.0), bound_text(None)
+    ('12.3', '1.23e+05', '')
+    """
+    if bound is None:
+        return ""
+    return f"{bound:.1f}" if bound < LARGE else f"{bound:.3g}"
+
+
+def size_text(options: ExperimentOptions) -> str:
+    """The size of an experiment, for the title of its figure.
+
+    >>> size_text(ExperimentOptions(runs=100, rounds=10_000, actions=5))
+    'K = 5, n = 10,000, 100 runs'
+    """
+    return f"K = {options.actions}, n = {options.rounds:,}, {options.runs:,} runs"
 
 
 def as_csv(rows: Rows) -> str:
-    """The rows as CSV; what is missing is an empty cell.
+    """The rows as CSV; None is an empty cell.
 
-    >>> from understudy.experiments.regret_curves import Row
-    >>> print(as_csv([Row(0.5, "Exp3", 1.5, 1.0, 2.0, 4.0, None)]), end="")
+    >>> from understudy.experiments.regret_curves import RegretRow
+    >>> print(as_csv([RegretRow(0.5, "Exp3", 1.5, 1.0, 2.0, 4.0, None)]), end="")
     alpha,learner,mean,q25,q75,coverage,bound
     0.5,Exp3,1.5,1.0,2.0,4.0,
     """
@@ -117,15 +196,15 @@ def as_csv(rows: Rows) -> str:
 def as_json(rows: Rows) -> str:
     """The rows as a JSON array of objects.
 
-    >>> from understudy.experiments.regret_curves import Row
-    >>> print(as_json([Row(0.5, "Exp3", 1.5, 1.0, 2.0, 4.0, None)]))
+    >>> from understudy.experiments.regret_curves import RegretRow
+    >>> print(as_json([RegretRow(0.5, "Exp3", 1.5, 1.0, 2.0, 4.0, None)]))
     [{"alpha": 0.5, "learner": "Exp3", "mean": 1.5, ..., "bound": null}]
     """
     return json.dumps([asdict(row) for row in rows], allow_nan=False)
 
 
-def write(experiment: Experiment, options: Options, rows: Rows, out: Path) -> list[Path]:
-    """Write the picture as PNG and SVG, and the rows as CSV, each whole or not at all."""
+def write(experiment: Experiment, options: ExperimentOptions, rows: Rows, out: Path) -> list[Path]:
+    """Write the figure as PNG and SVG and the rows as CSV, each file whole or not at all."""
     figure = experiment.draw(options, rows)
     contents = {
         "png": to_bytes(figure, "png"),

@@ -1,15 +1,13 @@
-"""Worlds in which one rate cannot be right: a rarely shown action that is best, or that is not.
+"""The cost of not knowing the right learning rate: single rates beside the adaptive learner.
 
-All actions but action 0 are shown equally often, action 0 with probability q. The best action has a
-larger mean than all others, which have ½. If the rare action is best, a learner must be slow enough
-for its few, large estimates; if a common one is, it may be fast.
+All actions but action 0 are played equally often, action 0 with probability q. The best action has
+a larger mean than all others, which have ½. If the rare action is best, a learner must be slow
+enough for its few, large estimates; if a common one is best, it may be fast.
 
-What not knowing the right rate costs: single rates beside the adaptive learner, pair by pair.
-
-Each pair is two worlds that look alike until they are played: in world A the rare action is best,
-in world B a common one. Exp3-IX runs with each of a grid of rates, tuned for coverages C from 1 to
-10⁵. A learner's ratio in a world is its mean regret over that of the grid's best rate there, and
-its worst ratio in a pair is what it can be blamed for by somebody who did not know the world.
+A pair is two worlds that only the rewards tell apart: in world A the rare action is best, in world
+B a common one. Exp3-IX runs with each rate of a grid, tuned for coverages C from 1 to 10⁵. A
+learner's ratio in a world is its mean regret over that of the grid's best rate there. Its worst
+ratio in a pair is the price of not knowing the world.
 """
 
 from __future__ import annotations
@@ -21,23 +19,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from understudy.constraints import Array
-from understudy.experiments.experiment import Column, Options
-from understudy.experiments.regret_curves import standard_error
+from understudy.experiments.experiment import (
+    Column,
+    Experiment,
+    ExperimentOptions,
+    GamePoint,
+    play_points,
+    standard_error,
+)
 from understudy.learners import coverage_adaptive, exp3_ix
-from understudy.plots import Curve, Frame, draw_frames
+from understudy.plots import CurvePanel, RegretCurve, draw_curve_panels
 from understudy.protocols import Learner
 from understudy.simulation import adversaries
 from understudy.simulation.game import Game
-from understudy.simulation.simulate import simulate
-from understudy.simulation.sweep import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["COMMON", "PAIRS", "RARE", "RATES", "world"]
 
-
 RARE, COMMON = 0, 1
+RARE_MEAN = 0.9
+COVERAGES = np.geomspace(1.0, 1e5, 21)  # of the single rates: four per factor of ten
+ADAPTIVES = {"adaptive": 1.0, "adaptive, 2 η": 2.0}
 
 
 def behavior_with_rare(q: float, n_actions: int) -> Array:
@@ -62,40 +66,41 @@ def world(q: float, best: int, mean: float, *, n_actions: int, rounds: int) -> G
     return Game(adversaries.stationary(means), behavior_with_rare(q, n_actions), rounds)
 
 
-RARE_MEAN = 0.9
-COVERAGES = np.geomspace(1.0, 1e5, 21)  # what the single rates are tuned for
-ADAPTIVES = {"adaptive": 1.0, "adaptive, 2 η": 2.0}
-
-
 @dataclass(frozen=True)
-class Pair:
-    """Worlds A and B: how rare action 0 is, the mean of B's best action, and for how long."""
+class WorldPair:
+    """Worlds A and B: the probability of action 0, the mean of B's best action, the rounds."""
 
     name: str
     q: float
     common_mean: float
     rounds: int
 
-    def worlds(self, options: Options) -> dict[str, tuple[Game, int]]:
-        """Both games, with the best action of each; shorter by the same factor if asked for."""
-        rounds = max(1, round(self.rounds * options.rounds / PAIRS[-1].rounds))
-        sizes = {"n_actions": options.actions, "rounds": rounds}
-        return {
-            "A": (world(self.q, RARE, RARE_MEAN, **sizes), RARE),
-            "B": (world(self.q, COMMON, self.common_mean, **sizes), COMMON),
+    def rounds_at(self, options: ExperimentOptions) -> int:
+        """All pairs are shorter by the same factor if the options ask for fewer rounds."""
+        return max(1, round(self.rounds * options.rounds / PAIRS[-1].rounds))
+
+    def worlds(self, options: ExperimentOptions) -> list[GamePoint]:
+        """Both games, with their best actions as comparators."""
+        sizes = {"n_actions": options.actions, "rounds": self.rounds_at(options)}
+        worlds = {
+            RARE: world(self.q, RARE, RARE_MEAN, **sizes),
+            COMMON: world(self.q, COMMON, self.common_mean, **sizes),
         }
+        return [GamePoint(game, learners(game), [best]) for best, game in worlds.items()]
 
 
+# The rarer the action, the smaller the gap in B and the longer the games: with these sizes, both
+# worlds can be learned, and no single rate is good in both.
 PAIRS = (
-    Pair("0.002", 2e-3, 0.55, 40_000),
-    Pair("0.0005", 5e-4, 0.52, 200_000),
-    Pair("0.0001", 1e-4, 0.51, 1_000_000),
+    WorldPair("0.002", 2e-3, 0.55, 40_000),
+    WorldPair("0.0005", 5e-4, 0.52, 200_000),
+    WorldPair("0.0001", 1e-4, 0.51, 1_000_000),
 )
 
 
 @dataclass(frozen=True)
-class Row:
-    """A learner in both worlds of a pair; `coverage` is what a single rate is tuned for."""
+class RateRow:
+    """A learner in both worlds of a pair; `coverage` is the C that a single rate is tuned for."""
 
     pair: str
     learner: str
@@ -110,7 +115,7 @@ class Row:
 
 
 def learners(game: Game) -> dict[str, Learner[Any]]:
-    """Exp3-IX at every rate of the grid, and the adaptive learner at two."""
+    """Exp3-IX at every rate of the grid, and the adaptive learner at two rates."""
     q, n = game.behavior, game.rounds
     single = {rate_name(C): exp3_ix(q, horizon=n, coverage=C) for C in COVERAGES.tolist()}
     adaptive = {
@@ -120,7 +125,7 @@ def learners(game: Game) -> dict[str, Learner[Any]]:
 
 
 def rate_name(coverage: float) -> str:
-    """How a single rate is called.
+    """The name of a single rate.
 
     >>> rate_name(31.6228), rate_name(17782.8)
     ('C = 31.6', 'C = 17,783')
@@ -128,15 +133,14 @@ def rate_name(coverage: float) -> str:
     return f"C = {coverage:,.0f}" if coverage > 100 else f"C = {coverage:.3g}"  # noqa: PLR2004 - three digits
 
 
-@dataclass(frozen=True)
-class RatesExperiment:
-    """A table of single rates and the adaptive learner, by pairs of worlds."""
+class RatesExperiment(Experiment):
+    """Single rates and the adaptive learner, by pairs of worlds."""
 
-    name: ClassVar = "rates"
-    title: ClassVar = "What not knowing the right rate costs"
-    defaults: ClassVar = Options(runs=24, rounds=1_000_000, actions=10)
-    sizes: ClassVar = ("runs", "rounds", "actions")
-    words: ClassVar = ("q", "Exp3-IX for, or")
+    name = "rates"
+    title = "What not knowing the right rate costs"
+    defaults = ExperimentOptions(runs=24, rounds=1_000_000, actions=10)
+    sizes = ("runs", "rounds", "actions")
+    text_columns = ("q", "Exp3-IX for, or")
     columns: ClassVar[Mapping[str, Column]] = {
         "q": lambda row: row.pair,
         "Exp3-IX for, or": lambda row: row.learner,
@@ -147,43 +151,32 @@ class RatesExperiment:
         "worst": lambda row: f"{row.worst_ratio:.2f}",
     }
 
-    def sections(self, row: Row) -> object:
+    def section(self, row: RateRow) -> object:
         return row.pair
 
-    def run(self, options: Options, *, progress: bool = False) -> list[Row]:
-        worlds = {
-            f"{pair.name} {name}": place
-            for pair in PAIRS
-            for name, place in pair.worlds(options).items()
-        }
-        best = dict(worlds.values())
-        sweep = Sweep(
-            games={name: game for name, (game, _) in worlds.items()},
-            learners=learners,
-            seeds=[options.seed],
-            runs=options.runs,
-            comparators=lambda game: [best[game]],
-        )
-        results = simulate(sweep, jobs=options.jobs, progress=progress, keep=options.keep)
-        regrets: dict[str, dict[str, Any]] = {}
-        for cell, played in results.items():
-            regrets.setdefault(cell.game, {})[cell.learner] = played.regret[:, 0]
+    def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[RateRow]:
+        worlds = {pair: pair.worlds(options) for pair in PAIRS}
+        points = [point for pair in worlds.values() for point in pair]
+        regrets: dict[GamePoint, dict[str, Array]] = {point: {} for point in points}
+        for point, learner, result in play_points(points, options, progress=progress):
+            regrets[point][learner] = result.regret[:, 0]
         return [
-            row
-            for pair in PAIRS
-            for row in rows_of(pair, regrets[f"{pair.name} A"], regrets[f"{pair.name} B"])
+            row for pair, (a, b) in worlds.items() for row in rows_of(pair, regrets[a], regrets[b])
         ]
 
-    def draw(self, options: Options, rows: Sequence[Row]) -> Figure:
-        pairs = {pair.name: [row for row in rows if row.pair == pair.name] for pair in PAIRS}
-        frames = [frame(f"q = {name}", own) for name, own in pairs.items()]
-        size = f"K = {options.actions}, {options.runs} runs"
-        return draw_frames(
-            frames, title=f"{self.title}\n{size}", y_label="regret over that of the best rate"
+    def draw(self, options: ExperimentOptions, rows: Sequence[RateRow]) -> Figure:
+        panels = [
+            panel(f"q = {pair.name}", [row for row in rows if row.pair == pair.name])
+            for pair in PAIRS
+        ]
+        return draw_curve_panels(
+            panels,
+            title=f"{self.title}\nK = {options.actions}, {options.runs} runs",
+            y_label="regret over that of the best rate",
         )
 
-    def notes(self, options: Options) -> list[str]:
-        lengths = ", ".join(f"{pair.worlds(options)['A'][0].rounds:,}" for pair in PAIRS)
+    def notes(self, options: ExperimentOptions) -> list[str]:
+        lengths = ", ".join(f"{pair.rounds_at(options):,}" for pair in PAIRS)
         return [
             "ratio: mean regret over that of the best of the single rates in the same world; "
             "worst: the larger of the two",
@@ -192,35 +185,33 @@ class RatesExperiment:
         ]
 
 
-def rows_of(pair: Pair, a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Row]:
+def rows_of(pair: WorldPair, a: Mapping[str, Array], b: Mapping[str, Array]) -> list[RateRow]:
+    """The rows of a pair, from the regrets of every learner in its two worlds."""
     coverages = {rate_name(C): C for C in COVERAGES.tolist()}
     best_a, best_b = (min(own[name].mean() for name in coverages) for own in (a, b))
     rows = []
     for name in a:
-        means, errors = [], []
-        for regret in (a[name], b[name]):
-            means.append(float(regret.mean()))
-            errors.append(standard_error(regret))
-        ratios = means[0] / best_a, means[1] / best_b
+        mean_a, mean_b = float(a[name].mean()), float(b[name].mean())
+        ratio_a, ratio_b = float(mean_a / best_a), float(mean_b / best_b)
         rows.append(
-            Row(
+            RateRow(
                 pair=pair.name,
                 learner=name,
                 coverage=coverages.get(name),
-                regret_a=means[0],
-                error_a=errors[0],
-                ratio_a=float(ratios[0]),
-                regret_b=means[1],
-                error_b=errors[1],
-                ratio_b=float(ratios[1]),
-                worst_ratio=float(max(ratios)),
+                regret_a=mean_a,
+                error_a=standard_error(a[name]),
+                ratio_a=ratio_a,
+                regret_b=mean_b,
+                error_b=standard_error(b[name]),
+                ratio_b=ratio_b,
+                worst_ratio=max(ratio_a, ratio_b),
             )
         )
     return rows
 
 
-def frame(title: str, rows: Sequence[Row]) -> Frame:
-    """The ratios of the single rates over C, and the adaptive learner's worst as a line."""
+def panel(title: str, rows: Sequence[RateRow]) -> CurvePanel:
+    """The ratios of the single rates over C, and the adaptive learner's worst ratios as lines."""
     single = [row for row in rows if row.coverage is not None]
     x = [row.coverage for row in single if row.coverage is not None]
     ratios = {
@@ -228,9 +219,9 @@ def frame(title: str, rows: Sequence[Row]) -> Frame:
         "world B: a common one is": [row.ratio_b for row in single],
         "the worse of the two": [row.worst_ratio for row in single],
     }
-    curves = [Curve(name, x, values, values, values) for name, values in ratios.items()]
+    curves = [RegretCurve(name, x, values, values, values) for name, values in ratios.items()]
     levels = {f"{row.learner}: its worst": row.worst_ratio for row in rows if row.coverage is None}
-    return Frame(title, "coverage C that Exp3-IX is tuned for", curves, levels)
+    return CurvePanel(title, "coverage C that Exp3-IX is tuned for", curves, levels)
 
 
 RATES = RatesExperiment()

@@ -1,8 +1,9 @@
-"""Theorem 1 with high probability, tried: how often is the regret above a bound that may fail?
+"""Theorem 1 with high probability: how often does the regret exceed a bound that may fail?
 
-Three games of realised rewards: one best action throughout, the paper's switch at half-time, and
-an adversary that punishes what the learner favors. The comparator is an action fixed before the
-game, or the best one in hindsight, for which the bound must hold for every comparator at once.
+Three games with realised rewards: one best action throughout, the paper's switch after half of the
+rounds, and an adversary that punishes the actions that the learner favors. The comparator is an
+action fixed before the game, or the best one in hindsight. For the latter, the bound must hold for
+every comparator at once.
 """
 
 from __future__ import annotations
@@ -16,14 +17,19 @@ import numpy as np
 
 from understudy import behaviors, kernels, theory
 from understudy.constraints import Array
-from understudy.experiments.experiment import Column, Options
+from understudy.experiments.experiment import (
+    Column,
+    Experiment,
+    ExperimentOptions,
+    GamePoint,
+    play_points,
+    size_text,
+)
 from understudy.learners import exp3_ix
-from understudy.plots import Tail, draw_tails
+from understudy.plots import TailCurve, draw_tails
 from understudy.simulation import adversaries
 from understudy.simulation.adversaries import Adversary
 from understudy.simulation.game import Game
-from understudy.simulation.simulate import simulate
-from understudy.simulation.sweep import Sweep
 from understudy.types import Integers
 
 if TYPE_CHECKING:
@@ -31,22 +37,22 @@ if TYPE_CHECKING:
 
 __all__ = ["PROBABILITY", "ProbabilityExperiment", "TailRow"]
 
-DELTAS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
-ALPHA = 0.75  # of the behavior: all actions are covered, not all alike
+DELTAS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # the last: four of 2000 runs
+ALPHA = 0.75  # of the behavior: it covers all actions, some better than others
 COMPARATOR = 0
 FIXED, BEST = "fixed", "best in hindsight"
 LEARNER = "Exp3-IX"
-MISTAKEN = 0.05  # with this probability, the failure rate is above what `at_most` says
+ERROR = 0.05  # the failure rate exceeds `at_most` with at most this probability
 
 
 @dataclass(frozen=True)
 class TailRow:
-    """One line of the results: a bound that may fail with probability δ, and how often it did.
+    """A bound that may fail with probability δ, and how often it failed.
 
-    `regret` was exceeded in a share δ of the runs; `above` is the share of runs whose regret
-    exceeded its bound. `bound` is the mean over the runs: it depends on the rewards that were
-    drawn. `at_most` is an upper confidence bound, at 95 %, on the failure rate. Without δ: the mean
-    regret, and Theorem 1's bound on it, which no single run has to obey.
+    A share δ of the runs exceeded `regret`. A share `above` of the runs exceeded their bounds;
+    `bound` is the mean of these, as they depend on the rewards drawn. `at_most` is an upper
+    confidence bound, at 95 %, on the failure rate. Without δ: the mean regret and Theorem 1's bound
+    on it, which a single run may exceed.
     """
 
     game: str
@@ -59,24 +65,24 @@ class TailRow:
     at_most: float
 
 
-def games(options: Options) -> dict[str, Game]:
+def games(options: ExperimentOptions) -> dict[str, Game]:
     """The three games.
 
-    >>> list(games(Options(runs=1, rounds=10, actions=3)))
+    >>> list(games(ExperimentOptions(runs=1, rounds=10, actions=3)))
     ['stationary', 'switching', 'retaliating']
     """
     K, n = options.actions, options.rounds
     pi_b = behaviors.interpolated(n_actions=K, alpha=ALPHA)
-    worlds: dict[str, Adversary] = {
+    by_name: dict[str, Adversary] = {
         "stationary": adversaries.stationary([0.7, *[0.5] * (K - 1)]),
         "switching": adversaries.switching(n_actions=K, rounds=n),
         "retaliating": adversaries.retaliating(n_actions=K),
     }
-    return {name: Game(world, pi_b, rounds=n) for name, world in worlds.items()}
+    return {name: Game(adversary, pi_b, rounds=n) for name, adversary in by_name.items()}
 
 
 def bounds(game: Game, compared: Integers, rewards: Array, who: str, delta: float | None) -> Array:
-    """The bound of every run: which action it is compared with, and what that one earned."""
+    """The bound of every run, from the actions compared with and the rewards that they earned."""
     K, n = game.n_actions, game.rounds
 
     def bound(action: int, earned: float) -> float:
@@ -96,12 +102,12 @@ def bounds(game: Game, compared: Integers, rewards: Array, who: str, delta: floa
         )
 
     ends = np.array([[bound(a, earned) for a in range(K)] for earned in (0.0, float(n))])
-    none, all_of_it = ends[:, compared]  # in between, the bound is a straight line
+    none, all_of_it = ends[:, compared]  # the bound is linear in what the comparator earned
     return np.asarray(none + (all_of_it - none) * rewards / n)
 
 
 def rows_of(name: str, game: Game, regret: Array, rewards: Array) -> Iterator[TailRow]:
-    """The rows of a game: (runs, K) regrets against every action, and what the learner earned."""
+    """The rows of a game, from regrets against every action, (runs, K), and learner's rewards."""
     runs = len(regret)
     fixed, best = np.full(runs, COMPARATOR), regret.argmax(axis=1)
     for who, compared, deltas in ((FIXED, fixed, (None, *DELTAS)), (BEST, best, DELTAS)):
@@ -117,19 +123,18 @@ def rows_of(name: str, game: Game, regret: Array, rewards: Array) -> Iterator[Ta
                 bound=float(limits.mean()),
                 above=above,
                 standard_error=math.sqrt(above * (1 - above) / runs),
-                at_most=kernels.certificates.kl_upper(above, runs, -math.log(MISTAKEN)),
+                at_most=kernels.certificates.kl_upper(above, runs, -math.log(ERROR)),
             )
 
 
-@dataclass(frozen=True)
-class ProbabilityExperiment:
-    """Runs of each game, and their regret at every δ beside the bound."""
+class ProbabilityExperiment(Experiment):
+    """The regret of each game at every δ, beside its bound."""
 
-    defaults: Options
-    name: ClassVar = "probability"
-    title: ClassVar = "Exp3-IX: the regret that few runs exceed, and its bound"
-    sizes: ClassVar = ("runs", "rounds", "actions")
-    words: ClassVar = ("game", "against")
+    name = "probability"
+    title = "Exp3-IX: the regret that few runs exceed, and its bound"
+    defaults = ExperimentOptions(runs=2_000, rounds=2_000, actions=5)
+    sizes = ("runs", "rounds", "actions")
+    text_columns = ("game", "against")
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.game,
         "against": lambda row: row.comparator.removesuffix(" in hindsight"),
@@ -141,57 +146,52 @@ class ProbabilityExperiment:
         "at most": lambda row: f"{row.at_most:.4f}",
     }
 
-    def sections(self, row: TailRow) -> object:
+    def section(self, row: TailRow) -> object:
         return row.game, row.comparator
 
-    def run(self, options: Options, *, progress: bool = False) -> list[TailRow]:
-        """Play all games, with a bar if wanted.
+    def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[TailRow]:
+        """Play all games, with a progress bar on request.
 
-        >>> rows = PROBABILITY.run(Options(runs=3, rounds=10, actions=2))
+        >>> rows = PROBABILITY.run(ExperimentOptions(runs=3, rounds=10, actions=2))
         >>> len(rows), max(row.above for row in rows)
         (51, 0.0)
         """
-        worlds = games(options)
-        sweep = Sweep(
-            games=worlds,
-            learners=lambda game: {LEARNER: exp3_ix(game.behavior, horizon=game.rounds)},
-            seeds=[options.seed],
-            runs=options.runs,
-            comparators=range(options.actions),
-            rewards="realised",
-        )
-        results = simulate(sweep, jobs=options.jobs, progress=progress, keep=options.keep)
+        names, actions = {}, range(options.actions)
+        for name, game in games(options).items():
+            learner = exp3_ix(game.behavior, horizon=game.rounds)
+            names[GamePoint(game, {LEARNER: learner}, actions)] = name
+        played = play_points(list(names), options, progress=progress, rewards="realised")
         return [
             row
-            for cell, played in results.items()
-            for row in rows_of(cell.game, worlds[cell.game], played.regret, played.reward)
+            for point, _, result in played
+            for row in rows_of(names[point], point.game, result.regret, result.reward)
         ]
 
-    def draw(self, options: Options, rows: Sequence[TailRow]) -> Figure:
-        size = f"K = {options.actions}, n = {options.rounds:,}, {options.runs:,} runs"
-        panels: dict[str, list[Tail]] = {}
+    def draw(self, options: ExperimentOptions, rows: Sequence[TailRow]) -> Figure:
+        panels: dict[str, list[TailCurve]] = {}
         for game, who in dict.fromkeys((row.game, row.comparator) for row in rows):
             every = [row for row in rows if (row.game, row.comparator) == (game, who)]
             own = [row for row in every if row.delta is not None]
             panels.setdefault(game, []).append(
-                Tail(
+                TailCurve(
                     name=who,
-                    delta=[row.delta for row in own],  # type: ignore[arg-type] # no None here
+                    delta=[row.delta for row in own],  # type: ignore[arg-type] # `own` has no None
                     regret=[row.regret for row in own],
                     bound=[row.bound for row in own],
                     bound_on_mean=next((row.bound for row in every if row.delta is None), None),
                 )
             )
-        return draw_tails(panels, title=f"{self.title}\n{size}")
+        return draw_tails(panels, title=f"{self.title}\n{size_text(options)}")
 
-    def notes(self, options: Options) -> list[str]:  # noqa: ARG002 - the same for all sizes
+    def notes(self, options: ExperimentOptions) -> list[str]:  # noqa: ARG002 - the same at all sizes
         return [
             "regret: what a share δ of the runs exceeded, with realised rewards; bound: Theorem 1 "
             "with high probability (docs/theory.md), which may fail with probability δ; for the "
             "best action in hindsight, in its form for every comparator at once",
-            "above: the share of runs above their own bound; at most: what the probability of that "
-            "is below, at 95 %; mean: Theorem 1's bound on the mean, which single runs may exceed",
+            "above: the share of runs above their own bound; at most: an upper confidence bound on "
+            "its probability, at 95 %; mean: Theorem 1's bound on the mean, which single runs may "
+            "exceed",
         ]
 
 
-PROBABILITY = ProbabilityExperiment(Options(runs=2_000, rounds=2_000, actions=5))
+PROBABILITY = ProbabilityExperiment()
