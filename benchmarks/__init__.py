@@ -1,4 +1,4 @@
-"""Benchmarks: ours and others' side by side, in one run, as ratios."""
+"""Benchmarks of a checkout: Understudy beside its peers, in one run, as ratios."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.latency import LATENCY
 from benchmarks.learn_speed import LEARN
 from benchmarks.lin_prod_compact_speed import COMPACT
 from benchmarks.lin_prod_speed import LIN_PROD
-from benchmarks.measurement import Benchmark, Result, machine, measure
+from benchmarks.measurement import Benchmark, BenchmarkResult, machine, measure
 from benchmarks.replay import REPLAY
 from benchmarks.reports import (
     as_dict,
@@ -25,7 +25,7 @@ from benchmarks.service_load import LIVE
 __all__ = [
     "BENCHMARKS",
     "Benchmark",
-    "Result",
+    "BenchmarkResult",
     "as_dict",
     "as_markdown",
     "check_page",

@@ -1,4 +1,4 @@
-"""The adaptive learner on one game, more and more actions: a round costs O(groups of rates)."""
+"""The adaptive learner with more and more actions: a round costs O(groups of rates)."""
 
 from __future__ import annotations
 

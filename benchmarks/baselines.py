@@ -1,8 +1,8 @@
-"""The honest baselines: Figure 1 in NumPy, vectorized over runs; LinProd's product in BLAS.
+"""Baselines in NumPy: Figure 1 vectorized over runs, and LinProd's product in BLAS.
 
-`softmax_every_round` is what one writes: all weights of all runs in every round.
-`one_weight_a_round` has our own idea, that only one weight changes, in NumPy: both learners of
-all games at once.
+`softmax_every_round` is the direct way: it computes all weights of all runs in every round.
+`one_weight_a_round` uses our own idea that only one weight changes, for both learners of all games
+at once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from understudy.types import Integers
 __all__ = ["lin_prod_in_blocks", "one_weight_a_round", "softmax_every_round"]
 
 
-START = 300.0  # minus the exponent of the first weights, so that none overflows in Figure 1
+START = 300.0  # the first weights are exp(-START): small enough that none overflows in Figure 1
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """A point of Figure 1 in many runs: actions and rewards (n, runs), means (n, K).
+class LoggedRuns:
+    """The logs of many runs at a point of Figure 1: actions and rewards (n, runs), means (n, K).
 
     `gains` (2, K) are those of Exp3 and Exp3-IX for a reward of 1.
     """
@@ -38,44 +38,44 @@ class Seen:
     eta: float
 
     @staticmethod
-    def at(point: RegretPoint, runs: int, rng: np.random.Generator) -> Seen:
+    def draw(point: RegretPoint, runs: int, rng: np.random.Generator) -> LoggedRuns:
         game = point.game
         means = game.means_between(0, game.rounds, None)
         actions = choose(game.behavior, rng.random(game.rounds * runs)).reshape(-1, runs)
         drawn = rng.random(actions.shape) < np.take_along_axis(means, actions, axis=1)
         eta = exp3_ix_rate(game.n_actions, game.rounds)
         gains = np.stack([1 / game.behavior, 1 / (game.behavior + eta / 2)])
-        return Seen(actions, drawn.astype(np.float64), means, gains, eta)
+        return LoggedRuns(actions, drawn.astype(np.float64), means, gains, eta)
 
 
 def softmax_every_round(points: Sequence[RegretPoint], runs: int) -> Array:
     """The mean reward of Exp3 and Exp3-IX at each point, (points, 2)."""
     rng = np.random.default_rng(0)
-    seen = (Seen.at(point, runs, rng) for point in points)
-    return np.array([[_softmax(one, learner).mean() for learner in (0, 1)] for one in seen])
+    logs = (LoggedRuns.draw(point, runs, rng) for point in points)
+    return np.array([[_softmax(one, learner).mean() for learner in (0, 1)] for one in logs])
 
 
-def _softmax(seen: Seen, learner: int) -> Array:
-    runs, n_actions = seen.actions.shape[1], seen.means.shape[1]
+def _softmax(logs: LoggedRuns, learner: int) -> Array:
+    runs, n_actions = logs.actions.shape[1], logs.means.shape[1]
     scores, weights = np.zeros((runs, n_actions)), np.empty((runs, n_actions))
     every, earned = np.arange(runs), np.zeros(runs)
-    for a, reward, means in zip(seen.actions, seen.rewards, seen.means, strict=True):
+    for a, reward, means in zip(logs.actions, logs.rewards, logs.means, strict=True):
         np.subtract(scores, scores.max(axis=1, keepdims=True), out=weights)
-        weights *= seen.eta
+        weights *= logs.eta
         np.exp(weights, out=weights)
         earned += (weights @ means) / weights.sum(axis=1)
-        scores[every, a] += reward * seen.gains[learner, a]
+        scores[every, a] += reward * logs.gains[learner, a]
     return earned
 
 
 def one_weight_a_round(points: Sequence[RegretPoint], runs: int) -> Array:
-    """The same with W and Σwm carried along: O(1) a round, all points and learners at once."""
+    """The same with running sums W and Σwm: O(1) a round, all points and learners at once."""
     rng = np.random.default_rng(0)
-    seen = [Seen.at(point, runs, rng) for point in points]
-    actions = np.concatenate([np.tile(one.actions, 2) for one in seen], axis=1)
-    rewards = np.concatenate([np.tile(one.rewards, 2) for one in seen], axis=1)
-    gains = seen[0].eta * np.concatenate([np.repeat(one.gains, runs, axis=0) for one in seen])
-    means = seen[0].means  # one game, seen through another behavior at every point
+    logs = [LoggedRuns.draw(point, runs, rng) for point in points]
+    actions = np.concatenate([np.tile(one.actions, 2) for one in logs], axis=1)
+    rewards = np.concatenate([np.tile(one.rewards, 2) for one in logs], axis=1)
+    gains = logs[0].eta * np.concatenate([np.repeat(one.gains, runs, axis=0) for one in logs])
+    means = logs[0].means  # the same game at every point; only the behavior differs
     rows = np.arange(actions.shape[1])  # a row is a run of a learner at a point
     weights = np.full((len(rows), means.shape[1]), np.exp(-START))
     total, weighted, earned = weights.sum(axis=1), weights @ means[0], np.zeros(len(rows))

@@ -1,4 +1,4 @@
-"""The bare framework: an endpoint that answers with what it was sent, and does nothing else."""
+"""A server that returns the body of each request: the speed of the bare framework."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def contenders(quick: bool) -> Iterator[Contender]:
 
 
 def loops(threads: int, rounds: int) -> None:
-    """Two games in one compiled call each: what two threads of this machine are worth at most."""
+    """Two games in one compiled call each: the most that two threads can gain on this machine."""
     pi_b = behaviors.uniform(n_actions=10)
     game = Game(adversaries.stationary(pi_b), pi_b, rounds)
     learners = {"Exp3": exp3(pi_b, eta=0.01)}

@@ -2,8 +2,8 @@
 
     python -m benchmarks.instructions benchmarks/results/instructions.json
 
-writes the counts that the tests hold the kernels to. Kernels are compiled for a generic processor,
-so that the counts belong to the code and not to the machine.
+writes the counts that a test compares new ones with. Kernels are compiled for a generic processor,
+so that the counts depend on the code and not on the machine.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ WORKLOADS = {workload.__name__: workload for workload in (replay, game, grid, li
 
 
 def require_callgrind() -> None:
-    """Raise `MissingExtra` if there is nothing to count with."""
+    """Raise `MissingExtra` if valgrind is not installed."""
     if shutil.which("valgrind") is None or shutil.which("callgrind_control") is None:
         raise MissingExtra("counting instructions needs valgrind, which is not installed")
 
@@ -100,7 +100,7 @@ def count(name: str) -> float:
 
 
 def run(name: str, *, counted: bool) -> None:
-    """A workload, twice: the second time, callgrind counts."""
+    """Run a workload twice; the first call compiles, and callgrind counts the second."""
     work, _ = WORKLOADS[name]()
     work()
     if counted:
@@ -115,7 +115,7 @@ def _instrument(switch: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """`run NAME [counted]` plays a workload; a path is where all counts are written."""
+    """`run NAME [counted]` runs a workload; a path alone is the file for all counts."""
     if arguments[:1] == ["run"]:
         run(arguments[1], counted="counted" in arguments[2:])
         return

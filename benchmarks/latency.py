@@ -1,16 +1,20 @@
-"""How long until something happens: imports, first calls, the whole command."""
+"""Start-up: imports, first calls, and whole commands on little data."""
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from benchmarks.figure1_speed import EXPERIMENT
+from benchmarks.learn_speed import write_log
 from benchmarks.measurement import Benchmark, Contender, Ratio, Timing
 
 __all__ = ["LATENCY"]
@@ -21,6 +25,9 @@ FIRST_CALL = (
 PYTHON, IMPORT = "python -c pass", "import understudy"
 WARM, COLD = "import and first replay, kernels kept on disk", "import and first replay, compiling"
 PAPER, COMPUTE = "understudy paper, start to finish", "the same games, computed"
+LEARN, CERTIFY = "understudy learn, 2 000 rows", "understudy certify, 2 000 rows"
+ROWS = 2_000  # so few that imports take most of the time
+LIMIT = 1.2  # seconds for a command on so few rows: a person waits for it
 
 
 def contenders(quick: bool) -> Iterator[Contender]:
@@ -34,12 +41,30 @@ def contenders(quick: bool) -> Iterator[Contender]:
         yield Contender(name, partial(call, "-c", code), 1.0, "s", repeats)
     yield Contender(COLD, first_call_without_cache, 1.0, "s", repeats=1 if quick else 3)
     yield Contender(PAPER, partial(paper, sizes), 1.0, "s", repeats=1 if quick else 5)
+    yield from commands_on_logs(quick)
     EXPERIMENT.run(replace(options, runs=1))
     yield Contender(COMPUTE, partial(EXPERIMENT.run, options), 1.0, "s", repeats=1 if quick else 5)
 
 
+def commands_on_logs(quick: bool) -> Iterator[Contender]:
+    """`learn` on a small log, and `certify` on a later one, with kernels and bytecode on disk."""
+    folder = Path(tempfile.mkdtemp(prefix="understudy-bench-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # the turns come after this call
+    later = folder / "later"
+    later.mkdir()
+    logs, out = (str(write_log(folder, ROWS)), str(write_log(later, ROWS, seed=1))), folder / "out"
+    run = partial(call, "-m", "understudy")
+    learn = partial(run, "learn", logs[0], "--out", str(out), "--overwrite")
+    certify = partial(run, "certify", logs[1], "--policy", str(out / "policy.json"))
+    if not quick:
+        learn()
+        certify()
+    yield Contender(LEARN, learn, 1.0, "s", repeats=1 if quick else 9)
+    yield Contender(CERTIFY, certify, 1.0, "s", repeats=1 if quick else 9)
+
+
 def call(*arguments: str, **variables: str) -> None:
-    """Run this Python with the arguments, to its end; it may keep bytecode, as it does at home."""
+    """Run this Python with the arguments; it may write bytecode, as it does for users."""
     environment = {**os.environ, **variables}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=environment)
@@ -60,9 +85,9 @@ def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:
     return [
         Ratio("import understudy, seconds", timings[IMPORT].seconds, at_most=0.35),
         Ratio("understudy paper minus its games, seconds", added, at_most=3),
+        Ratio(f"{LEARN}, seconds", timings[LEARN].seconds, at_most=LIMIT),
+        Ratio(f"{CERTIFY}, seconds", timings[CERTIFY].seconds, at_most=LIMIT),
     ]
 
 
-LATENCY = Benchmark(
-    "latency", "Start-up: imports, first calls, the whole command", contenders, ratios
-)
+LATENCY = Benchmark("latency", "Start-up: imports, first calls, whole commands", contenders, ratios)

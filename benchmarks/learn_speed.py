@@ -1,7 +1,7 @@
 """`understudy learn` on ten million rows of Parquet, beside Vowpal Wabbit and a bare GROUP BY.
 
-Vowpal Wabbit reads a part of the same rows in its own text format: its rate is what counts. Memory
-is the largest that the whole command ever held, in a process of its own.
+Vowpal Wabbit reads a part of the same rows in its own text format; rates are compared. Memory is
+the peak of the whole command, in a process of its own.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def write_log(folder: Path, rows: int, seed: int = 0) -> Path:
 
 
 def learn(folder: Path, path: Path, learner: str, **rest: Any) -> None:
-    """The whole of it: read, check, learn, certify, write."""
+    """The whole command: read, validate, learn, certify, write."""
     us.logs.learn(path, out=folder / "out", learner=learner, overwrite=True, **rest)
 
 
 def memory(quick: bool) -> list[Ratio]:
-    """The most memory that the command holds, for a log and for one three times as long."""
+    """Peak memory of the command, for a log and for one three times as long."""
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as folder:
         once, thrice = Path(folder, "once"), Path(folder, "thrice")
         once.mkdir()
@@ -93,7 +93,7 @@ def memory(quick: bool) -> list[Ratio]:
 
 
 def peak_of(log: Path, out: Path) -> float:
-    """Of a process of its own, in MB, as the system has counted it since the program began."""
+    """Peak memory in MB of a process that learns from a log, as the system counts it."""
     code = (
         "import sys, understudy as us; "
         "us.logs.learn(sys.argv[1], out=sys.argv[2], learner='exp3-ix', overwrite=True); "

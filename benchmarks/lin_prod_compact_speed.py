@@ -1,4 +1,4 @@
-"""LinProd in constant memory beside the exact product; and its last rounds beside its first."""
+"""LinProd in constant memory beside the exact product, and its last rounds beside its first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.measurement import Benchmark, Contender, Ratio, Timing
 __all__ = ["COMPACT"]
 
 N = 100_000
-PARTS = 10  # the log is gone over so many times: a million rounds
+PARTS = 10  # the log is replayed so many times: a million rounds
 PRODUCT, SAME = "the exact product", "in constant memory"
 FIRST, LAST = "in constant memory, first tenth", "in constant memory, last tenth"
 

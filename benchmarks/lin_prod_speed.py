@@ -1,4 +1,4 @@
-"""LinProd's exact product: the cost of n rounds, each over all rounds before."""
+"""LinProd's exact product: n rounds cost O(n²), as each one goes over all earlier rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a benchmark is: contenders that take turns, medians, ratios with what they must reach."""
+"""Benchmarks: contenders take turns; medians, and ratios with the bounds that they must keep."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["Benchmark", "Contender", "Counted", "Ratio", "Result", "Timing", "machine", "measure"]
+__all__ = [
+    "Benchmark",
+    "BenchmarkResult",
+    "Contender",
+    "Ratio",
+    "TimedWork",
+    "Timing",
+    "machine",
+    "measure",
+]
 
 PACKAGES = (
     *("understudy", "numpy", "numba", "joblib", "polars", "starlette", "uvicorn"),
@@ -23,7 +32,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Contender:
-    """Something to be timed: `work` pieces of it are done by one call of `run`."""
+    """A function to time. One call of `run` does `work` pieces of work."""
 
     name: str
     run: Callable[[], object]
@@ -33,8 +42,8 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What a run may return that has a clock of its own: so much work in so many seconds."""
+class TimedWork:
+    """The result of a run that times itself: the seconds that some work took."""
 
     seconds: float
     work: float
@@ -42,7 +51,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a contender took: seconds per call, and the rate that its unit names."""
+    """The time of a contender: median, fastest and slowest call, and `value` in its unit."""
 
     name: str
     seconds: float
@@ -55,7 +64,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Two timings compared, and the bound that the ratio must keep, if one was promised."""
+    """A ratio of two timings, and the bound that it must keep, if any."""
 
     what: str
     value: float
@@ -69,8 +78,8 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Result:
-    """All that came out of a benchmark, and of which machine."""
+class BenchmarkResult:
+    """The timings and ratios of a benchmark, and the machine."""
 
     name: str
     title: str
@@ -84,10 +93,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """`contenders(quick)` are timed in turns; `ratios` compares their timings by name.
+    """Contenders to time in turns, and the ratios of their timings, by name.
 
-    `skipped()` says in words which peers are missing, and what to type. `beside(quick)` finds what
-    is no matter of time, such as memory.
+    `skipped()` names the peers that are not installed, and the command that installs them.
+    `measures(quick)` are values beside the timings, such as memory.
     """
 
     name: str
@@ -95,11 +104,11 @@ class Benchmark:
     contenders: Callable[[bool], Iterator[Contender]]
     ratios: Callable[[Mapping[str, Timing]], list[Ratio]]
     skipped: Callable[[], list[str]] = list
-    beside: Callable[[bool], list[Ratio]] = lambda _: []
+    measures: Callable[[bool], list[Ratio]] = lambda _: []
 
 
-# What a timing's unit says about its value: work per second, or time per piece of work.
-RATES: dict[str, Callable[[float, float], float]] = {
+# The value of a timing in each unit: work per second, or time per piece of work.
+UNITS: dict[str, Callable[[float, float], float]] = {
     "s": lambda seconds, work: seconds / work,
     "ms": lambda seconds, work: 1e3 * seconds / work,
     "ns/round": lambda seconds, work: 1e9 * seconds / work,
@@ -114,11 +123,11 @@ def measure(
     *,
     quick: bool = False,
     report: Callable[[str, int, int], object] | None = None,
-) -> Result:
-    """Time all contenders, turn by turn so that a busy moment meets them all.
+) -> BenchmarkResult:
+    """Time all contenders in turns, so that a busy moment of the machine affects all of them.
 
-    `report` is told who runs next, how many turns are done, and how many there are. Tiny sizes
-    show that everything runs; their ratios are held to nothing.
+    `report` is called with the name of the next contender, the number of turns done, and of all
+    turns. With `quick`, sizes are tiny and ratios have no bounds: it only shows that all runs.
 
     >>> nothing = Contender("nothing", lambda: None, work=1.0, unit="s", repeats=3)
     >>> found = measure(Benchmark("none", "Nothing", lambda quick: iter([nothing]), lambda t: []))
@@ -137,13 +146,13 @@ def measure(
         if report is not None:
             report(contender.name, done, len(turns))
         start = time.perf_counter()
-        done_itself = contender.run()
+        returned = contender.run()
         took = time.perf_counter() - start
-        if isinstance(done_itself, Counted):
-            took = done_itself.seconds * contender.work / done_itself.work
+        if isinstance(returned, TimedWork):
+            took = returned.seconds * contender.work / returned.work
         seconds[contender.name].append(took)
     timings = {one.name: _timing(one, seconds[one.name]) for one in contenders}
-    return Result(
+    return BenchmarkResult(
         name=benchmark.name,
         title=f"{benchmark.title} [tiny sizes]" if quick else benchmark.title,
         quick=quick,
@@ -152,7 +161,7 @@ def measure(
         timings=list(timings.values()),
         ratios=[
             replace(ratio, at_least=None, at_most=None) if quick else ratio
-            for ratio in (*benchmark.ratios(timings), *benchmark.beside(quick))
+            for ratio in (*benchmark.ratios(timings), *benchmark.measures(quick))
         ],
         skipped=benchmark.skipped(),
     )
@@ -166,13 +175,13 @@ def _timing(contender: Contender, seconds: Sequence[float]) -> Timing:
         fastest=min(seconds),
         slowest=max(seconds),
         repeats=len(seconds),
-        value=RATES[contender.unit](median, contender.work),
+        value=UNITS[contender.unit](median, contender.work),
         unit=contender.unit,
     )
 
 
 def machine() -> dict[str, str]:
-    """What the numbers were measured on.
+    """The processor, the memory, and the versions of the packages that count.
 
     >>> list(machine())[:3]
     ['processor', 'cores', 'memory']

@@ -1,8 +1,8 @@
-"""Learning from ten million logged events, beside what others do with them.
+"""Learning from ten million logged events, beside river, Vowpal Wabbit and NumPy.
 
-river's Exp3 has no replay: its loop is pull (which makes its probabilities) and update with the
-logged action. Vowpal Wabbit reads its own text format with its own reader (`--cb`). Both are timed
-on a part of the log: their rate is what counts. NumPy's bincount only adds the rewards up.
+river's Exp3 has no replay: its loop calls pull, which computes the probabilities, and update with
+the logged action. Vowpal Wabbit reads its own text format with its own reader (`--cb`). Both are
+timed on a part of the log; rates are compared. NumPy's bincount only sums the rewards.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def contenders(quick: bool) -> Iterator[Contender]:
 
 
 def installed(package: str) -> bool:
-    """Whether a peer can be measured.
+    """Whether a package is installed.
 
     >>> installed("numpy"), installed("no_such_peer")
     (True, False)
@@ -67,7 +67,7 @@ def installed(package: str) -> bool:
 
 
 def replay_in_river(actions: Integers, rewards: Array) -> None:
-    """Exp3's own loop; γ so small that its weights, kept in linear space, do not overflow."""
+    """Run river's loop, with γ so small that its weights, which are no logarithms, stay finite."""
     from river import bandit  # noqa: PLC0415 - a peer, and optional
 
     policy = bandit.Exp3(gamma=0.01, seed=0)
@@ -80,7 +80,7 @@ def replay_in_river(actions: Integers, rewards: Array) -> None:
 def write_for_vowpal(
     actions: Integers, rewards: Array, propensities: Array
 ) -> tempfile._TemporaryFileWrapper[str]:
-    """The log as `action:cost:probability |`, in a file that goes when it is no longer needed."""
+    """Write the log as `action:cost:probability |` into a file that is deleted when closed."""
     file = tempfile.NamedTemporaryFile("w", suffix=".vw")  # noqa: SIM115 - it must outlive this call
     events = zip(actions.tolist(), rewards.tolist(), propensities.tolist(), strict=True)
     for action, reward, propensity in events:
@@ -107,7 +107,7 @@ def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:
 
 
 def skipped() -> list[str]:
-    """Which peers are missing, in words.
+    """The peers that are not installed, and the command that installs them.
 
     >>> all("pip install" in words for words in skipped())
     True

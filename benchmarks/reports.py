@@ -1,4 +1,4 @@
-"""Results of benchmarks as JSON, in the terminal, and as the measured part of a page."""
+"""Results of benchmarks as JSON, as tables in the terminal, and as a part of a page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measurement import Ratio, Result, Timing
+from benchmarks.measurement import BenchmarkResult, Ratio, Timing
 from understudy.errors import InvalidArgument
 from understudy.snapshots import write_atomically
 
@@ -20,20 +20,20 @@ __all__ = ["as_dict", "as_markdown", "check_page", "read", "show", "write", "wri
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
-def as_dict(result: Result) -> dict[str, Any]:
-    """A result as what JSON holds.
+def as_dict(result: BenchmarkResult) -> dict[str, Any]:
+    """A result as data for JSON.
 
-    >>> as_dict(Result("none", "Nothing", True, "2026-01-01", {}, [], [], []))["quick"]
+    >>> as_dict(BenchmarkResult("none", "Nothing", True, "2026-01-01", {}, [], [], []))["quick"]
     True
     """
     return asdict(result)
 
 
-def write(result: Result, folder: Path) -> Path:
-    """Put a result into a folder as JSON, whole or not at all.
+def write(result: BenchmarkResult, folder: Path) -> Path:
+    """Write a result into a folder as JSON, whole or not at all.
 
     >>> import tempfile
-    >>> nothing = Result("none", "Nothing", True, "2026-01-01", {}, [], [], [])
+    >>> nothing = BenchmarkResult("none", "Nothing", True, "2026-01-01", {}, [], [], [])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     read(write(nothing, Path(folder))) == nothing
     True
@@ -45,7 +45,7 @@ def write(result: Result, folder: Path) -> Path:
     return path
 
 
-def read(path: Path) -> Result:
+def read(path: Path) -> BenchmarkResult:
     """The result that `write` wrote.
 
     >>> read(Path("nowhere.json"))
@@ -55,14 +55,14 @@ def read(path: Path) -> Result:
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     timings = [Timing(**timing) for timing in data.pop("timings")]
     ratios = [Ratio(**ratio) for ratio in data.pop("ratios")]
-    return Result(timings=timings, ratios=ratios, **data)
+    return BenchmarkResult(timings=timings, ratios=ratios, **data)
 
 
-def as_markdown(results: Sequence[Result]) -> str:
-    """Results as sections of a page, with the machine first.
+def as_markdown(results: Sequence[BenchmarkResult]) -> str:
+    """Results as sections of a page, after a line about the machine.
 
-    >>> machine = {"cores": "2"}
-    >>> print(as_markdown([Result("none", "Nothing", True, "2026-01-01", machine, [], [], [])]))
+    >>> result = BenchmarkResult("none", "Nothing", True, "2026-01-01", {"cores": "2"}, [], [], [])
+    >>> print(as_markdown([result]))
     Measured on 2026-01-01: cores 2.
     ...
     """
@@ -71,11 +71,11 @@ def as_markdown(results: Sequence[Result]) -> str:
     return "\n\n".join([f"Measured on {first.date}: {_machine(first)}.", *sections])
 
 
-def _machine(result: Result) -> str:
+def _machine(result: BenchmarkResult) -> str:
     return ", ".join(f"{what} {value}" for what, value in result.machine.items())
 
 
-def _section(result: Result) -> Iterator[str]:
+def _section(result: BenchmarkResult) -> Iterator[str]:
     yield f"### {result.title}"
     yield "\n| | median | fastest … slowest | repeats | |\n|---|---:|---:|---:|---:|"
     for t in result.timings:
@@ -105,11 +105,12 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
 
 
-def show(result: Result, console: Console) -> None:
-    """A result as tables in the terminal.
+def show(result: BenchmarkResult, console: Console) -> None:
+    """Print a result as tables.
 
     >>> from rich.console import Console
-    >>> show(Result("none", "Nothing", True, "2026-01-01", {}, [], [], ["peer"]), Console(width=80))
+    >>> result = BenchmarkResult("none", "Nothing", True, "2026-01-01", {}, [], [], ["peer"])
+    >>> show(result, Console(width=80))
     Nothing
     ...
     not measured: peer
@@ -133,8 +134,8 @@ def show(result: Result, console: Console) -> None:
     console.print(_machine(result), style="dim", highlight=False)
 
 
-def write_docs(results: Sequence[Result], page: Path) -> None:
-    """Write the measured part of a page anew; the rest stays.
+def write_docs(results: Sequence[BenchmarkResult], page: Path) -> None:
+    """Replace the measured part of a page.
 
     >>> write_docs([], Path(__file__))
     Traceback (most recent call last):
@@ -145,7 +146,7 @@ def write_docs(results: Sequence[Result], page: Path) -> None:
 
 
 def check_page(page: Path) -> tuple[str, str]:
-    """What stands before and after the measured part of a page.
+    """The text before and after the measured part of a page.
 
     >>> check_page(Path(__file__))
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""One game, more and more actions: a round costs the same."""
+"""One game with more and more actions: the cost of a round stays the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.measurement import Benchmark, Contender, Ratio, Timing
 __all__ = ["ROUNDS"]
 
 SIZES = (10**2, 10**3, 10**4, 10**5, 10**6)
-PROMISED = {10**5: 5.0}
+PROMISED = {10**5: 5.0}  # caches are missed, no more work is done
 
 
 def label(n_actions: int) -> str:

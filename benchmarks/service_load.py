@@ -1,7 +1,7 @@
 """The live service under load from wrk, beside its bare framework's echo, on the loopback address.
 
-Every event is on disk before it is answered. Both servers run all the time, and take turns at being
-asked: 64 connections for single events, 16 for batches of 100.
+Every event is on disk before it is answered. Both servers run all the time, and wrk loads them in
+turns: with 64 connections for single events, with 16 for batches of 100.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 
-from benchmarks.measurement import Benchmark, Contender, Counted, Ratio, Timing
+from benchmarks.measurement import Benchmark, Contender, Ratio, TimedWork, Timing
 from understudy.errors import UnderstudyError
 
 __all__ = ["LIVE"]
@@ -36,32 +36,32 @@ BATCHES = "durable events in batches of 100, 16 connections"
 UNIT = "requests/s"
 SINGLES = "/v1/studies/load/events"
 CONNECTIONS = 64
-WORK = 1_000  # a timing is that of so many
+WORK = 1_000  # a timing is the time of so many events
 STUDY = '{"name": "load", "actions": ["small", "large"]}'
 EVENTS, READS = "events.lua", "reads.lua"
-TRIES = 240
+TRIES = 240  # a minute in all: the service may have to compile its kernels first
 MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 
 @dataclass(frozen=True)
 class Servers:
-    """Where the two listen."""
+    """The addresses of both servers."""
 
     echo: str
     live: str
 
 
 @dataclass(frozen=True)
-class Load:
-    """What wrk found: requests, seconds, and the latency that one in a hundred exceeds, in ms."""
+class LoadResult:
+    """The result of wrk: requests, seconds, and the 99th percentile of the latency in ms."""
 
     requests: int
     seconds: float
     p99: float
 
 
-def wrk(url: str, script: str, *arguments: object, connections: int, seconds: float) -> Load:
-    """Ask a server for some time. Answers other than 2xx are an error: they cost less."""
+def wrk(url: str, script: str, *arguments: object, connections: int, seconds: float) -> LoadResult:
+    """Load a server for some seconds; raise if it answers other than 2xx, as that costs less."""
     path = str(files("benchmarks") / "load" / script)
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", path, url]
     shown = [*command, "--", *map(str, arguments)]
@@ -73,17 +73,17 @@ def wrk(url: str, script: str, *arguments: object, connections: int, seconds: fl
     assert total is not None
     assert slow is not None
     took = float(total[2]) * {**MILLISECONDS, "m": 6e4}[total[3]] / 1e3
-    return Load(int(total[1]), took, float(slow[1]) * MILLISECONDS[slow[2]])
+    return LoadResult(int(total[1]), took, float(slow[1]) * MILLISECONDS[slow[2]])
 
 
 def ask(
     servers: Servers, path: str, size: int, connections: int, seconds: float, *, pause: int = 0
-) -> Counted:
-    """Events, each sent once: as quickly as they are answered, or with a pause of so many ms."""
+) -> TimedWork:
+    """Send events, each one once: without a pause, or with a pause of so many ms after each."""
     url = servers.echo if path == "/echo" else servers.live
     run = uuid.uuid4().hex[:12]
     found = wrk(url, EVENTS, path, size, pause, run, connections=connections, seconds=seconds)
-    return Counted(found.seconds, found.requests * size)
+    return TimedWork(found.seconds, found.requests * size)
 
 
 def contenders(quick: bool) -> Iterator[Contender]:
@@ -103,7 +103,7 @@ def contenders(quick: bool) -> Iterator[Contender]:
 
 
 def latency(quick: bool) -> list[Ratio]:
-    """How long `GET policy` takes while half of what is possible comes in."""
+    """The latency of `GET policy` while events come in at half of the highest rate."""
     if shutil.which("wrk") is None:
         return []
     servers = started()
@@ -127,7 +127,7 @@ def latency(quick: bool) -> list[Ratio]:
 
 
 def events_a_second(servers: Servers, pause: float, seconds: float) -> float:
-    """Single events that were answered, if every connection pauses for so many ms between two."""
+    """Single events answered per second, if every connection pauses for so many ms after each."""
     found = ask(servers, SINGLES, 1, CONNECTIONS, seconds, pause=round(pause))
     return found.work / found.seconds
 
@@ -143,7 +143,7 @@ def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:
 
 
 def missing() -> list[str]:
-    """What has to be installed, in words."""
+    """The programs to install."""
     if shutil.which("wrk") is not None:
         return []
     return ["the live service, as wrk is not installed (apt install wrk)"]
@@ -151,7 +151,7 @@ def missing() -> list[str]:
 
 @cache
 def started() -> Servers:
-    """Both servers, until this process ends."""
+    """Start both servers; they run until this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="understudy-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     echo, live = free_port(), free_port()
@@ -178,7 +178,7 @@ def _run(command: list[str], port: int) -> None:
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
+    """A port that is free now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

@@ -375,9 +375,7 @@ def linear_game(options: ExperimentOptions) -> dict[str, list[Array]]:
             players[f"compact {name}"] = LinProdCompact(
                 product.eta, product.features, product.kappa, horizon=options.rounds
             )
-        result = us.simulate(
-            point.game, players, runs=options.runs, comparators=point.comparators
-        )
+        result = us.simulate(point.game, players, runs=options.runs, comparators=point.comparators)
         assert set(result.path.values()) == {"compiled"}
         for name in players:
             regret = result.regret[name][:, 0]

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import zipfile
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +25,7 @@ from benchmarks.measurement import Benchmark, Contender, Ratio, machine
 from benchmarks.replay import skipped
 from tests.support.command_line import Run, understudy
 from tests.support.paths import ROOT
-from understudy import kernels
+from understudy import cli, kernels
 from understudy.errors import InvalidArgument
 from understudy.experiments.experiment import ExperimentOptions
 from understudy.experiments.figure1 import FIGURE_1
@@ -28,6 +33,8 @@ from understudy.experiments.figure1 import FIGURE_1
 __all__ = ["understudy"]  # a fixture
 
 pytestmark = pytest.mark.plain
+
+bench_command: Any = import_module("understudy.cli.bench")  # the name is the command's in cli
 
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
@@ -83,13 +90,13 @@ def test_contenders_take_turns_and_medians_are_kept() -> None:
         Contender(name, lambda name=name: turns.append(name), 1.0, "s", repeats)  # type: ignore[misc] # bound now
         for name, repeats in names.items()
     ]
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     result = measure(
         Benchmark("turns", "Turns", lambda _: iter(contenders), lambda _: []),
-        report=lambda *what: told.append(what),
+        report=lambda *what: reported.append(what),
     )
     assert turns == ["first", "second", "first", "first"]
-    assert told == [("first", 0, 4), ("second", 1, 4), ("first", 2, 4), ("first", 3, 4)]
+    assert reported == [("first", 0, 4), ("second", 1, 4), ("first", 2, 4), ("first", 3, 4)]
     assert [timing.repeats for timing in result.timings] == [3, 1]
     for timing in result.timings:
         assert timing.fastest <= timing.seconds <= timing.slowest
@@ -111,6 +118,39 @@ def test_the_command_measures_prints_and_writes(
     assert "K = 100" in done.stdout
     assert machine()["python"] in done.stdout
     assert [read(tmp_path / f"{name}.json").quick for name in ("rounds", "lin_prod")] == [True] * 2
+
+
+def test_the_command_names_all_benchmarks() -> None:
+    assert tuple(BENCHMARKS) == bench_command.NAMES
+
+
+def test_without_a_checkout_the_command_says_that_it_needs_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a wheel: the folder of the benchmarks is not beside the package."""
+    monkeypatch.setattr(bench_command, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["understudy", "bench", "rounds", "--quick"])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "get the source code" in printed.err
+    assert "make bench" in printed.err
+
+
+def test_a_wheel_holds_the_package_and_no_benchmarks(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert "understudy/cli/bench.py" in names
+    assert {name.split("/")[0] for name in names} == {
+        "understudy",
+        f"understudy-{us.__version__}.dist-info",
+    }
+    assert [name for name in names if "benchmarks" in name] == []
 
 
 def test_only_the_measured_part_of_a_page_is_written(tmp_path: Path) -> None:
@@ -175,7 +215,7 @@ def test_the_page_shows_the_committed_results() -> None:
 @pytest.mark.needs("valgrind")
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_no_round_takes_more_instructions_than_it_did(name: str) -> None:
-    """Counted by callgrind, within a tenth: a loss that a clock would not see."""
+    """TimedWork by callgrind, within a tenth: a loss that a clock would not see."""
     kept = json.loads((RESULTS / "instructions.json").read_text(encoding="utf-8"))
     if kept["versions"] != {what: machine()[what] for what in kept["versions"]}:
         pytest.skip(f"counted with {kept['versions']}, other versions count otherwise")

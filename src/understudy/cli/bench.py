@@ -1,4 +1,4 @@
-"""`understudy bench`: it runs the benchmarks of a source checkout."""
+"""`understudy bench` runs the benchmarks of a source checkout."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from understudy.simulation.simulate import progress_bar
 
 __all__ = ["bench"]
 
+CHECKOUT = Path(__file__).parents[3]
+# Help must work without a checkout, so the names are written here; a test compares them.
 NAMES = (
     *("figure1", "rounds", "adaptive", "replay", "learn", "live", "lin_prod", "compact"),
     "latency",
@@ -38,7 +40,7 @@ NAMES = (
 def bench(
     names: tuple[str, ...], quick: bool, out: Path | None, docs: Path | None, json_output: bool
 ) -> None:
-    """Measure Understudy beside its peers: ratios, medians, and the machine.
+    """Measure Understudy beside its peers, in a checkout of its source code.
 
     \b
     figure1    the whole of Figure 1, against NumPy vectorized over runs
@@ -49,7 +51,7 @@ def bench(
     live       the live service under load, against its bare framework (needs wrk)
     lin_prod   LinProd's exact product, cost against the number of rounds
     compact    LinProd in constant memory, against the product (minutes, of the product)
-    latency    imports, first calls, the whole of `understudy paper`
+    latency    imports, first calls, `understudy paper`, `learn` and `certify`
 
     Without a name, all of them: a few minutes. Peers that are not installed are
     named and left out (pip install 'understudy[bench]').
@@ -85,12 +87,12 @@ def bench(
 
 
 def _import_benchmarks() -> Any:
-    """Import the package `benchmarks`, which stands beside `src` in a checkout and in no wheel."""
-    checkout = Path(__file__).parents[3]
-    if not (checkout / "benchmarks" / "__init__.py").is_file():
+    """Import the package `benchmarks`, which is beside `src` in a checkout and in no wheel."""
+    if not (CHECKOUT / "benchmarks" / "__init__.py").is_file():
         raise click.UsageError(
             "the benchmarks are not installed with the package: get the source code of Understudy "
             "and type `make bench` there"
         )
-    sys.path.insert(0, str(checkout))
+    if str(CHECKOUT) not in sys.path:
+        sys.path.insert(0, str(CHECKOUT))
     return importlib.import_module("benchmarks")
