@@ -1,7 +1,9 @@
-"""`understudy paper`."""
+"""`understudy paper` runs an experiment and writes its figure and its numbers."""
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,16 +52,16 @@ def _sizes(option: str) -> str:
 )
 @click.option("--json", "json_output", is_flag=True, help="Print the rows as JSON, not a table.")
 def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
-    """Reproduce the paper's Figure 1, one of its companions, or what goes beyond.
+    """Reproduce the paper's Figure 1, or run another experiment.
 
     \b
     figure1      Exp3 and Exp3-IX on the paper's game (the default)
-    unknown      Theorem 2, and a sharper bound: the behavior policy is not known
+    unknown      an unknown behavior policy: Theorem 2, and a sharper bound
     linear       LinProd on a contextual game, regret against feature coverage
     adaptive     every comparator at once: all learners, regret against coverage
-    rates        what not knowing the right rate costs, pair of worlds by pair
+    rates        the cost of not knowing the right learning rate, in pairs of worlds
     probability  how often the bounds with high probability fail
-    certificate  certificates over time, how often they are wrong, when they promote
+    certificate  certificates over time: how often they are wrong, when they promote
 
     The result depends on the seed and the sizes only, not on the number of workers.
     """
@@ -90,8 +92,8 @@ def _table(experiment: Experiment, rows: Sequence[Any]) -> Table:
         table.add_column(
             name, justify="left" if name in experiment.text_columns else "right", no_wrap=True
         )
-    for i, row in enumerate(rows):
-        if i > 0 and experiment.section(rows[i - 1]) != experiment.section(row):
-            table.add_section()
-        table.add_row(*(cell(row) for cell in experiment.columns.values()))
+    for _, section in itertools.groupby(rows, operator.attrgetter(*experiment.sections)):
+        for row in section:
+            table.add_row(*(column(row) for column in experiment.columns.values()))
+        table.add_section()
     return table

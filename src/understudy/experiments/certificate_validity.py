@@ -66,11 +66,7 @@ class CertificateCheck:
 
 
 def check_games(kind: GameKind, options: ExperimentOptions, runs: range) -> list[CertificateCheck]:
-    """Play some games of a kind and compare their certificates with the truth.
-
-    >>> check_games(KINDS[0], ExperimentOptions(runs=1, rounds=20), range(1))[0].wrong
-    (False, False, False)
-    """
+    """Play some games of a kind and compare their certificates with the truth."""
     checks = []
     for run in runs:
         record = record_game(kind, options, run)
@@ -87,12 +83,7 @@ def check_games(kind: GameKind, options: ExperimentOptions, runs: range) -> list
 def row_of(
     kind: GameKind, options: ExperimentOptions, checks: Sequence[CertificateCheck]
 ) -> CertificateRow:
-    """Shares and means over all games of a kind.
-
-    >>> options = ExperimentOptions(runs=2, rounds=20)
-    >>> row_of(KINDS[0], options, check_games(KINDS[0], options, range(2))).games
-    2
-    """
+    """Shares and means over all games of a kind."""
     n, delta = kind.rounds(options), 1 - CONFIDENCE
     lower_wrong, upper_wrong, gain_wrong = np.mean([one.wrong for one in checks], axis=0).tolist()
     production, lower, truth, upper = np.mean([one.means for one in checks], axis=0).tolist()
@@ -136,6 +127,7 @@ class CertificateExperiment(Experiment):
     defaults = ExperimentOptions(runs=500, rounds=2_000)
     sizes = ("runs", "rounds")
     text_columns = ("game",)
+    sections = ("games",)
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.kind,
         "wrong, %": lambda row: " ".join(
@@ -146,9 +138,6 @@ class CertificateExperiment(Experiment):
         "truth": lambda row: f"{row.truth:.3f}",
         "promoted": lambda row: "" if row.promotion is None else f"{row.promotion:,.0f}",
     }
-
-    def section(self, row: CertificateRow) -> object:
-        return row.games
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[CertificateRow]:
         """Play and check all games, with a progress bar on request.

@@ -121,11 +121,7 @@ KINDS = (
 
 
 def record_game(kind: GameKind, options: ExperimentOptions, run: int) -> GameRecord:
-    """Play a game of this kind; the record is a function of the seed and the run.
-
-    >>> record_game(KINDS[0], ExperimentOptions(runs=1, rounds=20), run=0).policies.shape
-    (20, 10)
-    """
+    """Play a game of this kind; the record is a function of the seed and the run."""
     game = kind.game(kind.rounds(options))
     learner = exp3_ix(game.behavior, horizon=game.rounds)
     if not isinstance(game.adversary, adversaries.Oblivious):

@@ -130,6 +130,7 @@ class AdaptiveExperiment(Experiment):
     defaults = ExperimentOptions(runs=30, rounds=40_000, actions=10, alphas=6)
     sizes = ("runs", "rounds", "actions", "alphas")
     text_columns = ("game", "learner")
+    sections = ("family", "x")
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.family,
         "1/q": lambda row: f"{row.x:.1f}",
@@ -138,9 +139,6 @@ class AdaptiveExperiment(Experiment):
         "±": lambda row: f"{row.standard_error:.0f}",
         "bound": lambda row: bound_text(row.bound),
     }
-
-    def section(self, row: CoverageRow) -> object:
-        return row.family, row.x
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[CoverageRow]:
         rows = [

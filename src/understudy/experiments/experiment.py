@@ -87,7 +87,7 @@ class Experiment(ABC):
 
     `sizes` are the options that change its size, of runs, rounds, actions and alphas. `columns`
     make the table: a heading, and the text under it for a row. Columns in `text_columns` hold
-    words, all others numbers.
+    words, all others numbers. A line is drawn between rows that differ in a field of `sections`.
     """
 
     name: ClassVar[str]
@@ -96,10 +96,7 @@ class Experiment(ABC):
     sizes: ClassVar[Sequence[str]]
     columns: ClassVar[Mapping[str, Column]]
     text_columns: ClassVar[Sequence[str]]
-
-    @abstractmethod
-    def section(self, row: Any) -> object:
-        """The section of the table that a row belongs to; sections are divided by lines."""
+    sections: ClassVar[Sequence[str]]
 
     @abstractmethod
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> Rows:
@@ -107,7 +104,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def draw(self, options: ExperimentOptions, rows: Any) -> Figure:
-        """Draw the rows."""
+        """The figure of the rows."""
 
     @abstractmethod
     def notes(self, options: ExperimentOptions) -> list[str]:
@@ -149,11 +146,7 @@ def play_points(
 
 
 def standard_error(values: Array) -> float:
-    """Standard error of the mean; 0 for a single value, where it is unknown.
-
-    >>> standard_error(np.array([1.0, 3.0]))
-    1.0
-    """
+    """Standard error of the mean; 0 for a single value, where it is unknown."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
@@ -169,11 +162,7 @@ def bound_text(bound: float | None) -> str:
 
 
 def size_text(options: ExperimentOptions) -> str:
-    """The size of an experiment, for the title of its figure.
-
-    >>> size_text(ExperimentOptions(runs=100, rounds=10_000, actions=5))
-    'K = 5, n = 10,000, 100 runs'
-    """
+    """The size of an experiment, for the title of its figure."""
     return f"K = {options.actions}, n = {options.rounds:,}, {options.runs:,} runs"
 
 

@@ -44,26 +44,15 @@ COVERAGES = np.geomspace(1.0, 1e5, 21)  # of the single rates: four per factor o
 ADAPTIVES = {"adaptive": 1.0, "adaptive, 2 η": 2.0}
 
 
-def behavior_with_rare(q: float, n_actions: int) -> Array:
-    """Action 0 with probability q, all others alike.
-
-    >>> behavior_with_rare(0.1, 4).round(2).tolist()
-    [0.1, 0.3, 0.3, 0.3]
-    """
-    behavior = np.full(n_actions, (1 - q) / (n_actions - 1))
-    behavior[RARE] = q
-    return behavior
-
-
 def world(q: float, best: int, mean: float, *, n_actions: int, rounds: int) -> Game:
-    """A stationary game in which one action is best.
+    """A stationary game with one best action; the behavior plays action 0 with probability q.
 
     >>> world(0.1, best=RARE, mean=0.9, n_actions=4, rounds=10).behavior.round(2).tolist()
     [0.1, 0.3, 0.3, 0.3]
     """
-    means = np.full(n_actions, 0.5)
-    means[best] = mean
-    return Game(adversaries.stationary(means), behavior_with_rare(q, n_actions), rounds)
+    means, behavior = np.full(n_actions, 0.5), np.full(n_actions, (1 - q) / (n_actions - 1))
+    means[best], behavior[RARE] = mean, q
+    return Game(adversaries.stationary(means), behavior, rounds)
 
 
 @dataclass(frozen=True)
@@ -141,6 +130,7 @@ class RatesExperiment(Experiment):
     defaults = ExperimentOptions(runs=24, rounds=1_000_000, actions=10)
     sizes = ("runs", "rounds", "actions")
     text_columns = ("q", "Exp3-IX for, or")
+    sections = ("pair",)
     columns: ClassVar[Mapping[str, Column]] = {
         "q": lambda row: row.pair,
         "Exp3-IX for, or": lambda row: row.learner,
@@ -150,9 +140,6 @@ class RatesExperiment(Experiment):
         "× best in B": lambda row: f"{row.ratio_b:.2f}",
         "worst": lambda row: f"{row.worst_ratio:.2f}",
     }
-
-    def section(self, row: RateRow) -> object:
-        return row.pair
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[RateRow]:
         worlds = {pair: pair.worlds(options) for pair in PAIRS}

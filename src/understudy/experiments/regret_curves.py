@@ -57,6 +57,7 @@ class RegretExperiment(Experiment):
     bound_label: ClassVar[str]
     sizes: ClassVar = ("runs", "rounds", "actions", "alphas")
     text_columns: ClassVar = ("learner",)
+    sections: ClassVar = ("alpha",)
     columns: ClassVar[Mapping[str, Column]] = {
         "α": lambda row: f"{row.alpha:.3f}",
         "learner": lambda row: row.learner,
@@ -70,9 +71,6 @@ class RegretExperiment(Experiment):
     @abstractmethod
     def points(self, options: ExperimentOptions) -> Iterator[RegretPoint]:
         """The games, one for each α."""
-
-    def section(self, row: RegretRow) -> object:
-        return row.alpha
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[RegretRow]:
         """Play all games, with a progress bar on request.
@@ -104,11 +102,7 @@ class RegretExperiment(Experiment):
 
 
 def quartiles(regret: Array) -> dict[str, float]:
-    """The mean over the runs, and the quartiles.
-
-    >>> quartiles(np.array([0.0, 1.0, 2.0, 3.0, 9.0]))
-    {'mean': 3.0, 'q25': 1.0, 'q75': 3.0}
-    """
+    """The mean over the runs, and the first and third quartile."""
     q25, q75 = np.quantile(regret, [0.25, 0.75]).tolist()
     return {"mean": float(regret.mean()), "q25": q25, "q75": q75}
 

@@ -66,11 +66,7 @@ class TailRow:
 
 
 def games(options: ExperimentOptions) -> dict[str, Game]:
-    """The three games.
-
-    >>> list(games(ExperimentOptions(runs=1, rounds=10, actions=3)))
-    ['stationary', 'switching', 'retaliating']
-    """
+    """The three games, by name."""
     K, n = options.actions, options.rounds
     pi_b = behaviors.interpolated(n_actions=K, alpha=ALPHA)
     by_name: dict[str, Adversary] = {
@@ -135,6 +131,7 @@ class ProbabilityExperiment(Experiment):
     defaults = ExperimentOptions(runs=2_000, rounds=2_000, actions=5)
     sizes = ("runs", "rounds", "actions")
     text_columns = ("game", "against")
+    sections = ("game", "comparator")
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.game,
         "against": lambda row: row.comparator.removesuffix(" in hindsight"),
@@ -145,9 +142,6 @@ class ProbabilityExperiment(Experiment):
         "±": lambda row: f"{row.standard_error:.4f}",
         "at most": lambda row: f"{row.at_most:.4f}",
     }
-
-    def section(self, row: TailRow) -> object:
-        return row.game, row.comparator
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[TailRow]:
         """Play all games, with a progress bar on request.

@@ -222,12 +222,7 @@ def _play(
 
 @contextmanager
 def closing(results: Any) -> Iterator[Any]:
-    """Stop the workers at the end, also if some of their results were not read.
-
-    >>> with closing(i for i in range(3)) as results:
-    ...     next(results)
-    0
-    """
+    """Stop the workers at the end, also if some of their results were not read."""
     try:
         yield results
     finally:
@@ -262,11 +257,7 @@ def reporter(progress: Progress, runs: int) -> Iterator[Callable[[int], object]]
 
 
 def progress_bar() -> Bar:
-    """A progress bar on standard error, so that standard output can be piped.
-
-    >>> progress_bar().finished
-    True
-    """
+    """A progress bar on standard error, so that standard output can be piped."""
     from rich.console import Console  # noqa: PLC0415 - imported only if a bar is drawn
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
