@@ -14,7 +14,7 @@ import understudy as us
 from tests.support.live.single_study import Desk, learned_parts
 from understudy.live.export import export, study_named
 from understudy.live.spec import Event
-from understudy.live.standing import StudyState
+from understudy.live.state import StudyState
 
 K = ["north", "south", "west"]
 GIVEN = {"north": 0.2, "south": 0.5, "west": 0.3}
@@ -53,7 +53,7 @@ def played(desk: Desk, n: int, *, contexts: bool = False) -> None:
     if sent:
         desk.send(*sent)
     desk.wait(100.0)
-    assert desk.study.standing.seq == n
+    assert desk.study.state.seq == n
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".ndjson"])
@@ -97,9 +97,9 @@ def test_a_study_goes_on_from_a_learned_policy(tmp_path: Path) -> None:
     export(whole.store, study_named(whole.store, "study"), out, whole.now, lambda *_: None)
     rows = pl.read_parquet(out)
     first = us.logs.learn(rows[:150], actions=K, behavior="logged").policy
-    standing = StudyState.begin(whole.study.spec, first.to_json())
+    state = StudyState.begin(whole.study.spec, first.to_json())
     rest = whole.store.decisions(whole.study.record.key, 150, 1_000)
-    later = standing.after(rest)
+    later = state.after(rest)
     assert (later.learned, later.rounds) == (250, 400)
     assert later.policy is not None
     assert learned_parts(later.policy.to_json()) == learned_parts(whole.policy())
@@ -128,6 +128,6 @@ def test_contexts_that_never_change_prolong_the_warm_up(tmp_path: Path) -> None:
             Event(id=str(i), action="ab"[i % 2], propensity=0.5, reward=0.5, context={"age": age})
         )
         if i == 12:
-            assert desk.study.standing.warmup_left == 7  # alike up to 10: then 20, then 40
-    assert desk.study.standing.warmup == 40
-    assert desk.study.standing.learned == 24
+            assert desk.study.state.warmup_left == 7  # alike up to 10: then 20, then 40
+    assert desk.study.state.warmup == 40
+    assert desk.study.state.learned == 24

@@ -75,24 +75,24 @@ def test_only_the_order_of_decisions_counts(
             assert statuses(two.send(*group)) == ["known"] * len(group)
             if step in restarts:
                 two.restart(snapshot=snapshot)
-        assert two.study.standing.seq == len(order)
+        assert two.study.state.seq == len(order)
         assert two.policy() == in_one_piece(order)
-        two.study.keep(two.store)
+        two.study.save_snapshot(two.store)
         assert all(found.passed for found in audit(two.store, lambda *_: None))
 
 
-def test_a_decision_is_folded_when_all_before_it_are(tmp_path: Path) -> None:
+def test_a_decision_is_processed_when_all_before_it_are(tmp_path: Path) -> None:
     one = Desk(tmp_path, reward_wait=10.0)
     one.send(decision(0))
     one.wait(4.0)
     one.send(decision(1), decision(2, 1.0))
     one.send(Event(id=IDS[1], reward=0.5))
-    assert one.study.standing.seq == 0  # all wait for the first
+    assert one.study.state.seq == 0  # all wait for the first
     one.wait(6.0)
-    assert one.study.standing.seq == 0  # which has ten seconds, not less
+    assert one.study.state.seq == 0  # which has ten seconds, not less
     one.wait(1e-6)
-    assert one.study.standing.seq == 3
-    assert one.study.standing.expired == 1
+    assert one.study.state.seq == 3
+    assert one.study.state.expired == 1
 
 
 def test_rewards_that_come_later_are_refused_and_counted_once(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_rewards_that_come_later_are_refused_and_counted_once(tmp_path: Path) ->
     assert statuses(one.send(Event(id=IDS[0], reward=1.0))) == ["late"]
     assert one.study.refusals() == {"late": 1}
     assert one.policy() == before == expected_of_default(0.25)
-    one.study.keep(one.store)
+    one.study.save_snapshot(one.store)
     assert all(found.passed for found in audit(one.store, lambda *_: None))
 
 
@@ -124,10 +124,10 @@ def test_a_reward_in_time_counts_even_if_the_clock_is_at_the_last_moment(tmp_pat
     one.send(decision(0))
     one.wait(10.0)
     assert statuses(one.send(Event(id=IDS[0], reward=1.0))) == ["accepted"]
-    assert one.study.standing.expired == 0
+    assert one.study.state.expired == 0
 
 
-def test_a_late_reward_that_comes_twice_before_its_decision_is_folded(tmp_path: Path) -> None:
+def test_a_late_reward_that_comes_twice_before_its_decision_is_processed(tmp_path: Path) -> None:
     """It waits behind one that still has time: nothing but memory tells that it was late before."""
     one = Desk(tmp_path, reward_wait=10.0)
     one.send(decision(0))
@@ -136,9 +136,9 @@ def test_a_late_reward_that_comes_twice_before_its_decision_is_folded(tmp_path: 
     late = Event(id=IDS[0], reward=1.0)
     assert statuses(one.send(late)) == ["late"]
     assert statuses(one.send(late, late)) == ["late", "late"]
-    assert one.study.seen["late"] == 1
+    assert one.study.late == 1
     fold()
-    assert one.study.standing.expired == 1
+    assert one.study.state.expired == 1
     assert all(found.passed for found in audit(one.store, lambda *_: None))
 
 
@@ -157,20 +157,20 @@ def test_a_snapshot_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
     one = Desk(tmp_path)
     one.send(*(decision(i, reward_of(i)) for i in range(6)))
     before = one.policy()
-    one.store.keep_snapshot(one.study.record.key, Snapshot(6, '{"kind": "of another version"}', 0))
+    one.store.save_snapshot(one.study.record.key, Snapshot(6, '{"kind": "of another version"}', 0))
     one.restart()
     assert one.policy() == before
 
 
 def test_a_warm_up_that_cannot_end_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.live.standing.MOST_WARMING", 50)
+    monkeypatch.setattr("understudy.live.state.MOST_WARMUP_ROWS", 50)
     one = Desk(tmp_path, context={"age": "number"}, warmup=10)
     for i in range(60):
         context = {"age": 40.0}
         sent = Event(id=str(i), action="a", propensity=0.5, reward=1.0, context=context)
         assert statuses(one.send(sent)) == ["accepted"]
     assert "all contexts are alike" in str(one.study.fault)
-    assert len(one.study.standing.warming) == 50
+    assert len(one.study.state.warmup_rows) == 50
 
 
 def test_what_contradicts_is_refused_and_changes_nothing(tmp_path: Path) -> None:
@@ -201,22 +201,22 @@ def test_one_group_may_hold_a_decision_and_its_reward(tmp_path: Path) -> None:
     one = Desk(tmp_path)
     events = [decision(0), decision(1), Event(id=IDS[0], reward=1.0), decision(0, 1.0)]
     assert statuses(one.send(*events)) == ["accepted", "accepted", "accepted", "known"]
-    assert one.study.standing.seq == 1
+    assert one.study.state.seq == 1
     (kept, _) = one.store.decisions(one.study.record.key, 0, 10)
     assert (kept.id, kept.reward) == (IDS[0], 1.0)
 
 
 def test_more_may_wait_than_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit is read back when its turn comes, a stretch at a time."""
-    monkeypatch.setattr("understudy.live.study.MOST_WAITING", 2)
-    monkeypatch.setattr("understudy.live.study.STRETCH", 3)
+    monkeypatch.setattr("understudy.live.live_study.MOST_IN_MEMORY", 2)
+    monkeypatch.setattr("understudy.live.live_study.CHUNK", 3)
     one = Desk(tmp_path, reward_wait=10.0)
     for i in range(8):
         one.send(decision(i))
     assert len(one.study.waiting) == 2
     for i in (7, 0, 3, 1, 2, 6, 4, 5):
         assert statuses(one.send(Event(id=IDS[i], reward=reward_of(i)))) == ["accepted"]
-    assert one.study.standing.seq == 8
+    assert one.study.state.seq == 8
     assert one.policy() == in_one_piece(list(range(8)))
 
 
@@ -232,7 +232,7 @@ def clicks_first(tmp_path: Path, n: int, rng: np.random.Generator) -> tuple[Desk
             one.now += 1000
             one.send(Event(id=f"c{i}", reward=1.0))
         one.now += 1000
-        certificate = one.study.standing.study.certificate  # type: ignore[union-attr]
+        certificate = one.study.state.study.certificate  # type: ignore[union-attr]
         assert certificate is not None
         worth = 0.1 * certificate.rounds  # every policy is worth 0.1 a round
         assert certificate.lower <= worth + 1e-9
@@ -245,10 +245,10 @@ def test_the_certificate_holds_when_only_clicks_come_early(tmp_path: Path) -> No
         folder = tmp_path / str(seed)
         folder.mkdir()
         one, _ = clicks_first(folder, 60, np.random.default_rng(seed))
-        folded = one.study.standing.seq
+        folded = one.study.state.seq
         assert folded == first_without_click(one)
         one.wait(3601.0)
-        certificate = one.study.standing.study.certificate  # type: ignore[union-attr]
+        certificate = one.study.state.study.certificate  # type: ignore[union-attr]
         assert certificate is not None
         assert certificate.rounds == 60
         assert certificate.lower <= 6.0 <= certificate.upper
@@ -278,7 +278,7 @@ def test_a_canary_goes_on(tmp_path: Path) -> None:
     worth = paid = 0.0
     for i in range(3_000):
         share = 0.0 if i < 1_000 else (0.3 if i < 2_000 else 0.95)
-        pi = dict(zip("ab", one.study.standing.probabilities().tolist(), strict=True))
+        pi = dict(zip("ab", one.study.state.probabilities().tolist(), strict=True))
         played = {
             label: (1 - share) * production[label] + share * pi[label] for label in production
         }
@@ -287,12 +287,12 @@ def test_a_canary_goes_on(tmp_path: Path) -> None:
         worth += sum(pi[label] * means[label] for label in means)
         paid += reward
         one.send(Event(id=str(i), action=action, propensity=played[action], reward=reward))
-    standing = one.study.standing
-    assert standing.study is not None
-    certificate = standing.study.certificate
+    state = one.study.state
+    assert state.study is not None
+    certificate = state.study.certificate
     assert certificate is not None
     assert certificate.rounds == 3_000
     assert certificate.lower <= worth <= certificate.upper
     assert certificate.production == pytest.approx(paid)
     assert certificate.promoted
-    assert standing.probabilities()[1] > 0.95
+    assert state.probabilities()[1] > 0.95

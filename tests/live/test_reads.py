@@ -19,10 +19,10 @@ from tests.support.live.durability import as_decisions, create
 from tests.support.live.load_generator import ACTIONS, Ledger, Load, until
 from tests.support.live.local_server import serving
 from tests.support.live.single_study import Desk
+from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
-from understudy.live.standing import StudyState
-from understudy.live.study import LiveStudy
+from understudy.live.state import StudyState
 from understudy.live.web.app import make_app
 from understudy.live.web.watching import Watcher
 
@@ -125,13 +125,13 @@ def test_every_answer_is_about_one_state(tmp_path: Path) -> None:
     assert min(len(reading.policies), len(reading.snapshots), len(reading.logs)) > 3
     for log in reading.logs:
         assert log == lines[: len(log)]
-    standings = replayed(spec, [json.loads(line) for line in lines], reading)
+    states = replayed(spec, [json.loads(line) for line in lines], reading)
     for learned, policy in reading.policies.items():
-        probabilities = standings[learned].probabilities().tolist()
+        probabilities = states[learned].probabilities().tolist()
         assert [row["probability"] for row in policy] == probabilities
         assert [row["action"] for row in policy] == list(ACTIONS)
     for rows, text in reading.snapshots.items():
-        expected = standings[rows].policy
+        expected = states[rows].policy
         assert expected is not None
         assert text == expected.to_json()
         path = tmp_path / "policy.json"
@@ -147,18 +147,18 @@ def learn_one(desk: Desk) -> None:
 
 
 class Restless:
-    """A study that has learned from one more decision whenever somebody looks at its standing."""
+    """A study that has learned from one more decision whenever somebody looks at its state."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     @property
-    def standing(self) -> StudyState:
+    def state(self) -> StudyState:
         learn_one(self._desk)
-        return self._desk.study.standing
+        return self._desk.study.state
 
-    def policy_now(self, show: Any) -> bytes:
-        return LiveStudy.policy_now(self, show)  # type: ignore[arg-type]
+    def policy_json(self, show: Any) -> bytes:
+        return LiveStudy.policy_json(self, show)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._desk.study, name)
@@ -184,12 +184,12 @@ def test_an_answer_looks_once(tmp_path: Path) -> None:
     told = asked(desk)
     for _ in range(10):
         policy = told("/policy")
-        looked_at = desk.study.standing
+        looked_at = desk.study.state
         assert policy["learned"] == policy["decisions"] == looked_at.learned
         shown = [row["probability"] for row in policy["policy"]]
         assert shown == looked_at.probabilities().tolist()
         drawn = told("/draw", "POST")
-        looked_at = desk.study.standing
+        looked_at = desk.study.state
         probability = looked_at.probabilities()["ab".index(drawn["action"])]
         assert (drawn["learned"], drawn["probability"]) == (looked_at.learned, probability)
         certificate = told("/certificate")
@@ -215,9 +215,9 @@ def watched(desk: Desk) -> dict[str, Any]:
 @pytest.mark.parametrize("before", [1, 2])
 def test_a_promotion_and_its_date_come_together(tmp_path: Path, before: int) -> None:
     desk = Desk(tmp_path)
-    while desk.study.standing.promoted_seq is None:
+    while desk.study.state.promoted_seq is None:
         learn_one(desk)
-    promoted = desk.study.standing.seq
+    promoted = desk.study.state.seq
     desk.store.close()
     (tmp_path / "again").mkdir()
     again = Desk(tmp_path / "again")
@@ -235,10 +235,10 @@ def test_a_promotion_and_its_date_come_together(tmp_path: Path, before: int) -> 
 def replayed(
     spec: StudySpec, rows: Sequence[dict[str, Any]], reading: Reading
 ) -> dict[int, StudyState]:
-    """The standing after as many rows as somebody was told about."""
+    """The state after as many rows as somebody was told about."""
     decisions = as_decisions(rows)
-    standing, found = StudyState.begin(spec), {0: StudyState.begin(spec)}
+    state, found = StudyState.begin(spec), {0: StudyState.begin(spec)}
     for size in sorted({*reading.policies, *reading.snapshots}):
-        standing = standing.after(decisions[standing.seq : size])
-        found[size] = standing
+        state = state.after(decisions[state.seq : size])
+        found[size] = state
     return found

@@ -14,11 +14,11 @@ import pytest
 
 from understudy.errors import StoreUnavailable
 from understudy.live import writer
+from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
-from understudy.live.standing import StudyState
+from understudy.live.state import StudyState
 from understudy.live.store.records import Changes, Snapshot
-from understudy.live.study import LiveStudy
 
 pytestmark = pytest.mark.plain
 
@@ -38,38 +38,38 @@ async def served(path: Path) -> AsyncIterator[Service]:
         await service.stop()
 
 
-async def folded(study: LiveStudy, decisions: int) -> None:
+async def processed(study: LiveStudy, decisions: int) -> None:
     """Wait until so many are."""
     async with asyncio.timeout(60):
-        while study.standing.seq != decisions:
+        while study.state.seq != decisions:
             await asyncio.sleep(0.01)
 
 
-def test_one_is_folded_when_it_is_answered_and_a_crowd_later(
+def test_one_is_processed_when_it_is_answered_and_a_crowd_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "SWEEP", 3_600.0)
+    monkeypatch.setattr(writer, "POLL", 3_600.0)
 
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
             study = service.study("ads")
-            await service.take(study, [event("alone")])
-            assert study.standing.seq == 1
-            await asyncio.gather(*(service.take(study, [event(str(i))]) for i in range(200)))
-            assert study.standing.seq < 201
-        assert study.standing.seq == 201
+            await service.ingest(study, [event("alone")])
+            assert study.state.seq == 1
+            await asyncio.gather(*(service.ingest(study, [event(str(i))]) for i in range(200)))
+            assert study.state.seq < 201
+        assert study.state.seq == 201
 
     asyncio.run(play())
 
 
 NOTHING_IS_COMPILED = """
 from numba.core.dispatcher import Dispatcher
-from understudy.live.rehearsal import rehearse
+from understudy.live.state import precompile
 from understudy.live.spec import StudySpec
-from understudy.live.standing import Standing
+from understudy.live.state import StudyState
 from understudy.live.store.records import Decision
 
-rehearse()
+precompile()
 
 def compile(*_):
     raise AssertionError("an event would wait for the compiler")
@@ -78,15 +78,15 @@ Dispatcher.compile = compile
 contexts = {"age": "number", "city": "text"}
 for more in ({}, {"behavior": {"a": 0.5, "b": 0.5, "c": 0.0}}, {"context": contexts}):
     spec = StudySpec.of({"name": "ads", "actions": ["a", "b", "c"], "warmup": 10, **more})
-    standing = Standing.begin(spec)
+    state = StudyState.begin(spec)
     for seq in range(1, 50):
         context = '{"age": %d, "city": "x%d"}' % (seq, seq % 3) if spec.context else None
         propensity = None if "behavior" in more else 0.5
         decision = Decision(seq, str(seq), seq % 2, propensity, context, seq, 1.0, seq)
-        standing = standing.after([decision])
-    assert standing.learned > 0
-    standing.snapshot()
-    assert standing.report is not None
+        state = state.after([decision])
+    assert state.learned > 0
+    state.snapshot()
+    assert state.report is not None
 """
 
 
@@ -108,13 +108,13 @@ def test_one_request_cannot_spoil_a_group(tmp_path: Path, monkeypatch: pytest.Mo
 
             monkeypatch.setattr(store, "write", write_but_one)
             names = [*map(str, range(10)), "poison", *map(str, range(10, 20))]
-            sent = [service.take(study, [event(name)]) for name in names]
+            sent = [service.ingest(study, [event(name)]) for name in names]
             found = await asyncio.gather(*sent, return_exceptions=True)
             failed = {
                 name for name, one in zip(names, found, strict=True) if not isinstance(one, list)
             }
             assert failed == {"poison"}
-            await folded(study, 20)
+            await processed(study, 20)
 
     asyncio.run(play())
 
@@ -133,14 +133,14 @@ def test_a_store_that_fails_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
 
             monkeypatch.setattr(store, "write", write_and_lose)
             with pytest.raises(StoreUnavailable, match="the answer was lost"):
-                await service.take(study, [event("1")])
+                await service.ingest(study, [event("1")])
             monkeypatch.setattr(store, "write", write)
             with pytest.raises(StoreUnavailable):  # for a while nobody is kept waiting
-                await service.take(study, [event("1")])
+                await service.ingest(study, [event("1")])
             await asyncio.sleep(0.6)
-            (again,) = await service.take(study, [event("1")])
+            (again,) = await service.ingest(study, [event("1")])
             assert again.status == "known"
-            assert (study.standing.seq, study.next_seq) == (1, 2)
+            assert (study.state.seq, study.next_seq) == (1, 2)
 
     asyncio.run(play())
 
@@ -166,7 +166,7 @@ def test_who_waits_for_a_store_does_not_spin(
 
             monkeypatch.setattr(service.writer, "_gather", counted)
             with monkeypatch.context() as patched:
-                patched.setattr(LiveStudy, "fold", fold)
+                patched.setattr(LiveStudy, "process", fold)
                 await asyncio.sleep(1.0)
             assert 0 < turns[0] < 100
 
@@ -178,39 +178,42 @@ def test_a_study_that_cannot_be_kept_does_not_trouble_others(
 ) -> None:
     snapshot = StudyState.snapshot
 
-    def one_fails(standing: StudyState) -> Snapshot | None:
-        if standing.spec.name == "ads" and standing.seq:
+    def one_fails(state: StudyState) -> Snapshot | None:
+        if state.spec.name == "ads" and state.seq:
             raise ValueError("no number")
-        return snapshot(standing)
+        return snapshot(state)
 
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
             await service.create(StudySpec.of({"name": "other", "actions": ["a", "b"]}))
             ads, other = service.study("ads"), service.study("other")
             for study in (ads, other):
-                await service.take(study, [event("1")])
+                await service.ingest(study, [event("1")])
             monkeypatch.setattr(StudyState, "snapshot", one_fails)
-            await service.writer.ask(lambda: service.writer._keep(all_of_them=True))
+            await service.writer.run(lambda: service.writer._save_snapshots(all_of_them=True))
             assert (ads.fault, other.fault) == ("ValueError: no number", None)
-            assert (ads.kept, other.kept) == (0, 1)
-            assert service.writer.obstacle is None
+            assert (ads.snapshot_seq, other.snapshot_seq) == (0, 1)
+            assert service.writer.store_error is None
 
     asyncio.run(play())
 
 
 def test_snapshots_stop_nobody_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not kept in one moment is kept in the next."""
-    monkeypatch.setattr(writer, "KEEP", 0.0)
+    monkeypatch.setattr(writer, "SNAPSHOT_PAUSE", 0.0)
 
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
             study = service.study("ads")
-            await service.take(study, [event("1")])
-            await service.writer.ask(lambda: service.writer._keep(all_of_them=False))
-            assert (study.kept, service.writer._snapshot_at < time.monotonic() + 5.0) == (0, True)
-            monkeypatch.setattr(writer, "KEEP", 5.0)
-            await service.writer.ask(lambda: service.writer._keep(all_of_them=False))
-            assert (study.kept, study.unkept()) == (1, 0)
+            await service.ingest(study, [event("1")])
+            await service.writer.run(lambda: service.writer._save_snapshots(all_of_them=False))
+            assert (study.snapshot_seq, service.writer._snapshot_at < time.monotonic() + 5.0) == (
+                0,
+                True,
+            )
+            monkeypatch.setattr(writer, "SNAPSHOT_PAUSE", 5.0)
+            await service.writer.run(lambda: service.writer._save_snapshots(all_of_them=False))
+            assert (study.snapshot_seq, study.behind()) == (1, 0)
 
     asyncio.run(play())
 
@@ -219,12 +222,12 @@ def test_the_clock_never_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
             study = service.study("ads")
-            await service.take(study, [event("1")])
+            await service.ingest(study, [event("1")])
             monkeypatch.setattr("time.time_ns", lambda: 1_000)
-            await service.take(study, [event("2")])
+            await service.ingest(study, [event("2")])
         async with served(tmp_path / "store.db") as again:
-            await again.take(again.study("ads"), [event("3")])
-            rows = await again.writer.ask(lambda: again.writer.store.decisions(1, 0, 10))
+            await again.ingest(again.study("ads"), [event("3")])
+            rows = await again.writer.run(lambda: again.writer.store.decisions(1, 0, 10))
             times = [row.decided_at for row in rows]
             assert times == sorted(times)
             assert len(times) == 3
@@ -243,13 +246,13 @@ def test_a_study_that_cannot_go_on_keeps_its_events(
                 raise RuntimeError("a learner gave up")
 
             with monkeypatch.context() as patched:
-                patched.setattr("understudy.live.standing.Standing.after", fail)
-                (first,) = await service.take(study, [event("1")])
+                patched.setattr("understudy.live.state.StudyState.after", fail)
+                (first,) = await service.ingest(study, [event("1")])
             assert first.status == "accepted"
             assert study.fault == "RuntimeError: a learner gave up"
-            (second,) = await service.take(study, [event("2")])
-            assert (second.status, study.standing.seq) == ("accepted", 0)
+            (second,) = await service.ingest(study, [event("2")])
+            assert (second.status, study.state.seq) == ("accepted", 0)
         async with served(tmp_path / "store.db") as again:
-            await folded(again.study("ads"), 2)
+            await processed(again.study("ads"), 2)
 
     asyncio.run(play())

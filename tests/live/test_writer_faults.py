@@ -28,8 +28,8 @@ from understudy.live.audit import audit
 from understudy.live.export import export
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
-from understudy.live.standing import StudyState
-from understudy.live.store.opening import open_reader
+from understudy.live.state import StudyState
+from understudy.live.store import open_reader
 from understudy.live.store.records import Decision
 
 pytestmark = pytest.mark.plain
@@ -99,19 +99,19 @@ async def played(service: Service, messages: Sequence[Sequence[Event]]) -> str:
     try:
         study = await insist(lambda: service.create(SPEC))
         for message in messages:
-            for outcome in await insist(partial(service.take, study, message)):
+            for outcome in await insist(partial(service.ingest, study, message)):
                 assert not outcome.is_refused
         assert service.study(SPEC.name) is study
         await insist(lambda: service.archive(SPEC.name))
         assert study.record.archived_at is not None
-        while (standing := study.standing).seq < N:  # it may begin anew, if another was there
+        while (state := study.state).seq < N:  # it may begin anew, if another was there
             await asyncio.sleep(1e-3)
     finally:
         await service.stop()
     with closing(open_reader(service.where)) as reader:
         assert reader.studies() == [study.record]
-    assert standing.policy is not None
-    return standing.policy.to_json()
+    assert state.policy is not None
+    return state.policy.to_json()
 
 
 def rows_of(path: Path) -> list[Decision]:
@@ -160,7 +160,8 @@ def test_whatever_fails_every_event_counts_once(seed: int, faults: float) -> Non
             service = Service(str(path))
             fine: Iterator[Fate] = itertools.repeat("fine")
             plan = itertools.chain(fates, fine)
-            service.writer.store = Unreliable(service.writer.store, path, plan)
+            unreliable: Any = Unreliable(service.writer.store, path, plan)
+            service.writer.store = unreliable
             return await played(service, messages)
 
         policy = asyncio.run(run())
@@ -178,7 +179,7 @@ def as_sent(i: int) -> Decision:
     return Decision(i + 1, sent.id, index, sent.propensity, None, 0, sent.reward, 0)
 
 
-@pytest.mark.parametrize("method", ["decisions", "tokens", "keep_snapshot"])
+@pytest.mark.parametrize("method", ["decisions", "tokens", "save_snapshot"])
 def test_an_error_of_the_service_is_told_and_not_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
@@ -189,21 +190,24 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
         await service.start()
         try:
             study = await insist(lambda: service.create(SPEC))
-            await insist(lambda: service.take(study, [event(0)]))
+            await insist(lambda: service.ingest(study, [event(0)]))
             failing = mock.Mock(side_effect=KeyError)
             with monkeypatch.context() as broken:
 
                 def break_it() -> None:
                     broken.setattr(service.writer.store, method, failing)
-                    study.all_in_memory, study.kept = False, -1  # all is read and kept again
+                    study.all_in_memory, study.snapshot_seq = (
+                        False,
+                        -1,
+                    )  # all is read and kept again
 
-                await service.writer.ask(break_it)  # between two turns of the thread
+                await service.writer.run(break_it)  # between two turns of the thread
                 await until(lambda: failing.called)
-            assert (await insist(lambda: service.take(study, [event(1)])))[0].status == "accepted"
+            assert (await insist(lambda: service.ingest(study, [event(1)])))[0].status == "accepted"
         finally:
             await service.stop()
 
-    for name in ("RETRY", "SWEEP"):
+    for name in ("RETRY", "POLL"):
         monkeypatch.setattr(writer, name, 1e-3)
     for name in ("TOKENS_EVERY", "SNAPSHOT_EVERY", "SNAPSHOT_SHARE"):
         monkeypatch.setattr(writer, name, 0.0)
@@ -213,7 +217,7 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
     assert [row.id for row in rows_of(tmp_path / "store.db")] == ["d0", "d1"]
 
 
-def test_what_is_on_disk_is_acknowledged_even_if_folding_fails(
+def test_what_is_on_disk_is_acknowledged_even_if_processing_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
@@ -227,13 +231,13 @@ def test_what_is_on_disk_is_acknowledged_even_if_folding_fails(
                 monkeypatch.setattr(service.writer.store, "decisions", failing)
                 study.all_in_memory = False
 
-            await service.writer.ask(break_it)
-            (outcome,) = await insist(lambda: service.take(study, [event(0)]))
+            await service.writer.run(break_it)
+            (outcome,) = await insist(lambda: service.ingest(study, [event(0)]))
             assert outcome.status == "accepted"
         finally:
             await service.stop()
 
-    monkeypatch.setattr(writer, "SWEEP", 3600.0)  # it is the write that meets the error
+    monkeypatch.setattr(writer, "POLL", 3600.0)  # it is the write that meets the error
     with structlog.testing.capture_logs() as logs:
         asyncio.run(run())
     assert any("an error of the service" in entry["event"] for entry in logs)
@@ -250,9 +254,9 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
     async def lost_and_found(first: Service, second: Service) -> str:
         at(10_000)
         study = await first.create(SPEC)
-        await first.take(study, [event(0, rewarded=False)])
+        await first.ingest(study, [event(0, rewarded=False)])
         at(20_000)
-        await until(lambda: study.standing.expired == 1)
+        await until(lambda: study.state.expired == 1)
 
         def lose_it_to_the_second() -> None:
             first.writer.store.close()
@@ -263,13 +267,13 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
             raise StoreUnavailable("lost")
 
         with pytest.raises(StoreUnavailable):
-            await first.writer.ask(lose_it_to_the_second)
+            await first.writer.run(lose_it_to_the_second)
         await second.start()
-        await second.take(second.study(SPEC.name), [event(0, decided=False)])
+        await second.ingest(second.study(SPEC.name), [event(0, decided=False)])
         await second.stop()
-        await until(lambda: first.writer.obstacle is None and study.standing.seq == 1)
-        assert study.standing.policy is not None
-        return study.standing.policy.to_json()
+        await until(lambda: first.writer.store_error is None and study.state.seq == 1)
+        assert study.state.policy is not None
+        return study.state.policy.to_json()
 
     async def run() -> str:
         first, second = (Service(str(tmp_path / "store.db")) for _ in range(2))
@@ -279,7 +283,7 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
         finally:
             await first.stop()
 
-    for name in ("RETRY", "SWEEP"):
+    for name in ("RETRY", "POLL"):
         monkeypatch.setattr(writer, name, 0.01)
     with structlog.testing.capture_logs():
         policy = asyncio.run(run())
@@ -303,7 +307,7 @@ def test_a_clock_that_goes_back_stands_still(
                 await service.create(SPEC)
             if not events:
                 return []
-            found = await service.take(service.study(SPEC.name), events)
+            found = await service.ingest(service.study(SPEC.name), events)
             return [one.status for one in found]
         finally:
             await service.stop()

@@ -1,4 +1,4 @@
-"""`understudy serve`, and what belongs to it: audit, export, token."""
+"""The commands of the live service: `understudy serve`, `audit`, `export`, `token`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def serve(store: str, host: str, port: int) -> None:
     _need_extra()
     from understudy.live.web.server import serve as run  # noqa: PLC0415 - only here
 
-    with _of(store):
+    with _naming(store):
         run(store, host, port)
 
 
@@ -55,15 +55,25 @@ def audit(store: str, json_output: bool) -> int:
     """
     _need_extra()
     from understudy.live.audit import audit as run  # noqa: PLC0415 - only here
-    from understudy.live.store.opening import open_reader  # noqa: PLC0415
+    from understudy.live.store import open_reader  # noqa: PLC0415
 
-    with _of(store), closing(open_reader(store)) as reader, watched() as watch:
+    with _naming(store), closing(open_reader(store)) as reader, watched() as watch:
         found = run(reader, watch)
     if json_output:
-        click.echo(json.dumps([vars(one) | {"passed": one.passed} for one in found]))
+        click.echo(json.dumps([_audit_data(one) for one in found]))
     else:
         _show_audit(found)
     return 0 if all(one.passed for one in found) else FAILED
+
+
+def _audit_data(one: Any) -> dict[str, Any]:
+    return {
+        "study": one.study,
+        "decisions": one.decisions,
+        "folded": one.processed,  # its name in JSON since 0.5.0
+        "faults": one.faults,
+        "passed": one.passed,
+    }
 
 
 def _show_audit(found: list[Any]) -> None:
@@ -71,8 +81,8 @@ def _show_audit(found: list[Any]) -> None:
 
     table = Table("study", "decisions", "compared up to", "found")
     for one in found:
-        faults = "\n".join(one.faults) or ("equal" if one.folded else "nothing kept yet")
-        table.add_row(one.study, f"{one.decisions:,}", f"{one.folded:,}", faults)
+        faults = "\n".join(one.faults) or ("equal" if one.processed else "nothing kept yet")
+        table.add_row(one.study, f"{one.decisions:,}", f"{one.processed:,}", faults)
     wide_console().print(table)
 
 
@@ -93,9 +103,9 @@ def export(study: str, store: str, out: Path) -> None:
     _need_extra()
     from understudy.live.export import export as run  # noqa: PLC0415 - only here
     from understudy.live.export import study_named  # noqa: PLC0415
-    from understudy.live.store.opening import open_reader  # noqa: PLC0415
+    from understudy.live.store import open_reader  # noqa: PLC0415
 
-    with _of(store), closing(open_reader(store)) as reader:
+    with _naming(store), closing(open_reader(store)) as reader:
         record = study_named(reader, study)
         now = max(time.time_ns() // MICROSECOND, reader.clock())
         with watched() as watch:
@@ -118,19 +128,19 @@ def token() -> None:
 def add(name: str, scope: Any, replace: bool, store: str) -> None:
     """Make a token, and print it once."""
     _need_extra()
-    from understudy.live.store.opening import open_tokens  # noqa: PLC0415 - only here
+    from understudy.live.store import open_tokens  # noqa: PLC0415 - only here
     from understudy.live.web.tokens import digest_of, new_token  # noqa: PLC0415
 
     made = new_token()
-    with _of(store), closing(open_tokens(store)) as book:
-        if not replace and any(record.name == name for record in book.tokens()):
+    with _naming(store), closing(open_tokens(store)) as tokens:
+        if not replace and any(record.name == name for record in tokens.tokens()):
             raise errors.InvalidArgument(
                 "name",
                 name,
                 "there is a token of this name, and whoever has it would be shut out",
                 "choose another name, or pass --replace",
             )
-        book.add_token(name, digest_of(made), scope, time.time_ns() // MICROSECOND)
+        tokens.add_token(name, digest_of(made), scope, time.time_ns() // MICROSECOND)
     click.echo(made)
 
 
@@ -140,11 +150,11 @@ def add(name: str, scope: Any, replace: bool, store: str) -> None:
 def remove(name: str, store: str) -> None:
     """Take a token back; a running service notices within seconds."""
     _need_extra()
-    from understudy.live.store.opening import open_tokens  # noqa: PLC0415 - only here
+    from understudy.live.store import open_tokens  # noqa: PLC0415 - only here
 
-    with _of(store), closing(open_tokens(store)) as book:
-        there = book.remove_token(name)
-        left = len(book.tokens())
+    with _naming(store), closing(open_tokens(store)) as tokens:
+        there = tokens.remove_token(name)
+        left = len(tokens.tokens())
     if not there:
         raise click.ClickException(f"there is no token {name!r}; understudy token list names them")
     click.echo(
@@ -159,26 +169,29 @@ def remove(name: str, store: str) -> None:
 def list_tokens(store: str) -> None:
     """Name the tokens; themselves nobody can show, only their hashes are kept."""
     _need_extra()
-    from understudy.live.store.opening import open_reader  # noqa: PLC0415 - only here
+    from understudy.live.store import open_reader  # noqa: PLC0415 - only here
 
-    with _of(store), closing(open_reader(store)) as reader:
+    with _naming(store), closing(open_reader(store)) as reader:
         for record in reader.tokens():
             click.echo(f"{record.name}\t{record.scope}")
 
 
 @contextmanager
-def _of(store: str) -> Iterator[None]:
-    """What is wrong with a store, with its name; a URL may hold a password."""
+def _naming(store: str) -> Iterator[None]:
+    """Add the name of the store to its errors, without a password."""
+    from understudy.live.store import hide_credentials  # noqa: PLC0415 - only here
+
     try:
         yield
     except errors.StoreInUse:
         raise
     except errors.StoreUnavailable as error:
-        shown = f"{store.partition('://')[0]}://…" if "://" in store else repr(store)
+        shown = hide_credentials(store)
+        shown = repr(shown) if shown == store else shown
         raise errors.StoreUnavailable(f"store = {shown}: {error}") from None
 
 
 def _need_extra() -> None:
-    """Say what to install, before anything else is missed."""
+    """Raise `MissingExtra` if the live service's dependencies are not installed."""
     with errors.require_extra("live", "the live service"):
         import understudy.live.web.server  # noqa: F401, PLC0415

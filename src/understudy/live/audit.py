@@ -1,32 +1,31 @@
-"""Whether a store holds what it should: its decisions, folded again, against what was kept."""
+"""The audit of a store: its decisions are processed again, and compared with its snapshots."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from understudy.live.spec import StudySpec
-from understudy.live.standing import StudyState
+from understudy.live.state import StudyState
 from understudy.live.store.records import Decision, StudyRecord
-from understudy.live.store.stores import Reader
+from understudy.live.store.sql import Reader
 from understudy.logs.progress import ProgressCallback
 
-__all__ = ["Audited", "audit", "in_order"]
+__all__ = ["AuditResult", "audit"]
 
-STRETCH = 10_000
+MOST_FAULTS = 10  # reported per study: one damaged row often makes all later ones wrong
 
 
 @dataclass(frozen=True)
-class Audited:
-    """What an audit found about one study.
+class AuditResult:
+    """The audit of one study.
 
-    `folded` is how many of its `decisions` the newest snapshot stands for, 0 if there is none yet.
-    `faults` are in words; without any, what was kept is the fold of the log, bit for bit.
+    The newest snapshot covers `processed` of its `decisions`, 0 if there is none yet. Without
+    `faults`, the snapshot is the fold of the log, bit for bit.
     """
 
     study: str
     decisions: int
-    folded: int
+    processed: int
     faults: tuple[str, ...]
 
     @property
@@ -34,46 +33,33 @@ class Audited:
         return not self.faults
 
 
-def audit(store: Reader, watch: ProgressCallback) -> list[Audited]:
-    """Go over every study of a store from the beginning."""
-    return [_audited(store, record, watch) for record in store.studies()]
+def audit(store: Reader, watch: ProgressCallback) -> list[AuditResult]:
+    """Audit every study of a store from its first decision."""
+    return [_audit_study(store, record, watch) for record in store.studies()]
 
 
-def in_order(store: Reader, study: int, until: int | None = None) -> Iterator[list[Decision]]:
-    """All decisions of a study up to a `seq`, a stretch at a time."""
-    after = 0
-    while until is None or after < until:
-        limit = STRETCH if until is None else min(STRETCH, until - after)
-        found = store.decisions(study, after, limit)
-        if not found:
-            return
-        yield found
-        after = found[-1].seq
-
-
-def _audited(store: Reader, record: StudyRecord, watch: ProgressCallback) -> Audited:
+def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) -> AuditResult:
     spec = StudySpec.model_validate_json(record.spec)
     snapshot = store.snapshot(record.key)
-    folded = 0 if snapshot is None else snapshot.seq
+    processed = 0 if snapshot is None else snapshot.seq
     last = store.last_seq(record.key)
-    standing, faults = StudyState.begin(spec, record.base), []
+    state, faults = StudyState.begin(spec, record.base), []
     previous = Decision(0, "", 0, None, None, 0)
-    for decisions in in_order(store, record.key, last):  # more may come in meanwhile
+    for decisions in store.in_order(record.key, last):  # a running service may add more
         for decision in decisions:
             faults += _faults(previous, decision, spec)
             previous = decision
-        due = [decision for decision in decisions if decision.seq <= folded]
-        standing = standing.after(due)
+        state = state.after([decision for decision in decisions if decision.seq <= processed])
         watch(f"auditing {spec.name}", len(decisions), last)
-    if previous.seq != last or folded > last:
+    if previous.seq != last or processed > last:
         faults.append(f"{last} decisions are counted, {previous.seq} were found")
-    if snapshot is not None and standing.snapshot() != snapshot:
-        faults.append(f"the snapshot after decision {folded} is not the fold of the log")
-    return Audited(spec.name, last, folded, tuple(faults[:10]))
+    if snapshot is not None and state.snapshot() != snapshot:
+        faults.append(f"the snapshot after decision {processed} is not the fold of the log")
+    return AuditResult(spec.name, last, processed, tuple(faults[:MOST_FAULTS]))
 
 
 def _faults(previous: Decision, decision: Decision, spec: StudySpec) -> list[str]:
-    """What cannot be true of two decisions, one after the other."""
+    """Return what is impossible about a decision that follows another."""
     found = []
     if decision.seq != previous.seq + 1:
         found.append(f"decision {decision.seq} comes after {previous.seq}")
@@ -84,6 +70,6 @@ def _faults(previous: Decision, decision: Decision, spec: StudySpec) -> list[str
         found.append(f"decision {decision.seq} has a reward without a time, or a time without one")
     elif decision.rewarded_at is not None:
         waited = decision.rewarded_at - decision.decided_at
-        if waited < 0 or (decision.reward is not None and waited > spec.wait):
+        if waited < 0 or (decision.reward is not None and waited > spec.reward_wait_us):
             found.append(f"decision {decision.seq} was rewarded when it did not wait")
     return found

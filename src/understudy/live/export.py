@@ -1,4 +1,4 @@
-"""A study's log, as `understudy learn` reads it: what was learned from, in its order."""
+"""Export of a study's processed decisions, in order, as a log that `understudy learn` reads."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from understudy.errors import InvalidArgument
-from understudy.live.audit import in_order
+from understudy.live.ingest import is_ready
 from understudy.live.spec import StudySpec
-from understudy.live.standing import TYPES
+from understudy.live.state import COLUMN_TYPES
 from understudy.live.store.records import Decision, StudyRecord, moment
-from understudy.live.store.stores import Reader
-from understudy.live.taking import is_ready
+from understudy.live.store.sql import Reader
 from understudy.logs.outputs import scratch_folder
 from understudy.logs.progress import ProgressCallback
 from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
@@ -29,7 +28,7 @@ FORMATS = (".parquet", ".ndjson")
 
 
 def study_named(store: Reader, name: str) -> StudyRecord:
-    """The study of this name, or `InvalidArgument`."""
+    """Return the study of this name, or raise `InvalidArgument`."""
     studies = {record.name: record for record in store.studies()}
     if name not in studies:
         names = ", ".join(studies) or "none"
@@ -38,7 +37,7 @@ def study_named(store: Reader, name: str) -> StudyRecord:
 
 
 def export(store: Reader, record: StudyRecord, out: Path, now: int, watch: ProgressCallback) -> int:
-    """Write what has been learned from up to now; how many decisions that is."""
+    """Write the decisions that are processed at the time `now`; return how many."""
     if out.suffix not in FORMATS:
         raise InvalidArgument(
             "out",
@@ -50,7 +49,7 @@ def export(store: Reader, record: StudyRecord, out: Path, now: int, watch: Progr
     rows, last = 0, store.last_seq(record.key)
     with scratch_folder(out.parent) as hidden:
         part = hidden / out.name
-        with _writing(part, spec) as write:
+        with _open_file(part, spec) as write:
             for decisions in _ready(store, record, spec, now):
                 write(decisions)
                 rows += len(decisions)
@@ -60,7 +59,7 @@ def export(store: Reader, record: StudyRecord, out: Path, now: int, watch: Progr
 
 
 def as_lines(decisions: list[Decision], spec: StudySpec) -> str:
-    """Decisions as NDJSON, one a line.
+    """Return decisions as NDJSON, one per line.
 
     >>> spec = StudySpec.of({"name": "a", "actions": ["x", "y"], "behavior": "estimated"})
     >>> as_lines([Decision(1, "d1", 0, None, None, 0, 0.5, 0)], spec)
@@ -91,14 +90,14 @@ def _row(decision: Decision, spec: StudySpec) -> dict[str, Any]:
 def _ready(
     store: Reader, record: StudyRecord, spec: StudySpec, now: int
 ) -> Iterator[list[Decision]]:
-    """What had its turn, or has it now, up to the first decision that still waits."""
+    """Yield the decisions that are processed, up to the first one that still waits."""
     snapshot = store.snapshot(record.key)
-    folded = 0 if snapshot is None else snapshot.seq  # whatever the clock says by now
+    processed = 0 if snapshot is None else snapshot.seq  # even if the clock has gone back since
 
     def is_due(decision: Decision) -> bool:
-        return decision.seq <= folded or is_ready(decision, spec, now)
+        return decision.seq <= processed or is_ready(decision, spec, now)
 
-    for decisions in in_order(store, record.key):
+    for decisions in store.in_order(record.key):
         ready = list(takewhile(is_due, decisions))
         if ready:
             yield ready
@@ -107,8 +106,8 @@ def _ready(
 
 
 @contextmanager
-def _writing(path: Path, spec: StudySpec) -> Iterator[Callable[[list[Decision]], object]]:
-    """What writes decisions to a file of either format."""
+def _open_file(path: Path, spec: StudySpec) -> Iterator[Callable[[list[Decision]], object]]:
+    """Open a file of either format; yield the function that writes decisions to it."""
     if path.suffix == ".ndjson":
         with path.open("w", encoding="utf-8") as file:
             yield lambda decisions: file.write(as_lines(decisions, spec))
@@ -134,4 +133,4 @@ def _schema(spec: StudySpec) -> dict[str, pl.DataType]:
     }
     if spec.kind == LOGGED:
         schema[PROPENSITY] = pl.Float64()
-    return schema | {name: TYPES[kind] for name, kind in (spec.context or {}).items()}
+    return schema | {name: COLUMN_TYPES[kind] for name, kind in (spec.context or {}).items()}

@@ -1,4 +1,4 @@
-"""What a study is created with, and what an event of it must be."""
+"""The specification of a study, and the validation of its events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from understudy.behaviors import Behavior, Logged
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, SMALLEST_PROBABILITY
 from understudy.errors import InvalidArgument
-from understudy.logs.action_files import arranged, checked_probabilities
+from understudy.logs.action_files import behavior_by_action
 from understudy.logs.default_learner import CONTEXTUAL, LEARNERS, choose, name_of_default
 from understudy.logs.encoder import Number as NumberColumn
 from understudy.logs.features import Contextual
@@ -33,20 +33,22 @@ from understudy.logs.schema import (
     a_few,
 )
 
-__all__ = ["MOST_ACTIONS", "Event", "StudySpec"]
+__all__ = ["MOST_ACTIONS", "SECOND", "Event", "StudySpec"]
 
-MOST_ACTIONS = 10_000
-MOST_CONTEXTS = 64
-LONGEST_WAIT = 366 * 24 * 3600.0  # seconds
-LARGEST_WHOLE = (1 << 63) - 1
-TAKEN = ("id", "time", ACTION, REWARD, PROPENSITY, "rewarded")  # columns of an exported log
-SECOND = 1_000_000  # microseconds
+MOST_ACTIONS = 10_000  # a policy of so many is some 500 kB of JSON, sent with every GET policy
+MOST_CONTEXTS = 64  # columns: the state of a learner grows with the square of their features
+LONGEST_WAIT = (
+    366 * 24 * 3600.0
+)  # seconds: a leap year; nothing is learned past a decision that waits
+LARGEST_WHOLE = (1 << 63) - 1  # what a BIGINT of SQL holds
+EXPORT_COLUMNS = ("id", "time", ACTION, REWARD, PROPENSITY, "rewarded")  # taken in exported logs
+SECOND = 1_000_000  # microseconds, the unit of all stored times
 
 
-STORABLE = r"^[^\x00]*$"  # no store holds it, and JSON can say it
+STORABLE = r"^[^\x00]*$"  # JSON can express a NUL, and PostgreSQL stores none
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=STORABLE)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=STORABLE)]
-NAMING = r"^[a-z0-9][a-z0-9._-]{0,63}$"  # a name is a part of addresses
+NAMING = r"^[a-z0-9][a-z0-9._-]{0,63}$"  # a name is a part of URLs, and needs no escaping
 Name = Annotated[str, StringConstraints(pattern=NAMING)]
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 Action = Text | Whole
@@ -109,7 +111,7 @@ class StudySpec(BaseModel):
 
     @staticmethod
     def of(found: Mapping[str, Any]) -> StudySpec:
-        """As people pass it, checked as a whole too: `InvalidArgument` says what does not fit.
+        """Validate the fields, and then whether they fit each other (`InvalidArgument`).
 
         >>> StudySpec.of({"name": "router", "actions": ["small", "large"]}).default
         0.0
@@ -119,7 +121,7 @@ class StudySpec(BaseModel):
         return spec
 
     def check(self) -> None:
-        """Raise `InvalidArgument` if its parts do not fit each other."""
+        """Raise `InvalidArgument` if two fields contradict each other."""
         labels = [str(label) for label in self.actions]
         if len(set(labels)) < len(labels):
             raise InvalidArgument("actions", self.actions, "a label is repeated", "name each once")
@@ -139,18 +141,18 @@ class StudySpec(BaseModel):
             choose(self.learner_name, self.pi_b, len(self.labels), self.horizon)
 
     def _check_behavior(self) -> None:
-        strange = [a for a in self.behavior if a not in self.index] if self.kind == GIVEN else []
-        if strange:
+        unknown = [a for a in self.behavior if a not in self.index] if self.kind == GIVEN else []
+        if unknown:  # the message of `pi_b` would name an option of the command line
             known = a_few(self.labels.labels)
             raise InvalidArgument(
-                "behavior", strange[0], "it is no action of this study", f"name some of {known}"
+                "behavior", unknown[0], "it is no action of this study", f"name some of {known}"
             )
 
     def _check_contexts(self) -> None:
-        taken = [name for name in self.context or {} if name in TAKEN]
-        if taken:
+        reserved = [name for name in self.context or {} if name in EXPORT_COLUMNS]
+        if reserved:
             raise InvalidArgument(
-                "context", taken[0], "an exported log has a column of this name", "rename it"
+                "context", reserved[0], "an exported log has a column of this name", "rename it"
             )
         if self.context is not None and self.learner_name != CONTEXTUAL:
             raise InvalidArgument(
@@ -174,11 +176,11 @@ class StudySpec(BaseModel):
 
     @property
     def default(self) -> float:
-        """What a decision without a reward counts as."""
+        """The reward of a decision whose own did not come in time."""
         return self.scale.low if self.default_reward is None else self.default_reward
 
     @cached_property
-    def wait(self) -> int:
+    def reward_wait_us(self) -> int:
         """How long a decision waits for its reward, in microseconds."""
         return round(self.reward_wait * SECOND)
 
@@ -191,21 +193,18 @@ class StudySpec(BaseModel):
 
     @cached_property
     def pi_b(self) -> Behavior | None:
-        """What is known of who is on stage."""
+        """The behavior policy: probabilities, `Logged`, or None if propensities are estimated."""
         if isinstance(self.behavior, dict):
-            given = dict[Label, float](self.behavior)
-            return arranged(
-                "behavior", checked_probabilities("behavior", given, "behavior"), self.labels
-            )
+            return behavior_by_action(self.behavior, self.labels)
         return Logged(n_actions=len(self.labels)) if self.behavior == LOGGED else None
 
     @property
     def learner_name(self) -> str:
-        """Who learns, by name."""
+        """The name of the learner, chosen or by default."""
         return self.learner or name_of_default(self.pi_b, contexts=self.context is not None)
 
     def faults(self, event: Event) -> dict[str, str]:
-        """What is wrong with an event of this study, field by field."""
+        """Return what is wrong with an event of this study, by field; empty if it is valid."""
         found: dict[str, str] = {}
         if event.action is None:
             if event.reward is None:
@@ -244,7 +243,7 @@ class StudySpec(BaseModel):
         return found
 
     def fault_of_context(self, context: Mapping[str, object] | None) -> str | None:
-        """What is wrong with a context, in words."""
+        """Return what is wrong with a context, in words, or None if it is valid."""
         wanted = self.context or {}
         if not wanted:
             return None if context is None else "this study has no contexts: leave it out"
@@ -259,7 +258,7 @@ class StudySpec(BaseModel):
         return None
 
     def context_text(self, context: Mapping[str, Any] | None) -> str | None:
-        """A context as it is stored: one text for equal contexts."""
+        """Encode a context as it is stored: equal contexts give equal texts."""
         if context is None or self.context is None:
             return None
         ordered = {
@@ -269,12 +268,12 @@ class StudySpec(BaseModel):
         return json.dumps(ordered, ensure_ascii=False, allow_nan=False)
 
     @staticmethod
-    def going_on(
+    def from_policy(
         name: str, policy: Policy, *, reward_wait: float | None, default_reward: float | None
     ) -> StudySpec:
-        """The study that goes on from what was learned before."""
+        """Return the specification of a study that continues from a policy.json."""
         settings, study = policy.settings, policy.study
-        asked = {"reward_wait": reward_wait, "default_reward": default_reward}
+        options = {"reward_wait": reward_wait, "default_reward": default_reward}
         contextual = policy.contextual
         return StudySpec.of(
             {
@@ -286,7 +285,7 @@ class StudySpec(BaseModel):
                 "reward_range": settings.reward_range,
                 "confidence": 0.95 if study.certificate is None else study.certificate.confidence,
                 "context": None if contextual is None else _contexts(contextual),
-                **{key: value for key, value in asked.items() if value is not None},
+                **{key: value for key, value in options.items() if value is not None},
             }
         )
 
@@ -299,7 +298,7 @@ def _behavior(policy: Policy) -> str | dict[str, float]:
 
 
 def _contexts(contextual: Contextual) -> dict[str, str]:
-    """The columns that are features; others say nothing to the learner."""
+    """Return the context columns that the encoder uses; constant ones are left out."""
     return {
         column.name: "number" if isinstance(column, NumberColumn) else "text"
         for column in contextual.encoder.columns

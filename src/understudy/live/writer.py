@@ -1,9 +1,9 @@
-"""The one thread that writes: what waits is written together, and answered when it is on disk.
+"""The one thread that writes: group commit, and an answer when the group is on disk.
 
-While one group is being written the next one gathers, so a commit is shared by all who came in the
-meantime: durability costs a wait, not throughput. What comes alone is folded before it is answered,
-unless an earlier decision still waits for its reward; what comes in crowds is folded a moment
-later, many at a time.
+While one group is being written the next one gathers, so a commit is shared by all requests that
+came in the meantime: durability costs latency, not throughput. An event that comes alone is
+processed before it is answered, unless an earlier decision still waits for its reward. Under load,
+events are answered first and processed a moment later, many at a time.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from typing import Any
 import structlog
 
 from understudy.errors import StoreUnavailable
+from understudy.live.ingest import Ingest, Outcome
+from understudy.live.live_study import LiveStudy
 from understudy.live.spec import Event
 from understudy.live.store.records import StudyRecord, TokenRecord
-from understudy.live.store.stores import Store
-from understudy.live.study import LiveStudy
-from understudy.live.taking import Ingest, Outcome
+from understudy.live.store.sql import Store
 
 __all__ = ["Writer"]
 
-MOST_IN_GROUP = 4_096  # events
-MOST_QUEUED = 100_000  # events
-CROWD = 4  # requests in a group: from here on, more are expected while one is being written
-GATHER = 3e-3  # seconds that a group then waits for them
-SWEEP = 0.05  # seconds between two looks at what has expired, and what came in crowds
-RETRY = 0.5  # seconds between two tries to reach a store that is gone
-TOKENS_EVERY = 2.0  # seconds
-SNAPSHOT_EVERY = 10.0  # seconds
+MOST_IN_GROUP = 4_096  # events: a larger group makes its first request wait, and saves nothing
+MOST_QUEUED = (
+    100_000  # events: five seconds of work at 20 000 a second, half of a client's time-out
+)
+BUSY = 4  # requests in a group: from here on, more are expected while one is being written
+GATHER = 3e-3  # seconds that a group then waits for them: less than most disks need to sync
+POLL = 0.05  # seconds between two looks at expired decisions and unprocessed groups
+RETRY = 0.5  # seconds between two attempts to reopen a lost store: clients retry after one
+TOKENS_EVERY = 2.0  # seconds until an added or removed token counts
+SNAPSHOT_EVERY = 10.0  # seconds: a crash costs at most about so much work at the next start
 SNAPSHOT_SHARE = 50.0  # snapshots may take a fiftieth of the time
-KEEP = 0.05  # seconds after which no further snapshot is begun for now
+SNAPSHOT_PAUSE = 0.05  # seconds: no further snapshot is begun after that, requests wait meanwhile
 MICROSECOND = 1_000  # nanoseconds
 
 Answer = tuple[asyncio.Future[Any], Any, BaseException | None]
@@ -44,8 +46,8 @@ log = structlog.get_logger("understudy.live")
 
 
 @dataclass(eq=False)
-class Sent:
-    """Events of one request, and who waits for the answer."""
+class EventRequest:
+    """The events of one request, and the future that gets their outcomes."""
 
     study: LiveStudy
     events: Sequence[Event]
@@ -53,125 +55,128 @@ class Sent:
 
 
 @dataclass(eq=False)
-class Asked:
-    """Something else to be done with the store, in the thread that owns it."""
+class StoreTask:
+    """Other work with the store, to be done in the thread that owns it."""
 
     work: Callable[[], Any]
     answer: asyncio.Future[Any]
 
 
 class Writer:
-    """Owns the store and all changes of studies. `submit` and `ask` belong to the event loop."""
+    """Owns the store and all changes of studies. `submit` and `run` belong to the event loop.
+
+    `store_error` says why the store cannot be used, if it cannot.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.studies: dict[str, LiveStudy] = {}
         self.tokens: list[TokenRecord] = []
-        self.obstacle: str | None = None
+        self.store_error: str | None = None
         self.commits = 0
         self.is_open = False
         self.stopping = False
         self._loop: asyncio.AbstractEventLoop
-        self._queue: queue.SimpleQueue[Sent | Asked | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[EventRequest | StoreTask | None] = queue.SimpleQueue()
         self._queued = 0
         self._clock = 0
         self._outdated = False
-        self._more_to_fold = False
-        self._crowded = False
-        self._sweep_at = 0.0
+        self._unprocessed = False
+        self._busy = False
+        self._poll_at = 0.0
         self._snapshot_at = 0.0
         self._tokens_at = 0.0
         self._retry_at = 0.0
         self._thread = threading.Thread(target=self._run, name="understudy-writer")
 
     def open(self) -> None:
-        """Become the writer of the store, and stand where it does."""
-        self._enter()
+        """Become the writer of the store, and load its studies."""
+        self._open_store()
         self.is_open = True
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to write, in a thread of its own; answers go to this loop."""
+        """Start the thread; answers go to this event loop."""
         self._loop = loop
         self._thread.start()
 
     def stop(self) -> None:
-        """Write what waits, keep snapshots, let go of the store."""
+        """Write all queued requests, save snapshots, close the store."""
         self.stopping = True
         self._queue.put(None)
         self._thread.join()
 
     def submit(self, study: LiveStudy, events: Sequence[Event]) -> asyncio.Future[list[Outcome]]:
-        """Hand over events; the answer comes when they are on disk."""
-        self._refuse_at_once()
+        """Queue events; their outcomes come when they are on disk."""
+        self._check_available()
         if self._queued + len(events) > MOST_QUEUED:
             raise StoreUnavailable("more events are waiting to be written than there is room for")
         answer: asyncio.Future[list[Outcome]] = self._loop.create_future()
         self._queued += len(events)
-        self._queue.put(Sent(study, events, answer))
+        self._queue.put(EventRequest(study, events, answer))
         return answer
 
-    def ask(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Have something done by the thread that owns the store."""
-        self._refuse_at_once()
+    def run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Queue work for the thread that owns the store."""
+        self._check_available()
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._queue.put(Asked(work, answer))
+        self._queue.put(StoreTask(work, answer))
         return answer
 
-    def _refuse_at_once(self) -> None:
+    def _check_available(self) -> None:
         if self.stopping:
             raise StoreUnavailable("the service is shutting down")
-        if self.obstacle is not None and time.monotonic() < self._retry_at:
-            raise StoreUnavailable(self.obstacle)
+        if self.store_error is not None and time.monotonic() < self._retry_at:
+            raise StoreUnavailable(self.store_error)
 
     def now(self) -> int:
-        """The time in microseconds, which never goes back; for the writer's own thread."""
+        """Return the time in microseconds, which never goes back; for the writer's own thread."""
         self._clock = self.time()
         return self._clock
 
     def time(self) -> int:
-        """The same, for whoever only looks."""
+        """Return the same time for readers in other threads: it does not advance the clock."""
         return max(self._clock, time.time_ns() // MICROSECOND)
 
-    def _enter(self) -> None:
-        """Become the writer, and look what the store holds: anything may have been written."""
-        self._outdated = self.store.open() or self._outdated  # until all is loaded
+    def _open_store(self) -> None:
+        """Become the writer, and load what the store holds: another writer may have changed it."""
+        self._outdated = self.store.open() or self._outdated  # until all studies are loaded
         self._clock = max(self._clock, self.store.clock())
         tokens = self.store.tokens()
         known = {study.record.key: study for study in self.studies.values()}
-        studies = [self._entered(record, known.get(record.key)) for record in self.store.studies()]
+        studies = [self._loaded(record, known.get(record.key)) for record in self.store.studies()]
         self.tokens = tokens
         self.studies = {study.spec.name: study for study in studies}
         self._outdated = False
 
-    def _entered(self, record: StudyRecord, known: LiveStudy | None) -> LiveStudy:
+    def _loaded(self, record: StudyRecord, known: LiveStudy | None) -> LiveStudy:
         if known is None:
             return LiveStudy(record, self.store)
         known.record = record
         if self._outdated:
             known.load(self.store)
         else:
-            known.look_again(self.store)
+            known.forget_waiting(self.store)
         return known
 
     def _run(self) -> None:
         stopping = False
         while not stopping:
             group, stopping = self._gather()
-            for asked in (item for item in group if isinstance(item, Asked)):
-                self._do(asked)
-            sent = [item for item in group if isinstance(item, Sent)]
-            if sent:
-                self._write(sent)
-            if self._more_to_fold or time.monotonic() >= self._sweep_at or stopping:
-                self._sweep()
+            for task in (item for item in group if isinstance(item, StoreTask)):
+                self._run_task(task)
+            requests = [item for item in group if isinstance(item, EventRequest)]
+            if requests:
+                self._write(requests)
+            if self._unprocessed or time.monotonic() >= self._poll_at or stopping:
+                self._poll()
             if time.monotonic() >= self._snapshot_at or stopping:
-                self._keep(all_of_them=stopping)
+                self._save_snapshots(all_of_them=stopping)
         self.store.close()
 
-    def _gather(self) -> tuple[list[Sent | Asked], bool]:
-        """All that waits, or nothing if nothing came for a while; whether it is time to stop."""
-        group: list[Sent | Asked] = []
-        events, wait = 0, 0.0 if self._more_to_fold else SWEEP
+    def _gather(self) -> tuple[list[EventRequest | StoreTask], bool]:
+        """Return the queued items, none after a time-out, and whether to stop."""
+        group: list[EventRequest | StoreTask] = []
+        events, wait = 0, 0.0 if self._unprocessed else POLL
         while events < MOST_IN_GROUP:
             try:
                 item = self._queue.get(block=not group and wait > 0.0, timeout=wait or None)
@@ -179,155 +184,159 @@ class Writer:
                 break
             if item is None:
                 return group, True
-            if not group and self._crowded:
+            if not group and self._busy:
                 time.sleep(GATHER)
             group.append(item)
-            events += len(item.events) if isinstance(item, Sent) else 1
-        self._crowded = len(group) >= CROWD
+            events += len(item.events) if isinstance(item, EventRequest) else 1
+        self._busy = len(group) >= BUSY
         return group, False
 
-    def _do(self, asked: Asked) -> None:
+    def _run_task(self, task: StoreTask) -> None:
         try:
-            self._reach()
-            answered: Answer = asked.answer, asked.work(), None
-        except StoreUnavailable as lost:
-            answered = asked.answer, None, self._lost(lost)
-        except Exception as error:  # noqa: BLE001 - whoever asked gets it
-            answered = asked.answer, None, error
-        self._answer([answered])
-
-    def _write(self, sent: Sequence[Sent]) -> None:
-        """One transaction for all; then each knows what became of its events."""
-        events = sum(len(item.events) for item in sent)
-        try:
-            self._reach_whatever_happens()
-            outcomes = self._commit(sent)
+            self._reopen_store()
+            answer: Answer = task.answer, task.work(), None
         except StoreUnavailable as error:
-            self._lost(error)
-            self._answer([(item.answer, None, error) for item in sent], events)
-        except Exception as error:  # noqa: BLE001 - whoever waits must get an answer
-            self._apart(sent, error)
-        else:
-            if not self._crowded:  # else at the next sweep, for many at once
-                self._fold({item.study: None for item in sent})
-            answers = [(item.answer, own, None) for item, own in zip(sent, outcomes, strict=True)]
-            self._answer(answers, events)
+            answer = task.answer, None, self._lose_store(error)
+        except Exception as error:  # noqa: BLE001 - the caller gets it
+            answer = task.answer, None, error
+        self._answer([answer])
 
-    def _apart(self, sent: Sequence[Sent], error: Exception) -> None:
-        """What nobody foresaw is the fault of one request, and must not be that of the others."""
-        log.error("a group could not be written", requests=len(sent), exc_info=error)
-        self.obstacle, self._retry_at = "the last write failed", 0.0  # so all is looked at again
-        if len(sent) > 1:
-            for item in sent:
-                self._write([item])
-        else:
-            self._answer([(sent[0].answer, None, error)], len(sent[0].events))
-
-    def _reach_whatever_happens(self) -> None:
-        """What goes wrong on the way to the store is no fault of what is to be written."""
+    def _write(self, requests: Sequence[EventRequest]) -> None:
+        """Write all requests in one transaction, and answer each."""
+        events = sum(len(request.events) for request in requests)
         try:
-            self._reach()
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            raise self._lost(error) from error
+            self._reopen_store_or_lose_it()
+            outcomes = self._commit(requests)
+        except StoreUnavailable as error:
+            self._lose_store(error)
+            self._answer([(request.answer, None, error) for request in requests], events)
+        except Exception as error:  # noqa: BLE001 - every request must get an answer
+            self._write_separately(requests, error)
+        else:
+            if not self._busy:  # else by the next poll, for many groups at once
+                self._process({request.study: None for request in requests})
+            pairs = zip(requests, outcomes, strict=True)
+            self._answer([(request.answer, own, None) for request, own in pairs], events)
 
-    def _commit(self, sent: Sequence[Sent]) -> list[list[Outcome]]:
+    def _write_separately(self, requests: Sequence[EventRequest], error: Exception) -> None:
+        """Write each request alone: an unexpected error of one must not fail the others."""
+        log.error("a group could not be written", requests=len(requests), exc_info=error)
+        self.store_error, self._retry_at = "the last write failed", 0.0  # so the store is reopened
+        if len(requests) > 1:
+            for request in requests:
+                self._write([request])
+        else:
+            self._answer([(requests[0].answer, None, error)], len(requests[0].events))
+
+    def _commit(self, requests: Sequence[EventRequest]) -> list[list[Outcome]]:
         now = self.now()
-        takings = dict(self._takings(sent, now))
-        outcomes = [takings[item.study].take(item.events) for item in sent]
-        self.store.write([taking.changes for taking in takings.values()], now)
+        groups = dict(self._ingests(requests, now))
+        outcomes = [groups[request.study].add(request.events) for request in requests]
+        self.store.write([ingest.changes for ingest in groups.values()], now)
         self.commits += 1
-        for item, own in zip(sent, outcomes, strict=True):
-            item.study.count(own, now)
-        for study, taking in takings.items():
-            study.written(taking)
+        for request, own in zip(requests, outcomes, strict=True):
+            request.study.count(own, now)
+        for study, ingest in groups.items():
+            study.committed(ingest)
         return outcomes
 
-    def _takings(self, sent: Sequence[Sent], now: int) -> Iterator[tuple[LiveStudy, Ingest]]:
-        for study in {item.study: None for item in sent}:
-            ids = [i for item in sent if item.study is study for i in study.unknown(item.events)]
-            yield study, study.taking(self.store.find(study.record.key, ids) if ids else {}, now)
+    def _ingests(
+        self, requests: Sequence[EventRequest], now: int
+    ) -> Iterator[tuple[LiveStudy, Ingest]]:
+        for study in {request.study: None for request in requests}:
+            own = (request.events for request in requests if request.study is study)
+            ids = [id_ for events in own for id_ in study.not_in_memory(events)]
+            yield study, study.ingest(self.store.find(study.record.key, ids) if ids else {}, now)
 
     def _answer(self, answers: Sequence[Answer], events: int = 0) -> None:
-        """Wake all who wait, in one call: the event loop is another thread."""
+        """Resolve futures in one call to the event loop, which is another thread."""
         self._loop.call_soon_threadsafe(self._resolve, answers, events)
 
     def _resolve(self, answers: Sequence[Answer], events: int) -> None:
         self._queued -= events
         for answer, result, error in answers:
-            if answer.done():  # whoever asked has gone away
+            if answer.done():  # the client has disconnected
                 continue
             if error is None:
                 answer.set_result(result)
             else:
                 answer.set_exception(error)
 
-    def _reach(self) -> None:
-        """Reach a store that was gone, and look what it holds."""
-        if self.obstacle is None:
+    def _reopen_store(self) -> None:
+        """Open the store again if it was lost, and load what it holds."""
+        if self.store_error is None:
             return
         if time.monotonic() < self._retry_at:
-            raise StoreUnavailable(self.obstacle)
-        self._enter()
+            raise StoreUnavailable(self.store_error)
+        self._open_store()
         log.info("the store can be used again")
-        self.obstacle = None
+        self.store_error = None
 
-    def _lost(self, error: Exception) -> StoreUnavailable:
-        """Nothing is known of the last write: look again before the next one."""
+    def _reopen_store_or_lose_it(self) -> None:
+        """Reopen the store; any error on the way is the store's, not that of a request."""
+        try:
+            self._reopen_store()
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            raise self._lose_store(error) from error
+
+    def _lose_store(self, error: Exception) -> StoreUnavailable:
+        """Note that the store must be reopened: the last write may or may not have happened."""
         if isinstance(error, StoreUnavailable):
             lost = error
         else:
             log.error("an error of the service", exc_info=error)
             lost = StoreUnavailable(f"an error of the service; its log has it ({error!r:.80})")
-        if self.obstacle is None:
+        if self.store_error is None:
             log.warning("the store cannot be used", reason=str(lost))
-        self.obstacle = str(lost)
+        self.store_error = str(lost)
         self._retry_at = time.monotonic() + RETRY
-        self._more_to_fold = False  # not now: else it would be tried without a pause
+        self._unprocessed = False  # not now: else it would be tried without a pause
         return lost
 
-    def _fold(self, studies: Iterable[LiveStudy]) -> None:
-        """Fold what has its turn, a stretch of each."""
+    def _process(self, studies: Iterable[LiveStudy]) -> None:
+        """Process the decisions of studies that are ready, a chunk of each."""
         try:
-            more = [study.fold(self.store, self.now()) for study in studies]
-            self._more_to_fold = any(more)
-        except Exception as error:  # noqa: BLE001 - without this thread nobody would be answered
-            self._lost(error)
+            more = [study.process(self.store, self.now()) for study in studies]
+            self._unprocessed = any(more)
+        except Exception as error:  # noqa: BLE001 - the thread must go on, and answer requests
+            self._lose_store(error)
 
-    def _sweep(self) -> None:
-        """What is to be done though nobody asked: what has expired, a store that was gone."""
-        self._sweep_at = time.monotonic() + SWEEP
+    def _poll(self) -> None:
+        """Do what no request asks for: expired decisions, tokens, a store that was lost."""
+        self._poll_at = time.monotonic() + POLL
         try:
-            if self.obstacle is not None and time.monotonic() >= self._retry_at:
-                self._reach()
-            if self.obstacle is None:
-                self._fold(self.studies.values())
-                self._look_for_tokens()
+            if self.store_error is not None and time.monotonic() >= self._retry_at:
+                self._reopen_store()
+            if self.store_error is None:
+                self._process(self.studies.values())
+                self._load_tokens()
         except Exception as error:  # noqa: BLE001 - as above
-            self._lost(error)
+            self._lose_store(error)
 
-    def _look_for_tokens(self) -> None:
-        """Others add and remove tokens while this runs."""
+    def _load_tokens(self) -> None:
+        """Read the tokens, which other processes add and remove."""
         if time.monotonic() >= self._tokens_at:
             self.tokens = self.store.tokens()
             self._tokens_at = time.monotonic() + TOKENS_EVERY
 
-    def _keep(self, *, all_of_them: bool) -> None:
-        """Snapshots, so that the next start is quick; as often as they are cheap.
+    def _save_snapshots(self, *, all_of_them: bool) -> None:
+        """Save snapshots, which make the next start quick, as often as they are cheap.
 
-        Nobody is answered meanwhile: so it is done for a moment only, the largest gaps first.
+        Requests wait meanwhile: so it stops after a moment, and the studies that are furthest
+        behind come first.
         """
         begun, finished = time.monotonic(), True
-        if self.obstacle is None:
+        if self.store_error is None:
             try:
-                for study in sorted(self.studies.values(), key=LiveStudy.unkept, reverse=True):
-                    finished = all_of_them or time.monotonic() < begun + KEEP
+                for study in sorted(self.studies.values(), key=LiveStudy.behind, reverse=True):
+                    finished = all_of_them or time.monotonic() < begun + SNAPSHOT_PAUSE
                     if not finished:
                         break
-                    study.keep(self.store)
+                    study.save_snapshot(self.store)
             except Exception as error:  # noqa: BLE001 - as above
-                self._lost(error)
+                self._lose_store(error)
         took = time.monotonic() - begun
         pause = max(SNAPSHOT_EVERY if finished else 0.0, SNAPSHOT_SHARE * took)
         self._snapshot_at = time.monotonic() + pause

@@ -36,7 +36,7 @@ FULL_DISK = """
 import resource, sys
 from tests.support.live.temporary_stores import fresh
 from understudy.errors import StoreUnavailable
-from understudy.live.store.opening import open_store
+from understudy.live.store import open_store
 
 store = open_store(sys.argv[1])
 store.open()
@@ -116,7 +116,7 @@ def test_a_full_disk_takes_nothing_and_goes_on_when_there_is_room(tmp_path: Path
 
 
 def test_a_file_that_another_program_holds(file: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "WAIT", 10)
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT", 0.01)
     store, key = a_store(file)
     with closing(sqlite3.connect(file.where, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -22,8 +22,7 @@ from tests.support.live.temporary_stores import (
     session_of,
 )
 from understudy.errors import StoreInUse, StoreUnavailable
-from understudy.live.store import postgresql
-from understudy.live.store.opening import open_store
+from understudy.live.store import open_store, postgresql
 
 __all__ = ["cluster", "database"]  # fixtures
 

@@ -27,7 +27,7 @@ from tests.support.live.temporary_stores import (
 )
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, MissingExtra, StoreInUse, StoreUnavailable
-from understudy.live.store.opening import open_reader, open_store, open_tokens
+from understudy.live.store import open_reader, open_store, open_tokens
 from understudy.live.store.records import Changes, Decision, Rewarded, Snapshot, TokenRecord
 
 __all__ = ["cluster", "database", "place"]  # fixtures
@@ -218,10 +218,10 @@ def test_studies_and_snapshots(place: Place) -> None:
     assert reader.studies() == [replace(first, archived_at=20), second]
     assert reader.snapshot(first.key) is None
     for kept in (Snapshot(5, "{}", 0), Snapshot(9, '{"long": "' + "x" * 100_000 + '"}', 3)):
-        store.keep_snapshot(first.key, kept)
+        store.save_snapshot(first.key, kept)
         assert (reader.snapshot(first.key), reader.snapshot(second.key)) == (kept, None)
     with pytest.raises(InvalidArgument):
-        store.keep_snapshot(99, Snapshot(1, "{}", 0))
+        store.save_snapshot(99, Snapshot(1, "{}", 0))
 
 
 def test_tokens_change_while_the_server_runs(place: Place) -> None:

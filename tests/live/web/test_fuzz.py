@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.support.live.local_server import serving
 from tests.support.live.malformed_requests import PLAIN, STUDIES, Sent, malformed
 from understudy.live.service import Service
-from understudy.live.store.opening import open_tokens
+from understudy.live.store import open_tokens
 from understudy.live.web.app import make_app
 from understudy.live.web.tokens import digest_of
 

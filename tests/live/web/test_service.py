@@ -17,7 +17,7 @@ import understudy as us
 from tests.support.live.local_server import serving
 from understudy.live.audit import audit
 from understudy.live.service import Service
-from understudy.live.store.opening import open_reader, open_tokens
+from understudy.live.store import open_reader, open_tokens
 from understudy.live.web.app import make_app
 from understudy.live.web.tokens import digest_of
 
@@ -300,7 +300,7 @@ def test_a_restart_goes_on_from_the_last_event(tmp_path: Path) -> None:
         assert send(client, {"id": "w", "reward": 1})["accepted"] == 1
         assert client.get("/v1/studies/ads").json()["learned"] == 51
     reader = open_reader(str(path))
-    assert [(one.passed, one.folded) for one in audit(reader, lambda *_: None)] == [(True, 51)]
+    assert [(one.passed, one.processed) for one in audit(reader, lambda *_: None)] == [(True, 51)]
     reader.close()
 
 

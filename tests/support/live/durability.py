@@ -16,11 +16,11 @@ import understudy as us
 from tests.support.live.load_generator import ACTIONS, PATIENCE, Ledger, Load
 from tests.support.live.server_process import Server
 from tests.support.live.single_study import learned_parts
-from understudy.live.audit import audit, in_order
+from understudy.live.audit import audit
 from understudy.live.export import export, study_named
 from understudy.live.spec import StudySpec
-from understudy.live.standing import StudyState
-from understudy.live.store.opening import open_reader
+from understudy.live.state import StudyState
+from understudy.live.store import open_reader
 from understudy.live.store.records import Decision
 
 __all__ = ["survive"]
@@ -81,10 +81,10 @@ def prove(store: str, ledger: Ledger, policy: str, folder: Path) -> None:
     reader = open_reader(store)
     try:
         record = study_named(reader, ledger.study)
-        decisions = [one for stretch in in_order(reader, record.key) for one in stretch]
+        decisions = [one for batch in reader.in_order(record.key) for one in batch]
         ledger.check(decisions)
         (audited,) = [one for one in audit(reader, ignore) if one.study == ledger.study]
-        assert (audited.faults, audited.folded) == ((), len(decisions)), audited
+        assert (audited.faults, audited.processed) == ((), len(decisions)), audited
         log = folder / f"{ledger.study}.ndjson"
         now = max(reader.clock(), time.time_ns() // 1_000)
         assert export(reader, record, log, now, ignore) == len(decisions)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from understudy.live.ingest import Outcome
+from understudy.live.live_study import LiveStudy
 from understudy.live.spec import Event, StudySpec
-from understudy.live.store.opening import open_store
-from understudy.live.study import LiveStudy
-from understudy.live.taking import Outcome
+from understudy.live.store import open_store
 
 SECOND = 1_000_000
 LEARNED = (
@@ -36,12 +36,12 @@ class Desk:
         study = self.study
         for event in events:
             assert not study.spec.faults(event)
-        found = self.store.find(study.record.key, study.unknown(events))
-        taking = study.taking(found, self.now)
-        outcomes = taking.take(events)
-        self.store.write([taking.changes], self.now)
+        found = self.store.find(study.record.key, study.not_in_memory(events))
+        ingest = study.ingest(found, self.now)
+        outcomes = ingest.add(events)
+        self.store.write([ingest.changes], self.now)
         study.count(outcomes, self.now)
-        study.written(taking)
+        study.committed(ingest)
         self.fold()
         return outcomes
 
@@ -51,13 +51,13 @@ class Desk:
         self.fold()
 
     def fold(self) -> None:
-        while self.study.fold(self.store, self.now):
+        while self.study.process(self.store, self.now):
             pass
 
     def restart(self, *, snapshot: bool = False) -> None:
         """Begin again from what is on disk."""
         if snapshot:
-            self.study.keep(self.store)
+            self.study.save_snapshot(self.store)
         self.store.close()
         self.store = open_store(str(self.path))
         self.store.open()
@@ -67,7 +67,7 @@ class Desk:
 
     def policy(self) -> str:
         """policy.json now."""
-        policy = self.study.standing.policy
+        policy = self.study.state.policy
         assert policy is not None
         return policy.to_json()
 

@@ -14,11 +14,10 @@ import pytest
 
 from tests.support.live.postgresql_server import Cluster, postgresql
 from understudy.errors import StoreInUse
-from understudy.live.store.opening import open_reader, open_store, open_tokens
+from understudy.live.store import open_reader, open_store, open_tokens
 from understudy.live.store.records import Changes, Decision, Snapshot, StudyRecord, TokenRecord
 from understudy.live.store.session import Session
-from understudy.live.store.sql import SqlReader
-from understudy.live.store.stores import Reader, Store, TokenBook
+from understudy.live.store.sql import Reader, Store, TokenStore
 
 __all__ = [
     "Place",
@@ -35,7 +34,7 @@ __all__ = [
 
 HOLDER = """
 import sys
-from understudy.live.store.opening import open_store
+from understudy.live.store import open_store
 from understudy.live.store.records import Changes, Decision
 store = open_store(sys.argv[1])
 store.open()
@@ -75,7 +74,7 @@ class Place:
         self.opened.callback(reader.close)
         return reader
 
-    def token_book(self) -> TokenBook:
+    def token_book(self) -> TokenStore:
         book = open_tokens(self.where)
         self.opened.callback(book.close)
         return book
@@ -172,5 +171,4 @@ def open_when_free(store: Store) -> bool:
 
 def session_of(reader: Reader) -> Session:
     """The way past what a store offers, to look closer or to do harm."""
-    assert isinstance(reader, SqlReader)
     return reader._session

@@ -1,4 +1,4 @@
-"""A store in a PostgreSQL database, in a schema of its own."""
+"""The PostgreSQL dialect: a store in a schema of its own."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ from understudy.errors import (
     first_line,
 )
 from understudy.live.store.records import Decision, Rewarded
-from understudy.live.store.schema import COLUMNS, Access, declarations
-from understudy.live.store.session import Row, Session, as_row, refused_rows
-from understudy.live.store.sql import SqlReader, SqlStore, SqlTokens
+from understudy.live.store.session import (
+    COLUMNS,
+    Access,
+    Row,
+    as_row,
+    create_statements,
+    refused_rows,
+)
 
 try:
     import psycopg
@@ -32,11 +37,13 @@ except ImportError:
         "pip install 'understudy[postgresql]'"
     ) from None
 
-__all__ = ["PostgresReader", "PostgresStore", "PostgresTokens"]
+__all__ = ["Postgres", "settings_of"]
 
 SCHEMA = "understudy"
-WRITER, WRITING = 0x756E6465, 0x72737475  # locks: held by the server, and by each transaction
-SECONDS = 30  # that a statement may take
+# Keys of two advisory locks, "unde" and "rstu" in ASCII: one per writer, one per transaction.
+WRITER_LOCK, TRANSACTION_LOCK = 0x756E6465, 0x72737475
+STATEMENT_TIMEOUT = 30  # seconds: far above any statement of ours; then the store counts as lost
+# A dead connection is noticed within 25 seconds. A URL may say otherwise.
 DEFAULTS = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -44,14 +51,14 @@ DEFAULTS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-# The server is to notice when the machine of a writer dies, for until then it keeps the lock.
+# The server too must notice when a writer's machine dies: until then it keeps the lock.
 SETTINGS = f"""
 SET search_path = {SCHEMA};
 SET synchronous_commit = on;
-SET statement_timeout = '{SECONDS}s';
+SET statement_timeout = '{STATEMENT_TIMEOUT}s';
 SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3
 """
-# All that we ask for is found by an index, also before the database has counted its rows.
+# Every query has an index. Without statistics, the planner might still choose a scan.
 TUNING = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
 HOLDER = """
 SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -66,55 +73,36 @@ ARRAYS = ", ".join(f"%b::{name}[]" for name in TYPES)
 REASONS: dict[type[Exception], str] = {
     errors.DiskFull: "the disk of the database server is full",
     errors.ReadOnlySqlTransaction: "the database may only be read",
-    errors.QueryCanceled: f"the database did not answer within {SECONDS} seconds",
+    errors.QueryCanceled: f"the database did not answer within {STATEMENT_TIMEOUT} seconds",
     errors.AdminShutdown: "the database server is shutting down",
     errors.CrashShutdown: "the database server has crashed",
     errors.CannotConnectNow: "the database server is starting up",
 }
 
 
-class PostgresStore(SqlStore):
-    """The one writer of a database."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(Session(Postgres(settings_of(url), "write")))
-
-
-class PostgresReader(SqlReader):
-    """Looks into a database that may be written to at the same time."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(Session(Postgres(settings_of(url), "read")))
-
-
-class PostgresTokens(SqlTokens):
-    """Changes the tokens in a database, whoever is its writer."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(Session(Postgres(settings_of(url), "tokens")))
-
-
 @dataclass(frozen=True)
 class Postgres:
-    """How PostgreSQL is spoken to: many rows are arrays, and numbers travel as they are, in binary.
+    """PostgreSQL: many rows travel as arrays, and numbers in binary, so that no bit is lost.
 
-    Who writes holds a lock that belongs to the connection: without the one there is not the other.
+    A writer holds an advisory lock of its connection, and loses it with the connection.
     """
 
-    settings: dict[str, Any] = field(repr=False)  # there may be a password in them
+    settings: dict[str, Any] = field(repr=False)  # may hold a password
     access: Access
     error: type[Exception] = psycopg.Error
-    begin: str = f"BEGIN; SELECT pg_advisory_xact_lock({WRITING}, 0)"  # as with BEGIN IMMEDIATE
-    declarations: tuple[str, ...] = (
+    begin: str = (
+        f"BEGIN; SELECT pg_advisory_xact_lock({TRANSACTION_LOCK}, 0)"  # as with BEGIN IMMEDIATE
+    )
+    create: tuple[str, ...] = (
         f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
-        *declarations(number="DOUBLE PRECISION", sorted_by_key=""),
+        *create_statements(number="DOUBLE PRECISION", sorted_by_key=""),
     )
     tuning: str = TUNING
     tables: str = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
 
     @contextmanager
     def connected(self) -> Iterator[psycopg.Connection]:
-        """A connection, with the lock of the writer if it is to write."""
+        """Connect; for a writer, hold the writer's lock as well."""
         with closing(psycopg.connect(autocommit=True, **self.settings)) as connection:
             encoding = connection.info.parameter_status("server_encoding")
             if encoding != "UTF8":
@@ -140,19 +128,19 @@ class Postgres:
     def insert(
         self, connection: psycopg.Connection, study: int, decisions: Sequence[Decision]
     ) -> None:
-        """All of these rows in one step."""
+        """Insert decisions, in one statement."""
         if decisions:
             columns = [list(column) for column in zip(*map(as_row, decisions), strict=True)]
             statement = f"INSERT INTO decisions (study, {COLUMNS}) SELECT %b, * FROM unnest"
             connection.execute(f"{statement} ({ARRAYS})".encode(), (study, *columns))
 
     def find(self, connection: psycopg.Connection, study: int, ids: Sequence[str]) -> list[Row]:
-        """The rows with these ids in one step."""
+        """Return the rows with these ids, in one statement."""
         query = (
             "SELECT found.* FROM unnest(%b::text[]) AS wanted (id), LATERAL ("
             f"SELECT {COLUMNS} FROM decisions WHERE study = %b AND id = wanted.id LIMIT 1"
             ") AS found"
-        )  # id = ANY (…) reads the whole study until the database has counted its rows
+        )  # id = ANY (…) scans the whole study while there are no statistics
         return connection.execute(query.encode(), (list(ids), study), binary=True).fetchall()
 
     def fill(
@@ -162,7 +150,7 @@ class Postgres:
         study: int,
         rewards: Sequence[Rewarded],
     ) -> int:
-        """Put rewards where there is none; how many were."""
+        """Set rewards where the column is NULL; return how many rows changed."""
         if not rewards:
             return 0
         statement = (
@@ -171,18 +159,18 @@ class Postgres:
             "AS given (study, seq, reward, rewarded_at) "
             "WHERE decisions.study = given.study AND decisions.seq = given.seq "
             f"AND decisions.{column} IS NULL"
-        )  # the study in every row: as a constant it may be all that is looked up in the index
+        )  # the study in every row: as a constant, it might be the only key used of the index
         columns = [list(values) for values in zip(*rewards, strict=True)]
         values = ([study] * len(rewards), *columns)
         return connection.execute(statement.encode(), values).rowcount
 
     def roll_back(self, connection: psycopg.Connection) -> None:
-        """Undo what was not committed, if there is any."""
+        """Roll back the open transaction, if there is one."""
         if connection.info.transaction_status != TransactionStatus.IDLE:
             connection.execute("ROLLBACK")
 
     def explain(self, error: Exception) -> Exception:
-        """What went wrong, in plain words."""
+        """Return the error to raise for one of the driver's."""
         said = first_line(error)
         if isinstance(error, psycopg.IntegrityError | psycopg.DataError):
             return refused_rows(error.diag.message_detail or said)
@@ -192,14 +180,14 @@ class Postgres:
 
 
 def settings_of(url: str) -> dict[str, Any]:
-    """What a URL asks for, and what we ask for where it says nothing.
+    """Return the settings of a URL, and our defaults for those that it leaves out.
 
     >>> settings_of("postgresql://ada@db.example/studies?connect_timeout=9")["connect_timeout"]
     '9'
     """
     try:
-        asked = conninfo_to_dict(url)
-    except psycopg.Error:  # what it says repeats the URL, and there may be a password in it
+        given = conninfo_to_dict(url)
+    except psycopg.Error:  # its message repeats the URL, which may hold a password
         raise InvalidArgument(
             "store",
             "postgresql://…",
@@ -207,14 +195,14 @@ def settings_of(url: str) -> dict[str, Any]:
             "pass postgresql://user@host/database, with %40 for an @ in a password",
         ) from None
     who = {"application_name": f"understudy, process {os.getpid()} on {socket.gethostname()}"}
-    return {**DEFAULTS, **who, **asked}
+    return {**DEFAULTS, **who, **given}
 
 
 def become_writer(connection: psycopg.Connection) -> None:
-    """Take the lock of the writer, which PostgreSQL lets go of with the connection."""
-    taken = connection.execute("SELECT pg_try_advisory_lock(%s, 0)", (WRITER,)).fetchone()
+    """Take the writer's lock, which PostgreSQL releases with the connection."""
+    taken = connection.execute("SELECT pg_try_advisory_lock(%s, 0)", (WRITER_LOCK,)).fetchone()
     if taken != (True,):
-        held = connection.execute(HOLDER, (WRITER,)).fetchone()
+        held = connection.execute(HOLDER, (WRITER_LOCK,)).fetchone()
         who = held[0] if held else "one that is just leaving"
         raise StoreInUse(
             f"another server writes to the database {connection.info.dbname!r}: {who}; "

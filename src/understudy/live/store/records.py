@@ -1,4 +1,4 @@
-"""What a store holds, row by row, and what is written to it in one step."""
+"""The rows of a store, and the changes of one write."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Decision:
     """One decision of production, and its reward once it is known.
 
-    `seq` counts the decisions of a study from 1, in the order in which they were accepted: that is
-    the order in which they are learned from. Times are microseconds since 1970, by the clock of the
-    service, which never goes back. `late_reward` came after the wait was over: it is kept, and not
+    `seq` counts the decisions of a study from 1, in the order in which they were accepted, which is
+    the order in which they are processed. Times are microseconds since 1970, by the clock of the
+    service, which never goes back. A `late_reward` came after the wait: it is stored, and not
     learned from. `context` is a JSON object, as text.
     """
 
@@ -53,7 +53,7 @@ class Rewarded(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What one write does to one study; `study` is its key in the store."""
+    """The changes of one write to one study; `study` is its key in the store."""
 
     study: int
     decisions: list[Decision] = field(default_factory=list)
@@ -64,10 +64,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """A study: `spec` is what it was created with, as JSON; `base` the policy.json that it goes on
-
-    from, or None if it began with nothing.
-    """
+    """A study: its `spec` as JSON, and `base`, the policy.json that it continues, if any."""
 
     key: int
     name: str
@@ -79,7 +76,7 @@ class StudyRecord:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A cache: what the fold of all decisions up to `seq` gave, as a policy.json.
+    """A cache of the state after the decisions up to `seq`, as a policy.json.
 
     `expired` of them counted with the default reward.
     """
@@ -91,7 +88,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class TokenRecord:
-    """A token that may be used: the hash of it, never itself."""
+    """A valid token, as its SHA-256; the token itself is never stored."""
 
     name: str
     digest: bytes
@@ -99,7 +96,7 @@ class TokenRecord:
 
 
 def moment(microseconds: int) -> datetime:
-    """A time of the store.
+    """Return a stored time as a `datetime`.
 
     >>> moment(1_000_000).isoformat()
     '1970-01-01T00:00:01+00:00'

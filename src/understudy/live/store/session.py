@@ -1,85 +1,130 @@
-"""A connection to a database that may fail at any moment: held, lost, explained, made anew."""
+"""A database session: the tables of a store, and a connection that may fail at any moment."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from understudy.errors import InvalidArgument, StoreUnavailable
 from understudy.live.store.records import Decision, Rewarded
-from understudy.live.store.schema import VERSION, Access
 
-__all__ = ["Dialect", "Row", "Session", "as_row", "refused_rows"]
+__all__ = [
+    "COLUMNS",
+    "Access",
+    "Dialect",
+    "Row",
+    "Session",
+    "as_row",
+    "create_statements",
+    "refused_rows",
+]
 
+Access = Literal["read", "tokens", "write"]
 Row = tuple[Any, ...]
+
+VERSION = 1  # of the tables below; another one needs a migration
+COLUMNS = "seq, id, action, propensity, context, decided_at, reward, rewarded_at, late_reward"
+
+TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BIGINT NOT NULL);
+CREATE TABLE studies (
+    key BIGINT PRIMARY KEY, name TEXT NOT NULL UNIQUE, spec TEXT NOT NULL, base TEXT,
+    created_at BIGINT NOT NULL, archived_at BIGINT
+);
+CREATE TABLE decisions (
+    study BIGINT NOT NULL REFERENCES studies (key), seq BIGINT NOT NULL, id TEXT NOT NULL,
+    action BIGINT NOT NULL, propensity {number}, context TEXT, decided_at BIGINT NOT NULL,
+    reward {number}, rewarded_at BIGINT, late_reward {number},
+    PRIMARY KEY (study, seq)
+) {sorted};
+CREATE UNIQUE INDEX decision_ids ON decisions (study, id);
+CREATE INDEX late_rewards ON decisions (study, late_reward) WHERE late_reward IS NOT NULL;
+CREATE TABLE snapshots (
+    study BIGINT PRIMARY KEY REFERENCES studies (key), seq BIGINT NOT NULL, policy TEXT NOT NULL,
+    expired BIGINT NOT NULL
+);
+CREATE TABLE refused (
+    study BIGINT NOT NULL REFERENCES studies (key), reason TEXT NOT NULL, count BIGINT NOT NULL,
+    PRIMARY KEY (study, reason)
+);
+CREATE TABLE tokens (
+    name TEXT PRIMARY KEY, digest TEXT NOT NULL, scope TEXT NOT NULL, created_at BIGINT NOT NULL
+);
+INSERT INTO meta (key, value) VALUES ('format', {version}), ('clock', 0), ('epoch', 0)
+"""
+
+
+def create_statements(number: str, sorted_by_key: str) -> list[str]:
+    """Return the statements that create an empty store.
+
+    `number` is the type that keeps every bit of a double; `sorted_by_key` is the clause that keeps
+    a table in the order of its key.
+
+    >>> create_statements("BLOB", "WITHOUT ROWID")[0]
+    'CREATE TABLE meta (key TEXT PRIMARY KEY, value BIGINT NOT NULL)'
+    """
+    text = TABLES.format(number=number, sorted=sorted_by_key, version=VERSION)
+    return [statement.strip() for statement in text.split(";")]
 
 
 class Cursor(Protocol):
-    """What both drivers give for a statement."""
+    """The part of a DB-API cursor that is used."""
 
     @property
-    def rowcount(self) -> int:
-        """How many rows it changed."""
+    def rowcount(self) -> int: ...
 
-    def fetchall(self) -> list[Any]:
-        """All rows."""
+    def fetchall(self) -> list[Any]: ...
 
 
 class Dialect(Protocol):
-    """All in which one database differs from another."""
+    """Everything in which one database differs from another.
+
+    `error` is the base class of the driver's exceptions. `begin` starts a transaction and lets no
+    other writer start one. `create` holds the statements of an empty store, `tuning` a statement
+    for writers, `tables` a query for the names of the tables.
+    """
 
     @property
-    def access(self) -> Access:
-        """What the connection is for: only who writes has to be the only one."""
-
+    def access(self) -> Access: ...
     @property
-    def error(self) -> type[Exception]:
-        """The root of what the driver raises."""
-
+    def error(self) -> type[Exception]: ...
     @property
-    def begin(self) -> str:
-        """The statement that begins to write, and lets no other begin."""
-
+    def begin(self) -> str: ...
     @property
-    def declarations(self) -> Sequence[str]:
-        """The statements that make an empty store."""
-
+    def create(self) -> Sequence[str]: ...
     @property
-    def tuning(self) -> str:
-        """A statement for those who write, once it is known that the store is one of ours."""
-
+    def tuning(self) -> str: ...
     @property
-    def tables(self) -> str:
-        """A query: the names of the tables that are there."""
+    def tables(self) -> str: ...
 
     def connected(self) -> AbstractContextManager[Any]:
-        """A connection, and with it the right to write if that is what it is for."""
+        """Connect; for a writer, hold the writer's lock as well."""
 
     def execute(self, connection: Any, statement: str, values: Sequence[object]) -> Cursor:
-        """Run a statement in which a `?` stands for each value."""
+        """Run a statement, in which each `?` is one of the values."""
 
     def insert(self, connection: Any, study: int, decisions: Sequence[Decision]) -> None:
-        """All of these rows, in few steps."""
+        """Insert decisions, in few statements."""
 
     def find(self, connection: Any, study: int, ids: Sequence[str]) -> list[Row]:
-        """The rows with these ids, in few steps."""
+        """Return the rows with these ids, in few statements."""
 
     def fill(self, connection: Any, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
-        """Put rewards where there is none; how many were."""
+        """Set rewards where the column is NULL; return how many rows changed."""
 
     def roll_back(self, connection: Any) -> None:
-        """Undo what was not committed, if there is any."""
+        """Roll back the open transaction, if there is one."""
 
     def explain(self, error: Exception) -> Exception:
-        """What went wrong, in plain words."""
+        """Return the error to raise for one of the driver's."""
 
 
 class Session:
-    """One connection at a time. A reader's is made when it is needed, a writer's by `connect`.
+    """One connection at a time. A reader connects on first use, a writer by `connect`.
 
-    After an error nothing is half done: what was not committed is undone, or the connection is
-    given up.
+    After an error nothing is half done: the transaction is rolled back, or the connection is
+    closed.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -88,14 +133,14 @@ class Session:
         self._connection: Any = None
 
     def connect(self) -> None:
-        """Begin anew, whatever was there before, with a store that is one of ours."""
+        """Connect, closing an earlier connection; create the tables, or check their version."""
         self.close()
         try:
             with self._explaining():
                 self._connection = self._held.enter_context(self.dialect.connected())
             if self.dialect.access != "read":
                 with self.transaction():
-                    self._make_tables_if_there_are_none()
+                    self._create_tables_if_missing()
             self._check_version()
             if self.dialect.access != "read":
                 self.change(self.dialect.tuning)
@@ -104,13 +149,13 @@ class Session:
             raise
 
     def close(self) -> None:
-        """Let go of the connection, if there is one."""
+        """Close the connection, if there is one."""
         self._connection = None
         self._held.close()
 
     @property
     def connection(self) -> Any:
-        """The connection; only who writes must have asked for it."""
+        """The connection. A writer never connects by itself: it must load the store again first."""
         if self._connection is None:
             if self.dialect.access == "write":
                 raise StoreUnavailable("the store was closed after an error, or is not open yet")
@@ -119,34 +164,34 @@ class Session:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that happens inside is written, or nothing."""
+        """Commit everything that happens inside, or nothing."""
         with self._explaining():
             self.dialect.execute(self.connection, self.dialect.begin, ())
             yield
             self.dialect.execute(self.connection, "COMMIT", ())
 
     def rows(self, statement: str, *values: object) -> list[Row]:
-        """What a query gives."""
+        """Return the rows of a query."""
         with self._explaining():
             return self.dialect.execute(self.connection, statement, values).fetchall()
 
     def change(self, statement: str, *values: object) -> int:
-        """How many rows a statement changed."""
+        """Run a statement; return how many rows it changed."""
         with self._explaining():
             return self.dialect.execute(self.connection, statement, values).rowcount
 
     def insert(self, study: int, decisions: Sequence[Decision]) -> None:
-        """All of these rows."""
+        """Insert decisions."""
         with self._explaining():
             self.dialect.insert(self.connection, study, decisions)
 
     def find(self, study: int, ids: Sequence[str]) -> list[Row]:
-        """The rows with these ids."""
+        """Return the rows with these ids."""
         with self._explaining():
             return self.dialect.find(self.connection, study, ids)
 
     def fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
-        """Put rewards where there is none; how many were."""
+        """Set rewards where the column is NULL; return how many rows changed."""
         with self._explaining():
             return self.dialect.fill(self.connection, column, study, rewards)
 
@@ -168,9 +213,9 @@ class Session:
             except self.dialect.error:
                 self.close()
 
-    def _make_tables_if_there_are_none(self) -> None:
+    def _create_tables_if_missing(self) -> None:
         if not self.rows(self.dialect.tables):
-            for statement in self.dialect.declarations:
+            for statement in self.dialect.create:
                 self.change(statement)
 
     def _check_version(self) -> None:
@@ -189,7 +234,7 @@ class Session:
 
 
 def as_row(decision: Decision) -> Row:
-    """A decision's fields, in the order of the columns.
+    """Return a decision's fields in the order of `COLUMNS`.
 
     >>> as_row(Decision(1, "a", 3, 0.25, None, 1_700))
     (1, 'a', 3, 0.25, None, 1700, None, None, None)
@@ -208,7 +253,7 @@ def as_row(decision: Decision) -> Row:
 
 
 def refused_rows(said: str) -> InvalidArgument:
-    """The error for rows that a database does not take, with what it says of them.
+    """Return the error for rows that violate a constraint of the database.
 
     >>> print(refused_rows("Key (name)=(a) already exists."))
     changes = 'Key (name)=(a) already exists.': the store does not take such a row; find what ...

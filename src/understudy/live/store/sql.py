@@ -1,8 +1,8 @@
-"""Studies, decisions and tokens in tables: what readers and the writer of any SQL database do."""
+"""Readers and the writer of a store: the SQL that every database shares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from understudy.errors import InvalidArgument
 from understudy.live.store.records import (
@@ -14,60 +14,74 @@ from understudy.live.store.records import (
     StudyRecord,
     TokenRecord,
 )
-from understudy.live.store.schema import COLUMNS
-from understudy.live.store.session import Session
+from understudy.live.store.session import COLUMNS, Session
 
-__all__ = ["SqlReader", "SqlStore", "SqlTokens"]
+__all__ = ["Reader", "Store", "TokenStore"]
 
+BATCH = 10_000  # decisions read at a time, some 3 MB
 STUDIES = "SELECT key, name, spec, base, created_at, archived_at FROM studies"
 
 
-class SqlReader:
-    """A `Reader` of any SQL database."""
+class Reader:
+    """Reads a store, also while another process writes to it. Used by one thread at a time.
+
+    Every error of the database is raised as `StoreUnavailable`, with its reason in plain words.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def studies(self) -> list[StudyRecord]:
-        """All studies, the oldest first."""
+        """Return all studies, the oldest first."""
         return [StudyRecord(*row) for row in self._session.rows(f"{STUDIES} ORDER BY key")]
 
     def decisions(self, study: int, after: int, limit: int) -> list[Decision]:
-        """The next decisions after a `seq`, in order, at most so many."""
+        """Return the decisions after a `seq`, in order, at most `limit`."""
         query = f"SELECT {COLUMNS} FROM decisions WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"
         return [Decision(*row) for row in self._session.rows(query, study, after, limit)]
 
+    def in_order(self, study: int, until: int | None = None) -> Iterator[list[Decision]]:
+        """Yield all decisions of a study up to a `seq`, a batch at a time."""
+        after = 0
+        while until is None or after < until:
+            limit = BATCH if until is None else min(BATCH, until - after)
+            found = self.decisions(study, after, limit)
+            if not found:
+                return
+            yield found
+            after = found[-1].seq
+
     def last_seq(self, study: int) -> int:
-        """The `seq` of the newest decision; 0 if there is none."""
+        """Return the `seq` of the newest decision, 0 if there is none."""
         return self._number("SELECT coalesce(max(seq), 0) FROM decisions WHERE study = ?", study)
 
     def snapshot(self, study: int) -> Snapshot | None:
-        """The newest one, if there is any."""
+        """Return the newest snapshot, if there is one."""
         query = "SELECT seq, policy, expired FROM snapshots WHERE study = ?"
         rows = self._session.rows(query, study)
         return Snapshot(*rows[0]) if rows else None
 
     def refused(self, study: int) -> dict[str, int]:
-        """How many events were refused, by reason."""
+        """Count refused events by reason."""
         query = "SELECT reason, count FROM refused WHERE study = ? ORDER BY reason"
         return dict(self._session.rows(query, study))
 
     def late(self, study: int) -> int:
-        """How many rewards came after their wait was over."""
+        """Count the rewards that came after their wait."""
         query = "SELECT count(*) FROM decisions WHERE study = ? AND late_reward IS NOT NULL"
         return self._number(query, study)
 
     def clock(self) -> int:
-        """The latest time that was written."""
+        """Return the latest time that was written."""
         return self._number("SELECT value FROM meta WHERE key = 'clock'")
 
     def tokens(self) -> list[TokenRecord]:
-        """All tokens that may be used."""
+        """Return all valid tokens."""
         rows = self._session.rows("SELECT name, digest, scope FROM tokens ORDER BY name")
         return [TokenRecord(name, bytes.fromhex(digest), scope) for name, digest, scope in rows]
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._session.close()
 
     def _number(self, query: str, *values: object) -> int:
@@ -75,11 +89,11 @@ class SqlReader:
         return int(number)
 
 
-class SqlTokens(SqlReader):
-    """A reader that may also change tokens, whoever is the writer."""
+class TokenStore(Reader):
+    """A reader that also changes tokens; another process may be the writer."""
 
     def add_token(self, name: str, digest: bytes, scope: Scope, at: int) -> None:
-        """A token; one of the same name is replaced."""
+        """Add a token, in place of one of the same name."""
         self._session.change(
             "INSERT INTO tokens (name, digest, scope, created_at) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, scope = excluded.scope, "
@@ -88,37 +102,41 @@ class SqlTokens(SqlReader):
         )
 
     def remove_token(self, name: str) -> bool:
-        """Whether there was one."""
+        """Remove a token; return whether there was one."""
         return self._session.change("DELETE FROM tokens WHERE name = ?", name) > 0
 
 
-class SqlStore(SqlTokens):
-    """A `Store` in any SQL database."""
+class Store(TokenStore):
+    """The one writer of a store. When a method returns, its changes are on disk."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._epoch = 0  # what a new store begins with
+        self._epoch = 0  # that of a new store; every `open` adds one
 
     def open(self) -> bool:
-        """Connect and become the writer; True if another writer was here since the last time."""
+        """Connect and become the writer; return whether there was another one since the last time.
+
+        It may be called again after `StoreUnavailable`; if another process is the writer, it raises
+        `StoreInUse`.
+        """
         self._session.connect()
         try:
             with self._session.transaction():
                 found = self._number("SELECT value FROM meta WHERE key = 'epoch'")
                 self._session.change("UPDATE meta SET value = ? WHERE key = 'epoch'", found + 1)
-        except BaseException:  # nobody may write who has not signed
+        except BaseException:  # a writer that has not counted itself must not write
             self._session.close()
             raise
         expected, self._epoch = self._epoch, found + 1
         return found != expected
 
     def find(self, study: int, ids: Sequence[str]) -> dict[str, Decision]:
-        """The decisions with these ids, as far as there are any."""
+        """Return the decisions that have one of these ids, by id."""
         found = (Decision(*row) for row in self._session.find(study, ids))
         return {decision.id: decision for decision in found}
 
     def write(self, changes: Sequence[Changes], clock: int) -> None:
-        """All of it in one transaction, or nothing."""
+        """Write all changes in one transaction, or nothing."""
         with self._session.transaction():
             for change in changes:
                 self._session.insert(change.study, change.decisions)
@@ -126,10 +144,10 @@ class SqlStore(SqlTokens):
                 self._fill("late_reward", change.study, change.late)
                 for reason, count in change.refused.items():
                     self._count_refused(change.study, reason, count)
-            self._advance(clock)
+            self._advance_clock(clock)
 
     def add_study(self, name: str, spec: str, base: str | None, at: int) -> StudyRecord:
-        """A new study."""
+        """Add a study."""
         with self._session.transaction():
             self._session.change(
                 "INSERT INTO studies (key, name, spec, base, created_at) "
@@ -137,20 +155,20 @@ class SqlStore(SqlTokens):
                 *(name, spec, base, at),
             )
             (row,) = self._session.rows(f"{STUDIES} WHERE name = ?", name)
-            self._advance(at)
+            self._advance_clock(at)
         return StudyRecord(*row)
 
     def archive(self, study: int, at: int) -> None:
-        """Take no more events."""
+        """Mark a study as archived."""
         with self._session.transaction():
             self._session.change(
                 "UPDATE studies SET archived_at = ? WHERE key = ? AND archived_at IS NULL",
                 *(at, study),
             )
-            self._advance(at)
+            self._advance_clock(at)
 
-    def keep_snapshot(self, study: int, snapshot: Snapshot) -> None:
-        """In place of the one before."""
+    def save_snapshot(self, study: int, snapshot: Snapshot) -> None:
+        """Save a snapshot in place of the one before."""
         self._session.change(
             "INSERT INTO snapshots (study, seq, policy, expired) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (study) DO UPDATE SET seq = excluded.seq, policy = excluded.policy, "
@@ -158,7 +176,7 @@ class SqlStore(SqlTokens):
             *(study, snapshot.seq, snapshot.policy, snapshot.expired),
         )
 
-    def _advance(self, clock: int) -> None:
+    def _advance_clock(self, clock: int) -> None:
         self._session.change(
             "UPDATE meta SET value = ? WHERE key = 'clock' AND value < ?", clock, clock
         )

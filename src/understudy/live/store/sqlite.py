@@ -1,4 +1,4 @@
-"""A store in one SQLite file, with nothing to set up."""
+"""The SQLite dialect: a store in one file, with nothing to set up."""
 
 from __future__ import annotations
 
@@ -14,21 +14,27 @@ from typing import TypeVar
 
 from understudy.errors import StoreInUse, StoreUnavailable
 from understudy.live.store.records import Decision, Rewarded
-from understudy.live.store.schema import COLUMNS, Access, declarations
-from understudy.live.store.session import Row, Session, as_row, refused_rows
-from understudy.live.store.sql import SqlReader, SqlStore, SqlTokens
-
-__all__ = ["SqliteReader", "SqliteStore", "SqliteTokens"]
-
-WAIT = 5_000  # milliseconds for which another program may hold the file
-PRAGMAS = (
-    "synchronous = FULL",
-    "foreign_keys = ON",
-    "wal_autocheckpoint = 4000",  # pages: ids come in any order, and hit the same pages again
-    "cache_size = -65536",  # kilobytes: so that their index stays in memory
+from understudy.live.store.session import (
+    COLUMNS,
+    Access,
+    Row,
+    as_row,
+    create_statements,
+    refused_rows,
 )
-SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # of rows in a statement
-WIDTH = 10  # the columns of a decision, and its study
+
+__all__ = ["Sqlite"]
+
+BUSY_TIMEOUT = 5.0  # seconds that another program, such as a backup, may lock the file
+PRAGMAS = (
+    "synchronous = FULL",  # a commit is on disk when it returns
+    "foreign_keys = ON",
+    "wal_autocheckpoint = 4000",  # pages, 16 MB: ids come in any order and hit the same pages again
+    "cache_size = -65536",  # kibibytes: so that the index of ids stays in memory
+)
+# Rows in a statement: SQLite compiles each size once, and a group takes the next larger one.
+SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+WIDTH = 10  # values per row of `decisions`: the study, and the fields of a Decision
 DECISION = "(" + ", ".join("?" * WIDTH) + ")"
 REWARD = "(?, ?, ?)"
 REASONS = {
@@ -45,49 +51,27 @@ REASONS = {
 Item = TypeVar("Item")
 
 
-class SqliteStore(SqlStore):
-    """The one writer of a file."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(Session(Sqlite(Path(path).resolve(), "write")))
-
-
-class SqliteReader(SqlReader):
-    """Looks into a file that may be written to at the same time."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(Session(Sqlite(Path(path).resolve(), "read")))
-
-
-class SqliteTokens(SqlTokens):
-    """Changes the tokens in a file, whoever is its writer."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(Session(Sqlite(Path(path).resolve(), "tokens")))
-
-
 @dataclass(frozen=True)
 class Sqlite:
-    """How SQLite is spoken to.
+    """SQLite, with many rows per statement.
 
-    Every statement lets other threads run, and waits for them to let this one: so all rows go into
-    one, which may have room for more than there are. There are few sizes of statements, so that
-    they are compiled once.
+    Every statement releases the interpreter's lock and has to get it back: so all rows go into one,
+    padded with NULLs to one of a few sizes, each of which is compiled once.
     """
 
     path: Path
     access: Access
     error: type[Exception] = sqlite3.Error
     begin: str = "BEGIN IMMEDIATE"
-    declarations: tuple[str, ...] = tuple(  # BLOB keeps numbers as they come, REAL makes 0 of -0.0
-        declarations(number="BLOB", sorted_by_key="WITHOUT ROWID")
+    create: tuple[str, ...] = tuple(  # a BLOB column keeps -0.0, a REAL column stores 0
+        create_statements(number="BLOB", sorted_by_key="WITHOUT ROWID")
     )
     tuning: str = "PRAGMA journal_mode = WAL"
     tables: str = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
-        """A connection, with the lock of the writer if it is to write."""
+        """Connect; for a writer, hold the writer's lock as well."""
         mode = "ro" if self.access == "read" else "rwc"
         with (
             locked(self.path) if self.access == "write" else nullcontext(),
@@ -95,7 +79,7 @@ class Sqlite:
                 sqlite3.connect(
                     f"{self.path.as_uri()}?mode={mode}",
                     uri=True,
-                    timeout=WAIT / 1_000,
+                    timeout=BUSY_TIMEOUT,
                     isolation_level=None,
                     check_same_thread=False,
                 )
@@ -114,27 +98,27 @@ class Sqlite:
     def insert(
         self, connection: sqlite3.Connection, study: int, decisions: Sequence[Decision]
     ) -> None:
-        """All of these rows, in few steps."""
+        """Insert decisions, in few statements."""
         for group, size in groups(decisions):
             marks = ", ".join([DECISION] * size)
             statement = (
                 f"INSERT INTO decisions (study, {COLUMNS}) SELECT * FROM (VALUES {marks}) LIMIT ?"
             )
             values = [value for decision in group for value in (study, *as_row(decision))]
-            nothing = [None] * (WIDTH * (size - len(group)))
-            connection.execute(statement, (*values, *nothing, len(group)))
+            padding = [None] * (WIDTH * (size - len(group)))
+            connection.execute(statement, (*values, *padding, len(group)))
 
     def find(self, connection: sqlite3.Connection, study: int, ids: Sequence[str]) -> list[Row]:
-        """The rows with these ids, in few steps."""
+        """Return the rows with these ids, in few statements."""
         found: list[Row] = []
         for group, size in groups(ids):
             marks = ", ".join("?" * size)
             query = (
-                f"SELECT {COLUMNS} FROM decisions INDEXED BY decision_ids "  # else it reads all
+                f"SELECT {COLUMNS} FROM decisions INDEXED BY decision_ids "  # else it may scan
                 f"WHERE study = ? AND id IN ({marks})"
             )
-            again = [group[-1]] * (size - len(group))  # what is named twice is found once
-            found += connection.execute(query, (study, *group, *again)).fetchall()
+            padding = [group[-1]] * (size - len(group))  # a repeated id finds its row once
+            found += connection.execute(query, (study, *group, *padding)).fetchall()
         return found
 
     def fill(
@@ -144,7 +128,7 @@ class Sqlite:
         study: int,
         rewards: Sequence[Rewarded],
     ) -> int:
-        """Put rewards where there is none; how many were."""
+        """Set rewards where the column is NULL; return how many rows changed."""
         filled = 0
         for group, size in groups(rewards):
             marks = ", ".join([REWARD] * size)
@@ -154,17 +138,17 @@ class Sqlite:
                 f"WHERE study = ? AND seq = given.column1 AND {column} IS NULL"
             )
             values = [value for reward in group for value in reward]
-            nothing = [None] * (len(Rewarded._fields) * (size - len(group)))
-            filled += connection.execute(statement, (*values, *nothing, study)).rowcount
+            padding = [None] * (len(Rewarded._fields) * (size - len(group)))
+            filled += connection.execute(statement, (*values, *padding, study)).rowcount
         return filled
 
     def roll_back(self, connection: sqlite3.Connection) -> None:
-        """Undo what was not committed, unless SQLite has done so itself."""
+        """Roll back, unless SQLite has done so itself."""
         if connection.in_transaction:
             connection.execute("ROLLBACK")
 
     def explain(self, error: Exception) -> Exception:
-        """What went wrong, in plain words."""
+        """Return the error to raise for one of the driver's."""
         if isinstance(error, sqlite3.IntegrityError):
             return refused_rows(str(error))
         kind = getattr(error, "sqlite_errorname", "").split("_")[1:2]
@@ -172,7 +156,7 @@ class Sqlite:
 
 
 def groups(items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], int]]:
-    """The items in order, each group with the size of the statement that holds it.
+    """Yield the items in groups, each with the size of the statement that holds it.
 
     >>> [(len(group), size) for group, size in groups(range(1_060))]
     [(512, 512), (512, 512), (36, 48)]
@@ -184,7 +168,7 @@ def groups(items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], int]]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Be the only writer of a file, until the end or the death of this process."""
+    """Hold the lock of the one writer of a file; the end of the process releases it too."""
     if sys.platform == "win32":
         raise StoreUnavailable(
             "Windows cannot lock a file as this store needs; use --store postgresql://…"
@@ -206,7 +190,7 @@ def locked(path: Path) -> Iterator[None]:
                 f"another server writes to {str(path)!r}: process {holder}; "
                 "stop it first, or name another store"
             ) from None
-        with suppress(OSError):  # a full disk holds no number, and the lock holds all the same
+        with suppress(OSError):  # on a full disk the lock holds without the process id
             file.truncate(0)
             file.write(str(os.getpid()).encode())
         yield

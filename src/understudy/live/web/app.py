@@ -94,8 +94,8 @@ def _ready(service: Service) -> Handler:
 
     async def endpoint(_: Request) -> Response:
         writer = service.writer
-        if writer.obstacle is not None or writer.stopping:
-            reason = writer.obstacle or "the service is shutting down"
+        if writer.store_error is not None or writer.stopping:
+            reason = writer.store_error or "the service is shutting down"
             return refuse(503, "store unavailable", reason)
         return answer(200, {"status": "ready"})
 
@@ -129,13 +129,13 @@ class Studies(Collector):
         )
         for name, study in writer.studies.items():
             decisions.add_metric([name], study.next_seq - 1)
-            learned.add_metric([name], study.standing.seq)
-            expired.add_metric([name], study.standing.expired)
+            learned.add_metric([name], study.state.seq)
+            expired.add_metric([name], study.state.expired)
             for reason, count in study.refusals().items():
                 refused.add_metric([name, reason], count)
         yield from (decisions, learned, expired, refused)
         yield CounterMetricFamily("understudy_commits", "Groups on disk.", value=writer.commits)
-        usable = float(writer.obstacle is None)
+        usable = float(writer.store_error is None)
         yield GaugeMetricFamily("understudy_store_usable", "1 if the store is.", value=usable)
 
     def describe(self) -> list[Metric]:

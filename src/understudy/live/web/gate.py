@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from understudy.errors import InvalidArgument, StoreUnavailable
-from understudy.live.declined import Declined
+from understudy.live.service import HttpError
 from understudy.live.store.records import Scope
 from understudy.live.web.answers import JSON, refuse, refuse_argument, refuse_body
 from understudy.live.web.exchanges import Exchange, Exchanges, address_of
@@ -172,7 +172,7 @@ class Gate:
         """What went wrong inside, for whoever asked; None if nobody foresaw it."""
         if isinstance(error, _TooLarge):
             return self._too_large(scope["path"])
-        if isinstance(error, Declined):
+        if isinstance(error, HttpError):
             return refuse(error.status, error.error, str(error))
         if isinstance(error, ValidationError):
             return refuse_body(error)

@@ -14,10 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from understudy.errors import InvalidArgument
-from understudy.live.declined import Declined
-from understudy.live.service import Service
+from understudy.live.live_study import LiveStudy
+from understudy.live.service import HttpError, Service
 from understudy.live.spec import Context, Event, StudySpec
-from understudy.live.study import LiveStudy
 from understudy.live.web.answers import JSON, answer, refuse, refuse_body
 from understudy.live.web.describing import certificate_of, coverage_of, describe, policy_of
 from understudy.live.web.doors import body_of
@@ -40,7 +39,7 @@ class Handlers:
         return self._service.study(request.path_params["study"])
 
     def _described(self, status: int, study: LiveStudy) -> Response:
-        return answer(status, describe(study, study.standing, self._service.writer.time()))
+        return answer(status, describe(study, study.state, self._service.writer.time()))
 
     async def send_event(self, request: Request) -> Response:
         """One event, answered when it is on disk."""
@@ -54,7 +53,7 @@ class Handlers:
         if faults := repeated_names(body, names_in(event)) or study.spec.faults(event):
             study.malformed += 1
             return _refuse_fields(faults)
-        (outcome,) = await self._service.take(study, (event,))
+        (outcome,) = await self._service.ingest(study, (event,))
         if outcome.is_refused:
             return refuse(409, outcome.status, f"{outcome.id[:60]}: {outcome.reason}")
         taken = {"id": outcome.id, "status": outcome.status}
@@ -77,7 +76,7 @@ class Handlers:
         if faults:
             study.malformed += 1
             return _refuse_fields(faults)
-        outcomes = await self._service.take(study, events)
+        outcomes = await self._service.ingest(study, events)
         refused = [
             {
                 "index": index,
@@ -110,7 +109,7 @@ class Handlers:
         query = request.query_params
         if "name" not in query:
             raise InvalidArgument("name", None, "it is missing", "name the study: ?name=…")
-        study = await self._service.create_from(
+        study = await self._service.create_from_policy(
             query["name"],
             (await body_of(request)).decode("utf-8", errors="replace"),
             reward_wait=_number(query.get("reward_wait"), "reward_wait"),
@@ -124,7 +123,7 @@ class Handlers:
         if archived not in {"true", "false"}:
             raise InvalidArgument("archived", archived, "it is a question", "send true or false")
         studies = [
-            describe(study, study.standing, self._service.writer.time())
+            describe(study, study.state, self._service.writer.time())
             for study in self._service.studies.values()
             if archived == "true" or study.record.archived_at is None
         ]
@@ -150,8 +149,8 @@ class Handlers:
             except ValidationError as error:
                 return refuse_body(error)
         elif study.spec.context is None:
-            return Response(study.policy_now(policy_of), media_type="application/json")
-        return answer(200, policy_of(study, study.standing, context))
+            return Response(study.policy_json(policy_of), media_type="application/json")
+        return answer(200, policy_of(study, study.state, context))
 
     async def draw_action(self, request: Request) -> Response:
         """An action drawn from the policy."""
@@ -161,9 +160,9 @@ class Handlers:
             context = Draw.model_validate_json(body).context
         except ValidationError as error:
             return refuse_body(error)
-        standing = study.standing
-        action, probability = self._service.draw(standing.probabilities(context), study)
-        drawn = {"action": action, "probability": probability, "learned": standing.learned}
+        state = study.state
+        action, probability = self._service.draw(state.probabilities(context), study)
+        drawn = {"action": action, "probability": probability, "learned": state.learned}
         return answer(200, drawn)
 
     async def read_certificate(self, request: Request) -> Response:
@@ -178,17 +177,17 @@ class Handlers:
     async def read_snapshot(self, request: Request) -> Response:
         """policy.json, as `understudy learn` writes it."""
         study = self._study(request)
-        policy = study.standing.policy
+        policy = study.state.policy
         if policy is None:
-            left = study.standing.warmup_left
-            raise Declined(409, "warming up", f"{left} more decisions prepare contexts")
+            left = study.state.warmup_left
+            raise HttpError(409, "warming up", f"{left} more decisions prepare contexts")
         text = await asyncio.to_thread(policy.to_json)
         name = f'attachment; filename="{study.spec.name}.policy.json"'
         return Response(text, media_type="application/json", headers={"content-disposition": name})
 
     async def read_log(self, request: Request) -> Response:
         """What was learned from, in order."""
-        lines = self._service.log_of(self._study(request))
+        lines = self._service.log_lines(self._study(request))
         first = await asyncio.to_thread(next, lines, "")  # a store that is away is a 503 so far
         rest = iterate_in_threadpool(chain([first], lines))
         return StreamingResponse(rest, media_type="application/x-ndjson")

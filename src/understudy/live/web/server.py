@@ -14,9 +14,9 @@ import structlog
 import uvicorn
 
 from understudy.errors import InvalidArgument
-from understudy.live.rehearsal import rehearse
 from understudy.live.service import Service
-from understudy.live.store.opening import open_tokens
+from understudy.live.state import precompile
+from understudy.live.store import open_tokens
 from understudy.live.web.app import make_app
 from understudy.live.web.meters import Pace
 from understudy.live.web.transport import InOnePiece
@@ -38,7 +38,7 @@ def serve(store: str, host: str, port: int) -> None:
     service = Service(store)
     service.open()
     _say("compiling what learns; the first time, this takes some twenty seconds")
-    rehearse()
+    precompile()
     config = uvicorn.Config(
         make_app(service, loopback_only=loopback),
         access_log=False,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
 from understudy.live.spec import StudySpec
-from understudy.live.standing import StudyState
+from understudy.live.state import StudyState
 from understudy.live.store.records import moment
-from understudy.live.study import LiveStudy
 from understudy.live.web.describing import describe
 from understudy.live.web.views import About, Counters, show, summarize
 from understudy.logs.reporting import BEHAVIOR_WORDS
@@ -35,41 +35,41 @@ class Watcher:
         if study is None:
             return 0
         rate = study.rate.at(self._service.writer.time())
-        return hash((study.version, study.malformed, study.seen["known"], study.fault, rate))
+        return hash((study.version, study.malformed, study.known, study.fault, rate))
 
     def summary(self, name: str) -> dict[str, Any]:
         """A study in a list of them."""
         study = self._service.study(name)
-        standing = study.standing
-        return summarize(name, _report(standing), self._counters(study, standing))
+        state = study.state
+        return summarize(name, _report(state), self._counters(study, state))
 
     def view(self, name: str) -> dict[str, Any]:
         """All about a study."""
         study = self._service.study(name)
-        standing = study.standing
+        state = study.state
         about = About(name=name, settings=_settings(study), example=_example(study.spec))
-        return show(about, _report(standing), self._counters(study, standing))
+        return show(about, _report(state), self._counters(study, state))
 
-    def _counters(self, study: LiveStudy, standing: StudyState) -> Counters:
-        now = describe(study, standing, self._service.writer.time())
+    def _counters(self, study: LiveStudy, state: StudyState) -> Counters:
+        now = describe(study, state, self._service.writer.time())
         due = study.due()
         return Counters(
             decisions=now["decisions"],
-            learned=standing.rounds,
+            learned=state.rounds,
             waiting=now["waiting"],
             expired=now["expired"],
             known=now["known"],
             refused=now["refused"],
             events_per_second=now["events_per_second"],
-            promoted_since=self._service.promoted_since(study, standing),
+            promoted_since=self._service.promoted_since(study, state),
             warmup_left=now["warmup_left"] or None,
             archived=now["archived_at"] is not None,
             blocked_until=None if due is None else moment(due),
         )
 
 
-def _report(standing: StudyState) -> Report | None:
-    learned = standing.report
+def _report(state: StudyState) -> Report | None:
+    learned = state.report
     return None if learned is None else learned.report
 
 
@@ -83,8 +83,8 @@ def _settings(study: LiveStudy) -> list[tuple[str, str]]:
     ]
     if spec.context is not None:
         found.append(("Contexts", ", ".join(spec.context)))
-    if study.standing.begun_with:
-        rows = counted(study.standing.begun_with, "row")
+    if study.state.base_rows:
+        rows = counted(study.state.base_rows, "row")
         found.append(("Goes on from", f"a policy that was learned from {rows}"))
     if study.fault is not None:
         found.append(("Stopped learning", study.fault))

@@ -1,9 +1,9 @@
-"""What a study knows after so many decisions: a fold of them, in the order in which they were made.
+"""The state of a study after so many decisions: a fold of them, in the order of production.
 
-A decision is folded when its reward is known, or its wait is over and it counts as the default, and
-every earlier one has been folded. So the order in which rewards arrive has no say in what is
-learned, nor in the certificate: had clicks gone before time-outs, the first rows would all be
-clicks, and no bound would hold.
+A decision is processed when its reward is known, or its wait is over and it counts with the default
+reward, and every earlier one has been processed. So the order in which rewards arrive changes
+neither what is learned nor the certificate: if rewarded decisions went before those that time out,
+the first rows would all have rewards, and no bound would hold.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -31,20 +32,21 @@ from understudy.logs.setup import LAST, choose_contextual
 from understudy.logs.study import Study
 from understudy.types import Log
 
-__all__ = ["StudyState"]
+__all__ = ["COLUMN_TYPES", "StudyState", "precompile"]
 
-MOST_WARMING = 200_000  # decisions: a warm-up of the largest size, twice
-TYPES = {"number": pl.Float64(), "text": pl.String()}
+MOST_WARMUP_ROWS = 200_000  # twice the largest `warmup`, so that each can be doubled once
+COLUMN_TYPES = {"number": pl.Float64(), "text": pl.String()}
 
 
 @dataclass(frozen=True, eq=False)
 class StudyState:
-    """A study after the decisions up to `seq`; a value.
+    """An immutable value: a study after the decisions up to `seq`.
 
-    While contexts are being prepared there is neither `study` nor `settings`, and `warming` holds
-    the decisions so far. `last` are the features of the last rows, over which a policy with
-    contexts is averaged. `expired` counts the decisions that got the default reward. The policy
-    that it goes on from was learned from `begun_with` rows, and certified for `watched_before`.
+    During the warm-up of contexts there is neither `study` nor `settings`, and `warmup_rows` holds
+    the decisions so far; `warmup` counts them afterwards. `last` holds the features of the last
+    rows, over which a policy with contexts is averaged. `expired` counts the decisions that got the
+    default reward. The policy.json that the study continues, if any, was learned from `base_rows`,
+    and its certificate counts `base_rounds`.
     """
 
     spec: StudySpec
@@ -53,15 +55,15 @@ class StudyState:
     study: Study | None = None
     settings: Settings | None = None
     contextual: Contextual | None = None
-    warming: tuple[Decision, ...] = ()
+    warmup_rows: tuple[Decision, ...] = ()
     warmup: int = 0
     last: Array | None = None
-    begun_with: int = 0
-    watched_before: int = 0
+    base_rows: int = 0
+    base_rounds: int = 0
 
     @staticmethod
     def begin(spec: StudySpec, base: str | None = None) -> StudyState:
-        """Before the first decision: with nothing, or with the policy.json that it goes on from.
+        """Return the state before the first decision; `base` is the policy.json to continue.
 
         >>> spec = StudySpec.of({"name": "ads", "actions": ["a", "b"], "behavior": "estimated"})
         >>> decision = Decision(1, "x", 0, None, None, decided_at=0, reward=1.0, rewarded_at=0)
@@ -72,24 +74,23 @@ class StudyState:
         if base is not None:
             policy = from_text(base)
             certificate = policy.study.certificate
-            watched = 0 if certificate is None else certificate.rounds
-            begun = empty._going_on(policy)
-            return replace(begun, begun_with=policy.rows, watched_before=watched)
+            rounds = 0 if certificate is None else certificate.rounds
+            return replace(empty._continue(policy), base_rows=policy.rows, base_rounds=rounds)
         if spec.context is not None:
             return empty
         choice = choose(spec.learner_name, spec.pi_b, len(spec.labels), spec.horizon)
-        return empty._learning_with(choice, None)
+        return empty._start(choice, None)
 
-    def resumed(self, snapshot: Snapshot, before: Sequence[Decision]) -> StudyState:
-        """As a snapshot says, whose last decisions are these: what the fold up to there gives."""
+    def restored(self, snapshot: Snapshot, before: Sequence[Decision]) -> StudyState:
+        """Return the state that a snapshot holds; `before` are the last decisions up to it."""
         policy = from_text(snapshot.policy)
-        found = replace(self._going_on(policy), seq=snapshot.seq, expired=snapshot.expired)
-        rows = min(LAST, found.learned)  # those of a warm-up are no part of the average
+        found = replace(self._continue(policy), seq=snapshot.seq, expired=snapshot.expired)
+        rows = min(LAST, found.learned)  # rows of the warm-up are not part of the average
         if found.contextual is None or not rows:
             return found
-        return replace(found, last=found.contextual.features(found._frame(before[-rows:])))
+        return replace(found, last=found.contextual.features(found._contexts(before[-rows:])))
 
-    def _going_on(self, policy: Policy) -> StudyState:
+    def _continue(self, policy: Policy) -> StudyState:
         return replace(
             self,
             study=policy.study,
@@ -98,7 +99,7 @@ class StudyState:
             warmup=policy.warmup,
         )
 
-    def _learning_with(self, choice: Choice, contextual: Contextual | None) -> StudyState:
+    def _start(self, choice: Choice, contextual: Contextual | None) -> StudyState:
         spec = self.spec
         columns = Columns(
             propensity=PROPENSITY if spec.kind == LOGGED else None,
@@ -118,56 +119,53 @@ class StudyState:
         return replace(self, study=study, settings=settings, contextual=contextual)
 
     def after(self, decisions: Sequence[Decision]) -> StudyState:
-        """The standing after more decisions, all of them with a reward or out of time."""
+        """Return the state after more decisions, each of them ready."""
         if not decisions:
             return self
         expired = sum(decision.reward is None for decision in decisions)
-        seen = replace(self, seq=decisions[-1].seq, expired=self.expired + expired)
+        counted = replace(self, seq=decisions[-1].seq, expired=self.expired + expired)
         if self.study is None:
-            return seen._warmed(decisions)
-        return seen._taught(self.study, decisions)
+            return counted._warm_up(decisions)
+        return counted._learn(self.study, decisions)
 
-    def _warmed(self, decisions: Sequence[Decision]) -> StudyState:
-        """Collect decisions until they tell contexts apart; learn from those that come after.
+    def _warm_up(self, decisions: Sequence[Decision]) -> StudyState:
+        """Collect decisions until their contexts differ; learn from those that follow.
 
-        Where all contexts of the warm-up are alike, it goes on for twice as long.
+        If all contexts of the warm-up are equal, its size doubles.
         """
-        rows = [*self.warming, *decisions]
+        rows = [*self.warmup_rows, *decisions]
         size = self.spec.warmup
         while size <= len(rows):
-            if size > len(self.warming):
+            if size > len(self.warmup_rows):
                 try:
-                    ready = self._prepared(rows[:size])
+                    ready = self._with_features(rows[:size])
                 except InvalidLog:
                     pass
                 else:
-                    return ready if size == len(rows) else ready.after(rows[size:])._at(self)
+                    learned = ready.after(rows[size:])
+                    return replace(learned, seq=self.seq, expired=self.expired)
             size *= 2
-        if len(rows) > MOST_WARMING:
+        if len(rows) > MOST_WARMUP_ROWS:
             raise InvalidLog(
                 "context",
                 f"{len(rows):,} decisions",
                 "all contexts are alike, so no policy can depend on them",
                 "create a study without contexts, or with others",
             )
-        return replace(self, warming=tuple(rows))
+        return replace(self, warmup_rows=tuple(rows))
 
-    def _at(self, seen: StudyState) -> StudyState:
-        return replace(self, seq=seen.seq, expired=seen.expired)
-
-    def _prepared(self, rows: Sequence[Decision]) -> StudyState:
+    def _with_features(self, rows: Sequence[Decision]) -> StudyState:
         actions = np.array([row.action for row in rows], dtype=np.int64)
         names = tuple(self.spec.context or ())
         choice, contextual = choose_contextual(
-            self._frame(rows), actions, names, len(self.spec.labels), self.spec.horizon
+            self._contexts(rows), actions, names, len(self.spec.labels), self.spec.horizon
         )
-        ready = replace(self, warming=(), warmup=len(rows))
-        return ready._learning_with(choice, contextual)
+        return replace(self, warmup_rows=(), warmup=len(rows))._start(choice, contextual)
 
-    def _taught(self, study: Study, decisions: Sequence[Decision]) -> StudyState:
+    def _learn(self, study: Study, decisions: Sequence[Decision]) -> StudyState:
         if self.contextual is None:
             return replace(self, study=study.after(self._log(decisions, None)))
-        x = self.contextual.features(self._frame(decisions))
+        x = self.contextual.features(self._contexts(decisions))
         last = x[-LAST:] if self.last is None else np.concatenate([self.last, x])[-LAST:]
         return replace(self, study=study.after(self._log(decisions, x)), last=last)
 
@@ -180,51 +178,50 @@ class StudyState:
         actions = np.array([d.action for d in decisions], dtype=np.int64)
         return Log._of(actions, self.spec.scale.unit(rewards), q, features)  # checked on arrival
 
-    def _frame(self, decisions: Sequence[Decision]) -> pl.DataFrame:
-        contexts = self.spec.context or {}
+    def _contexts(self, decisions: Sequence[Decision]) -> pl.DataFrame:
         rows = [json.loads(decision.context or "{}") for decision in decisions]
         return pl.DataFrame(
             {
-                CONTEXT + name: pl.Series([row[name] for row in rows], dtype=TYPES[kind])
-                for name, kind in contexts.items()
+                CONTEXT + name: pl.Series([row[name] for row in rows], dtype=COLUMN_TYPES[kind])
+                for name, kind in (self.spec.context or {}).items()
             }
         )
 
     @property
     def learned(self) -> int:
-        """How many decisions of this study were learned from; a warm-up is not."""
-        return 0 if self.study is None else self.study.rounds - self.begun_with
+        """How many decisions of this study were learned from, without those of the warm-up."""
+        return 0 if self.study is None else self.study.rounds - self.base_rows
 
     @property
     def rounds(self) -> int:
-        """How many rows were learned from, those of the policy that it goes on from included."""
+        """How many rows were learned from, with those of the policy.json that it continues."""
         return 0 if self.study is None else self.study.rounds
 
     @property
     def promoted_seq(self) -> int | None:
-        """The decision with which promotion was first justified; 0 if it was before the first."""
+        """The `seq` at which the certificate first justified promotion; 0 if before the first."""
         certificate = None if self.study is None else self.study.certificate
         if certificate is None or certificate.promoted_at is None:
             return None
-        own_warmup = 0 if self.begun_with else self.warmup
-        return max(0, certificate.promoted_at - self.watched_before + own_warmup)
+        own_warmup = 0 if self.base_rows else self.warmup
+        return max(0, certificate.promoted_at - self.base_rounds + own_warmup)
 
     @property
     def warmup_left(self) -> int:
-        """How many more decisions the warm-up takes, at least."""
+        """How many more decisions the warm-up needs, at least."""
         if self.study is not None:
             return 0
         size = self.spec.warmup
-        while size <= len(self.warming):
+        while size <= len(self.warmup_rows):
             size *= 2
-        return size - len(self.warming)
+        return size - len(self.warmup_rows)
 
     def probabilities(self, context: Mapping[str, object] | None = None) -> Array:
-        """π of the next round, (K,); uniform while the warm-up goes on."""
-        if (wrong := self.spec.fault_of_context(context)) is not None:
-            raise InvalidArgument("context", context, wrong, "see the study's contexts")
+        """Return π of the next round, (K,); uniform during the warm-up."""
+        if (fault := self.spec.fault_of_context(context)) is not None:
+            raise InvalidArgument("context", context, fault, "see the study's contexts")
         if self.study is None:
-            return np.full(len(self.spec.labels), 1.0 / len(self.spec.labels))
+            return self._uniform()
         if self.contextual is None or context is None:
             found = self.study.learner.policy(self.study.state)
         else:
@@ -233,9 +230,12 @@ class StudyState:
         kept = playable(found)
         return np.asarray(kept / kept.sum())
 
+    def _uniform(self) -> Array:
+        return np.full(len(self.spec.labels), 1.0 / len(self.spec.labels))
+
     @cached_property
     def policy(self) -> Policy | None:
-        """policy.json: the same as `understudy learn` gives of these decisions."""
+        """The policy.json that `understudy learn` makes of these decisions; None in a warm-up."""
         if self.study is None or self.settings is None:
             return None
         return Policy(
@@ -253,12 +253,12 @@ class StudyState:
         if self.contextual is None:
             return study.learner.policy(study.state)
         if self.last is None:
-            return np.full(len(self.spec.labels), 1.0 / len(self.spec.labels))
+            return self._uniform()
         return np.asarray(self.contextual.learner.policies_at(study.state, self.last).mean(axis=0))
 
     @cached_property
     def report(self) -> LearnResult | None:
-        """What can be said about it; None before anything was learned."""
+        """The result of learning, with coverage and verdict; None before the first row."""
         if self.policy is None or not self.rounds:
             return None
         nothing = Provenance((), {}, pl.DataFrame(schema=QUARANTINE))
@@ -266,6 +266,33 @@ class StudyState:
         return LearnResult(policy=self.policy, coverage=coverage, intake=nothing, oddities={})
 
     def snapshot(self) -> Snapshot | None:
-        """What to keep of it, so that the next start need not go over all decisions again."""
+        """Return what the store keeps of it, so that a start need not process all decisions."""
         policy = self.policy
         return None if policy is None else Snapshot(self.seq, policy.to_json(), self.expired)
+
+
+KINDS: tuple[dict[str, Any], ...] = (  # one study of each code path: plain, estimated, contextual
+    {},
+    {"behavior": "estimated"},
+    {"context": {"x": "number"}, "warmup": 10},
+)
+KIND_ROWS = 11  # one more than the warm-up, so that the contextual study learns too
+
+
+def precompile() -> None:
+    """Compile the kernels of every kind of study, so that no event waits for the compiler.
+
+    On a new installation that takes some seconds; afterwards Numba's cache has them.
+
+    >>> precompile()
+    """
+    for kind in KINDS:
+        spec = StudySpec.of({"name": "precompile", "actions": [0, 1], **kind})
+        propensity = 0.5 if spec.kind == LOGGED else None
+        decisions = []
+        for seq in range(1, KIND_ROWS + 1):
+            context = spec.context_text({"x": float(seq)})
+            decisions.append(Decision(seq, str(seq), seq % 2, propensity, context, seq, 1.0, seq))
+        state = StudyState.begin(spec).after(decisions)
+        state.snapshot()
+        _ = state.report

@@ -1,0 +1,224 @@
+"""A study while the service runs. Only the writer's thread changes it; others read `state`.
+
+Decisions that wait for their reward are kept in memory as far as they fit. The rest are read back
+from the store when their turn comes, and so are all of them after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from itertools import islice, takewhile
+from typing import Any
+
+import structlog
+
+from understudy.errors import InvalidSnapshot
+from understudy.live.ingest import Ingest, Outcome, is_ready
+from understudy.live.spec import SECOND, Event, StudySpec
+from understudy.live.state import StudyState
+from understudy.live.store.records import Changes, Decision, StudyRecord
+from understudy.live.store.sql import Reader, Store
+from understudy.logs.setup import LAST
+
+__all__ = ["LiveStudy", "Rate", "load_state"]
+
+MOST_IN_MEMORY = 100_000  # decisions that wait: some 30 MB; a reward in memory needs no query
+CHUNK = 4_096  # decisions processed, or read back, at a time: some milliseconds of work
+
+log = structlog.get_logger("understudy.live")
+
+
+class Rate:
+    """Events per second, over the last ten seconds.
+
+    >>> rate = Rate()
+    >>> rate.add(20, now=0)
+    >>> rate.at(now=5 * SECOND), rate.at(now=20 * SECOND)
+    (2.0, 0.0)
+    """
+
+    SPAN = 10  # seconds: steady enough to read, and a stop shows soon
+
+    def __init__(self) -> None:
+        self._counts = deque[tuple[int, int]](maxlen=self.SPAN)
+
+    def add(self, events: int, now: int) -> None:
+        """Count events at a time in microseconds."""
+        second = now // SECOND
+        if self._counts and self._counts[-1][0] == second:
+            events += self._counts.pop()[1]
+        self._counts.append((second, events))
+
+    def at(self, now: int) -> float:
+        """Return the events per second at a time in microseconds."""
+        oldest = now // SECOND - self.SPAN
+        counts = tuple(self._counts)  # another thread may add to them
+        return sum(count for second, count in counts if second > oldest) / self.SPAN
+
+
+def load_state(store: Reader, record: StudyRecord) -> StudyState:
+    """Return the state of the newest snapshot, or the one before the first decision."""
+    spec = StudySpec.model_validate_json(record.spec)
+    begun = StudyState.begin(spec, record.base)
+    snapshot = store.snapshot(record.key)
+    if snapshot is None:
+        return begun
+    before: list[Decision] = []
+    if spec.context is not None:
+        before = store.decisions(record.key, max(0, snapshot.seq - LAST), LAST)
+        before = [decision for decision in before if decision.seq <= snapshot.seq]
+    try:
+        return begun.restored(snapshot, before)
+    except InvalidSnapshot as error:  # of another version, say: a snapshot is only a cache
+        log.warning("all decisions are processed again", study=record.name, reason=str(error))
+        return begun
+
+
+class LiveStudy:
+    """A study: its state, and the decisions that wait to be processed.
+
+    `known` counts events that were sent before, since the service started; `late` counts rewards
+    that came after their wait; `malformed` counts requests that were no valid events. `fault` says
+    why the study has stopped learning, if it has.
+    """
+
+    def __init__(self, record: StudyRecord, store: Reader) -> None:
+        self.record = record
+        self.spec = StudySpec.model_validate_json(record.spec)
+        self.spec_data: dict[str, Any] = json.loads(record.spec)
+        self.rate = Rate()
+        self.known = 0
+        self.malformed = 0
+        self.fault: str | None = None
+        self._policy: tuple[tuple[int, int, int, int], bytes] | None = None
+        self.load(store)
+
+    def load(self, store: Reader) -> None:
+        """Take over the state that the store holds."""
+        try:
+            self.state = load_state(store, self.record)
+        except InvalidSnapshot as error:  # the policy.json that it continues cannot be read
+            self.state = StudyState(self.spec)
+            self._stop(error)
+        self.snapshot_seq = self.state.seq
+        self.late = store.late(self.record.key)
+        self.refused = Counter(store.refused(self.record.key))
+        self.forget_waiting(store)
+
+    def forget_waiting(self, store: Reader) -> None:
+        """Drop the decisions in memory: the last write may or may not have happened."""
+        self.next_seq = store.last_seq(self.record.key) + 1
+        self.waiting = deque[Decision]()
+        self.by_id: dict[str, Decision] = {}
+        self.all_in_memory = self.next_seq == self.state.seq + 1
+
+    @property
+    def version(self) -> tuple[int, int, int, int]:
+        """Version of the study; changes with every update."""
+        refused = sum(self.refused.values()) + self.late
+        archived = self.record.archived_at or 0
+        return self.state.seq, self.next_seq, refused, archived
+
+    def refusals(self) -> Counter[str]:
+        """Count refused events by reason; malformed ones since the service started."""
+        return +(self.refused + Counter({"late": self.late, "malformed": self.malformed}))
+
+    def policy_json(self, show: Callable[[LiveStudy, StudyState], object]) -> bytes:
+        """Return the policy as JSON, cached until the version changes."""
+        version = self.version
+        if self._policy is None or self._policy[0] != version:
+            shown = show(self, self.state)
+            self._policy = version, json.dumps(shown, ensure_ascii=False).encode()
+        return self._policy[1]
+
+    def not_in_memory(self, events: Sequence[Event]) -> list[str]:
+        """Return the ids that must be looked up in the store."""
+        return [event.id for event in events if event.id not in self.by_id]
+
+    def ingest(self, found: dict[str, Decision], now: int) -> Ingest:
+        """Return an empty group; `found` are decisions that the store found by id."""
+        known = found | self.by_id if found else self.by_id
+        changes = Changes(self.record.key)
+        archived = self.record.archived_at is not None
+        return Ingest(self.spec, changes, known, self.state.seq, self.next_seq, now, archived)
+
+    def count(self, outcomes: Sequence[Outcome], now: int) -> None:
+        """Count events that were answered."""
+        self.known += sum(outcome.status == "known" for outcome in outcomes)
+        self.rate.add(len(outcomes), now)
+
+    def committed(self, ingest: Ingest) -> None:
+        """Take over a group that is on disk now."""
+        changes = ingest.changes
+        self.next_seq = ingest.next_seq
+        fits = len(self.waiting) + len(changes.decisions) <= MOST_IN_MEMORY
+        self.all_in_memory = self.all_in_memory and fits
+        if self.all_in_memory:
+            self._remember(changes.decisions)
+        for updated in ingest.updated:
+            waiting = self.by_id.get(updated.id)
+            if waiting is not None:
+                waiting.reward, waiting.rewarded_at = updated.reward, updated.rewarded_at
+                waiting.late_reward = updated.late_reward
+        self.refused = self.refused + changes.refused  # a new object: other threads read the old
+        self.late += len(changes.late)
+
+    def _remember(self, decisions: Sequence[Decision]) -> None:
+        self.waiting.extend(decisions)
+        self.by_id.update((decision.id, decision) for decision in decisions)
+
+    def process(self, store: Reader, now: int) -> bool:
+        """Process the decisions that are ready, a chunk at most; return whether more may be.
+
+        If that fails, the decisions stay in the store, and `fault` says why.
+        """
+        if self.fault is not None:
+            return False
+        if not self.waiting and not self.all_in_memory:
+            found = store.decisions(self.record.key, self.state.seq, CHUNK)
+            self.all_in_memory = len(found) < CHUNK
+            self._remember(found)
+        first = islice(self.waiting, CHUNK)
+        ready = list(takewhile(lambda decision: is_ready(decision, self.spec, now), first))
+        if not ready:
+            return False
+        try:
+            self.state = self.state.after(ready)
+        except Exception as error:  # noqa: BLE001 - any error stops this study, and no other
+            self._stop(error)
+            return False
+        for decision in ready:
+            self.waiting.popleft()
+            del self.by_id[decision.id]
+        return len(ready) == CHUNK or (not self.waiting and not self.all_in_memory)
+
+    def due(self) -> int | None:
+        """Return when the oldest decision stops waiting for its reward, if one waits."""
+        try:
+            return self.waiting[0].decided_at + self.spec.reward_wait_us + 1
+        except IndexError:  # the writer's thread may have processed it meanwhile
+            return None
+
+    def behind(self) -> int:
+        """Return how many decisions would be processed again after a crash."""
+        return self.state.seq - self.snapshot_seq
+
+    def save_snapshot(self, store: Store) -> None:
+        """Write a snapshot, if the state is newer than the last one."""
+        state = self.state
+        if state.seq <= self.snapshot_seq or self.fault is not None:
+            return
+        try:
+            snapshot = state.snapshot()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._stop(error)
+            return
+        if snapshot is not None:
+            store.save_snapshot(self.record.key, snapshot)
+            self.snapshot_seq = snapshot.seq
+
+    def _stop(self, error: Exception) -> None:
+        log.error("a study cannot go on", study=self.spec.name, exc_info=error)
+        self.fault = f"{type(error).__name__}: {error}"
