@@ -78,7 +78,7 @@ def serve_prompts(routers: dict[str, Router], prompts: int, rng: random.Random) 
     return total
 
 
-def open_study(client: us.live.Client, name: str) -> us.live.Study:
+def open_study(client: us.live.Client, name: str) -> us.live.StudyClient:
     """The study of this name, which is made if there is none."""
     try:
         return client.create_study(name, list(WORTH), reward_wait=REWARD_WAIT, default_reward=0.0)
@@ -88,7 +88,7 @@ def open_study(client: us.live.Client, name: str) -> us.live.Study:
         return client.open(name)
 
 
-def report(client: us.live.Client, studies: dict[str, us.live.Study]) -> None:
+def report(client: us.live.Client, studies: dict[str, us.live.StudyClient]) -> None:
     """What the understudies would do, and whether they should, when all decisions are folded."""
     for kind, study in studies.items():
         while (now := client.study(study.name))["folded"] < now["decisions"]:
@@ -101,7 +101,7 @@ def report(client: us.live.Client, studies: dict[str, us.live.Study]) -> None:
 
 def play(
     client: us.live.Client, prompts: int, share: float, rng: random.Random
-) -> dict[str, us.live.Study]:
+) -> dict[str, us.live.StudyClient]:
     """Prompts, of which the understudies take a share."""
     studies = {kind: open_study(client, f"router-{kind}") for kind in LIKED}
     total = 0.0

@@ -24,7 +24,7 @@ from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
 from understudy.live.state import StudyState
 from understudy.live.web.app import make_app
-from understudy.live.web.watching import Watcher
+from understudy.live.web.study_views import StudyViews
 
 pytestmark = pytest.mark.plain
 
@@ -208,7 +208,7 @@ def watched(desk: Desk) -> dict[str, Any]:
     """The numbers of the page."""
     service = Service(str(desk.path))
     service.writer.studies = {"study": Restless(desk)}  # type: ignore[dict-item]
-    counters: dict[str, Any] = Watcher(service).view("study")["counters"]
+    counters: dict[str, Any] = StudyViews(service).view("study")["counters"]
     return counters
 
 

@@ -21,7 +21,7 @@ STORE = click.option(
     default="understudy.db",
     show_default=True,
     metavar="FILE|postgresql://…",
-    help="Where studies and their events are kept.",
+    help="Where studies and their events are stored.",
 )
 FAILED = 1
 MICROSECOND = 1_000  # nanoseconds
@@ -35,7 +35,7 @@ def serve(store: str, host: str, port: int) -> None:
     """Learn beside production, live: a service with a page, until it is stopped.
 
     Nothing has to be set up: events are kept in one file. The page is at
-    http://127.0.0.1:8642/, what can be asked at /docs. Another address than this
+    http://127.0.0.1:8642/, the API at /docs. Another address than this
     machine's own needs a token first: understudy token add NAME --scope write.
     """
     _need_extra()
@@ -49,7 +49,7 @@ def serve(store: str, host: str, port: int) -> None:
 @STORE
 @click.option("--json", "json_output", is_flag=True, help="Print JSON, not a table.")
 def audit(store: str, json_output: bool) -> int:
-    """Fold every study's events again, and compare with what was kept, bit for bit.
+    """Process every study's events again, and compare with its snapshot, bit for bit.
 
     The exit code is 1 if something differs. The service may be running.
     """
@@ -96,7 +96,7 @@ def _show_audit(found: list[Any]) -> None:
     help="A file that ends in .parquet or .ndjson.",
 )
 def export(study: str, store: str, out: Path) -> None:
-    """Write what a study has learned from as a log, in its order.
+    """Write the processed decisions of a study as a log, in order.
 
     `understudy learn` on it gives the state of the study, bit for bit.
     """
@@ -117,16 +117,16 @@ def export(study: str, store: str, out: Path) -> None:
 
 @click.group()
 def token() -> None:
-    """Tokens of a service: without any, it serves its own machine only."""
+    """Tokens of a service; without any, it serves its own machine only."""
 
 
 @token.command("add")
 @click.argument("name")
 @click.option("--scope", type=click.Choice(["read", "write"]), required=True)
-@click.option("--replace", is_flag=True, help="Take back one of the same name.")
+@click.option("--replace", is_flag=True, help="Replace the token of this name.")
 @STORE
 def add(name: str, scope: Any, replace: bool, store: str) -> None:
-    """Make a token, and print it once."""
+    """Create a token, and print it once."""
     _need_extra()
     from understudy.live.store import open_tokens  # noqa: PLC0415 - only here
     from understudy.live.web.tokens import digest_of, new_token  # noqa: PLC0415
@@ -137,7 +137,7 @@ def add(name: str, scope: Any, replace: bool, store: str) -> None:
             raise errors.InvalidArgument(
                 "name",
                 name,
-                "there is a token of this name, and whoever has it would be shut out",
+                "there is a token of this name, and its holder would be shut out",
                 "choose another name, or pass --replace",
             )
         tokens.add_token(name, digest_of(made), scope, time.time_ns() // MICROSECOND)
@@ -148,7 +148,7 @@ def add(name: str, scope: Any, replace: bool, store: str) -> None:
 @click.argument("name")
 @STORE
 def remove(name: str, store: str) -> None:
-    """Take a token back; a running service notices within seconds."""
+    """Remove a token; a running service notices within seconds."""
     _need_extra()
     from understudy.live.store import open_tokens  # noqa: PLC0415 - only here
 
@@ -167,7 +167,7 @@ def remove(name: str, store: str) -> None:
 @token.command("list")
 @STORE
 def list_tokens(store: str) -> None:
-    """Name the tokens; themselves nobody can show, only their hashes are kept."""
+    """List the tokens by name; the store keeps only their hashes."""
     _need_extra()
     from understudy.live.store import open_reader  # noqa: PLC0415 - only here
 

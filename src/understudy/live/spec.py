@@ -37,13 +37,10 @@ __all__ = ["MOST_ACTIONS", "SECOND", "Event", "StudySpec"]
 
 MOST_ACTIONS = 10_000  # a policy of so many is some 500 kB of JSON, sent with every GET policy
 MOST_CONTEXTS = 64  # columns: the state of a learner grows with the square of their features
-LONGEST_WAIT = (
-    366 * 24 * 3600.0
-)  # seconds: a leap year; nothing is learned past a decision that waits
+LONGEST_WAIT = 366 * 24 * 3600.0  # seconds: learning stops at a decision that waits
 LARGEST_WHOLE = (1 << 63) - 1  # what a BIGINT of SQL holds
 EXPORT_COLUMNS = ("id", "time", ACTION, REWARD, PROPENSITY, "rewarded")  # taken in exported logs
 SECOND = 1_000_000  # microseconds, the unit of all stored times
-
 
 STORABLE = r"^[^\x00]*$"  # JSON can express a NUL, and PostgreSQL stores none
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=STORABLE)]

@@ -205,7 +205,7 @@ class Writer:
         """Write all requests in one transaction, and answer each."""
         events = sum(len(request.events) for request in requests)
         try:
-            self._reopen_store_or_lose_it()
+            self._reopen_store()
             outcomes = self._commit(requests)
         except StoreUnavailable as error:
             self._lose_store(error)
@@ -268,18 +268,14 @@ class Writer:
             return
         if time.monotonic() < self._retry_at:
             raise StoreUnavailable(self.store_error)
-        self._open_store()
-        log.info("the store can be used again")
-        self.store_error = None
-
-    def _reopen_store_or_lose_it(self) -> None:
-        """Reopen the store; any error on the way is the store's, not that of a request."""
         try:
-            self._reopen_store()
+            self._open_store()
         except StoreUnavailable:
             raise
-        except Exception as error:
+        except Exception as error:  # it is the store's, not that of the request that comes first
             raise self._lose_store(error) from error
+        log.info("the store can be used again")
+        self.store_error = None
 
     def _lose_store(self, error: Exception) -> StoreUnavailable:
         """Note that the store must be reopened: the last write may or may not have happened."""

@@ -20,9 +20,10 @@ import understudy as us
 from tests.support.live.fake_service import Fake, Fault, plain
 from tests.support.strategies import quick
 from understudy.errors import Refused, ServiceUnavailable, Undelivered
-from understudy.live import BatchTaken, Delivery
-from understudy.live.client import outbox
-from understudy.live.client.facts import Event, decision
+from understudy.live import BatchTaken
+from understudy.live.client import background
+from understudy.live.client.background import Delivery
+from understudy.live.client.events import OutgoingEvent, decision_event
 
 pytestmark = pytest.mark.plain
 
@@ -31,7 +32,7 @@ LOSING = st.lists(st.sampled_from(["none", "lost", "answer lost", "slow", "busy"
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "PAUSE", 0.0)
+    monkeypatch.setattr(background, "PAUSE", 0.0)
 
 
 def sent(fake: Fake) -> list[dict[str, Any]]:
@@ -134,7 +135,7 @@ def test_what_fails_while_the_end_comes_is_tried_once_more() -> None:
     """The service was away when `close` was called, and is back a moment later."""
     tries: list[Thread] = []
 
-    def send(events: Sequence[Event]) -> BatchTaken:
+    def send(events: Sequence[OutgoingEvent]) -> BatchTaken:
         if not tries:
             tries.append(Thread(target=box.close))
             tries[0].start()
@@ -143,8 +144,8 @@ def test_what_fails_while_the_end_comes_is_tried_once_more() -> None:
             raise ServiceUnavailable("away")
         return BatchTaken(accepted=len(events))
 
-    box = outbox.Outbox(send, most=1)
-    box.offer(decision("a", 0.5, None, None))
+    box = background.SendQueue(send, most=1)
+    box.offer(decision_event("a", 0.5, None, None))
     box._thread.join(10)
     tries[0].join(10)
     assert box.delivery == Delivery(taken=1)

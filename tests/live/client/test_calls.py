@@ -17,7 +17,7 @@ import understudy as us
 from tests.support.live.fake_service import Fake, Making, blocking, plain
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, Refused, ServiceUnavailable
-from understudy.live.client.replies import Lines
+from understudy.live.client.responses import Lines
 
 pytestmark = pytest.mark.plain
 

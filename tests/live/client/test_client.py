@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import understudy as us
 from tests.support.live.fake_service import Fake, Fault, Making, blocking, plain
 from tests.support.strategies import quick
 from understudy.errors import Refused, ServiceUnavailable
@@ -204,3 +205,13 @@ def test_other_servers_that_say_no_are_quoted_as_far_as_they_say_anything(make: 
     fake = Fake(answer=lambda _: elsewhere)
     with make(fake) as client, pytest.raises(ServiceUnavailable, match="to https://elsewhere/"):
         client.study("mugs")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("Study", "StudyClient"), ("AsyncStudy", "AsyncStudyClient")]
+)
+def test_a_name_of_0_5_0_warns_and_works(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"understudy.live.{new}"):
+        assert getattr(us.live, old) is getattr(us.live, new)
+    with pytest.raises(AttributeError, match="no attribute 'Understudy'"):
+        _ = us.live.Understudy

@@ -24,7 +24,7 @@ from understudy.live.web.answers import (
     refuse,
     refuse_body,
 )
-from understudy.live.web.wrong_fields import WORDS
+from understudy.live.web.field_errors import WORDS
 
 pytestmark = pytest.mark.plain
 

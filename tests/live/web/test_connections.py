@@ -17,7 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.support.live.local_server import serving
-from understudy.live.web import transport
+from understudy.live.web import http_protocol
 
 pytestmark = pytest.mark.plain
 
@@ -39,7 +39,7 @@ async def stream(_: Request) -> Response:
 
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(transport, "SILENCE", SILENCE)
+    monkeypatch.setattr(http_protocol, "SILENCE", SILENCE)
     routes = [Route("/echo", echo, methods=["POST"]), Route("/stream", stream)]
     with serving(lambda: Starlette(routes=routes)) as found:
         yield found
@@ -71,7 +71,7 @@ def test_what_is_never_finished_is_closed(url: str, sent: bytes) -> None:
 def test_a_head_without_end_is_closed_at_once(
     url: str, header: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "SILENCE", 3_600.0)
+    monkeypatch.setattr(http_protocol, "SILENCE", 3_600.0)
     assert left_alone_after(url, HEAD + header) < 20.0
 
 

@@ -29,13 +29,13 @@ from tests.support.programs import find
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument
 from understudy.live.store.records import TokenRecord
+from understudy.live.web.access_rules import HEADERS
 from understudy.live.web.docs import docs_page
-from understudy.live.web.doors import Doors
-from understudy.live.web.gate import LIMITS, Gate
+from understudy.live.web.middleware import LIMITS, AuthMiddleware
 from understudy.live.web.openapi import Content, Operation, Parameter, document
-from understudy.live.web.rules import HEADERS
+from understudy.live.web.router import OperationRouter
 from understudy.live.web.schema_words import field_rows, type_words
-from understudy.live.web.tokens import Keys, digest_of
+from understudy.live.web.tokens import TokenRegistry, digest_of
 
 pytestmark = pytest.mark.plain
 
@@ -52,10 +52,10 @@ def service(
     records: list[TokenRecord],
     operations: Sequence[Operation] = OPERATIONS,
     clock: Callable[[], float] = time.monotonic,
-) -> Gate:
-    return Gate(
-        Doors(operations),
-        Keys(lambda: records),
+) -> AuthMiddleware:
+    return AuthMiddleware(
+        OperationRouter(operations),
+        TokenRegistry(lambda: records),
         loopback_only=True,
         registry=CollectorRegistry(),
         clock=clock,
@@ -133,7 +133,7 @@ def test_parameters_are_as_they_were_declared() -> None:
     assert media == {"schema": CONTEXT.schema, "example": CONTEXT.example}
 
 
-def refusals_of_the_gate(operation: Operation) -> Iterator[Answer]:
+def refusals_of_the_middleware(operation: Operation) -> Iterator[Answer]:
     """Everything that may be wrong with a request before it comes to the operation."""
     method, path = operation.method, path_of(operation)
     closed, open_ = service(TOKENS), service([])
@@ -157,7 +157,7 @@ def refusals_of_the_gate(operation: Operation) -> Iterator[Answer]:
 def test_every_status_that_can_come_is_declared(operation: Operation) -> None:
     responses = DOCUMENT["paths"][operation.path][operation.method.lower()]["responses"]
     with structlog.testing.capture_logs():
-        answers = list(refusals_of_the_gate(operation))
+        answers = list(refusals_of_the_middleware(operation))
     for answer in answers:
         declared = responses[str(answer.status)]
         media = str(answer.header("content-type")).split(";")[0]
@@ -192,7 +192,7 @@ def test_an_operation_is_declared_once_and_its_path_described() -> None:
         with pytest.raises(InvalidArgument, match="declared twice"):
             document(operations, "1.0")
         with pytest.raises(InvalidArgument, match="declared twice"):
-            Doors(operations)
+            OperationRouter(operations)
     with pytest.raises(InvalidArgument, match="'study'"):
         dataclasses.replace(plain, path="/v1/{study}")
 

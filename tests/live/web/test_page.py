@@ -13,7 +13,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from tests.support.live.simulated_service import behind_the_gate
+from tests.support.live.simulated_service import in_middleware
 from tests.support.markup import Element, tree
 from understudy.live.web import page
 from understudy.live.web.views import About, Counters, show
@@ -29,7 +29,7 @@ NAMESPACE = 'xmlns="http://www.w3.org/2000/svg"'
 
 def get(path: str, headers: dict[str, str] | None = None) -> httpx.Response:
     async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(behind_the_gate(Starlette(routes=page.routes())))
+        transport = httpx.ASGITransport(in_middleware(Starlette(routes=page.routes())))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.get(path, headers=headers)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import httpx
 
 import understudy as us
-from understudy.live import AsyncStudy
+from understudy.live.client.async_client import AsyncStudyClient
 
 __all__ = ["Blocking", "Fake", "Fault", "Making", "blocking", "plain"]
 
@@ -104,7 +104,7 @@ class Blocking:
                 return self._listed(result)
             if inspect.iscoroutine(result):
                 result = self._runner.run(result)
-            if isinstance(result, AsyncStudy):
+            if isinstance(result, AsyncStudyClient):
                 study = Blocking(result)
                 study._runner = self._runner
                 return study

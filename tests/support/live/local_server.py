@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from understudy.live.web.transport import InOnePiece
+from understudy.live.web.http_protocol import BufferedHttpProtocol
 
 __all__ = ["serving"]
 
@@ -24,7 +24,9 @@ def serving(
     running: list[uvicorn.Server] = []
 
     async def serve() -> None:
-        config = uvicorn.Config(make(), port=0, log_level="error", log_config=None, http=InOnePiece)
+        config = uvicorn.Config(
+            make(), port=0, log_level="error", log_config=None, http=BufferedHttpProtocol
+        )
         server = uvicorn.Server(config)
         running.append(server)
         task = asyncio.create_task(server.serve())

@@ -1,4 +1,4 @@
-"""A service of a few operations, to try the gate and the description of operations on."""
+"""A service of a few operations, to try the middleware and the description of operations on."""
 
 from __future__ import annotations
 

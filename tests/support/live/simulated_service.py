@@ -21,20 +21,22 @@ from starlette.types import ASGIApp
 from tests.support.live.local_server import serving
 from understudy import logs
 from understudy.live.web import page
-from understudy.live.web.gate import Gate
+from understudy.live.web.middleware import AuthMiddleware
 from understudy.live.web.streams import Streams
-from understudy.live.web.tokens import Keys
+from understudy.live.web.tokens import TokenRegistry
 from understudy.live.web.views import About, Counters, show, summarize
 from understudy.report import Report
 
-__all__ = ["Stage", "StagedStudy", "behind_the_gate", "on_stage"]
+__all__ = ["Stage", "StagedStudy", "in_middleware", "on_stage"]
 
 PROMOTED = datetime(2026, 5, 3, 9, 30, tzinfo=UTC)
 
 
-def behind_the_gate(app: ASGIApp) -> Gate:
-    """As the service has it: the gate gives every answer its headers."""
-    return Gate(app, Keys(list), loopback_only=True, registry=CollectorRegistry())
+def in_middleware(app: ASGIApp) -> AuthMiddleware:
+    """As the service has it: the middleware gives every answer its headers."""
+    return AuthMiddleware(
+        app, TokenRegistry(list), loopback_only=True, registry=CollectorRegistry()
+    )
 
 
 @dataclass
@@ -72,7 +74,7 @@ class Stage:
                 Route("/v1/live", streams.of_all),
             ]
         )
-        self.app = behind_the_gate(staged)
+        self.app = in_middleware(staged)
 
     def add(self, name: str, actions: Sequence[str] = ("small", "medium", "large")) -> StagedStudy:
         """A study without any event."""

@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
 
-from understudy.live.client import calls, facts
-from understudy.live.client.calls import StudyOptions
+from understudy.live.client import calls
+from understudy.live.client.calls import BatchTaken, Drawn, StudyOptions, Taken
 from understudy.live.client.client import URL
-from understudy.live.client.connections import AsyncConnection, patience_of, settings_of
-from understudy.live.client.facts import Context
-from understudy.live.client.received import BatchTaken, Drawn, Taken
+from understudy.live.client.events import (
+    Context,
+    batches,
+    decision_event,
+    make_event,
+    observation_event,
+    reward_event,
+)
+from understudy.live.client.transport import AsyncConnection, retry_policy, settings_of
 
 if TYPE_CHECKING:
     from understudy.logs.schema import Label
 
-__all__ = ["AsyncClient", "AsyncStudy"]
+__all__ = ["AsyncClient", "AsyncStudyClient"]
 
 
 class AsyncClient:
@@ -40,9 +46,9 @@ class AsyncClient:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = randomness.random,
     ) -> None:
-        patience, settings = patience_of(retries, random), settings_of(url, token, timeout)
+        retry, settings = retry_policy(retries, random), settings_of(url, token, timeout)
         http = httpx.AsyncClient(**settings, transport=transport)
-        self._connection = AsyncConnection(http, patience, sleep)
+        self._connection = AsyncConnection(http, retry, sleep)
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,13 +60,13 @@ class AsyncClient:
         """Let go of the connections."""
         await self._connection.close()
 
-    def open(self, name: str) -> AsyncStudy:
-        """A study by its name; nothing is asked of the service yet."""
-        return AsyncStudy(name, self._connection)
+    def open(self, name: str) -> AsyncStudyClient:
+        """A study by its name; this sends no request."""
+        return AsyncStudyClient(name, self._connection)
 
     async def create_study(
         self, name: str, actions: Sequence[Label], **options: Unpack[StudyOptions]
-    ) -> AsyncStudy:
+    ) -> AsyncStudyClient:
         """A new study; `StudyOptions` says what it can be created with."""
         await self._connection.ask(calls.create_study(name, actions, options))
         return self.open(name)
@@ -72,7 +78,7 @@ class AsyncClient:
         *,
         reward_wait: float | None = None,
         default_reward: float | None = None,
-    ) -> AsyncStudy:
+    ) -> AsyncStudyClient:
         """A new study that goes on from a policy.json, of a service or of `understudy learn`."""
         await self._connection.ask(
             calls.load_snapshot(
@@ -94,7 +100,7 @@ class AsyncClient:
         return await self._connection.ask(calls.archive(name))
 
 
-class AsyncStudy:
+class AsyncStudyClient:
     """A study of a live service; `AsyncClient.open` gives one."""
 
     def __init__(self, name: str, connection: AsyncConnection) -> None:
@@ -110,7 +116,7 @@ class AsyncStudy:
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> Taken:
         """A decision and its reward, in one piece."""
-        event = facts.observation(action, reward, propensity, context, id)
+        event = observation_event(action, reward, propensity, context, id)
         return await self._connection.ask(calls.send(self.name, event))
 
     async def decide(
@@ -122,17 +128,17 @@ class AsyncStudy:
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> str:
         """A decision whose reward will come later; gives the id that the reward must name."""
-        event = facts.decision(action, propensity, context, id)
+        event = decision_event(action, propensity, context, id)
         return (await self._connection.ask(calls.send(self.name, event))).id
 
     async def reward(self, id: str, reward: float) -> Taken:  # noqa: A002 - its name in the event
         """The reward of an earlier decision."""
-        return await self._connection.ask(calls.send(self.name, facts.later_reward(id, reward)))
+        return await self._connection.ask(calls.send(self.name, reward_event(id, reward)))
 
     async def send(self, events: Iterable[Mapping[str, Any]]) -> BatchTaken:
         """Many events, each a mapping with `action`, `propensity`, `context`, `reward`, `id`."""
         taken = BatchTaken()
-        for first, batch in facts.batches(map(facts.event, events)):
+        for first, batch in batches(map(make_event, events)):
             taken += await self._connection.ask(calls.batch(self.name, batch, first))
         return taken
 

@@ -1,18 +1,146 @@
-"""Feedback that is sent by a thread, so that production does not wait for its understudy."""
+"""Events that a thread sends in the background: production does not wait for the service."""
 
 from __future__ import annotations
 
+import atexit
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from threading import Condition, Thread
 from typing import TYPE_CHECKING, Self
 
-from understudy.errors import UnderstudyError
-from understudy.live.client import facts
-from understudy.live.client.facts import Context
-from understudy.live.client.outbox import Delivery, Outbox
+from understudy.constraints import COUNT
+from understudy.errors import Refused, ServiceUnavailable, Undelivered, UnderstudyError
+from understudy.live.client.calls import BatchTaken
+from understudy.live.client.events import (
+    LARGEST_BATCH,
+    Context,
+    OutgoingEvent,
+    decision_event,
+    observation_event,
+    reward_event,
+)
 
 if TYPE_CHECKING:
     from understudy.logs.schema import Label
 
-__all__ = ["Background"]
+__all__ = ["Background", "Delivery", "SendQueue"]
+
+SMALLER_MAY_DO = {413, 422}  # refused whole, because of its size or of one event
+LATE = "late"
+PAUSE = 1.0  # seconds between rounds of tries
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What became of the events; rewards that came `late` are known to the service as such."""
+
+    taken: int = 0
+    late: int = 0
+    refused: int = 0
+    dropped: int = 0
+    unsent: int = 0
+
+    def missing(self) -> str:
+        """Which events did not reach the study; empty if all did.
+
+        >>> Delivery(taken=7, dropped=2, unsent=1).missing()
+        '2 found no room (pass a larger most), 1 could not be sent'
+        """
+        parts = {
+            "found no room (pass a larger most)": self.dropped,
+            "were refused": self.refused,
+            "could not be sent": self.unsent,
+        }
+        return ", ".join(f"{number} {what}" for what, number in parts.items() if number)
+
+
+class SendQueue:
+    """Holds at most so many events, rewards twice as many, and sends them by the batch.
+
+    While no service answers they wait. `trouble` is the last error of a request, if there was any.
+    """
+
+    def __init__(self, send: Callable[[Sequence[OutgoingEvent]], BatchTaken], most: int) -> None:
+        self._send, self._most, self._size = send, COUNT("most", most), LARGEST_BATCH
+        self.delivery = Delivery()
+        self.trouble: UnderstudyError | None = None
+        self._waiting: deque[OutgoingEvent] = deque()
+        self._changed, self._closing = Condition(), False
+        self._thread = Thread(target=self._work, name="understudy outbox", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def offer(self, event: OutgoingEvent) -> bool:
+        """Whether there is room for it."""
+        with self._changed:
+            room = self._most if event.opens else 2 * self._most
+            if self._closing or len(self._waiting) >= room:
+                self._count(dropped=1)
+                return False
+            self._waiting.append(event)
+            self._changed.notify_all()
+            return True
+
+    def close(self) -> None:
+        """Send what is left, and wait for it; `Undelivered` if anything is missing in the end."""
+        atexit.unregister(self.close)
+        with self._changed:
+            if self._closing:
+                return
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._count(unsent=len(self._waiting))
+        if missing := self.delivery.missing():
+            last = "" if self.trouble is None else f"; the last error: {self.trouble}"
+            raise Undelivered(f"not all events reached the study: {missing}{last}")
+
+    def _work(self) -> None:
+        while batch := self._next():
+            last_time = self._closing
+            try:
+                taken = self._send(batch)
+            except ServiceUnavailable as error:
+                self.trouble = error
+                if last_time:
+                    return
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closing, PAUSE)
+            except Refused as error:
+                self.trouble = error
+                if len(batch) > 1 and error.status in SMALLER_MAY_DO:
+                    self._size = len(batch) // 2
+                else:
+                    self._done(batch, refused=len(batch))
+            else:
+                self._size = min(2 * self._size, LARGEST_BATCH)
+                self._sort(batch, taken)
+
+    def _next(self) -> list[OutgoingEvent]:
+        """What to send now, nothing if that was all; it stays queued until it is done."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            return list(islice(self._waiting, self._size))
+
+    def _sort(self, batch: list[OutgoingEvent], taken: BatchTaken) -> None:
+        refused = [one for one in taken.refused if one.error != LATE]
+        for one in refused:
+            self.trouble = Refused(409, one.error, f"{one.message} (id {one.id})")
+        late = len(taken.refused) - len(refused)
+        self._done(batch, taken=taken.accepted + taken.known, late=late, refused=len(refused))
+
+    def _done(self, batch: list[OutgoingEvent], **became: int) -> None:
+        with self._changed:
+            for _ in batch:
+                self._waiting.popleft()
+            self._count(**became)
+
+    def _count(self, **more: int) -> None:
+        with self._changed:
+            sums = {name: getattr(self.delivery, name) + number for name, number in more.items()}
+            self.delivery = replace(self.delivery, **sums)
 
 
 class Background:
@@ -25,8 +153,8 @@ class Background:
     `Undelivered`. `Client.background` gives one.
     """
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    def __init__(self, queue: SendQueue) -> None:
+        self._queue = queue
 
     def observe(
         self,
@@ -38,7 +166,7 @@ class Background:
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> bool:
         """A decision and its reward; False if there is no room."""
-        return self._outbox.offer(facts.observation(action, reward, propensity, context, id))
+        return self._queue.offer(observation_event(action, reward, propensity, context, id))
 
     def decide(
         self,
@@ -49,26 +177,26 @@ class Background:
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> str | None:
         """A decision; gives the id that its reward must name, or None if there is no room."""
-        event = facts.decision(action, propensity, context, id)
-        return event.id if self._outbox.offer(event) else None
+        event = decision_event(action, propensity, context, id)
+        return event.id if self._queue.offer(event) else None
 
     def reward(self, id: str, reward: float) -> bool:  # noqa: A002 - its name in the event
         """The reward of an earlier decision; False if there is no room."""
-        return self._outbox.offer(facts.later_reward(id, reward))
+        return self._queue.offer(reward_event(id, reward))
 
     @property
     def delivery(self) -> Delivery:
         """What became of the events so far."""
-        return self._outbox.delivery
+        return self._queue.delivery
 
     @property
     def trouble(self) -> UnderstudyError | None:
         """The last error of a request, if there was any."""
-        return self._outbox.trouble
+        return self._queue.trouble
 
     def close(self) -> None:
         """Send what is left, and wait for it; `Undelivered` if anything is missing in the end."""
-        self._outbox.close()
+        self._queue.close()
 
     def __enter__(self) -> Self:
         return self

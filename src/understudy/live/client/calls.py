@@ -1,6 +1,6 @@
-"""What can be asked of a live service: each question with how its answer is read.
+"""The requests of the client, each with how its response is read; nothing here does any I/O.
 
-Nothing here talks to anybody, so that `Client` and `AsyncClient` ask the same, word for word.
+So `Client` and `AsyncClient` send the same requests.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from urllib.parse import quote
 import httpx
 
 from understudy.errors import InvalidArgument
-from understudy.live.client.facts import Context, Event, as_json
-from understudy.live.client.received import BatchTaken, Drawn, RefusedEvent, Taken
+from understudy.live.client.events import Context, OutgoingEvent, as_json
 
 if TYPE_CHECKING:
     from understudy.logs.schema import Label
 
 __all__ = [
+    "BatchTaken",
     "Call",
+    "Drawn",
+    "RefusedEvent",
     "StudyOptions",
+    "Taken",
     "about",
     "archive",
     "batch",
@@ -64,6 +67,53 @@ class StudyOptions(TypedDict, total=False):
     confidence: float
     context: Mapping[str, Literal["number", "text"]] | None
     warmup: int | None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An action that was drawn from the policy after `learned` decisions, with its probability."""
+
+    action: Label
+    probability: float
+    learned: int
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An event that is on disk: "accepted", or "known" if it was there before."""
+
+    id: str
+    status: Literal["accepted", "known"]
+
+
+@dataclass(frozen=True)
+class RefusedEvent:
+    """An event that was not taken, by its place among all that were sent, and why."""
+
+    index: int
+    id: str
+    error: str
+    message: str
+
+
+@dataclass(frozen=True)
+class BatchTaken:
+    """How many events were accepted, how many known before, and which were refused.
+
+    >>> BatchTaken(accepted=3) + BatchTaken(accepted=1, known=1)
+    BatchTaken(accepted=4, known=1, refused=())
+    """
+
+    accepted: int = 0
+    known: int = 0
+    refused: tuple[RefusedEvent, ...] = ()
+
+    def __add__(self, other: BatchTaken) -> BatchTaken:
+        return BatchTaken(
+            self.accepted + other.accepted,
+            self.known + other.known,
+            self.refused + other.refused,
+        )
 
 
 @dataclass(frozen=True)
@@ -139,21 +189,21 @@ def archive(study: str) -> Call[dict[str, Any]]:
     return Call("POST", _path(study, "archive"), _object, "{}")
 
 
-def send(study: str, event: Event) -> Call[Taken]:
+def send(study: str, event: OutgoingEvent) -> Call[Taken]:
     """One event.
 
-    >>> from understudy.live.client.facts import event
-    >>> send("mugs", event({"id": "a1", "reward": 0.5})).content
+    >>> from understudy.live.client.events import make_event
+    >>> send("mugs", make_event({"id": "a1", "reward": 0.5})).content
     '{"id": "a1", "reward": 0.5}'
     """
     return Call("POST", _path(study, "events"), _taken, event.text)
 
 
-def batch(study: str, events: Sequence[Event], first: int = 0) -> Call[BatchTaken]:
+def batch(study: str, events: Sequence[OutgoingEvent], first: int = 0) -> Call[BatchTaken]:
     """Many events; what is said about one of them counts from the first of all.
 
-    >>> from understudy.live.client.facts import event
-    >>> batch("mugs", [event({"id": "a1", "reward": 0.5})]).content
+    >>> from understudy.live.client.events import make_event
+    >>> batch("mugs", [make_event({"id": "a1", "reward": 0.5})]).content
     '{"events": [{"id": "a1", "reward": 0.5}]}'
     """
     content = f'{{"events": [{", ".join(event.text for event in events)}]}}'

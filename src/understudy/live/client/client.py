@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import httpx
 
-from understudy.live.client import calls, facts
-from understudy.live.client.background import Background
-from understudy.live.client.calls import StudyOptions
-from understudy.live.client.connections import Connection, patience_of, settings_of
-from understudy.live.client.facts import Context
-from understudy.live.client.outbox import Outbox
-from understudy.live.client.received import BatchTaken, Drawn, Taken
+from understudy.live.client import calls
+from understudy.live.client.background import Background, SendQueue
+from understudy.live.client.calls import BatchTaken, Drawn, StudyOptions, Taken
+from understudy.live.client.events import (
+    Context,
+    batches,
+    decision_event,
+    make_event,
+    observation_event,
+    reward_event,
+)
+from understudy.live.client.transport import Connection, retry_policy, settings_of
 
 if TYPE_CHECKING:
     from understudy.logs.schema import Label
 
-__all__ = ["Client", "Study"]
+__all__ = ["Client", "StudyClient"]
 
 URL = "http://127.0.0.1:8642"
 
@@ -59,9 +64,9 @@ class Client:
         sleep: Callable[[float], object] = time.sleep,
         random: Callable[[], float] = randomness.random,
     ) -> None:
-        patience, settings = patience_of(retries, random), settings_of(url, token, timeout)
+        retry, settings = retry_policy(retries, random), settings_of(url, token, timeout)
         http = httpx.Client(**settings, transport=transport)
-        self._connection = Connection(http, patience, sleep)
+        self._connection = Connection(http, retry, sleep)
 
     def __enter__(self) -> Self:
         return self
@@ -73,13 +78,13 @@ class Client:
         """Let go of the connections."""
         self._connection.close()
 
-    def open(self, name: str) -> Study:
-        """A study by its name; nothing is asked of the service yet."""
-        return Study(name, self._connection)
+    def open(self, name: str) -> StudyClient:
+        """A study by its name; this sends no request."""
+        return StudyClient(name, self._connection)
 
     def create_study(
         self, name: str, actions: Sequence[Label], **options: Unpack[StudyOptions]
-    ) -> Study:
+    ) -> StudyClient:
         """A new study; `StudyOptions` says what it can be created with."""
         self._connection.ask(calls.create_study(name, actions, options))
         return self.open(name)
@@ -91,7 +96,7 @@ class Client:
         *,
         reward_wait: float | None = None,
         default_reward: float | None = None,
-    ) -> Study:
+    ) -> StudyClient:
         """A new study that goes on from a policy.json, of a service or of `understudy learn`."""
         self._connection.ask(
             calls.load_snapshot(
@@ -113,13 +118,13 @@ class Client:
         return self._connection.ask(calls.archive(name))
 
     def background(self, name: str, *, most: int = 10_000) -> Background:
-        """A thread that sends events of a study, so that nobody waits; `most` may be waiting."""
+        """A thread that sends events of a study while the caller goes on; it holds at most `most`."""
         return Background(
-            Outbox(lambda events: self._connection.ask(calls.batch(name, events)), most)
+            SendQueue(lambda events: self._connection.ask(calls.batch(name, events)), most)
         )
 
 
-class Study:
+class StudyClient:
     """A study of a live service; `Client.open` gives one."""
 
     def __init__(self, name: str, connection: Connection) -> None:
@@ -135,7 +140,7 @@ class Study:
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> Taken:
         """A decision and its reward, in one piece."""
-        event = facts.observation(action, reward, propensity, context, id)
+        event = observation_event(action, reward, propensity, context, id)
         return self._connection.ask(calls.send(self.name, event))
 
     def decide(
@@ -147,12 +152,12 @@ class Study:
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> str:
         """A decision whose reward will come later; gives the id that the reward must name."""
-        event = facts.decision(action, propensity, context, id)
+        event = decision_event(action, propensity, context, id)
         return self._connection.ask(calls.send(self.name, event)).id
 
     def reward(self, id: str, reward: float) -> Taken:  # noqa: A002 - its name in the event
         """The reward of an earlier decision."""
-        return self._connection.ask(calls.send(self.name, facts.later_reward(id, reward)))
+        return self._connection.ask(calls.send(self.name, reward_event(id, reward)))
 
     def send(self, events: Iterable[Mapping[str, Any]]) -> BatchTaken:
         """Many events, each a mapping with `action`, `propensity`, `context`, `reward`, `id`.
@@ -160,7 +165,7 @@ class Study:
         They are sent by the thousand. Give them ids of your own if you may want to send them again.
         """
         taken = BatchTaken()
-        for first, batch in facts.batches(map(facts.event, events)):
+        for first, batch in batches(map(make_event, events)):
             taken += self._connection.ask(calls.batch(self.name, batch, first))
         return taken
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from understudy.errors import InvalidArgument, shorten
-from understudy.live.web.wrong_fields import fields_of
+from understudy.live.web.field_errors import fields_of
 from understudy.logs.schema import a_few
 from understudy.report.wording import count, counted
 

@@ -1,4 +1,4 @@
-"""The service as an ASGI application: operations, page, health and metrics, behind the gate."""
+"""The service as an ASGI application: operations, page, health and metrics, in the middleware."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from understudy.live.service import Service
 from understudy.live.web import page
 from understudy.live.web.answers import answer, refuse
 from understudy.live.web.docs import BASE, docs_page
-from understudy.live.web.doors import Doors, not_found
-from understudy.live.web.gate import Gate
 from understudy.live.web.handlers import Handlers
+from understudy.live.web.middleware import AuthMiddleware
 from understudy.live.web.openapi import Handler, document
 from understudy.live.web.operations import operations
+from understudy.live.web.router import OperationRouter, not_found
 from understudy.live.web.streams import Streams
-from understudy.live.web.tokens import Keys
-from understudy.live.web.watching import Watcher
+from understudy.live.web.study_views import StudyViews
+from understudy.live.web.tokens import TokenRegistry
 
 __all__ = ["make_app"]
 
@@ -38,7 +38,7 @@ HOST = re.compile(r"([a-z0-9][a-z0-9.-]{0,252}|\[[0-9a-f:]+\])(:[0-9]{1,5})?", r
 def make_app(service: Service, *, loopback_only: bool = True) -> ASGIApp:
     """What uvicorn serves. It starts the service, and stops it."""
     registry = CollectorRegistry()
-    registry.register(Studies(service))
+    registry.register(StudyMetrics(service))
 
     @asynccontextmanager
     async def lifespan(_: object) -> AsyncIterator[None]:
@@ -48,9 +48,9 @@ def make_app(service: Service, *, loopback_only: bool = True) -> ASGIApp:
         finally:
             await service.stop()
 
-    offered = operations(Handlers(service), Streams(Watcher(service), service.stopped))
+    offered = operations(Handlers(service), Streams(StudyViews(service), service.stopped))
     described = document(offered, version("understudy"))
-    # A bare router: the gate around it answers whatever goes wrong.
+    # A bare router: the middleware around it answers all errors.
     router = Router(
         routes=[
             *page.routes(),
@@ -63,8 +63,10 @@ def make_app(service: Service, *, loopback_only: bool = True) -> ASGIApp:
         default=not_found,
         lifespan=lifespan,
     )
-    app = Doors(offered, otherwise=router)
-    return Gate(app, Keys(service.tokens), loopback_only=loopback_only, registry=registry)
+    app = OperationRouter(offered, otherwise=router)
+    return AuthMiddleware(
+        app, TokenRegistry(service.tokens), loopback_only=loopback_only, registry=registry
+    )
 
 
 def _static(response: Response) -> Handler:
@@ -75,7 +77,7 @@ def _static(response: Response) -> Handler:
 
 
 def _docs(described: Mapping[str, Any], service: Service) -> Handler:
-    """The page of operations, with examples that ask where the page itself was asked for."""
+    """The page of operations, whose examples use the host that the page was requested from."""
 
     @lru_cache(maxsize=8)
     def page_for(base: str, tokens: bool) -> HTMLResponse:
@@ -109,7 +111,7 @@ def _metrics(registry: CollectorRegistry) -> Handler:
     return endpoint
 
 
-class Studies(Collector):
+class StudyMetrics(Collector):
     """What operators watch of every study, read when they ask."""
 
     def __init__(self, service: Service) -> None:

@@ -26,7 +26,7 @@ CODE = re.compile(r"`([^`]+)`")
 Part = Mapping[str, Any]
 
 
-class Asking(NamedTuple):
+class ExampleTarget(NamedTuple):
     """Where the examples ask, and whether they need a token."""
 
     base: str
@@ -43,7 +43,7 @@ class Body:
 
 
 @dataclass(frozen=True)
-class Shown:
+class DocumentedOperation:
     """One operation, as the page shows it."""
 
     name: str
@@ -72,7 +72,7 @@ def docs_page(document: Part, base: str = BASE, *, tokens: bool = True) -> str:
     """
     schemas = document["components"]["schemas"]
     operations = [
-        _shown(method.upper(), path, operation, schemas, Asking(base, tokens))
+        _shown(method.upper(), path, operation, schemas, ExampleTarget(base, tokens))
         for path, by_method in document["paths"].items()
         for method, operation in by_method.items()
     ]
@@ -92,13 +92,13 @@ def docs_page(document: Part, base: str = BASE, *, tokens: bool = True) -> str:
 
 
 def _shown(
-    method: str, path: str, operation: Part, schemas: Mapping[str, Part], asking: Asking
-) -> Shown:
+    method: str, path: str, operation: Part, schemas: Mapping[str, Part], target: ExampleTarget
+) -> DocumentedOperation:
     responses = operation["responses"]
     (status, answered), *_ = ((s, r) for s, r in responses.items() if int(s) < REFUSED)
     security = operation["security"]
     request = operation.get("requestBody")
-    return Shown(
+    return DocumentedOperation(
         name=operation["operationId"],
         method=method,
         path=path,
@@ -108,7 +108,7 @@ def _shown(
         scope=security[0]["bearer"][0] if security else "",
         parameters=[_parameter(one, schemas) for one in operation["parameters"]],
         request=None if request is None else _body(request["content"], schemas),
-        command=_command(method, path, operation, asking),
+        command=_command(method, path, operation, target),
         status=status,
         answer=_body(answered["content"], schemas),
         refusals=[(s, r["description"]) for s, r in responses.items() if int(s) >= REFUSED],
@@ -137,12 +137,12 @@ def _value(parameter: Part) -> tuple[Part, str]:
     return (parameter["content"][JSON], JSON) if "content" in parameter else (parameter, "")
 
 
-def _command(method: str, path: str, operation: Part, asking: Asking) -> str:
+def _command(method: str, path: str, operation: Part, target: ExampleTarget) -> str:
     """How to try it in a terminal."""
-    return " \\\n  ".join(_words(method, path, operation, asking))
+    return " \\\n  ".join(_words(method, path, operation, target))
 
 
-def _words(method: str, path: str, operation: Part, asking: Asking) -> Iterator[str]:
+def _words(method: str, path: str, operation: Part, target: ExampleTarget) -> Iterator[str]:
     query = {}
     for parameter in operation["parameters"]:
         value, sent_as = _value(parameter)
@@ -151,11 +151,11 @@ def _words(method: str, path: str, operation: Part, asking: Asking) -> Iterator[
             path = path.replace(f"{{{parameter['name']}}}", quote(example, safe=""))
         elif parameter["required"]:
             query[parameter["name"]] = example
-    url = f"{asking.base}{path}{'?' + urlencode(query) if query else ''}"
+    url = f"{target.base}{path}{'?' + urlencode(query) if query else ''}"
     streams = "text/event-stream" in operation["responses"].get("200", {}).get("content", {})
     chosen = "" if method == "GET" else f" -X {method}"
     yield f"curl{chosen}{' -N' if streams else ''} {shlex.quote(url)}"
-    if operation["security"] and asking.tokens:
+    if operation["security"] and target.tokens:
         yield '-H "Authorization: Bearer $TOKEN"'
     if "requestBody" in operation:
         ((media, value),) = operation["requestBody"]["content"].items()

@@ -18,10 +18,10 @@ from understudy.live.live_study import LiveStudy
 from understudy.live.service import HttpError, Service
 from understudy.live.spec import Context, Event, StudySpec
 from understudy.live.web.answers import JSON, answer, refuse, refuse_body
-from understudy.live.web.describing import certificate_of, coverage_of, describe, policy_of
-from understudy.live.web.doors import body_of
+from understudy.live.web.field_errors import names_in, names_in_spec, repeated_names
 from understudy.live.web.models import Batch, Draw
-from understudy.live.web.repeated import names_in, names_in_spec, repeated_names
+from understudy.live.web.router import body_of
+from understudy.live.web.study_json import certificate_of, coverage_of, describe, policy_of
 
 __all__ = ["Handlers"]
 

@@ -1,4 +1,8 @@
-"""What the service answers, declared: the OpenAPI document is made of it."""
+"""The bodies of requests and responses, from which the OpenAPI document is made.
+
+A component of that document is named by its title and `__qualname__`, which are part of the API:
+they stay where a class has another name.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,15 @@ from understudy.live.spec import STRICT, Action, Context, Event, Id, StudySpec
 
 __all__ = [
     "Batch",
-    "BatchTaken",
+    "BatchResult",
     "CertificateNow",
     "CoverageNow",
     "Draw",
-    "Drawn",
+    "DrawResult",
+    "EventResult",
     "PolicyNow",
     "StudyList",
     "StudyNow",
-    "Taken",
 ]
 
 MOST_EVENTS = 1_000
@@ -39,31 +43,34 @@ class Draw(BaseModel):
     context: Context | None = Field(None, description="needed where the study has contexts")
 
 
-class Taken(BaseModel):
+class EventResult(BaseModel):
     """What became of an event that is on disk now."""
 
-    model_config = ANSWER
+    model_config = ConfigDict(extra="forbid", title="Taken")
+    __qualname__ = "Taken"
     id: Id
     status: Literal["accepted", "known"]
 
 
-class Refused(BaseModel):
+class EventRefusal(BaseModel):
     """An event of a batch that was not taken."""
 
-    model_config = ANSWER
+    model_config = ConfigDict(extra="forbid", title="Refused")
+    __qualname__ = "Refused"
     index: int
     id: Id
     error: str
     message: str
 
 
-class BatchTaken(BaseModel):
+class BatchResult(BaseModel):
     """What became of the events of a batch."""
 
-    model_config = ANSWER
+    model_config = ConfigDict(extra="forbid", title="BatchTaken")
+    __qualname__ = "BatchTaken"
     accepted: int
     known: int
-    refused: list[Refused]
+    refused: list[EventRefusal]
 
 
 class StudyNow(BaseModel):
@@ -116,19 +123,21 @@ class PolicyNow(BaseModel):
     policy: list[ActionNow]
 
 
-class Drawn(BaseModel):
+class DrawResult(BaseModel):
     """An action that was drawn from the policy; nothing is written."""
 
-    model_config = ANSWER
+    model_config = ConfigDict(extra="forbid", title="Drawn")
+    __qualname__ = "Drawn"
     action: Action
     probability: float
     learned: int
 
 
-class Curve(BaseModel):
+class CurveTable(BaseModel):
     """Means a round, after each of some rounds."""
 
-    model_config = ANSWER
+    model_config = ConfigDict(extra="forbid", title="Curve")
+    __qualname__ = "Curve"
     rounds: list[int]
     lower: list[float]
     upper: list[float]
@@ -146,7 +155,7 @@ class CertificateNow(BaseModel):
     words: str
     promoted_since: str | None
     certificate: dict[str, Any] | None
-    curve: Curve | None
+    curve: CurveTable | None
 
 
 class CoverageNow(BaseModel):

@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from understudy.errors import InvalidArgument
 from understudy.live.store.records import Scope
+from understudy.live.web.access_rules import READING, needed_scope
 from understudy.live.web.answers import JSON, Refusal
-from understudy.live.web.rules import READING, needed_scope
 
 __all__ = ["IN_PATH", "Content", "Operation", "Parameter", "by_path", "document"]
 
@@ -34,7 +34,7 @@ IN_PATH = re.compile(r"\{(\w+)\}")
 LONGEST_PATH = LONGEST_NAME = 60
 UNKNOWN, TWICE = "there is no such parameter; leave it out", "it came more than once; send it once"
 
-# What the gate may answer in place of an operation.
+# What the middleware may answer in place of an operation.
 REFUSALS = {
     400: "The body is no JSON.",
     401: "The token is missing or wrong.",
@@ -104,17 +104,17 @@ class Operation:
 
     @property
     def scope(self) -> Scope | None:
-        """What a token must allow: the gate's rule, so that nothing else can be said of it."""
+        """What a token must allow: the rule of the middleware."""
         return needed_scope(self.method, self.path)
 
     def all_refusals(self) -> dict[int, str]:
         """Every status that may come in place of the answer, by number."""
-        of_gate = {403}
+        of_middleware = {403}
         if self.scope is not None:
-            of_gate |= {401, 422, 429, 503}
+            of_middleware |= {401, 422, 429, 503}
         if self.method not in READING:
-            of_gate |= {400, 413, 415}
-        every = {status: REFUSALS[status] for status in of_gate} | dict(self.refusals)
+            of_middleware |= {400, 413, 415}
+        every = {status: REFUSALS[status] for status in of_middleware} | dict(self.refusals)
         return dict(sorted(every.items()))
 
 

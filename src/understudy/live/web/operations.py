@@ -1,4 +1,4 @@
-"""All that the service can be asked, declared: routes and the OpenAPI document are made of it."""
+"""The operations of the API, from which routes and the OpenAPI document are made."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NDJSON, EVENTS = "application/x-ndjson", "text/event-stream"
 
 
 def operations(handlers: Handlers, streams: Streams) -> list[Operation]:
-    """Everything under /v1; what is asked most often is first, and found first."""
+    """Return all operations under /v1, in the order of the document."""
     return [*_feedback(handlers), *_answers(handlers), *_studies(handlers), *_live(streams)]
 
 
@@ -126,7 +126,7 @@ def _feedback(handlers: Handlers) -> list[Operation]:
             "sent before. It is on disk when it is answered.",
             parameters=[STUDY],
             request=Content(Event, EVENT),
-            response=Content(models.Taken),
+            response=Content(models.EventResult),
             refusals=TAKING,
         ),
         Operation(
@@ -139,7 +139,7 @@ def _feedback(handlers: Handlers) -> list[Operation]:
             "If one of them is malformed, none is taken.",
             parameters=[STUDY],
             request=Content(models.Batch, {"events": [EVENT]}),
-            response=Content(models.BatchTaken),
+            response=Content(models.BatchResult),
             refusals=TAKING,
         ),
     ]
@@ -168,7 +168,7 @@ def _answers(handlers: Handlers) -> list[Operation]:
             "With its probability. Nothing is written: if it is played, send it as an event.",
             parameters=[STUDY],
             request=Content(models.Draw, {}, required=False),
-            response=Content(models.Drawn),
+            response=Content(models.DrawResult),
             refusals=UNKNOWN,
         ),
         Operation(

@@ -18,18 +18,18 @@ from understudy.live.service import Service
 from understudy.live.state import precompile
 from understudy.live.store import open_tokens
 from understudy.live.web.app import make_app
-from understudy.live.web.meters import Pace
-from understudy.live.web.transport import InOnePiece
+from understudy.live.web.http_protocol import BufferedHttpProtocol
+from understudy.live.web.metrics import LogRateLimit
 
 __all__ = ["serve"]
 
-GRACE = 10  # seconds for requests that are under way when the service is told to stop
+GRACE = 10  # seconds for requests that are under way at SIGTERM
 SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
 MOST_CONNECTIONS = 1_000
 
 
 def serve(store: str, host: str, port: int) -> None:
-    """Serve until told to stop. `InvalidArgument` if it would be open to others."""
+    """Serve until SIGINT or SIGTERM; `InvalidArgument` if others could reach it without a token."""
     loopback = is_loopback(host)
     refuse_open(store, host, loopback=loopback)
     _log_as_json()
@@ -44,7 +44,7 @@ def serve(store: str, host: str, port: int) -> None:
         access_log=False,
         proxy_headers=False,
         log_config=None,
-        http=InOnePiece,
+        http=BufferedHttpProtocol,
         ws="none",
         server_header=False,
         timeout_graceful_shutdown=GRACE,
@@ -55,7 +55,7 @@ def serve(store: str, host: str, port: int) -> None:
         signal.signal(told_to_stop, lambda *_: None)
     gc.collect()
     gc.freeze()  # what was imported stays: no collection need go over it again
-    Announcing(config, service).run(sockets=[listening])
+    AnnouncingServer(config, service).run(sockets=[listening])
     gc.unfreeze()  # so that it is let go at the end, as libraries expect
 
 
@@ -98,7 +98,7 @@ def refuse_open(store: str, host: str, *, loopback: bool) -> None:
         )
 
 
-class Announcing(uvicorn.Server):
+class AnnouncingServer(uvicorn.Server):
     """Says where it listens when it does."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
@@ -117,17 +117,17 @@ class Announcing(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-class AFew(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Lets ten lines a second through: those of others must not fill a disk.
 
-    >>> few = AFew()
+    >>> few = RateLimitFilter()
     >>> sum(few.filter(logging.makeLogRecord({"created": 7.5})) for _ in range(99))
     10
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._pace = Pace()
+        self._pace = LogRateLimit()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether it is one of the first ten of its second."""
@@ -135,7 +135,7 @@ class AFew(logging.Filter):
 
 
 def _say(line: str) -> None:
-    """To whoever has started it."""
+    """Print a line to the terminal."""
     print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -165,7 +165,7 @@ def _log_as_json() -> None:
             foreign_pre_chain=shared,
         )
     )
-    logging.getLogger("uvicorn.error").addFilter(AFew())  # anybody can send what is no HTTP
+    logging.getLogger("uvicorn.error").addFilter(RateLimitFilter())  # of malformed requests
     logging.raiseExceptions = False
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("understudy").setLevel(logging.INFO)

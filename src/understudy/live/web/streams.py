@@ -1,4 +1,4 @@
-"""Server-sent events: whoever watches gets the newest state of a study, at most once a second."""
+"""Server-sent events: the newest state of a study, at most once a second for each reader."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from understudy.errors import shorten
 
-__all__ = ["Streams", "Watched"]
+__all__ = ["Streams", "ViewSource"]
 
 HEARTBEAT = 15.0  # seconds: less than what proxies and browsers wait for
 STILL_HERE = ": still here\n\n"
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-class Watched(Protocol):
-    """Studies as a page looks at them: values that JSON can hold.
+class ViewSource(Protocol):
+    """Views of studies as values that JSON can hold.
 
-    `names` and `version` are asked by the event loop, often, and answer at once. `summary` and
-    `view` are asked by another thread, one at a time, and may take their time.
+    The event loop calls `names` and `version`, often: they must be quick. Another thread calls
+    `summary` and `view`, one at a time: they may be slow.
     """
 
     def names(self) -> list[str]:
         """All studies, archived ones too."""
 
     def version(self, name: str) -> int:
-        """Another number whenever what is shown may be another."""
+        """Version of the view; changes with every update."""
 
     def summary(self, name: str) -> dict[str, Any]:
         """A study in a list of them: `views.summarize`."""
@@ -46,8 +46,8 @@ class Watched(Protocol):
 class Streams:
     """What is shown of each study, made once for all who watch it, until `stop` is set."""
 
-    def __init__(self, watched: Watched, stop: asyncio.Event, interval: float = 1.0) -> None:
-        self._watched = watched
+    def __init__(self, views: ViewSource, stop: asyncio.Event, interval: float = 1.0) -> None:
+        self._views = views
         self._stop = stop
         self._interval = interval
         self._made: dict[Hashable, tuple[int, str]] = {}
@@ -57,7 +57,7 @@ class Streams:
     async def of_study(self, request: Request) -> Response:
         """The endpoint about one study, which the path names `study`."""
         name = request.path_params["study"]
-        if name not in self._watched.names():
+        if name not in self._views.names():
             message = f"there is no study {shorten(name)}: GET /v1/studies lists them"
             return JSONResponse({"error": "unknown study", "message": message}, status_code=404)
         return self._respond(name)
@@ -87,15 +87,15 @@ class Streams:
 
     def _version(self, name: str | None) -> Hashable:
         if name is not None:
-            return self._watched.version(name)
-        return tuple((each, self._watched.version(each)) for each in self._watched.names())
+            return self._views.version(name)
+        return tuple((each, self._views.version(each)) for each in self._views.names())
 
     async def _view(self, name: str) -> tuple[Hashable, str]:
-        return await self._newest("view", name, self._watched.view)
+        return await self._newest("view", name, self._views.view)
 
     async def _all(self) -> tuple[Hashable, str]:
-        names = self._watched.names()
-        made = [await self._newest("summary", name, self._watched.summary) for name in names]
+        names = self._views.names()
+        made = [await self._newest("summary", name, self._views.summary) for name in names]
         versions = tuple((name, version) for name, (version, _) in zip(names, made, strict=True))
         return versions, f'{{"studies": [{", ".join(text for _, text in made)}]}}'
 
@@ -104,7 +104,7 @@ class Streams:
     ) -> tuple[int, str]:
         """The version and the text; the version first, so that a state is never missed."""
         async with self._locks[what, name]:
-            version = self._watched.version(name)
+            version = self._views.version(name)
             if self._made.get((what, name), (None, ""))[0] != version:
                 text = await anyio.to_thread.run_sync(
                     partial(_encoded, make, name), limiter=self._one_thread

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from understudy.errors import StoreUnavailable
 from understudy.live.store.records import Scope, TokenRecord
 
-__all__ = ["BadTokens", "Keys", "digest_of", "new_token"]
+__all__ = ["BadTokens", "TokenRegistry", "digest_of", "new_token"]
 
 PREFIX = "us_"  # so that people, and programs that look for secrets in code, know what it is
 RANDOM_BYTES = 32
@@ -24,7 +24,7 @@ Clock = Callable[[], float]
 
 
 def new_token() -> str:
-    """A token that nobody can guess.
+    """Return a new random token.
 
     >>> token = new_token()
     >>> token[:3], len(token)
@@ -39,17 +39,17 @@ def digest_of(token: str) -> bytes:
     >>> digest_of("us_a").hex()[:8]
     '0d4df3fa'
     """
-    # Slow hashes protect what people choose. A token has 256 random bits: whoever has its digest
-    # can find it no faster with a quick hash, and every request pays for a slow one.
+    # Slow hashes protect passwords that people choose. A token has 256 random bits, which cannot be
+    # guessed from a fast hash either, and every request would pay for a slow one.
     return hashlib.sha256(token.encode()).digest()
 
 
-class Keys:
+class TokenRegistry:
     """The tokens that may be used, as `load` gave them at most two seconds ago.
 
-    A store that cannot be asked is asked again after two seconds too; until then nobody gets in.
+    A store that fails is read again after two seconds; until then all requests are refused.
 
-    >>> keys = Keys(lambda: [TokenRecord("ci", digest_of("us_a"), "read")])
+    >>> keys = TokenRegistry(lambda: [TokenRecord("ci", digest_of("us_a"), "read")])
     >>> keys.exist(), keys.scope_of("us_a"), keys.scope_of("us_b")
     (True, 'read', None)
     """
@@ -105,7 +105,7 @@ class BadTokens:
     def wait(self, address: str) -> int:
         """Note a bad token; the seconds until the next one is looked at again, 0 if this one was.
 
-        What comes during the wait is not noted, so whoever waits as long as told is let in.
+        Tokens that come during the wait do not extend it.
         """
         now = self._clock()
         times = self._times.setdefault(address, deque(maxlen=MOST_BAD))

@@ -1,4 +1,4 @@
-"""Connections: answers leave in one piece, and nobody may hold one for nothing."""
+"""uvicorn's HTTP protocol with responses in one write, and limits for heads and silence."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["InOnePiece"]
+__all__ = ["BufferedHttpProtocol"]
 
 
 LARGEST_HEAD = 64 * 1024  # bytes
 SILENCE = 30.0  # seconds for which the rest of a request may fail to come
 
 
-class InOnePiece(HttpToolsProtocol):
+class BufferedHttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP, with answers in one piece: it writes the head and then the body, in two.
 
     It bounds neither the head of a request nor how long one may take to come: so a connection is

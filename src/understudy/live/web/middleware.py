@@ -1,7 +1,7 @@
-"""Between a request and an operation: who may pass, with what, and how it is answered if it fails.
+"""The middleware of the service: authorization, limits of bodies, and the answers to errors.
 
-Every request of the service goes through here, so it is one plain ASGI application around
-another, without a layer of its own for each rule.
+Every request pays for it, so it is one plain ASGI application around another, without a layer for
+each rule.
 """
 
 from __future__ import annotations
@@ -13,18 +13,24 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Send
-from starlette.types import Scope as Connection
+from starlette.types import Scope as HttpScope
 
 from understudy.errors import InvalidArgument, StoreUnavailable
 from understudy.live.service import HttpError
 from understudy.live.store.records import Scope
+from understudy.live.web.access_rules import (
+    READING,
+    Limits,
+    is_loopback,
+    is_same_origin,
+    needed_scope,
+)
 from understudy.live.web.answers import JSON, refuse, refuse_argument, refuse_body
-from understudy.live.web.exchanges import Exchange, Exchanges, address_of
-from understudy.live.web.rules import READING, Limits, is_loopback, is_same_origin, needed_scope
-from understudy.live.web.tokens import BadTokens, Clock, Keys
+from understudy.live.web.request_log import LoggedRequest, RequestLog, address_of
+from understudy.live.web.tokens import BadTokens, Clock, TokenRegistry
 from understudy.report.wording import count, plain
 
-__all__ = ["LIMITS", "Gate"]
+__all__ = ["LIMITS", "AuthMiddleware"]
 
 LIMITS = Limits()
 LONGEST_LENGTH = 18  # digits of a number of bytes
@@ -38,17 +44,17 @@ class _TooLarge(Exception):
     """A body without a declared length has passed the limit."""
 
 
-class Gate:
-    """The one door of the service, around the application that has its operations.
+class AuthMiddleware:
+    """ASGI middleware around the application that has the operations.
 
-    With tokens in the store, a request needs one that allows it. Without any, the service is open
-    to its own machine if it listens there alone (`loopback_only`), and to nobody otherwise.
+    With tokens in the store, a request needs one that allows it. Without any, the service answers
+    its own machine if it listens there alone (`loopback_only`), and refuses all requests otherwise.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        keys: Keys,
+        tokens: TokenRegistry,
         *,
         loopback_only: bool,
         registry: CollectorRegistry,
@@ -56,43 +62,43 @@ class Gate:
         clock: Clock = time.monotonic,
     ) -> None:
         self._app = app
-        self._keys = keys
+        self._tokens = tokens
         self._loopback_only = loopback_only
         self._limits = limits
         self._bad_tokens = BadTokens(clock)
-        self._exchanges = Exchanges(registry, clock)
+        self._log = RequestLog(registry, clock)
 
-    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._without_request(scope, receive, send)
             return
-        exchange = Exchange(self._exchanges, scope, send)
+        logged = LoggedRequest(self._log, scope, send)
         try:
             headers = dict(scope["headers"])
             refusal = self._refusal(scope, headers)
             if refusal is None:
-                await self._app(scope, self._bounded(scope, headers, receive), exchange.deliver)
+                await self._app(scope, self._bounded(scope, headers, receive), logged.deliver)
                 return
         except ClientDisconnect:
-            exchange.lost()
+            logged.lost()
             return
         except Exception as error:  # noqa: BLE001 - whatever escapes an operation is answered here
-            refusal = exchange.failed(error, self._explained(scope, error))
-        await refusal(scope, receive, exchange.deliver)
+            refusal = logged.failed(error, self._explained(scope, error))
+        await refusal(scope, receive, logged.deliver)
 
-    async def _without_request(self, scope: Connection, receive: Receive, send: Send) -> None:
+    async def _without_request(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         else:
             await send({"type": "websocket.close"})
 
-    def _refusal(self, scope: Connection, headers: Headers) -> Response | None:
+    def _refusal(self, scope: HttpScope, headers: Headers) -> Response | None:
         """Why this request does not pass; None if it does."""
         needed = needed_scope(scope["method"], scope["path"])
         try:
-            open_here = self._loopback_only and not self._keys.exist()
+            open_here = self._loopback_only and not self._tokens.exist()
         except StoreUnavailable:
-            if needed is None:  # that the service lives can be asked while its store is away
+            if needed is None:  # health checks work without the store
                 return None
             raise
         if open_here:
@@ -103,11 +109,11 @@ class Gate:
             refusal = self._unfit_body(scope["path"], headers)
         return refusal
 
-    def _unauthorized(self, needed: Scope, scope: Connection, headers: Headers) -> Response | None:
+    def _unauthorized(self, needed: Scope, scope: HttpScope, headers: Headers) -> Response | None:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if not token or scheme.lower() != b"bearer":
             return _challenge(401, "no token", "send Authorization: Bearer TOKEN")
-        granted = self._keys.scope_of(token.strip().decode("latin-1"))
+        granted = self._tokens.scope_of(token.strip().decode("latin-1"))
         if granted is None:
             return self._bad_token(scope)
         if needed == "write" and granted == "read":
@@ -119,7 +125,7 @@ class Gate:
             )
         return None
 
-    def _bad_token(self, scope: Connection) -> Response:
+    def _bad_token(self, scope: HttpScope) -> Response:
         seconds = self._bad_tokens.wait(address_of(scope))
         if seconds:
             message = f"too many wrong tokens came from your address; wait {seconds} seconds"
@@ -151,7 +157,7 @@ class Gate:
         most = count(self._limits.of(path))
         return refuse(413, "too large", f"the body is too large; send at most {most} bytes")
 
-    def _bounded(self, scope: Connection, headers: Headers, receive: Receive) -> Receive:
+    def _bounded(self, scope: HttpScope, headers: Headers, receive: Receive) -> Receive:
         """The body as it comes, up to the limit. A declared length was looked at already."""
         declared = b"content-length" in headers and b"transfer-encoding" not in headers
         if declared or scope["method"] in READING:
@@ -168,8 +174,8 @@ class Gate:
 
         return receive_bounded
 
-    def _explained(self, scope: Connection, error: Exception) -> Response | None:
-        """What went wrong inside, for whoever asked; None if nobody foresaw it."""
+    def _explained(self, scope: HttpScope, error: Exception) -> Response | None:
+        """Return the response for an expected error, None for an unexpected one."""
         if isinstance(error, _TooLarge):
             return self._too_large(scope["path"])
         if isinstance(error, HttpError):
@@ -183,7 +189,7 @@ class Gate:
         return None
 
 
-def _foreign(scope: Connection, headers: Headers) -> Response | None:
+def _foreign(scope: HttpScope, headers: Headers) -> Response | None:
     """Why a request to an open service is not from this machine and its own pages.
 
     A page of another site can send requests to this machine, and can make its own name lead here.

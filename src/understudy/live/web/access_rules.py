@@ -1,4 +1,4 @@
-"""The rules at the gate, as plain functions and data."""
+"""The rules of the middleware, as plain functions and data."""
 
 from __future__ import annotations
 

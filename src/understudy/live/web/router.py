@@ -1,7 +1,7 @@
-"""From a request to the operation that it asks for, in as few steps as there are parts of its path.
+"""A router that finds an operation in as many steps as its path has segments.
 
-A general router tries one pattern after the other, for every request: beside an event that is
-taken in a tenth of a millisecond, that is much.
+A general router tries one pattern after the other: too slow beside an event that is ingested in a
+tenth of a millisecond.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Send
-from starlette.types import Scope as Connection
+from starlette.types import Scope as HttpScope
 
 from understudy.live.web.answers import MOST_FIELDS, refuse
-from understudy.live.web.exchanges import OPERATION
 from understudy.live.web.openapi import IN_PATH, Operation, by_path
+from understudy.live.web.request_log import OPERATION
 from understudy.report.wording import counted, plain
 
-__all__ = ["Doors", "body_of", "not_found"]
+__all__ = ["OperationRouter", "body_of", "not_found"]
 
 LONGEST_PATH = LONGEST_NAME = 60
 UNKNOWN, TWICE = "there is no such parameter; leave it out", "it came more than once; send it once"
@@ -47,7 +47,7 @@ async def body_of(request: Request) -> bytes:
     return b"".join(pieces)
 
 
-async def not_found(scope: Connection, receive: Receive, send: Send) -> None:
+async def not_found(scope: HttpScope, receive: Receive, send: Send) -> None:
     """What is answered where a path leads nowhere.
 
     >>> import asyncio
@@ -63,59 +63,59 @@ async def not_found(scope: Connection, receive: Receive, send: Send) -> None:
 
 
 @dataclass(eq=False)
-class _Place:
-    """Where a part of a path leads: on by name, on by any name, and through the door here."""
+class _PathNode:
+    """A node of the tree of paths: its children by name, one for any name, and its operations."""
 
-    by_name: dict[str, _Place] = field(default_factory=dict)
-    by_any: _Place | None = None
-    door: _Door | None = None
+    by_name: dict[str, _PathNode] = field(default_factory=dict)
+    by_parameter: _PathNode | None = None
+    operations: _PathOperations | None = None
 
 
-class Doors:
+class OperationRouter:
     """The operations as an ASGI application; what is not theirs goes to another.
 
     Where a name of a path and a parameter could both be meant, it is the name.
     """
 
     def __init__(self, operations: Sequence[Operation], otherwise: ASGIApp = not_found) -> None:
-        self._root = _Place()
+        self._root = _PathNode()
         self._otherwise = otherwise
         for path, by_method in by_path(operations).items():
-            place = self._root
+            node = self._root
             for part in path.split("/"):
                 if not IN_PATH.fullmatch(part):
-                    place = place.by_name.setdefault(part, _Place())
+                    node = node.by_name.setdefault(part, _PathNode())
                 else:
-                    place.by_any = place.by_any or _Place()
-                    place = place.by_any
-            place.door = _Door(IN_PATH.findall(path), by_method)
+                    node.by_parameter = node.by_parameter or _PathNode()
+                    node = node.by_parameter
+            node.operations = _PathOperations(IN_PATH.findall(path), by_method)
 
-    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         found = self._find(scope["path"]) if scope["type"] == "http" else None
         if found is None:
             await self._otherwise(scope, receive, send)
             return
-        door, given = found
+        operations, given = found
         scope["path_params"] = given
-        await door(scope, receive, send)
+        await operations(scope, receive, send)
 
-    def _find(self, path: str) -> tuple[_Door, dict[str, str]] | None:
-        """The door at a path, and its parameters."""
-        place = self._root
+    def _find(self, path: str) -> tuple[_PathOperations, dict[str, str]] | None:
+        """Return the operations at a path, and its parameters."""
+        node = self._root
         given: list[str] = []
         for part in path.split("/"):
-            named = place.by_name.get(part)
+            named = node.by_name.get(part)
             if named is None and part:
                 given.append(part)
-                named = place.by_any
+                named = node.by_parameter
             if named is None:
                 return None
-            place = named
-        door = place.door
-        return None if door is None else (door, dict(zip(door.parameters, given, strict=True)))
+            node = named
+        found = node.operations
+        return None if found is None else (found, dict(zip(found.parameters, given, strict=True)))
 
 
-class _Door:
+class _PathOperations:
     """The operations of one path, by method."""
 
     def __init__(self, parameters: Sequence[str], by_method: Mapping[str, Operation]) -> None:
@@ -123,7 +123,7 @@ class _Door:
         reading = {"HEAD": by_method["GET"]} if "GET" in by_method else {}
         self._answering = {**by_method, **reading}
 
-    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         method = scope["method"]
         operation = self._answering.get(method)
         if operation is None:

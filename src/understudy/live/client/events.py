@@ -1,7 +1,7 @@
-"""Events: what is stated about a decision, checked before it is sent, and told apart by its id.
+"""Events, validated before they are sent.
 
-The id is made before the first try. So however often an event is sent, by whatever detour, the
-service counts it once.
+An event gets its id before the first try, and the service is idempotent: it counts an event once,
+however often it is sent.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 __all__ = [
     "LARGEST_BATCH",
     "Context",
-    "Event",
+    "OutgoingEvent",
     "as_json",
     "batches",
-    "decision",
-    "event",
-    "later_reward",
-    "observation",
+    "decision_event",
+    "make_event",
+    "observation_event",
+    "reward_event",
 ]
 
 Context = Mapping[str, Any]
 
-LARGEST_BATCH = 1_000
-LONGEST_ID = 128
+LARGEST_BATCH = 1_000  # events: what the service accepts
+LONGEST_ID = 128  # characters: what the service accepts
 REWARD = number(-math.inf, math.inf, "pass the reward, within the study's reward range")
 NUMBERS = {
     "reward": REWARD,
@@ -51,7 +51,7 @@ FIELDS = ("id", "action", "propensity", "context", "reward")
 
 
 @dataclass(frozen=True)
-class Event:
+class OutgoingEvent:
     """An event that is ready to be sent, as JSON; `opens` is whether it states a decision."""
 
     id: str
@@ -59,22 +59,22 @@ class Event:
     text: str
 
 
-def event(facts: Mapping[str, Any]) -> Event:
+def make_event(fields: Mapping[str, Any]) -> OutgoingEvent:
     """What is stated about one decision; what is None is not known. Without an id it gets one.
 
-    >>> event({"id": "a1", "action": "mug", "propensity": 0.5, "reward": None}).text
+    >>> make_event({"id": "a1", "action": "mug", "propensity": 0.5, "reward": None}).text
     '{"id": "a1", "action": "mug", "propensity": 0.5}'
-    >>> event({"id": "a1", "reward": 1}).opens
+    >>> make_event({"id": "a1", "reward": 1}).opens
     False
-    >>> event({"action": "mug", "propensity": 1.5})
+    >>> make_event({"action": "mug", "propensity": 1.5})
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: propensity = 1.5: it must be at most 1; pass the ...
     """
-    if not isinstance(facts, Mapping):
+    if not isinstance(fields, Mapping):
         raise InvalidEvent(
-            "event", facts, "it is no mapping", f"pass a dict of {', '.join(FIELDS)}"
+            "event", fields, "it is no mapping", f"pass a dict of {', '.join(FIELDS)}"
         )
-    stated = {name: value for name, value in facts.items() if value is not None}
+    stated = {name: value for name, value in fields.items() if value is not None}
     for name, value in stated.items():
         if name not in FIELDS:
             raise InvalidEvent(name, value, "events have no such field", f"use {', '.join(FIELDS)}")
@@ -90,52 +90,52 @@ def event(facts: Mapping[str, Any]) -> Event:
         raise InvalidEvent(
             "id", stated["id"], f"it must be text of 1 to {LONGEST_ID} characters", "shorten it"
         )
-    return Event(stated["id"], opens, as_json("event", stated))
+    return OutgoingEvent(stated["id"], opens, as_json("event", stated))
 
 
-def decision(
+def decision_event(
     action: Label, propensity: float | None, context: Context | None, key: str | None
-) -> Event:
+) -> OutgoingEvent:
     """A decision whose reward is not known yet.
 
-    >>> decision("mug", 0.5, None, "a1").text
+    >>> decision_event("mug", 0.5, None, "a1").text
     '{"id": "a1", "action": "mug", "propensity": 0.5}'
     """
-    return event({"id": key, "action": action, "propensity": propensity, "context": context})
+    return make_event({"id": key, "action": action, "propensity": propensity, "context": context})
 
 
-def observation(
+def observation_event(
     action: Label,
     reward: float,
     propensity: float | None,
     context: Context | None,
     key: str | None,
-) -> Event:
+) -> OutgoingEvent:
     """A decision with its reward; None is not taken for "not yet".
 
-    >>> observation("mug", None, 0.5, None, "a1")
+    >>> observation_event("mug", None, 0.5, None, "a1")
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: reward = None: it must be a number; pass the reward, ...
     """
     known = REWARD("reward", reward)
-    return event(
+    return make_event(
         {"id": key, "action": action, "propensity": propensity, "context": context, "reward": known}
     )
 
 
-def later_reward(key: str, reward: float) -> Event:
+def reward_event(key: str, reward: float) -> OutgoingEvent:
     """The reward of an earlier decision.
 
-    >>> later_reward("a1", 1.0).text
+    >>> reward_event("a1", 1.0).text
     '{"id": "a1", "reward": 1.0}'
     """
-    return event({"id": key, "reward": REWARD("reward", reward)})
+    return make_event({"id": key, "reward": REWARD("reward", reward)})
 
 
-def batches(events: Iterable[Event]) -> Iterator[tuple[int, Sequence[Event]]]:
+def batches(events: Iterable[OutgoingEvent]) -> Iterator[tuple[int, Sequence[OutgoingEvent]]]:
     """Events cut into batches that a service takes, each with how many came before it.
 
-    >>> [(first, len(part)) for first, part in batches([event({"action": "mug"})] * 1_500)]
+    >>> [(first, len(part)) for first, part in batches([make_event({"action": "mug"})] * 1_500)]
     [(0, 1000), (1000, 500)]
     """
     rest, first = iter(events), 0

@@ -1,19 +1,28 @@
-"""How an answer is understood: what was asked for, or the error that says what to do."""
+"""Responses of the service: whether to retry, and how they are read, as results or as errors."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import httpx
 
 from understudy.errors import Refused, ServiceUnavailable
 from understudy.live.client.calls import Call
-from understudy.live.client.patience import AGAIN, Outcome
 
-__all__ = ["Lines", "interrupted", "read", "settle"]
+__all__ = ["Attempt", "Lines", "RetryPolicy", "interrupted", "read", "settle"]
 
 T = TypeVar("T")
+Attempt = httpx.Response | httpx.RequestError
+
+AGAIN = {429, 502, 503, 504}  # nothing was taken, and later it may be
+FIRST_WAIT = 0.25  # doubled from try to try; five waits outlast a restart
+LONGEST_WAIT = 10.0
+LONGEST_OBEYED = 120.0  # who asks for more than that is not waited for
 
 START = "start it with `understudy serve`, or pass the url of one that runs"
 REMEDIES = {
@@ -22,7 +31,48 @@ REMEDIES = {
 }
 
 
-def settle(call: Call[Any], outcome: Outcome, tries: int) -> httpx.Response:
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often to try again; `random`, in [0, 1), keeps many clients from marching in step."""
+
+    retries: int
+    random: Callable[[], float]
+
+    def wait(self, outcome: Attempt, tries: int) -> float | None:
+        """Seconds until the next try, or None if there is none: it worked, or will not work.
+
+        >>> RetryPolicy(retries=5, random=lambda: 1.0).wait(httpx.ConnectError("no"), tries=3)
+        1.0
+        >>> RetryPolicy(retries=5, random=lambda: 1.0).wait(httpx.Response(404), tries=1)
+        """
+        if tries > self.retries:
+            return None
+        retry_after = 0.0
+        if isinstance(outcome, httpx.Response):
+            if outcome.status_code not in AGAIN:
+                return None
+            retry_after = _retry_after(outcome)
+            if retry_after > LONGEST_OBEYED:
+                return None
+        backoff: float = min(FIRST_WAIT * 2.0 ** (tries - 1), LONGEST_WAIT)
+        return retry_after + backoff * (1.0 + self.random()) / 2.0
+
+
+def _retry_after(response: httpx.Response) -> float:
+    """Seconds that a service asks to be left alone for: they come as a number, or as a date."""
+    said = response.headers.get("retry-after", "")
+    if said.isascii() and said.isdigit():
+        return float(said)
+    try:
+        until = parsedate_to_datetime(said)
+    except ValueError:
+        return 0.0
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
+
+
+def settle(call: Call[Any], outcome: Attempt, tries: int) -> httpx.Response:
     """The last outcome, if it is an answer to the question.
 
     >>> settle(Call("GET", "/v1/studies", read=len), httpx.ConnectError("refused"), tries=6)
@@ -46,7 +96,7 @@ def settle(call: Call[Any], outcome: Outcome, tries: int) -> httpx.Response:
 
 
 def read(call: Call[T], response: httpx.Response) -> T:
-    """What was asked for.
+    """Return the result of a call.
 
     >>> read(Call("GET", "/v1/studies", read=lambda said: said.json()), httpx.Response(200))
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""One request and its answer: named, counted, timed, and given the headers of all answers."""
+"""The request log: every request gets an id, is counted and timed; refusals are logged."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from http import HTTPStatus
 from prometheus_client import CollectorRegistry
 from starlette.responses import Response
 from starlette.types import Message, Send
-from starlette.types import Scope as Connection
+from starlette.types import Scope as HttpScope
 
+from understudy.live.web.access_rules import API, HEADERS, NO_STORE
 from understudy.live.web.answers import refuse
-from understudy.live.web.meters import OTHER, Meters, Warnings
-from understudy.live.web.rules import API, HEADERS, NO_STORE
+from understudy.live.web.metrics import OTHER, RequestMetrics, Warnings
 from understudy.live.web.tokens import Clock
 
-__all__ = ["OPERATION", "Exchange", "Exchanges", "address_of"]
+__all__ = ["OPERATION", "LoggedRequest", "RequestLog", "address_of"]
 
 OPERATION = "understudy.operation"  # where a route says which operation it leads to
 API_HEADERS = (*HEADERS, NO_STORE)
 WARNED = frozenset({401, 403, 429})
-GONE = 499  # for the counters: whoever asked has left before there was an answer
+GONE = 499  # for the counters: the client disconnected before there was a response
 
 
-class Exchanges:
-    """What all exchanges share."""
+class RequestLog:
+    """The state that all requests share: metrics, warnings, and the next id."""
 
     def __init__(self, registry: CollectorRegistry, clock: Clock) -> None:
-        self.meters = Meters(registry)
+        self.metrics = RequestMetrics(registry)
         self.warnings = Warnings(clock)
         self.clock = clock
         # Unlike those of another start, and made without asking for randomness every time.
@@ -36,12 +36,12 @@ class Exchanges:
         self.names = (f"{first}-{number:x}" for number in itertools.count(1))
 
 
-class Exchange:
-    """One request, and what is sent back for it."""
+class LoggedRequest:
+    """One request; `deliver` sends its response with the headers that all responses have."""
 
     __slots__ = ("_begun", "_name", "_reason", "_scope", "_send", "_shared", "_started")
 
-    def __init__(self, shared: Exchanges, scope: Connection, send: Send) -> None:
+    def __init__(self, shared: RequestLog, scope: HttpScope, send: Send) -> None:
         self._shared = shared
         self._scope = scope
         self._send = send
@@ -61,7 +61,7 @@ class Exchange:
         await self._send(message)
 
     def lost(self) -> None:
-        """Whoever asked has left: nobody is there to be answered."""
+        """Count a request whose client has disconnected."""
         if not self._started:
             self._count(GONE)
 
@@ -83,7 +83,7 @@ class Exchange:
     def _count(self, status: int) -> None:
         scope, shared = self._scope, self._shared
         operation = scope.get(OPERATION, OTHER)
-        shared.meters.count(scope["method"], operation, status, shared.clock() - self._begun)
+        shared.metrics.count(scope["method"], operation, status, shared.clock() - self._begun)
         if status in WARNED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             shared.warnings.refused(status, self._facts())
 
@@ -97,7 +97,7 @@ class Exchange:
         }
 
 
-def address_of(scope: Connection) -> str:
+def address_of(scope: HttpScope) -> str:
     """Where a request comes from.
 
     >>> address_of({"client": ("127.0.0.1", 50312)}), address_of({"client": None})

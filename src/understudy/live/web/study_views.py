@@ -1,4 +1,4 @@
-"""Studies as the page looks at them."""
+"""Views of studies for the page."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from understudy.live.service import Service
 from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store.records import moment
-from understudy.live.web.describing import describe
+from understudy.live.web.study_json import describe
 from understudy.live.web.views import About, Counters, show, summarize
 from understudy.logs.reporting import BEHAVIOR_WORDS
 from understudy.logs.schema import LOGGED
 from understudy.report import Report
 from understudy.report.wording import counted, number
 
-__all__ = ["Watcher"]
+__all__ = ["StudyViews"]
 
 
-class Watcher:
-    """What `Streams` asks of a service."""
+class StudyViews:
+    """The `ViewSource` of a service."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -30,7 +30,7 @@ class Watcher:
         return list(self._service.studies)
 
     def version(self, name: str) -> int:
-        """Another number whenever what is shown may be another."""
+        """Version of the view; changes with every update."""
         study = self._service.studies.get(name)
         if study is None:
             return 0

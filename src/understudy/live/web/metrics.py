@@ -1,4 +1,4 @@
-"""What the gate tells operators: counters, times, and warnings that cannot flood a disk."""
+"""Request metrics, and warnings at a limited rate, so that they cannot fill a disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from understudy.report.wording import plain
 
-__all__ = ["Meters", "Pace", "Warnings"]
+__all__ = ["LogRateLimit", "RequestMetrics", "Warnings"]
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER = "other"
@@ -25,14 +25,14 @@ MOST_A_SECOND = 10
 LONGEST_FACT = 200
 
 
-class Meters(Collector):
+class RequestMetrics(Collector):
     """Requests, counted and timed until their answer begins: a stream may last for days.
 
     Every request pays for this, so it only adds to plain numbers, from the one thread that
     answers; they become metrics when somebody asks for them.
 
     >>> registry = CollectorRegistry()
-    >>> Meters(registry).count("GET", "list_studies", 200, 0.001)
+    >>> RequestMetrics(registry).count("GET", "list_studies", 200, 0.001)
     >>> labels = {"method": "GET", "operation": "list_studies", "status": "200"}
     >>> registry.get_sample_value("understudy_requests_total", labels)
     1
@@ -82,10 +82,10 @@ class _Times:
         self.total = 0.0
 
 
-class Pace:
+class LogRateLimit:
     """Lets ten a second pass.
 
-    >>> pace = Pace()
+    >>> pace = LogRateLimit()
     >>> sum(pace.allows(7.5) for _ in range(99)), pace.allows(8.0)
     (10, True)
     """
@@ -111,7 +111,7 @@ class Warnings:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = structlog.get_logger("understudy.live")
         self._clock = clock
-        self._pace = Pace()
+        self._pace = LogRateLimit()
         self._unlogged = 0
 
     def refused(self, status: int, facts: Mapping[str, str]) -> None:
@@ -124,7 +124,7 @@ class Warnings:
         self._log.warning("request refused", status=status, **more, **_visible(facts))
 
     def broken(self, error: Exception, facts: Mapping[str, str]) -> None:
-        """An error that nobody foresaw, with where it came from: always."""
+        """Log an unexpected error with its traceback, whatever the rate."""
         self._log.error("request broken", exc_info=error, **_visible(facts))
 
 

@@ -1,4 +1,4 @@
-"""The gate lets through what its rules say, and nothing else; what fails inside is answered."""
+"""The middleware passes what its rules allow, and nothing else; what fails inside is answered."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, InvalidSnapshot, StoreInUse, StoreUnavailable
 from understudy.live.store.records import Scope, TokenRecord
 from understudy.live.web import tokens
-from understudy.live.web.exchanges import OPERATION
-from understudy.live.web.gate import Gate
-from understudy.live.web.rules import HEADERS, Limits
-from understudy.live.web.tokens import BadTokens, Keys, digest_of, new_token
+from understudy.live.web.access_rules import HEADERS, Limits
+from understudy.live.web.middleware import AuthMiddleware
+from understudy.live.web.request_log import OPERATION
+from understudy.live.web.tokens import BadTokens, TokenRegistry, digest_of, new_token
 
 pytestmark = pytest.mark.plain
 
@@ -52,7 +52,7 @@ class Clock:
 
 
 class Inside:
-    """What is behind the gate: it notes what comes through, and answers or raises."""
+    """What is behind the middleware: it notes what comes through, and answers or raises."""
 
     def __init__(self, outcome: Response | Exception | None = None) -> None:
         self.outcome = outcome or PlainTextResponse("inside")
@@ -76,11 +76,11 @@ def make(
     loopback_only: bool = True,
     clock: Clock | None = None,
     registry: CollectorRegistry | None = None,
-) -> Gate:
+) -> AuthMiddleware:
     clock = clock or Clock()
-    return Gate(
+    return AuthMiddleware(
         inside or Inside(),
-        Keys(lambda: list(records), clock),
+        TokenRegistry(lambda: list(records), clock),
         loopback_only=loopback_only,
         registry=registry or CollectorRegistry(),
         limits=LIMITS,
@@ -155,10 +155,10 @@ def test_a_token_opens_what_it_is_for(method: str, credentials: str) -> None:
 
 def test_without_tokens_and_beyond_loopback_nobody_gets_in() -> None:
     """Such as when the last token is taken away from a service that the world can reach."""
-    gate = make(records=[], loopback_only=False)
+    middleware = make(records=[], loopback_only=False)
     for method, path in itertools.product(METHODS, PRIVATE):
-        assert ask(gate, method, path, bearer(WRITE), client=None).status in {401, 429}
-    assert ask(gate, "GET", "/healthz").status == 200
+        assert ask(middleware, method, path, bearer(WRITE), client=None).status in {401, 429}
+    assert ask(middleware, "GET", "/healthz").status == 200
 
 
 def test_tokens_cannot_be_guessed_and_only_their_digest_is_kept() -> None:
@@ -187,7 +187,7 @@ def test_every_record_is_looked_at_whatever_is_found(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("understudy.live.web.tokens.hmac.compare_digest", compare)
-        found = Keys(lambda: records).scope_of(token)
+        found = TokenRegistry(lambda: records).scope_of(token)
     assert looked == [record.digest for record in records]
     assert found == dict(zip(known, scopes, strict=True)).get(token)
 
@@ -195,7 +195,7 @@ def test_every_record_is_looked_at_whatever_is_found(
 @pytest.mark.parametrize("scopes", [("read", "write"), ("write", "read")])
 def test_one_token_under_two_names_may_what_either_may(scopes: tuple[Scope, Scope]) -> None:
     records = [TokenRecord(scope, digest_of(READ), scope) for scope in scopes]
-    assert Keys(lambda: records).scope_of(READ) == "write"
+    assert TokenRegistry(lambda: records).scope_of(READ) == "write"
 
 
 def test_keys_are_asked_for_every_two_seconds() -> None:
@@ -205,7 +205,7 @@ def test_keys_are_asked_for_every_two_seconds() -> None:
         loads.append(clock.now)
         return list(records)
 
-    keys = Keys(load, clock)
+    keys = TokenRegistry(load, clock)
     assert keys.scope_of(WRITE) == "write"
     records.clear()
     clock.now = 1.99
@@ -224,16 +224,18 @@ def test_while_the_store_is_away_nobody_gets_in_and_it_is_not_asked_more_often()
             raise StoreUnavailable("the disk is gone")
         return RECORDS
 
-    keys = Keys(load, clock)
-    gate = Gate(Inside(), keys, loopback_only=True, registry=CollectorRegistry(), clock=clock)
+    keys = TokenRegistry(load, clock)
+    middleware = AuthMiddleware(
+        Inside(), keys, loopback_only=True, registry=CollectorRegistry(), clock=clock
+    )
     for _ in range(3):
-        answer = ask(gate, "GET", "/v1/studies", bearer(WRITE))
+        answer = ask(middleware, "GET", "/v1/studies", bearer(WRITE))
         assert (answer.status, answer.header("retry-after")) == (503, "1")
         assert answer.json == {"error": "store unavailable", "message": "the disk is gone"}
-    assert ask(gate, "GET", "/healthz").status == 200
+    assert ask(middleware, "GET", "/healthz").status == 200
     assert loads == [0.0]
     away[0], clock.now = False, 2.0
-    assert ask(gate, "GET", "/v1/studies", bearer(WRITE)).status == 200
+    assert ask(middleware, "GET", "/v1/studies", bearer(WRITE)).status == 200
 
 
 # ── wrong tokens ──────────────────────────────────────────────────────────────────────────────────
@@ -262,17 +264,17 @@ def test_ten_wrong_tokens_in_any_minute_and_no_more(steps: list[tuple[str, float
 
 def test_whoever_waits_as_long_as_told_is_looked_at_again() -> None:
     clock = Clock()
-    gate = make(clock=clock)
-    statuses = [ask(gate, headers=bearer(WRONG)).status for _ in range(12)]
+    middleware = make(clock=clock)
+    statuses = [ask(middleware, headers=bearer(WRONG)).status for _ in range(12)]
     assert statuses == [401] * 10 + [429] * 2
     clock.now = 12.25
-    limited = ask(gate, headers=bearer(WRONG))
+    limited = ask(middleware, headers=bearer(WRONG))
     assert (limited.status, limited.header("retry-after")) == (429, "48")
-    assert ask(gate, headers=bearer(READ)).status == 200  # a good token is never limited
-    assert ask(gate).status == 401  # nor is one that is missing
-    assert ask(gate, headers=bearer(WRONG), client=("192.0.2.8", 1)).status == 401
+    assert ask(middleware, headers=bearer(READ)).status == 200  # a good token is never limited
+    assert ask(middleware).status == 401  # nor is one that is missing
+    assert ask(middleware, headers=bearer(WRONG), client=("192.0.2.8", 1)).status == 401
     clock.now += 48
-    assert ask(gate, headers=bearer(WRONG)).status == 401
+    assert ask(middleware, headers=bearer(WRONG)).status == 401
 
 
 def test_the_addresses_that_are_remembered_are_bounded_and_the_oldest_goes() -> None:
@@ -311,10 +313,10 @@ FOREIGN = [
 
 @pytest.mark.parametrize("path", ["/", "/v1/studies", "/metrics"])
 def test_an_open_service_answers_to_names_of_its_own_machine_only(path: str) -> None:
-    gate = make(records=[])
-    assert [ask(gate, path=path, headers={"host": host}).status for host in OWN] == [200] * 7
+    middleware = make(records=[])
+    assert [ask(middleware, path=path, headers={"host": host}).status for host in OWN] == [200] * 7
     for host in FOREIGN:
-        assert ask(gate, path=path, headers={"host": host}).status == 403, host
+        assert ask(middleware, path=path, headers={"host": host}).status == 403, host
     behind_a_proxy = {**bearer(READ), "host": "understudy.example"}
     assert ask(make(), path=path, headers=behind_a_proxy).status == 200
 
@@ -322,12 +324,12 @@ def test_an_open_service_answers_to_names_of_its_own_machine_only(path: str) -> 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("host", OWN)
 def test_an_open_service_answers_its_own_pages_only(method: str, host: str) -> None:
-    gate = make(records=[])
-    assert ask(gate, method, headers={"host": host, "origin": f"http://{host}"}).status == 200
+    middleware = make(records=[])
+    assert ask(middleware, method, headers={"host": host, "origin": f"http://{host}"}).status == 200
     others = ["null", "", "http://evil.com", f"https://{host}", f"http://{host}.evil.com"]
     others += [f"http://evil.com/http://{host}", f"http://{host}1", f"http://{host}/"]
     for origin in others:
-        answer = ask(gate, method, headers={"host": host, "origin": origin})
+        answer = ask(middleware, method, headers={"host": host, "origin": origin})
         assert (answer.status, answer.json["error"]) == (403, "foreign origin")
 
 
@@ -460,9 +462,9 @@ def test_an_answer_that_has_begun_is_broken_off_and_not_completed() -> None:
 
 def test_whoever_leaves_is_counted_and_not_answered() -> None:
     registry = CollectorRegistry()
-    gate = make(Inside(ClientDisconnect()), records=[], registry=registry)
+    middleware = make(Inside(ClientDisconnect()), records=[], registry=registry)
     with structlog.testing.capture_logs() as logs, pytest.raises(ValueError, match="unpack"):
-        ask(gate)  # nothing was sent
+        ask(middleware)  # nothing was sent
     assert logs == []
     labels = {"method": "GET", "operation": "inside", "status": "499"}
     assert registry.get_sample_value("understudy_requests_total", labels) == 1.0
@@ -478,9 +480,9 @@ def every_kind_of_answer() -> Iterator[tuple[str, Answer]]:
         yield path, ask(make(records=[]), "POST", path, chunked, [b"x" * 101])
         yield path, ask(make(records=[]), "POST", path, {"content-length": "1"})
         yield path, ask(make(), "POST", path, bearer(READ))
-        gate = make()
+        middleware = make()
         for _ in range(11):
-            yield path, ask(gate, "POST", path, bearer(WRONG))
+            yield path, ask(middleware, "POST", path, bearer(WRONG))
 
 
 def test_every_answer_has_the_headers_that_protect_it() -> None:
@@ -533,11 +535,11 @@ def test_requests_are_counted_and_timed_by_operation_and_never_by_path() -> None
             clock.now += 0.003
             await super().__call__(scope, receive, send)
 
-    gate = make(Slow(), clock=clock, registry=registry)
+    middleware = make(Slow(), clock=clock, registry=registry)
     for i in range(3):
-        ask(gate, "GET", f"/v1/secret-{i}", bearer(READ))
-        ask(gate, f"METHOD{i}", f"/v1/secret-{i}", bearer(WRITE))
-        ask(gate, "GET", f"/v1/secret-{i}", bearer(WRONG))
+        ask(middleware, "GET", f"/v1/secret-{i}", bearer(READ))
+        ask(middleware, f"METHOD{i}", f"/v1/secret-{i}", bearer(WRITE))
+        ask(middleware, "GET", f"/v1/secret-{i}", bearer(WRONG))
     text = generate_latest(registry).decode()
     assert "secret" not in text
     for line in (
@@ -573,12 +575,12 @@ def test_refusals_are_logged_without_tokens_and_on_one_line() -> None:
 
 def test_a_flood_of_refusals_is_no_flood_of_lines() -> None:
     clock = Clock()
-    gate = make(clock=clock)
+    middleware = make(clock=clock)
     with structlog.testing.capture_logs() as logs:
         for _ in range(500):
-            ask(gate)
+            ask(middleware)
         clock.now = 1.0
-        ask(gate)
-        ask(gate)
+        ask(middleware)
+        ask(middleware)
     assert len(logs) == 12
     assert [line.get("unlogged", 0) for line in logs] == [0] * 10 + [490, 0]

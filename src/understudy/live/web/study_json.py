@@ -1,4 +1,4 @@
-"""Studies as the service shows them: plain data, made of what they know."""
+"""Studies as JSON: what the API answers about them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Asking a service until it answers, or until there is no point: at once, or for `asyncio`.
+"""Connections that send requests, retry them and read their responses: blocking, or for `asyncio`.
 
-The two classes differ in nothing but who waits; what is asked (`calls`), when it is asked again
-(`patience`) and what an answer means (`replies`) they share.
+The two classes differ only in how they wait; requests (`calls`) and responses are shared.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ import httpx
 from understudy.constraints import POSITIVE, integer
 from understudy.errors import InvalidArgument
 from understudy.live.client.calls import Call
-from understudy.live.client.patience import Outcome, Patience
-from understudy.live.client.replies import Lines, interrupted, read, settle
+from understudy.live.client.responses import Attempt, Lines, RetryPolicy, interrupted, read, settle
 
-__all__ = ["AsyncConnection", "Connection", "patience_of", "request_of", "settings_of"]
+__all__ = ["AsyncConnection", "Connection", "request_of", "retry_policy", "settings_of"]
 
 T = TypeVar("T")
 
@@ -48,26 +46,26 @@ def settings_of(url: str, token: str | None, timeout: float) -> dict[str, Any]:
     return {"base_url": found, "headers": headers, "timeout": POSITIVE("timeout", timeout)}
 
 
-def patience_of(retries: int, random: Callable[[], float]) -> Patience:
+def retry_policy(retries: int, random: Callable[[], float]) -> RetryPolicy:
     """How often to try again.
 
-    >>> patience_of(-1, random=lambda: 0.5)
+    >>> retry_policy(-1, random=lambda: 0.5)
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: retries = -1: it must be at least 0; pass how often ...
     """
-    return Patience(RETRIES("retries", retries), random)
+    return RetryPolicy(RETRIES("retries", retries), random)
 
 
 class Connection:
     """Waits for the answer."""
 
     def __init__(
-        self, http: httpx.Client, patience: Patience, sleep: Callable[[float], object]
+        self, http: httpx.Client, retry: RetryPolicy, sleep: Callable[[float], object]
     ) -> None:
-        self._http, self._patience, self._sleep = http, patience, sleep
+        self._http, self._retry, self._sleep = http, retry, sleep
 
     def ask(self, call: Call[T]) -> T:
-        """The answer, after as many tries as it takes and patience allows."""
+        """The answer, after as many tries as the retry policy allows."""
         return read(call, self._answer(call, stream=False))
 
     def rows(self, call: Call[None]) -> Iterator[dict[str, Any]]:
@@ -89,13 +87,13 @@ class Connection:
     def _answer(self, call: Call[Any], *, stream: bool) -> httpx.Response:
         for tries in count(1):
             outcome = self._try(call, stream=stream)
-            wait = self._patience.wait(outcome, tries)
+            wait = self._retry.wait(outcome, tries)
             if wait is None:
                 break
             self._sleep(wait)
         return settle(call, outcome, tries)
 
-    def _try(self, call: Call[Any], *, stream: bool) -> Outcome:
+    def _try(self, call: Call[Any], *, stream: bool) -> Attempt:
         try:
             response = self._http.send(request_of(self._http, call), stream=stream)
             if stream and not response.is_success:
@@ -111,13 +109,13 @@ class AsyncConnection:
     def __init__(
         self,
         http: httpx.AsyncClient,
-        patience: Patience,
+        retry: RetryPolicy,
         sleep: Callable[[float], Awaitable[object]],
     ) -> None:
-        self._http, self._patience, self._sleep = http, patience, sleep
+        self._http, self._retry, self._sleep = http, retry, sleep
 
     async def ask(self, call: Call[T]) -> T:
-        """The answer, after as many tries as it takes and patience allows."""
+        """The answer, after as many tries as the retry policy allows."""
         return read(call, await self._answer(call, stream=False))
 
     async def rows(self, call: Call[None]) -> AsyncIterator[dict[str, Any]]:
@@ -141,13 +139,13 @@ class AsyncConnection:
     async def _answer(self, call: Call[Any], *, stream: bool) -> httpx.Response:
         for tries in count(1):
             outcome = await self._try(call, stream=stream)
-            wait = self._patience.wait(outcome, tries)
+            wait = self._retry.wait(outcome, tries)
             if wait is None:
                 break
             await self._sleep(wait)
         return settle(call, outcome, tries)
 
-    async def _try(self, call: Call[Any], *, stream: bool) -> Outcome:
+    async def _try(self, call: Call[Any], *, stream: bool) -> Attempt:
         try:
             response = await self._http.send(request_of(self._http, call), stream=stream)
             if stream and not response.is_success:
@@ -158,7 +156,7 @@ class AsyncConnection:
 
 
 def request_of(http: httpx.Client | httpx.AsyncClient, call: Call[Any]) -> httpx.Request:
-    """The request of a call, made anew for each try.
+    """Return a new request for a call, one per try.
 
     >>> request_of(httpx.Client(base_url="http://host/api"), Call("GET", "/v1/studies", len)).url
     URL('http://host/api/v1/studies')

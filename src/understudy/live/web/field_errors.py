@@ -1,4 +1,4 @@
-"""Which fields of a request are wrong: one message each, in words of our own."""
+"""The errors of a request body by field, one message each; also names that an object repeats."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from understudy.errors import InvalidArgument, shorten
 from understudy.live.spec import NAMING, STORABLE, Event, StudySpec
 from understudy.report.wording import counted, plain
 
-__all__ = ["fields_of"]
+__all__ = ["fields_of", "names_in", "names_in_spec", "repeated_names"]
 
 LONGEST_INPUT = 60
 LONGEST_WORDS = 200  # of a list of allowed values, or of another's message
+REPEATED = "it is there twice; send it once"
 AS_DESCRIBED = "send what /docs describes"
 
 NUMBER, WHOLE, TEXT = "a number such as 0.5", "a whole number such as 3", "a text, in double quotes"
@@ -115,7 +116,7 @@ def fields_of(error: ValidationError) -> list[dict[str, str]]:
 
 
 def _sorted_out(place: Place, errors: Sequence[tuple[Place, ErrorDetails]]) -> list[Wrong]:
-    """The errors at a place and below it, with alternatives of one field told as one."""
+    """The errors at a place and below it, the alternatives of one field as one."""
     here = [_described(place, detail) for rest, detail in errors if not rest]
     below: dict[int | str, list[tuple[Place, ErrorDetails]]] = {}
     for rest, detail in errors:
@@ -203,3 +204,50 @@ def _shown(value: object) -> str:
 
 def _path(place: Place) -> str:
     return ".".join(plain(name, LONGEST_INPUT) for name in place)
+
+
+def names_in(event: Event) -> int:
+    """How many names were read of an event and its context.
+
+    >>> names_in(Event(id="a", action="x", context={"age": 40.0}))
+    4
+    """
+    context = event.context
+    return len(event.model_fields_set) + (len(context) if context else 0)
+
+
+def names_in_spec(spec: StudySpec) -> int:
+    """How many names were read of a study and the objects in it.
+
+    >>> names_in_spec(StudySpec.of({"name": "a", "actions": [1, 2], "behavior": {"1": 1.0}}))
+    4
+    """
+    inner = (spec.context, spec.behavior)
+    return len(spec.model_fields_set) + sum(len(one) for one in inner if isinstance(one, dict))
+
+
+def repeated_names(body: bytes, names: int) -> dict[str, str]:
+    """What is wrong with JSON of which so many names were read, by name; empty if nothing is.
+
+    A colon follows every name: if there are no more colons than names, none stands twice, and the
+    body need not be read again.
+
+    >>> repeated_names(b'{"id": "a:1", "reward": 0.5}', 2)
+    {}
+    >>> repeated_names(b'{"id": "a:1", "reward": 0.5, "reward": 1.0}', 2)
+    {'reward': 'it is there twice; send it once'}
+    """
+    if body.count(b":") <= names:
+        return {}
+    found: dict[str, str] = {}
+
+    def look(pairs: Sequence[tuple[str, Any]]) -> None:
+        if len(dict(pairs)) < len(pairs):
+            seen: set[str] = set()
+            for name, _ in pairs:
+                if name in seen:
+                    found[name] = REPEATED
+                seen.add(name)
+
+    json.loads(body, object_pairs_hook=look)
+    return found
