@@ -132,12 +132,12 @@ def test_a_late_reward_that_comes_twice_before_its_decision_is_processed(tmp_pat
     one = Desk(tmp_path, reward_wait=10.0)
     one.send(decision(0))
     one.now += 11 * SECOND
-    fold, one.fold = one.fold, lambda: None  # type: ignore[method-assign]
+    process, one.process = one.process, lambda: None  # type: ignore[method-assign]
     late = Event(id=IDS[0], reward=1.0)
     assert statuses(one.send(late)) == ["late"]
     assert statuses(one.send(late, late)) == ["late", "late"]
     assert one.study.late == 1
-    fold()
+    process()
     assert one.study.state.expired == 1
     assert all(found.passed for found in audit(one.store, lambda *_: None))
 

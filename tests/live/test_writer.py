@@ -86,7 +86,7 @@ for more in ({}, {"behavior": {"a": 0.5, "b": 0.5, "c": 0.0}}, {"context": conte
         state = state.after([decision])
     assert state.learned > 0
     state.snapshot()
-    assert state.report is not None
+    assert state.result is not None
 """
 
 
@@ -148,15 +148,15 @@ def test_a_store_that_fails_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
 def test_who_waits_for_a_store_does_not_spin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There was more to fold when the store went away: that is no reason to look all the time."""
+    """There was more to process when the store went away: the writer pauses all the same."""
 
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
             turns, gather = [0], service.writer._gather
-            folds = iter([True])
+            answers = iter([True])
 
-            def fold(*_: object) -> bool:
-                for more in folds:
+            def process(*_: object) -> bool:
+                for more in answers:
                     return more
                 raise StoreUnavailable("it is gone")
 
@@ -166,7 +166,7 @@ def test_who_waits_for_a_store_does_not_spin(
 
             monkeypatch.setattr(service.writer, "_gather", counted)
             with monkeypatch.context() as patched:
-                patched.setattr(LiveStudy, "process", fold)
+                patched.setattr(LiveStudy, "process", process)
                 await asyncio.sleep(1.0)
             assert 0 < turns[0] < 100
 

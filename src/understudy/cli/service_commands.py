@@ -186,9 +186,7 @@ def _naming(store: str) -> Iterator[None]:
     except errors.StoreInUse:
         raise
     except errors.StoreUnavailable as error:
-        shown = hide_credentials(store)
-        shown = repr(shown) if shown == store else shown
-        raise errors.StoreUnavailable(f"store = {shown}: {error}") from None
+        raise errors.StoreUnavailable(f"store = {hide_credentials(store)!r}: {error}") from None
 
 
 def _need_extra() -> None:

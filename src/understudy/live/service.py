@@ -171,7 +171,7 @@ def _check_begins(spec: StudySpec, base: str | None) -> None:
     try:
         state = StudyState.begin(spec, base)
         state.snapshot()
-        _ = state.report
+        _ = state.result
     except UnderstudyError:
         raise
     except Exception as error:

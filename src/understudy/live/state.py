@@ -257,7 +257,7 @@ class StudyState:
         return np.asarray(self.contextual.learner.policies_at(study.state, self.last).mean(axis=0))
 
     @cached_property
-    def report(self) -> LearnResult | None:
+    def result(self) -> LearnResult | None:
         """The result of learning, with coverage and verdict; None before the first row."""
         if self.policy is None or not self.rounds:
             return None
@@ -295,4 +295,4 @@ def precompile() -> None:
             decisions.append(Decision(seq, str(seq), seq % 2, propensity, context, seq, 1.0, seq))
         state = StudyState.begin(spec).after(decisions)
         state.snapshot()
-        _ = state.report
+        _ = state.result

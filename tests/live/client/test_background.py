@@ -144,7 +144,7 @@ def test_what_fails_while_the_end_comes_is_tried_once_more() -> None:
             raise ServiceUnavailable("away")
         return BatchTaken(accepted=len(events))
 
-    box = background.SendQueue(send, most=1)
+    box = background.Outbox(send, most=1)
     box.offer(decision_event("a", 0.5, None, None))
     box._thread.join(10)
     tries[0].join(10)

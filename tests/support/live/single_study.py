@@ -32,7 +32,7 @@ class Desk:
         self.study = LiveStudy(record, self.store)
 
     def send(self, *events: Event) -> list[Outcome]:
-        """Commit a group of events, and fold."""
+        """Commit a group of events, and process them."""
         study = self.study
         for event in events:
             assert not study.spec.faults(event)
@@ -42,15 +42,15 @@ class Desk:
         self.store.write([ingest.changes], self.now)
         study.count(outcomes, self.now)
         study.committed(ingest)
-        self.fold()
+        self.process()
         return outcomes
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, and fold what has expired."""
+        """Let time pass, and process what has expired."""
         self.now += round(seconds * SECOND)
-        self.fold()
+        self.process()
 
-    def fold(self) -> None:
+    def process(self) -> None:
         while self.study.process(self.store, self.now):
             pass
 
@@ -63,7 +63,7 @@ class Desk:
         self.store.open()
         (record,) = self.store.studies()
         self.study = LiveStudy(record, self.store)
-        self.fold()
+        self.process()
 
     def policy(self) -> str:
         """policy.json now."""

@@ -25,7 +25,7 @@ from understudy.live.client.events import (
 if TYPE_CHECKING:
     from understudy.logs.schema import Label
 
-__all__ = ["Background", "Delivery", "SendQueue"]
+__all__ = ["Background", "Delivery", "Outbox"]
 
 SMALLER_MAY_DO = {413, 422}  # refused whole, because of its size or of one event
 LATE = "late"
@@ -56,7 +56,7 @@ class Delivery:
         return ", ".join(f"{number} {what}" for what, number in parts.items() if number)
 
 
-class SendQueue:
+class Outbox:
     """Holds at most so many events, rewards twice as many, and sends them by the batch.
 
     While no service answers they wait. `trouble` is the last error of a request, if there was any.
@@ -153,8 +153,8 @@ class Background:
     `Undelivered`. `Client.background` gives one.
     """
 
-    def __init__(self, queue: SendQueue) -> None:
-        self._queue = queue
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
 
     def observe(
         self,
@@ -166,7 +166,7 @@ class Background:
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> bool:
         """A decision and its reward; False if there is no room."""
-        return self._queue.offer(observation_event(action, reward, propensity, context, id))
+        return self._outbox.offer(observation_event(action, reward, propensity, context, id))
 
     def decide(
         self,
@@ -178,25 +178,25 @@ class Background:
     ) -> str | None:
         """A decision; gives the id that its reward must name, or None if there is no room."""
         event = decision_event(action, propensity, context, id)
-        return event.id if self._queue.offer(event) else None
+        return event.id if self._outbox.offer(event) else None
 
     def reward(self, id: str, reward: float) -> bool:  # noqa: A002 - its name in the event
         """The reward of an earlier decision; False if there is no room."""
-        return self._queue.offer(reward_event(id, reward))
+        return self._outbox.offer(reward_event(id, reward))
 
     @property
     def delivery(self) -> Delivery:
         """What became of the events so far."""
-        return self._queue.delivery
+        return self._outbox.delivery
 
     @property
     def trouble(self) -> UnderstudyError | None:
         """The last error of a request, if there was any."""
-        return self._queue.trouble
+        return self._outbox.trouble
 
     def close(self) -> None:
         """Send what is left, and wait for it; `Undelivered` if anything is missing in the end."""
-        self._queue.close()
+        self._outbox.close()
 
     def __enter__(self) -> Self:
         return self

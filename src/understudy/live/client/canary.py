@@ -21,7 +21,7 @@ def mixture(
 ) -> dict[Action, float]:
     r"""What is played if the understudy takes a share of the decisions: $(1 - s)\, q + s\, \pi$.
 
-    The propensity of a decision is that of the action that was played, under the mixture. Draw from the
+    The propensity of a decision is the probability of its action under the mixture. Draw from the
     mixture, or throw a coin first and then draw from the chosen policy: that is the same.
 
     >>> mixture({"small": 0.5, "large": 0.5}, {"small": 0.0, "large": 1.0}, share=0.5)

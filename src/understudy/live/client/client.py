@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 import httpx
 
 from understudy.live.client import calls
-from understudy.live.client.background import Background, SendQueue
+from understudy.live.client.background import Background, Outbox
 from understudy.live.client.calls import BatchTaken, Drawn, StudyOptions, Taken
 from understudy.live.client.events import (
     Context,
@@ -118,9 +118,9 @@ class Client:
         return self._connection.ask(calls.archive(name))
 
     def background(self, name: str, *, most: int = 10_000) -> Background:
-        """A thread that sends events of a study while the caller goes on; it holds at most `most`."""
+        """A thread that sends events of a study in the background; it holds at most `most`."""
         return Background(
-            SendQueue(lambda events: self._connection.ask(calls.batch(name, events)), most)
+            Outbox(lambda events: self._connection.ask(calls.batch(name, events)), most)
         )
 
 

@@ -60,14 +60,14 @@ def policy_of(
 def certificate_of(service: Service, study: LiveStudy) -> dict[str, Any]:
     """The verdict, the bounds, and how they came about."""
     state = study.state
-    learned = state.report
+    result = state.result
     found = {"study": study.spec.name, "learned": state.learned}
-    if learned is None:
+    if result is None:
         nothing = {"promoted_since": None, "certificate": None, "curve": None}
         return {**found, "verdict": "cannot tell", "words": NOTHING, **nothing}
-    report = as_dict(learned.report)
+    report = as_dict(result.report)
     since = service.promoted_since(study, state)
-    curve = learned.report.certificate
+    curve = result.report.certificate
     return {
         **found,
         "verdict": report["verdict"],
@@ -92,11 +92,11 @@ def _curve(curve: CertificateCurve) -> dict[str, Any]:
 def coverage_of(study: LiveStudy) -> dict[str, Any]:
     """What the log of a study can say about each action, and about policies."""
     state = study.state
-    learned = state.report
+    result = state.result
     found: dict[str, Any] = {"study": study.spec.name, "learned": state.learned}
-    if learned is None:
+    if result is None:
         return {**found, "findings": [NOTHING], "actions": [], "candidates": []}
-    report = as_dict(learned.report)
+    report = as_dict(result.report)
     return {
         **found,
         "findings": report["coverage"],

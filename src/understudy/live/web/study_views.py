@@ -69,8 +69,8 @@ class StudyViews:
 
 
 def _report(state: StudyState) -> Report | None:
-    learned = state.report
-    return None if learned is None else learned.report
+    result = state.result
+    return None if result is None else result.report
 
 
 def _settings(study: LiveStudy) -> list[tuple[str, str]]:
