@@ -82,7 +82,7 @@ REASONS: dict[type[Exception], str] = {
 
 @dataclass(frozen=True)
 class Postgres:
-    """PostgreSQL: many rows travel as arrays, and numbers in binary, so that no bit is lost.
+    """The `Dialect` of PostgreSQL: many rows travel as arrays, and numbers in binary, bit for bit.
 
     A writer holds an advisory lock of its connection, and loses it with the connection.
     """
@@ -102,7 +102,6 @@ class Postgres:
 
     @contextmanager
     def connected(self) -> Iterator[psycopg.Connection]:
-        """Connect; for a writer, hold the writer's lock as well."""
         with closing(psycopg.connect(autocommit=True, **self.settings)) as connection:
             encoding = connection.info.parameter_status("server_encoding")
             if encoding != "UTF8":
@@ -120,7 +119,6 @@ class Postgres:
     def execute(
         self, connection: psycopg.Connection, statement: str, values: Sequence[object]
     ) -> psycopg.Cursor[Row]:
-        """Run a statement."""
         if not values:
             return connection.execute(statement.encode())
         return connection.execute(statement.replace("?", "%b").encode(), values, binary=True)
@@ -128,14 +126,12 @@ class Postgres:
     def insert(
         self, connection: psycopg.Connection, study: int, decisions: Sequence[Decision]
     ) -> None:
-        """Insert decisions, in one statement."""
         if decisions:
             columns = [list(column) for column in zip(*map(as_row, decisions), strict=True)]
             statement = f"INSERT INTO decisions (study, {COLUMNS}) SELECT %b, * FROM unnest"
             connection.execute(f"{statement} ({ARRAYS})".encode(), (study, *columns))
 
     def find(self, connection: psycopg.Connection, study: int, ids: Sequence[str]) -> list[Row]:
-        """Return the rows with these ids, in one statement."""
         query = (
             "SELECT found.* FROM unnest(%b::text[]) AS wanted (id), LATERAL ("
             f"SELECT {COLUMNS} FROM decisions WHERE study = %b AND id = wanted.id LIMIT 1"
@@ -150,7 +146,6 @@ class Postgres:
         study: int,
         rewards: Sequence[Rewarded],
     ) -> int:
-        """Set rewards where the column is NULL; return how many rows changed."""
         if not rewards:
             return 0
         statement = (
@@ -165,12 +160,10 @@ class Postgres:
         return connection.execute(statement.encode(), values).rowcount
 
     def roll_back(self, connection: psycopg.Connection) -> None:
-        """Roll back the open transaction, if there is one."""
         if connection.info.transaction_status != TransactionStatus.IDLE:
             connection.execute("ROLLBACK")
 
     def explain(self, error: Exception) -> Exception:
-        """Return the error to raise for one of the driver's."""
         said = first_line(error)
         if isinstance(error, psycopg.IntegrityError | psycopg.DataError):
             return refused_rows(error.diag.message_detail or said)

@@ -53,7 +53,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Sqlite:
-    """SQLite, with many rows per statement.
+    """The `Dialect` of SQLite, with many rows per statement.
 
     Every statement releases the interpreter's lock and has to get it back: so all rows go into one,
     padded with NULLs to one of a few sizes, each of which is compiled once.
@@ -71,7 +71,6 @@ class Sqlite:
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
-        """Connect; for a writer, hold the writer's lock as well."""
         mode = "ro" if self.access == "read" else "rwc"
         with (
             locked(self.path) if self.access == "write" else nullcontext(),
@@ -92,13 +91,11 @@ class Sqlite:
     def execute(
         self, connection: sqlite3.Connection, statement: str, values: Sequence[object]
     ) -> sqlite3.Cursor:
-        """Run a statement."""
         return connection.execute(statement, values)
 
     def insert(
         self, connection: sqlite3.Connection, study: int, decisions: Sequence[Decision]
     ) -> None:
-        """Insert decisions, in few statements."""
         for group, size in groups(decisions):
             marks = ", ".join([DECISION] * size)
             statement = (
@@ -109,7 +106,6 @@ class Sqlite:
             connection.execute(statement, (*values, *padding, len(group)))
 
     def find(self, connection: sqlite3.Connection, study: int, ids: Sequence[str]) -> list[Row]:
-        """Return the rows with these ids, in few statements."""
         found: list[Row] = []
         for group, size in groups(ids):
             marks = ", ".join("?" * size)
@@ -128,7 +124,6 @@ class Sqlite:
         study: int,
         rewards: Sequence[Rewarded],
     ) -> int:
-        """Set rewards where the column is NULL; return how many rows changed."""
         filled = 0
         for group, size in groups(rewards):
             marks = ", ".join([REWARD] * size)
@@ -143,12 +138,10 @@ class Sqlite:
         return filled
 
     def roll_back(self, connection: sqlite3.Connection) -> None:
-        """Roll back, unless SQLite has done so itself."""
-        if connection.in_transaction:
+        if connection.in_transaction:  # SQLite may have rolled back itself
             connection.execute("ROLLBACK")
 
     def explain(self, error: Exception) -> Exception:
-        """Return the error to raise for one of the driver's."""
         if isinstance(error, sqlite3.IntegrityError):
             return refused_rows(str(error))
         kind = getattr(error, "sqlite_errorname", "").split("_")[1:2]
