@@ -13,6 +13,7 @@ import json
 import math
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, SupportsIndex, TypeVar
 
@@ -31,6 +32,8 @@ __all__ = [
     "VERSION",
     "Understudy",
     "as_data",
+    "fields_as_data",
+    "fields_from_data",
     "from_data",
     "from_json",
     "load",
@@ -46,6 +49,7 @@ DTYPES = ("float64", "int64")
 RNG = having("pass np.random.default_rng(seed)", "random")
 
 State = TypeVar("State")
+Record = TypeVar("Record")
 
 
 def to_json(learner: Learner[State], state: State) -> str:
@@ -333,3 +337,68 @@ def _decode_record(value: dict[str, Any], where: str) -> Any:
     if hasattr(record, "CONSTRAINTS"):
         enforce(record)
     return record
+
+
+def fields_as_data(value: Any) -> Any:
+    """A dataclass as a JSON object of its fields, in their order, without the tag of `as_data`.
+
+    Dataclasses within it become objects, tuples and arrays become lists, NaN becomes null. A class
+    that is one of several alternatives has a `KIND`, which comes first.
+
+    >>> fields_as_data(Feedback(1, 0.5, features=np.array([2.0])))
+    {'action': 1, 'reward': 0.5, 'propensity': None, 'features': [2.0]}
+    """
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, np.ndarray):
+        return fields_as_data(value.tolist())
+    if isinstance(value, tuple | list):
+        return [fields_as_data(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        kind = {"kind": value.KIND} if hasattr(value, "KIND") else {}
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        return kind | {name: fields_as_data(getattr(value, name)) for name in names}
+    return value
+
+
+def fields_from_data(
+    cls: type[Record] | tuple[type[Record], ...],
+    data: object,
+    where: str,
+    remedy: str = REMEDY,
+    **decoders: Callable[[Any], Any],
+) -> Record:
+    """The dataclass that `fields_as_data` made data of, or `InvalidSnapshot`, which names `where`.
+
+    The object must have exactly the fields of `cls`, or its `KIND` and those of one of several
+    classes. A decoder turns the JSON of its field into a value; the class checks all of them.
+
+    >>> data = {"action": 1, "reward": 0.5, "propensity": None, "features": None}
+    >>> fields_from_data(Feedback, data, "event").action
+    1
+    >>> fields_from_data(Feedback, data | {"reward": "high"}, "event")
+    Traceback (most recent call last):
+    understudy.errors.InvalidSnapshot: event.reward = 'high': it must be a number; load ...
+    """
+    found = data if isinstance(data, dict) else {}
+    known: Any
+    for known in cls if isinstance(cls, tuple) else (cls,):
+        kind = {"kind": known.KIND} if hasattr(known, "KIND") else {}
+        names = {field.name for field in dataclasses.fields(known) if field.init}
+        if set(found) == {*kind, *names} and kind.items() <= found.items():
+            break
+    else:
+        raise InvalidSnapshot(where, data, "its fields are not those that are saved", remedy)
+    try:
+        values = {name: decoders.get(name, _same)(found[name]) for name in names}
+        record: Record = known(**values)
+    except InvalidSnapshot:
+        raise
+    except InvalidArgument as error:
+        argument = f"{where}.{error.argument}"
+        raise InvalidSnapshot(argument, error.value, error.reason, remedy) from error
+    return record
+
+
+def _same(value: Any) -> Any:
+    return value
