@@ -1,9 +1,4 @@
-"""Which columns of a log mean what, and the names that they have in here.
-
-Actions by their labels: what a log calls them, and the index that a learner knows them by.
-
-Rewards between 0 and 1, as learners see them, in the units of the log, as people do.
-"""
+"""The meaning of a log's columns: their roles, the labels of actions, the scale of rewards."""
 
 from __future__ import annotations
 
@@ -17,7 +12,6 @@ import polars as pl
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.report.wording import quoted
 from understudy.types import Integers
 
 __all__ = [
@@ -28,6 +22,7 @@ __all__ = [
     "FILE",
     "GIVEN",
     "LOGGED",
+    "OPTIONS",
     "PRESETS",
     "PROPENSITY",
     "REWARD",
@@ -36,41 +31,55 @@ __all__ = [
     "TIME",
     "Actions",
     "Columns",
-    "Kind",
     "Label",
-    "Scale",
-    "a_few",
-    "as_text",
-    "in_words",
+    "PropensitySource",
+    "RewardScale",
+    "first_few",
     "is_unicode",
+    "label_text",
+    "short_label",
 ]
 
-
-Kind = Literal["logged", "given", "estimated"]  # where propensities come from
-LOGGED: Kind = "logged"
-GIVEN: Kind = "given"
-ESTIMATED: Kind = "estimated"
-
-# A frame of rows has columns of these names, whatever they were called in the file.
-ROW = "row"  # counted from 1 in each file, a header not counted
-FILE = "file"  # where the rows of several files are mixed
+# Frames of rows have columns of these names, whatever the file calls them.
+ROW = "row"  # counted from 1 in each file, without the header
+FILE = "file"  # only where rows of several files are mixed
 ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
 TIME, ELIGIBLE = "time", "eligible"
-TARGET = "target"  # the probability of the logged action under somebody's own policy
-LOG = "log"  # what an error calls rows whose files it does not know
-CONTEXT = "context."  # and the name of the context column
-MANY = 20  # columns that an error lists
-LONGEST_COLUMN = 40  # characters that it shows of each
+TARGET = "target"  # the probability of the logged action under the policy to certify
+CONTEXT = "context."  # the prefix of context columns
+OPTIONS = {
+    ACTION: "--action",
+    REWARD: "--reward",
+    PROPENSITY: "--propensity",
+    TIME: "--time",
+    ELIGIBLE: "--eligible",
+    TARGET: "--target-probability",
+}  # the role of a column, and the option that names it; contexts have --context
+LOG = "log"  # the argument in an error about rows whose file is unknown
+
+PropensitySource = Literal["logged", "given", "estimated"]
+LOGGED: PropensitySource = "logged"  # a column of the log
+GIVEN: PropensitySource = "given"  # fixed probabilities by action
+ESTIMATED: PropensitySource = "estimated"  # action frequencies
+Kind = PropensitySource  # renamed; other areas still import it
+
+COLUMNS_SHOWN = 20  # by an error: a screen of text at most
+LONGEST_SHOWN = 40  # characters of a name or label in a sentence, which stays one line
+LABELS_SHOWN = 3
+WIDEST_TABLE = 1 << 20  # whole numbers between the smallest and the largest label: 8 MB
+MOST_DIGITS = 19  # of a whole number of 64 bits
+UNKNOWN = -1
+NARROWEST, WIDEST = 1e-100, 1e100  # so that squares of rewards neither underflow nor overflow
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The names that a log has for what is read of it.
+    """The names that a log has for the columns that are read.
 
-    `propensity`, `time`, `eligible` and `target` are None where there is no such column to read.
+    `propensity`, `time`, `eligible` and `target` are None if there is no such column to read.
 
-    >>> Columns(reward="click", context=("age",)).renamed()
-    {'action': 'action', 'click': 'reward', 'propensity': 'propensity', 'age': 'context.age'}
+    >>> Columns(reward="click", context=("age",)).names()
+    ['action', 'click', 'propensity', 'age']
     """
 
     action: str = ACTION
@@ -82,66 +91,52 @@ class Columns:
     context: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        roles = (self.action, self.reward, self.propensity, self.time, self.eligible, self.target)
-        named = [name for name in (*roles, *self.context) if name is not None]
-        repeated = [name for name in named if named.count(name) > 1]
+        names = self.names()
+        repeated = [name for name in names if names.count(name) > 1]
         if repeated:
             raise InvalidArgument(
-                "columns", repeated[0], "two roles are given to this column", "name two columns"
+                "columns", repeated[0], "two roles name this column", "name a column for each role"
             )
 
     def names(self) -> list[str]:
         """The columns that are read, as the log names them."""
-        return list(self.renamed())
+        return [name for _, name in self._pairs()]
 
-    def renamed(self) -> dict[str, str]:
-        """What each column is called in here."""
-        roles = {
-            ACTION: self.action,
-            REWARD: self.reward,
-            PROPENSITY: self.propensity,
-            TIME: self.time,
-            ELIGIBLE: self.eligible,
-            TARGET: self.target,
-        }
-        own = {name: role for role, name in roles.items() if name is not None}
-        return own | {name: CONTEXT + name for name in self.context}
+    def selection(self) -> list[pl.Expr]:
+        """Expressions that select the columns under the names that they have here."""
+        return [pl.col(name).alias(ours) for ours, name in self._pairs()]
 
     def require(self, found: Sequence[str], where: str) -> None:
-        """Raise `InvalidLog` if a column that is read is not among those found in a file."""
+        """Raise `InvalidLog` if a file does not have all columns that are read."""
         if not found:
-            raise InvalidLog("log", where, "it has no columns", "leave it out: there are no rows")
-        for name in self.names():
+            raise InvalidLog("log", where, "it has no columns", "leave it out")
+        for role, name in self._pairs():
             if name not in found:
-                shown = ", ".join(_cut(column) for column in found[:MANY])
-                more = f" and {len(found) - MANY} more" if len(found) > MANY else ""
+                shown = ", ".join(repr(_cut(column)) for column in found[:COLUMNS_SHOWN])
+                more = len(found) - COLUMNS_SHOWN
+                others = f" and {more} more" if more > 0 else ""
                 raise InvalidLog(
                     "log",
                     where,
-                    f"it has no column {name!r}, only {shown}{more}",
-                    self._remedy(name, found),
+                    f"it has no column {name!r}, only {shown}{others}",
+                    _remedy(role, name, found),
                 )
 
-    def _remedy(self, name: str, found: Sequence[str]) -> str:
-        """What to type in place of a name that a log does not have."""
-        options = {
-            self.action: "--action",
-            self.reward: "--reward",
-            self.propensity: "--propensity",
-            self.time: "--time",
-            self.eligible: "--eligible",
-            self.target: "--target-probability",
-        }
-        option = options.get(name, "--context")
-        alike = [column for column in found if column.strip().lower() == name.strip().lower()]
-        remedy = f"pass {option} {alike[0]!r}" if alike else f"name the right one with {option}"
-        if name == self.propensity:
-            remedy += ", or pass --behavior estimated if there is none"
-        return remedy
+    def _pairs(self) -> list[tuple[str, str]]:
+        """Every column that is read: its name here, its name in the log."""
+        roles = [(role, getattr(self, role)) for role in OPTIONS]
+        known = [(role, name) for role, name in roles if name is not None]
+        return known + [(CONTEXT + name, name) for name in self.context]
 
 
-def _cut(column: str) -> str:
-    return repr(column if len(column) <= LONGEST_COLUMN else column[:LONGEST_COLUMN] + "…")
+def _remedy(role: str, name: str, found: Sequence[str]) -> str:
+    """What to type if a log does not have a column."""
+    option = OPTIONS.get(role, "--context")
+    alike = [column for column in found if column.strip().lower() == name.strip().lower()]
+    remedy = f"pass {option} {alike[0]!r}" if alike else f"name the right one with {option}"
+    if role == PROPENSITY:
+        remedy += ", or pass --behavior estimated if there is none"
+    return remedy
 
 
 PRESETS = {
@@ -150,23 +145,17 @@ PRESETS = {
 
 
 Label = int | str
-WIDEST_TABLE = 1 << 20  # of a table from whole numbers to indices
-UNKNOWN = -1
-LONGEST_LABEL = 40  # characters of a label within a sentence
-FEW = 3  # labels of many within a sentence
-DIGITS = 19  # of the largest whole number of 64 bits
 
 
 @dataclass(frozen=True)
 class Actions:
-    """K labels, in the order of the learner's indices. Labels are compared as text.
+    """The labels of K actions, in the order of the learner's indices. Labels are compared as text.
 
-    So `3` of a Parquet file and `"3"` of a CSV file are the same action. Where all labels are
-    whole numbers, people see them as such.
+    So `3` of a Parquet file and `"3"` of a CSV file are the same action.
 
-    >>> Actions.of(["10", "9", "9"])
+    >>> Actions.from_labels(["10", "9", "9"])
     Actions(texts=('9', '10'))
-    >>> Actions.of(["10", "9"]).labels
+    >>> Actions.from_labels(["10", "9"]).labels
     (9, 10)
     >>> Actions(("a", "b")).indices(pl.Series(["b", "c", None])).tolist()
     [1, -1, -1]
@@ -188,18 +177,20 @@ class Actions:
             )
 
     @staticmethod
-    def of(labels: Iterable[Label]) -> Actions:
-        """Each label once: in the order of numbers if all are whole, else of the alphabet."""
+    def from_labels(labels: Iterable[Label]) -> Actions:
+        """Each label once, sorted: as numbers if all are whole numbers, else as text."""
         texts = {str(label) for label in labels}
         whole = all(_is_whole(text) for text in texts)
         return Actions(tuple(sorted(texts, key=int if whole else None)))
+
+    of = from_labels  # renamed; other areas still call it
 
     def __len__(self) -> int:
         return len(self.texts)
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        """What people see: numbers where all are whole numbers."""
+        """The labels to show: numbers if all are whole numbers."""
         whole = all(_is_whole(text) for text in self.texts)
         return tuple(int(text) for text in self.texts) if whole else self.texts
 
@@ -210,13 +201,13 @@ class Actions:
             whole = column.cast(pl.Int64, strict=False).fill_null(low - 1).to_numpy()
             inside = (whole >= low) & (whole < low + len(table))
             return np.where(inside, table[np.where(inside, whole - low, 0)], UNKNOWN)
-        texts = column.to_frame("a").select(as_text(pl.col("a"), column.dtype))["a"]
+        texts = column.to_frame("a").select(label_text(pl.col("a"), column.dtype))["a"]
         found = texts.cast(pl.Enum(self.texts), strict=False).to_physical()
         return found.cast(pl.Int64).fill_null(UNKNOWN).to_numpy()
 
     @cached_property
     def _table(self) -> tuple[int, Integers] | None:
-        """The smallest whole number that is a label, and the index of each from there on."""
+        """The smallest whole number that is a label, and the index of each number from there on."""
         known = {int(text): i for i, text in enumerate(self.texts) if _is_whole(text)}
         low, high = min(known, default=0), max(known, default=0)
         if not known or high - low >= WIDEST_TABLE or max(abs(low), abs(high)) >= 1 << 62:
@@ -226,13 +217,13 @@ class Actions:
         return low, table
 
 
-def as_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+def label_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     """The labels of a column as text: whole numbers without a point, whatever their type.
 
-    What is missing is null, and so are an empty text and what is no finite number.
+    Null where the label is missing, empty, or not a finite number.
 
     >>> frame = pl.DataFrame({"a": [1.0, 2.5, None]})
-    >>> frame.select(as_text(pl.col("a"), frame["a"].dtype))["a"].to_list()
+    >>> frame.select(label_text(pl.col("a"), frame["a"].dtype))["a"].to_list()
     ['1', '2.5', None]
     """
     if dtype.is_float():
@@ -244,35 +235,29 @@ def as_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     return pl.when(text != "").then(text)
 
 
-def in_words(label: Label) -> str:
-    """A label within a sentence: cut where it would be all of it, quoted where its end is not seen.
+def short_label(label: Label) -> str:
+    """A label for a sentence: cut if it is long, in quotes if it begins or ends with a space.
 
-    >>> in_words(7), in_words("a "), len(in_words("x" * 1_000))
+    >>> short_label(7), short_label("a "), len(short_label("x" * 1_000))
     ('7', "'a '", 40)
     """
-    text = quoted(label)
-    return text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
+    text = str(label)
+    text = text if text == text.strip() else f"'{text}'"
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
 
 
-def a_few(labels: Sequence[Label]) -> str:
-    """Labels within a sentence: the first of them, where there are many.
+def first_few(labels: Sequence[Label]) -> str:
+    """The first three labels, for a sentence.
 
-    >>> a_few("ab"), a_few("abcde")
+    >>> first_few("ab"), first_few("abcde")
     ('a, b', 'a, b, c, …')
     """
-    more = ["…"] if len(labels) > FEW else []
-    return ", ".join([*map(in_words, labels[:FEW]), *more])
-
-
-def _is_whole(text: str) -> bool:
-    """Whether a label reads as a whole number of 64 bits, written in the one usual way."""
-    digits = text.removeprefix("-")
-    short = len(digits) <= DIGITS and digits.isascii() and digits.isdigit()
-    return short and str(int(digits)) == digits and text != "-0" and int(digits) < 1 << 63
+    more = ["…"] if len(labels) > LABELS_SHOWN else []
+    return ", ".join([*map(short_label, labels[:LABELS_SHOWN]), *more])
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be written: half of a pair of surrogates, which JSON can hold, can not.
+    """Whether a text can be encoded: JSON can hold half of a surrogate pair, which UTF-8 cannot.
 
     >>> is_unicode("é"), is_unicode("\\ud800")
     (True, False)
@@ -284,15 +269,30 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-NARROWEST, WIDEST = 1e-100, 1e100  # so that squares of rewards are numbers too
+def _is_whole(text: str) -> bool:
+    """Whether a label is a whole number of 64 bits, written without zeros or signs to spare."""
+    digits = text.removeprefix("-")
+    short = len(digits) <= MOST_DIGITS and digits.isascii() and digits.isdigit()
+    return short and str(int(digits)) == digits and text != "-0" and int(digits) < 1 << 63
+
+
+def _cut(column: str) -> str:
+    return column if len(column) <= LONGEST_SHOWN else column[:LONGEST_SHOWN] + "…"
+
+
+# Renamed; other areas still import them.
+as_text, in_words, a_few = label_text, short_label, first_few
+
+
 Numbers = TypeVar("Numbers", float, Array)
 
 
 @dataclass(frozen=True)
-class Scale:
-    """The smallest and the largest reward that are possible: 0 and 1 of the learner.
+class RewardScale:
+    """The smallest and the largest possible reward, which learners see as 0 and 1.
 
-    >>> Scale(-1.0, 3.0).reward(0.5), Scale(-1.0, 3.0).gain(0.5), Scale(-1.0, 3.0).unit(0.0)
+    >>> scale = RewardScale(-1.0, 3.0)
+    >>> scale.reward(0.5), scale.gain(0.5), scale.unit(0.0)
     (1.0, 2.0, 0.25)
     """
 
@@ -306,46 +306,51 @@ class Scale:
                 "reward_range",
                 (self.low, self.high),
                 "it must be a lower and a higher number, 1e-100 to 1e100 apart",
-                "pass the smallest and the largest reward that are possible",
+                "pass the smallest and the largest possible reward",
             )
 
     @staticmethod
-    def of(reward_range: Sequence[float] | None) -> Scale:
-        """As people pass it: two numbers, or nothing for [0, 1].
+    def from_range(reward_range: Sequence[float] | None) -> RewardScale:
+        """The scale of a pair (low, high); [0, 1] for None.
 
-        >>> Scale.of([0, 5])
-        Scale(low=0.0, high=5.0)
+        >>> RewardScale.from_range([0, 5])
+        RewardScale(low=0.0, high=5.0)
         """
         if reward_range is None:
-            return Scale()
+            return RewardScale()
         try:
             low, high = (float(value) for value in reward_range)
         except (TypeError, ValueError):
             raise InvalidArgument(
                 "reward_range", reward_range, "it must be two numbers", "pass LOW HIGH, such as 0 5"
             ) from None
-        return Scale(low, high)
+        return RewardScale(low, high)
+
+    of = from_range  # renamed; other areas still call it
 
     @property
     def is_unit(self) -> bool:
-        return self == Scale()
+        return self == RewardScale()
+
+    def unit(self, reward: Numbers) -> Numbers:
+        """A reward of the log as the learner sees it; the same bits if the scale is [0, 1]."""
+        return reward if self.is_unit else (reward - self.low) / (self.high - self.low)
 
     def reward(self, mean: Numbers) -> Numbers:
-        """A mean reward."""
+        """A mean reward of the learner in the units of the log."""
         return self.low + (self.high - self.low) * mean
 
     def gain(self, difference: Numbers) -> Numbers:
-        """A difference of mean rewards."""
+        """A difference of mean rewards in the units of the log."""
         return (self.high - self.low) * difference
 
     def weighted(self, rewards: Numbers, weights: Numbers) -> Numbers:
-        """Σ w R in these units, of Σ w R between 0 and 1 and of Σ w.
+        """Σ w R in the units of the log, from Σ w R in those of the learner and Σ w.
 
-        >>> Scale(-1.0, 3.0).weighted(0.5 * 0.25 + 2.0 * 1.0, 0.5 + 2.0)  # rewards of 0 and 3
+        >>> RewardScale(-1.0, 3.0).weighted(0.5 * 0.25 + 2.0 * 1.0, 0.5 + 2.0)  # rewards 0 and 3
         6.0
         """
         return self.low * weights + (self.high - self.low) * rewards
 
-    def unit(self, reward: Numbers) -> Numbers:
-        """A reward of the log as the learner sees it; the same bits if it is in [0, 1] already."""
-        return reward if self.is_unit else (reward - self.low) / (self.high - self.low)
+
+Scale = RewardScale  # renamed; other areas still import it

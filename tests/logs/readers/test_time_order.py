@@ -38,7 +38,7 @@ PHASES = ("sorting", "looking", "counting", "certifying")
 def parsed(values: list[Any], dtype: Any = None) -> list[Any]:
     """The times of a column, read as its first one is."""
     column = pl.Series("time", values, dtype)
-    times = TimeColumn.of(column)
+    times = TimeColumn.detect(column)
     assert times is not None
     return times.parse(column).to_list()
 
@@ -144,7 +144,7 @@ def test_what_holds_no_times_has_no_kind() -> None:
         pl.Series([b"7"]),
         pl.Series([], dtype=pl.String),
     ):
-        assert TimeColumn.of(column) is None
+        assert TimeColumn.detect(column) is None
         for kind in ("number", "whole number", "date"):
             assert TimeColumn(kind).parse(column).null_count() == len(column)
 
@@ -290,7 +290,7 @@ def test_an_impatient_user_ends_the_sort(
         if len(seen) == 5:
             raise error
 
-    monkeypatch.setattr(order, "_begin", endless)
+    monkeypatch.setattr(order, "_begin_sort", endless)
     with pytest.raises(error):
         next(sorted_by_time(many(2, 1 << 10), tmp_path, watch))
     assert seen == [("sorting", 1 << 10)] * 2 + [("sorting", 0)] * 3

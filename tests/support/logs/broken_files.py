@@ -163,7 +163,7 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
     # other formats under these names
     "a table for vw": ("log.vw", TEXT, "action is missing: 41"),
     "a table for dsjson": ("log.dsjson", TEXT, "action is missing: 41"),
-    "events left out": ("log.dsjson", json.dumps({**EVENT, "pdrop": 0.5}), "left out"),
+    "events left out": ("log.dsjson", json.dumps({**EVENT, "pdrop": 0.5}), "were dropped"),
     # rows of which none is good
     "rewards beyond their range": ("log.csv", HEADER + "a,7,0.5\nb,9,0.5\n", "--reward-range"),
     "percentages": ("log.csv", HEADER + "a,1,50\nb,0,50\n", "divide percentages by 100"),

@@ -1,13 +1,12 @@
 """Vowpal Wabbit's dsjson: one JSON object a line, as decision services log it.
 
 The reward is −`_label_cost`, the propensity `_label_probability`. The action is `_label_Action`,
-or `_labelIndex` + 1 without it: its place in the list `_multi` of actions, from 1. A row has no
-action, and is refused as such, where the two say different things, where `_skipLearn` is true,
-where the line is no JSON, and where there is no label: an event of several slots has its labels in
-`_outcomes`, and is not read.
+its place from 1 in the list `_multi` of actions, or else `_labelIndex` + 1. A row has no action, so
+that validation refuses it, if the two disagree, if `_skipLearn` is true, if the line is no JSON, or
+if there is no label: events of several slots, with labels in `_outcomes`, are not supported.
 
-`pdrop` says that events were left out before they were logged, and that the others must weigh more.
-Nothing here weighs events, so a file in which it is not 0 is refused.
+`pdrop` is the share of events that were dropped before they were logged. Nothing here reweights
+events, so a file with a `pdrop` other than 0 is refused.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from understudy.errors import InvalidLog, first_line
-from understudy.logs.readers.text import LINE, negated, read_lines, require_own_names
+from understudy.errors import first_line
+from understudy.logs.readers.files import invalid_file
+from understudy.logs.readers.text import LINE, read_lines, refuse_column_names, reward_of_cost
 from understudy.logs.schema import (
     ACTION,
     CONTEXT,
@@ -33,17 +33,17 @@ from understudy.logs.schema import (
 
 __all__ = ["read"]
 
-PLACES = ("_label_Action", "_labelIndex")
-KEYS = (*PLACES, "_label_cost", "_label_probability", "_skipLearn", "pdrop")
+ACTION_KEYS = ("_label_Action", "_labelIndex")
+KEYS = (*ACTION_KEYS, "_label_cost", "_label_probability", "_skipLearn", "pdrop")
 NESTED = ("OBJECT", "ARRAY")
 
 
 def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
-    """Frames of rows; a row is a line that is not blank.
+    """Frames of rows, one for each line that is not blank.
 
     `columns.time` names a key of the object, such as `Timestamp`, and `columns.eligible` one that
-    holds a list of actions, such as `a`. `columns.context` names values of the context `c`: a name
-    within an object within it is `object.name`. What is not there, or is no single value, is null.
+    holds a list of actions, such as `a`. `columns.context` names values of the context `c`, with
+    `object.name` for a nested one. A value that is absent, a list or an object is null.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -53,28 +53,24 @@ def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     ...     [frame.rows() for frame in read(path, Columns(context=("user.age",)))]
     [[(1, '2', '1', '0.8', '30')]]
     """
-    require_own_names(columns, path)
+    refuse_column_names(columns, path)
     try:
         with duckdb.connect() as connection:
             for lines in read_lines(path):
                 written = lines.filter(pl.col(LINE).str.strip_chars() != "")
                 if len(written):
                     values = _values(connection, written, columns)
-                    _require_all_events(values, path)
+                    _refuse_dropped_events(values, path)
                     yield _rows(values, columns)
     except duckdb.Error as error:
-        raise InvalidLog(
-            "log",
-            str(path),
-            f"DuckDB cannot read its JSON ({first_line(error)})",
-            "check that it is dsjson",
-        ) from None
+        reason = f"DuckDB cannot read its JSON ({first_line(error)})"
+        raise invalid_file(path, reason, "check that it is dsjson") from None
 
 
 def _values(
     connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, columns: Columns
 ) -> pl.DataFrame:
-    """What stands in each line at the places that are read, as text."""
+    """The values of each line that are read, as text."""
     contexts = {CONTEXT + name: _pointer("c", *name.split(".")) for name in columns.context}
     places = {key: _pointer(key) for key in KEYS} | contexts
     if columns.time is not None:
@@ -105,30 +101,29 @@ def _item(name: str, place: int) -> pl.Expr:
 
 
 def _pointer(*keys: str) -> str:
-    """Where nested keys lead to, as RFC 6901 writes it."""
+    """The JSON pointer (RFC 6901) of nested keys."""
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
 
 
-def _require_all_events(values: pl.DataFrame, path: Path) -> None:
+def _refuse_dropped_events(values: pl.DataFrame, path: Path) -> None:
     dropping = pl.col("pdrop").cast(pl.Float64, strict=False).fill_null(1.0) != 0.0
     found = values.filter(pl.col("pdrop").is_not_null() & dropping)
     if len(found):
-        raise InvalidLog(
-            "log",
-            str(path),
-            f"line {found[ROW][0]} has pdrop {found['pdrop'][0]}: events were left out before they "
-            "were logged, and nothing here can make up for them",
+        raise invalid_file(
+            path,
+            f"line {found[ROW][0]} has pdrop {found['pdrop'][0]}: events were dropped before they "
+            "were logged, and a log without them is biased",
             "log all events, or keep only those with pdrop 0",
         )
 
 
 def _rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
-    """The values as a frame of rows."""
-    action, index = (pl.col(key).cast(pl.Int64, strict=False) for key in PLACES)
+    """The values as rows."""
+    action, index = (pl.col(key).cast(pl.Int64, strict=False) for key in ACTION_KEYS)
     label = pl.coalesce(action, index + 1)
     unread = [
         pl.col(key).is_not_null() & place.is_null()
-        for key, place in zip(PLACES, (action, index), strict=True)
+        for key, place in zip(ACTION_KEYS, (action, index), strict=True)
     ]
     refused = pl.any_horizontal(
         *unread, action != index + 1, label < 1, pl.col("_skipLearn") == "true"
@@ -136,7 +131,7 @@ def _rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     chosen = [
         pl.col(ROW),
         pl.when(~refused.fill_null(value=False)).then(label).cast(pl.String).alias(ACTION),
-        negated(pl.col("_label_cost")).alias(REWARD),
+        reward_of_cost(pl.col("_label_cost")).alias(REWARD),
     ]
     if columns.propensity is not None:
         chosen.append(pl.col("_label_probability").alias(PROPENSITY))

@@ -1,19 +1,29 @@
-"""Files, globs and folders, as the list of files that they mean, in the order in which to read."""
+"""Files, globs and folders as a list of log files, whose first bytes are checked."""
 
 from __future__ import annotations
 
 import glob
+import gzip
 import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from understudy.errors import LONGEST_PATH, InvalidLog, shorten
 from understudy.logs.outputs import REPORT_FILE, RESULTS
 
-__all__ = ["FORMATS", "Source", "find"]
+__all__ = [
+    "FORMATS",
+    "FileSource",
+    "find_files",
+    "format_of",
+    "invalid_file",
+    "open_bytes",
+    "unreadable",
+]
 
 FORMATS = {
     "csv": (".csv", ".tsv"),
@@ -23,21 +33,20 @@ FORMATS = {
     "vw": (".vw",),
     "dsjson": (".dsjson",),
 }
-COMPRESSED = ".gz"
-GZIP = b"\x1f\x8b"
-COMPRESSIBLE = ("csv", "ndjson", "vw", "dsjson")
 ENDINGS = tuple(ending for endings in FORMATS.values() for ending in endings)
-KNOWN = ", ".join(ENDINGS)
+GZIP_ENDING = ".gz"
+GZIP_FORMATS = ("csv", "ndjson", "vw", "dsjson")  # the others compress their own columns
+GZIP_START = b"\x1f\x8b"
 SIGNATURES = {b"PAR1": "parquet", b"PARE": "parquet", b"ARROW1": "arrow"}  # PARE if encrypted
-STREAM = b"\xff\xff\xff\xff"  # how Arrow begins where it is not a file
-UTF16 = (b"\xff\xfe", b"\xfe\xff")
-START = 8  # bytes that say what a file is
-FEW = 3  # names that a sentence holds
+ARROW_STREAM_START = b"\xff\xff\xff\xff"
+UTF16_STARTS = (b"\xff\xfe", b"\xfe\xff")
+START = 8  # bytes: enough for every signature above
+NAMES_SHOWN = 3  # of files that are not read
 
 
 @dataclass(frozen=True)
-class Source:
-    """A file and its format; the first of a folder also says which of its files are not read."""
+class FileSource:
+    """A log file and its format. `remark` names the files of its folder that are not read."""
 
     path: Path
     format: str
@@ -48,202 +57,204 @@ class Source:
         return str(self.path)
 
     @property
-    def compressed(self) -> bool:
-        return self.path.name.lower().endswith(COMPRESSED)
-
-    @property
     def separator(self) -> str:
-        """What stands between the fields of a text table."""
+        """The separator of fields in a text table."""
         return "\t" if ".tsv" in self.path.name.lower() else ","
 
     def fingerprint(self) -> str:
-        """The SHA-256 of its bytes: what was learned from, whatever it is called."""
+        """The SHA-256 of its bytes, which identifies a log under any name."""
         try:
             with self.path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise unreadable(self.name, error) from None
+            raise unreadable(self.path, error) from None
 
 
-def find(logs: Iterable[str | os.PathLike[str]], format: str | None = None) -> list[Source]:  # noqa: A002 - the option's name
-    """Every file that is meant, once, in the order given; those of a glob or folder by name.
+def find_files(
+    logs: Iterable[str | os.PathLike[str]],
+    format: str | None = None,  # noqa: A002 - the option's name
+) -> list[FileSource]:
+    """Every file that the arguments name, once, in their order; those of a glob or folder sorted.
 
-    `format` says what the files are; without it their names do.
+    `format` overrides the format that the names of the files say.
 
-    >>> find(["missing.csv"])
+    >>> find_files(["missing.csv"])
     Traceback (most recent call last):
     understudy.errors.InvalidLog: log = 'missing.csv': there is no such file or folder; ...
     """
     found = [
-        Source(path, format or format_of(path), remark)
+        FileSource(path, format or format_of(path), remark)
         for log in logs
         for path, remark in _expand(str(log), format)
     ]
     if not found:
-        raise InvalidLog("log", "", "no file is named", "name at least one file, glob or folder")
+        raise invalid_file("", "no file is named", "name at least one file, glob or folder")
     seen: set[Path] = set()
     for source in found:
-        where = source.path.resolve()
-        if where in seen:
-            raise InvalidLog("log", source.name, "this file is named twice", "name every file once")
-        seen.add(where)
-        _check(source)
+        resolved = source.path.resolve()
+        if resolved in seen:
+            raise invalid_file(source.path, "this file is named twice", "name every file once")
+        seen.add(resolved)
+        _check_start(source)
     return found
 
 
 def format_of(path: Path) -> str:
-    """The format that a file's name says.
+    """The format that the name of a file says.
 
     >>> format_of(Path("a/Log.CSV.gz")), format_of(Path("b.dsjson"))
     ('csv', 'dsjson')
     """
-    name = path.name.lower().removesuffix(COMPRESSED)
-    for form, endings in FORMATS.items():
+    name = path.name.lower().removesuffix(GZIP_ENDING)
+    for name_of_format, endings in FORMATS.items():
         if name.endswith(endings):
-            return form
-    raise InvalidLog(
-        "log",
-        str(path),
+            return name_of_format
+    raise invalid_file(
+        path,
         "its name does not say what format it has",
-        f"rename it to end in one of {KNOWN}, or pass --format",
+        f"rename it to end in one of {', '.join(ENDINGS)}, or pass --format",
     )
 
 
-def unreadable(name: str, error: OSError) -> InvalidLog:
-    """The error for a file that the system does not let us read.
+def open_bytes(path: Path) -> BinaryIO:
+    """A file to read, unpacked if its name ends in .gz."""
+    return cast("BinaryIO", gzip.open(path)) if _is_compressed(path) else path.open("rb")
+
+
+def invalid_file(path: str | Path, reason: str, remedy: str) -> InvalidLog:
+    """The error for a file that cannot be read as a log."""
+    return InvalidLog("log", str(path), reason, remedy)
+
+
+def unreadable(path: str | Path, error: OSError) -> InvalidLog:
+    """The error for a file that the operating system does not let us read.
 
     >>> print(unreadable("log.csv", PermissionError(13, "Permission denied")))
     log = 'log.csv': it cannot be read (Permission denied); check the path and its permissions
     """
     reason = f"it cannot be read ({error.strerror or error})"
-    return InvalidLog("log", name, reason, "check the path and its permissions")
+    return invalid_file(path, reason, "check the path and its permissions")
+
+
+def _is_compressed(path: Path) -> bool:
+    return path.name.lower().endswith(GZIP_ENDING)
 
 
 def _expand(log: str, form: str | None) -> Iterator[tuple[Path, str]]:
-    """The files that a name means, and what is to be said beside them."""
+    """The files that an argument names, each with its remark."""
     path = Path(log)
     try:
         is_folder, exists = path.is_dir(), path.exists()
     except OSError as error:  # such as a name that is too long
         raise unreadable(log, error) from None
     if not log:
-        raise InvalidLog("log", log, "no file is named", "name a file, glob or folder; . is here")
+        raise invalid_file(log, "no file is named", "name a file, glob or folder; . is here")
     if is_folder:
-        yield from _in_folder(path, form)
+        yield from _expand_folder(path, form)
     elif exists:
         yield path, ""
     elif not glob.has_magic(log):
-        raise InvalidLog("log", log, "there is no such file or folder", "check the path")
+        raise invalid_file(log, "there is no such file or folder", "check the path")
     else:
         matches = sorted(glob.glob(log, recursive=True))  # noqa: PTH207 - patterns may be absolute
         files = [Path(match) for match in matches if not Path(match).is_dir()]
         if not files:
-            raise InvalidLog("log", log, "no file matches", "check the pattern")
+            raise invalid_file(log, "no file matches", "check the pattern")
         yield from ((file, "") for file in files)
 
 
-def _in_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, str]]:
-    """All files of a known format below a folder; what is hidden and _SUCCESS are not data."""
+def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, str]]:
+    """All files of a known format below a folder, but for hidden ones and results of a run."""
 
     def fail(error: OSError) -> None:
         raise unreadable(str(error.filename), error) from None
 
-    walked = os.walk(folder, onerror=fail)
-    inside = [Path(place, name) for place, _, names in walked for name in names]
-    shown = [path for path in sorted(inside) if not _is_hidden(path.relative_to(folder))]
-    shown = [path for path in shown if not _is_ours(path)]
-    named = [p for p in shown if form or p.name.lower().removesuffix(COMPRESSED).endswith(ENDINGS)]
-    if not named:
-        raise InvalidLog(
-            "log", str(folder), "this folder holds no log", f"its files must end in one of {KNOWN}"
+    walk = os.walk(folder, onerror=fail)
+    files = sorted(Path(parent, name) for parent, _, names in walk for name in names)
+    files = [path for path in files if not (_is_hidden(path, folder) or _is_result(path))]
+    logs = [p for p in files if form or p.name.lower().removesuffix(GZIP_ENDING).endswith(ENDINGS)]
+    if not logs:
+        raise invalid_file(
+            folder, "this folder holds no log", f"its files must end in one of {', '.join(ENDINGS)}"
         )
-    others = [str(path.relative_to(folder)) for path in sorted({*shown} - {*named})]
-    yield named[0], _not_read(folder, others) if others else ""
-    yield from ((path, "") for path in named[1:])
+    others = [str(path.relative_to(folder)) for path in sorted({*files} - {*logs})]
+    yield logs[0], _remark(folder, others) if others else ""
+    yield from ((path, "") for path in logs[1:])
 
 
-def _not_read(folder: Path, names: list[str]) -> str:
-    """A sentence about files that are passed over, so that nothing is left out in silence."""
-    few = ", ".join([*map(shorten, names[:FEW]), *(["…"] if len(names) > FEW else [])])
-    where = f"of the folder {shorten(str(folder), LONGEST_PATH)}"
-    if len(names) == 1:
-        return (
-            f"1 file {where} was not read, for its name does not say what it holds: {few}; "
-            "name it, with --format."
-        )
+def _remark(folder: Path, names: list[str]) -> str:
+    """A sentence about the files of a folder that are not read."""
+    shown = ", ".join([*map(shorten, names[:NAMES_SHOWN]), *(["…"] * (len(names) > NAMES_SHOWN))])
+    one = len(names) == 1
     return (
-        f"{len(names):,} files {where} were not read, for their names do not say what they hold: "
-        f"{few}; name them, with --format."
+        f"{len(names):,} {'file' if one else 'files'} of the folder "
+        f"{shorten(str(folder), LONGEST_PATH)} {'was' if one else 'were'} not read, because "
+        f"{'its name does' if one else 'their names do'} not say the format: {shown}; "
+        f"name {'it' if one else 'them'}, with --format."
     )
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether it is what an earlier run has written, beside its report."""
+def _is_result(path: Path) -> bool:
+    """Whether an earlier run wrote the file, beside its report."""
     return path.name in RESULTS and (path.parent / REPORT_FILE).exists()
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
+def _is_hidden(path: Path, folder: Path) -> bool:
+    """Whether a part of the path starts with a dot or, as _SUCCESS does, with an underscore."""
+    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
 
 
-def _check(source: Source) -> None:
-    """Say what is wrong with a file before anything is read of it."""
-    start = _start(source)
+def _check_start(source: FileSource) -> None:
+    """Raise `InvalidLog` if the first bytes of a file are not those of its format."""
+    path, start = source.path, _start(source.path)
     if not start:
-        raise InvalidLog("log", source.name, "the file is empty", "leave it out")
-    if source.compressed:
+        raise invalid_file(path, "the file is empty", "leave it out")
+    if _is_compressed(path):
         _check_compressed(source, start)
         return
-    if start.startswith(GZIP):
-        raise InvalidLog("log", source.name, "it is gzip", "rename it to end in .gz")
+    if start.startswith(GZIP_START):
+        raise invalid_file(path, "it is gzip", "rename it to end in .gz")
     signed = next((form for sign, form in SIGNATURES.items() if start.startswith(sign)), None)
-    if signed not in {None, source.format}:
-        raise InvalidLog(
-            "log", source.name, f"it is a {signed} file", f"rename it, or pass --format {signed}"
-        )
-    if signed is None and source.format in SIGNATURES.values():
-        stream = source.format == "arrow" and start.startswith(STREAM)
-        raise InvalidLog(
-            "log",
-            source.name,
-            "it is an Arrow stream" if stream else f"it does not begin as {source.format} does",
-            "write it as an Arrow file" if stream else "rename it, or pass --format",
-        )
-    if signed is None and (start.startswith(UTF16) or b"\0" in start):
-        raise InvalidLog(
-            "log", source.name, "it is not UTF-8 text, but perhaps UTF-16", "save it as UTF-8"
-        )
+    if signed is not None:
+        if signed != source.format:
+            remedy = f"rename it, or pass --format {signed}"
+            raise invalid_file(path, f"it is a {signed} file", remedy)
+    elif source.format == "arrow" and start.startswith(ARROW_STREAM_START):
+        raise invalid_file(path, "it is an Arrow stream", "write it as an Arrow file")
+    elif source.format in SIGNATURES.values():
+        reason = f"it does not begin as {source.format} does"
+        raise invalid_file(path, reason, "rename it, or pass --format")
+    elif start.startswith(UTF16_STARTS) or b"\0" in start:
+        raise invalid_file(path, "it is not UTF-8 text, but perhaps UTF-16", "save it as UTF-8")
 
 
-def _check_compressed(source: Source, start: bytes) -> None:
-    if not start.startswith(GZIP):
-        raise InvalidLog(
-            "log", source.name, "its name ends in .gz, but it is not gzip", "rename it"
-        )
-    if source.format not in COMPRESSIBLE:
-        raise InvalidLog(
-            "log",
-            source.name,
-            f"a {source.format} file compresses its own columns and is not read through gzip",
-            "unpack it",
-        )
+def _check_compressed(source: FileSource, start: bytes) -> None:
+    if not start.startswith(GZIP_START):
+        raise invalid_file(source.path, "its name ends in .gz, but it is not gzip", "rename it")
+    if source.format not in GZIP_FORMATS:
+        reason = f"a {source.format} file compresses its own columns and cannot be gzipped"
+        raise invalid_file(source.path, reason, "unpack it")
 
 
-def _start(source: Source) -> bytes:
-    """The first bytes of a file, if it is one that can be read again and again."""
+def _start(path: Path) -> bytes:
+    """The first bytes of a regular file: pipes cannot be read twice."""
     try:
-        source.name.encode()
+        str(path).encode()
     except UnicodeEncodeError:
-        raise InvalidLog("log", source.name, "its name is not UTF-8", "rename it") from None
+        raise invalid_file(path, "its name is not UTF-8", "rename it") from None
     try:
-        if not stat.S_ISREG(source.path.stat().st_mode):  # opening a pipe could wait forever
-            raise InvalidLog(
-                "log",
-                source.name,
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe could wait forever
+            raise invalid_file(
+                path,
                 "it is no regular file, and a log is read more than once",
-                "copy what it gives into a file first",
+                "copy its content into a file first",
             )
-        with source.path.open("rb") as file:
+        with path.open("rb") as file:
             return file.read(START)
     except OSError as error:
-        raise unreadable(source.name, error) from None
+        raise unreadable(path, error) from None
+
+
+# Renamed; other areas still import them.
+Source = FileSource
+find = find_files

@@ -1,9 +1,9 @@
-"""All rows of all files, in their order: every format through one door."""
+"""The sources of a log, and the reader of their rows: one interface for all formats."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,118 +11,140 @@ import polars as pl
 
 from understudy.logs.progress import ProgressCallback
 from understudy.logs.readers import dsjson, tabular, vowpal
-from understudy.logs.readers.files import Source
-from understudy.logs.readers.sorting import NUMBER, TimeColumn, in_order, keep_sorted, read_sorted
+from understudy.logs.readers.files import FileSource
+from understudy.logs.readers.sorting import (
+    NUMBER,
+    TimeColumn,
+    in_order,
+    read_sorted,
+    write_sorted,
+)
 from understudy.logs.schema import ROW, TIME, Columns
 
-__all__ = ["Origin", "Reading", "Table", "has_propensities", "name_of", "rows_by_file"]
+__all__ = [
+    "FrameSource",
+    "LogReader",
+    "LogSource",
+    "count_rows",
+    "has_propensities",
+    "sources_name",
+]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """A frame that is in memory already, in place of a file."""
+class FrameSource:
+    """A log that is a frame in memory."""
 
     frame: pl.DataFrame
     name: str = "frame"
 
     def fingerprint(self) -> str:
-        """Its rows as one number: two frames of the same rows are the same log."""
+        """A hash of its rows in any order."""
         return f"{int(self.frame.hash_rows().sum() or 0):016x}"
 
 
-Origin = Source | Table
-
-
-def name_of(origins: Sequence[Origin]) -> str:
-    """What an error about all files calls them.
-
-    >>> name_of([Table(pl.DataFrame())] * 3)
-    'frame and 2 more'
-    """
-    more = f" and {len(origins) - 1} more" if len(origins) > 1 else ""
-    return origins[0].name + more
+LogSource = FileSource | FrameSource
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Which files are read, which of their columns, and how times are written if they matter.
+class LogReader:
+    """The rows of all sources in order: as they come, or by time once `in_time_order` was called.
 
-    `kept` is a file of all rows by their time, where those of the origins are not in order.
+    `times` is the format of the column of times, and `sorted_file` holds all rows by time if those
+    of the sources are in another order.
     """
 
-    origins: Sequence[Origin]
+    sources: Sequence[LogSource]
     columns: Columns
     times: TimeColumn | None = None
-    kept: Path | None = None
+    sorted_file: Path | None = None
 
     def batches(self) -> Iterator[tuple[str, pl.DataFrame]]:
-        """Rows in the order in which they are learned from, with the name of their file."""
-        if self.kept is not None:
-            for frame in read_sorted(self.kept):
-                yield "", self._timed(frame)
+        """Batches of rows in order, each with the name of its source.
+
+        The name is empty if rows of several sources are mixed; a column `file` then names them.
+        """
+        if self.sorted_file is not None:
+            for frame in read_sorted(self.sorted_file):
+                yield "", self._parse_times(frame)
             return
-        for origin in self.origins:
-            for frame in batches_of(origin, self.columns):
-                yield origin.name, self._timed(frame)
+        for source in self.sources:
+            for frame in _batches(source, self.columns):
+                yield source.name, self._parse_times(frame)
 
-    def _timed(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """With times as numbers, null where they cannot be read."""
-        if self.times is None:
-            return frame
-        return frame.with_columns(self.times.parse(frame[TIME]).alias(TIME))
-
-    def in_time(self, folder: Path, watch: ProgressCallback) -> Reading:
-        """The same rows by time: as they are if they are in order, else sorted in a folder."""
+    def in_time_order(self, folder: Path, watch: ProgressCallback) -> LogReader:
+        """A reader of the same rows by time; they are sorted in a folder if they are not."""
         if self.columns.time is None:
             return self
         times: TimeColumn | None = None
         previous: Any = None
         for _, frame in self.batches():
             watch("checking the order", len(frame), None)
-            times = times or TimeColumn.of(frame[TIME])
+            times = times or TimeColumn.detect(frame[TIME])
             if times is None:
                 continue
             parsed = times.parse(frame[TIME])
             if not in_order(previous, parsed):
-                kept = folder / "sorted.parquet"
-                keep_sorted(self.batches(), kept, watch)
-                return Reading(self.origins, self.columns, times, kept)
+                path = folder / "sorted.parquet"
+                write_sorted(self.batches(), path, watch)
+                return replace(self, times=times, sorted_file=path)
             previous = parsed.max() if parsed.null_count() < len(parsed) else previous
-        return Reading(self.origins, self.columns, times or TimeColumn(NUMBER))
+        return replace(self, times=times or TimeColumn(NUMBER))
+
+    def _parse_times(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame with times as numbers, null where they cannot be parsed."""
+        if self.times is None:
+            return frame
+        return frame.with_columns(self.times.parse(frame[TIME]).alias(TIME))
+
+    in_time = in_time_order  # renamed; other areas still call it
 
 
-def batches_of(origin: Origin, columns: Columns) -> Iterator[pl.DataFrame]:
-    """The rows of one file, a batch at a time."""
-    if isinstance(origin, Table):
-        return _rows_of_table(origin, columns)
-    if origin.format == "vw":
-        return vowpal.read(origin.path, columns)
-    if origin.format == "dsjson":
-        return dsjson.read(origin.path, columns)
-    return tabular.read(origin, columns)
+def sources_name(sources: Sequence[LogSource]) -> str:
+    """The name of all sources together, for an error.
+
+    >>> sources_name([FrameSource(pl.DataFrame())] * 3)
+    'frame and 2 more'
+    """
+    more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+    return sources[0].name + more
 
 
-def has_propensities(origin: Origin, columns: Columns) -> bool:
-    """Whether there is a column for them; formats of their own have them always."""
-    if isinstance(origin, Table):
-        return columns.propensity in origin.frame.columns
-    return origin.format in {"vw", "dsjson"} or columns.propensity in tabular.names(origin, columns)
+def has_propensities(source: LogSource, columns: Columns) -> bool:
+    """Whether a source has the column of propensities; Vowpal Wabbit's formats always do."""
+    if isinstance(source, FrameSource):
+        return columns.propensity in source.frame.columns
+    return source.format in {"vw", "dsjson"} or columns.propensity in tabular.names(source, columns)
 
 
-def rows_by_file(origins: Sequence[Origin], columns: Columns) -> dict[str, int]:
-    """How many rows each file has: of most formats it need not be read for that."""
+def count_rows(sources: Sequence[LogSource], columns: Columns) -> dict[str, int]:
+    """The number of rows by source; most formats store it, so that no row is read."""
     return {
-        origin.name: sum(len(frame) for frame in batches_of(origin, columns))
-        if isinstance(origin, Table)
-        else int(tabular.scan(origin, columns).select(pl.len()).collect().item())
-        for origin in origins
+        source.name: source.frame.height
+        if isinstance(source, FrameSource)
+        else int(tabular.scan(source, columns).select(pl.len()).collect().item())
+        for source in sources
     }
 
 
-def _rows_of_table(table: Table, columns: Columns) -> Iterator[pl.DataFrame]:
-    columns.require(table.frame.columns, table.name)
-    chosen = table.frame.select(
-        pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW),
-        *(pl.col(theirs).alias(ours) for theirs, ours in columns.renamed().items()),
-    )
-    return chosen.iter_slices(tabular.BATCH)
+def _batches(source: LogSource, columns: Columns) -> Iterator[pl.DataFrame]:
+    if isinstance(source, FrameSource):
+        return _frame_batches(source, columns)
+    if source.format == "vw":
+        return vowpal.read(source.path, columns)
+    if source.format == "dsjson":
+        return dsjson.read(source.path, columns)
+    return tabular.read(source, columns)
+
+
+def _frame_batches(source: FrameSource, columns: Columns) -> Iterator[pl.DataFrame]:
+    columns.require(source.frame.columns, source.name)
+    rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
+    return source.frame.select(rows, *columns.selection()).iter_slices(tabular.BATCH)
+
+
+# Renamed; other areas still import them.
+Origin = LogSource
+Table = FrameSource
+Reading = LogReader
+name_of, rows_by_file = sources_name, count_rows

@@ -1,4 +1,4 @@
-"""Reading ahead: one thread reads and checks while another learns."""
+"""Read ahead: one thread reads and validates batches while another learns from them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TypeVar
 __all__ = ["prefetch"]
 
 Item = TypeVar("Item")
-DEPTH = 4  # items that wait
+DEPTH = 4  # batches that wait: enough to smooth out slow ones, a few MB of memory
 
 
 def prefetch(items: Iterator[Item], depth: int = DEPTH) -> Iterator[Item]:
     """The same items in the same order, made by another thread, a few of them in advance.
 
-    What the other thread raises is raised here, in its place.
+    An error of the other thread is raised here, in its place.
 
     >>> list(prefetch(iter("abc")))
     ['a', 'b', 'c']
@@ -29,6 +29,7 @@ def prefetch(items: Iterator[Item], depth: int = DEPTH) -> Iterator[Item]:
 
 
 def _next(items: Iterator[Item]) -> tuple[Item] | None:
+    """The next item, or None at the end."""
     for item in items:
         return (item,)
     return None

@@ -1,11 +1,7 @@
-"""Arrow files by PyArrow, which checks what it reads.
+"""Tables in files: CSV, Parquet, NDJSON and Arrow, read through Polars a batch of rows at a time.
 
-Polars reads them too, but of one that is damaged it writes a page to standard error for each fault.
-
-Tables in files, through Polars: CSV, Parquet, NDJSON and Arrow, a batch of rows at a time.
-
-Text formats are read as text and made numbers of by the checks, so that a value that is no number
-is one quarantined row and not the end of the file.
+Values of text formats stay text here. Validation makes numbers of them, so that a value that is no
+number costs one row and not the file.
 """
 
 from __future__ import annotations
@@ -27,15 +23,96 @@ import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from understudy.errors import InvalidLog, first_line
-from understudy.logs.readers.files import Source, unreadable
-from understudy.logs.readers.text import BrokenFile, Pairs, first_fault, parsed, text_of
+from understudy.logs.readers.diagnose_text import (
+    BrokenFile,
+    JsonObject,
+    diagnose_text,
+    parse_json_lines,
+)
+from understudy.logs.readers.files import FileSource, invalid_file, unreadable
+from understudy.logs.readers.text import open_text
 from understudy.logs.schema import ROW, Columns
 
 __all__ = ["BATCH", "check_arrow", "header_of", "names", "read", "scan", "scan_arrow"]
 
+BATCH = 1 << 16  # rows: large enough for columnar speed, small enough for a few MB of memory
+LINES_PEEKED = 1_000  # of NDJSON: keys that come later are not known as columns
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for null
+Opened = tuple[pl.LazyFrame, list[str]]
+READ_ERRORS = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    pa.ArrowException,
+    OSError,
+    EOFError,
+    BrokenFile,
+    csv.Error,
+    zlib.error,
+)
+
+
+def read(source: FileSource, columns: Columns) -> Iterator[pl.DataFrame]:
+    """The rows of a file in their order, numbered from 1, under the column names of `schema`.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "log.csv")
+    ...     _ = path.write_text("action,reward,propensity\\na,1,0.5\\n", encoding="utf-8")
+    ...     [frame.rows() for frame in read(FileSource(path, "csv"), Columns())]
+    [[(1, 'a', '1', '0.5')]]
+    """
+    first = 1
+    with _one_error(source):
+        frame = scan(source, columns)
+        for batch in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
+            rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
+            yield batch.insert_column(0, rows.alias(ROW))
+            first += batch.height
+        _check_count(source, first - 1)
+
+
+def scan(source: FileSource, columns: Columns) -> pl.LazyFrame:
+    """The columns of a file that are read, as a lazy frame."""
+    with _one_error(source):
+        frame, found = _open(source, columns)
+        columns.require(found, source.name)
+        return frame.select(columns.selection())
+
+
+def names(source: FileSource, columns: Columns) -> list[str]:
+    """All columns of a file, as the file names them."""
+    with _one_error(source):
+        return _open(source, columns)[1]
+
+
+def header_of(source: FileSource, columns: Columns) -> list[str]:
+    """The header of a CSV file, or `InvalidLog` if it cannot be that of a log."""
+    with open_text(source) as file:
+        header = next(csv.reader(file, delimiter=source.separator), [])
+        line_ends = file.newlines
+    if line_ends == "\r":
+        raise invalid_file(
+            source.path,
+            "its lines end in carriage returns alone",
+            "convert it, such as with tr '\\r' '\\n'",
+        )
+    others = [words for sign, words in SEPARATORS.items() if sign in "".join(header)]
+    if len(header) == 1 and others:
+        raise invalid_file(
+            source.path,
+            f"its fields are separated by {others[0]}, not by {SEPARATORS[source.separator]}",
+            "write .csv files with commas and .tsv files with tabs",
+        )
+    _refuse_repeated(header, source, columns)
+    return header
+
 
 def scan_arrow(path: Path) -> pl.LazyFrame:
-    """The rows of a file, read a batch at a time, and only the columns that are asked for.
+    """The rows of an Arrow file, read and checked by PyArrow.
+
+    Polars would write a page to standard error for each fault of a damaged file.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -49,210 +126,71 @@ def scan_arrow(path: Path) -> pl.LazyFrame:
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
         left = rows
-        for frame in _frames(path, columns):
+        for frame in _arrow_batches(path, columns):
             found = frame if left is None else frame.head(left)
             left = None if left is None else left - len(found)
             yield found if predicate is None else found.filter(predicate)
             if left == 0:
                 return
 
-    return register_io_source(batches, schema=_schema(path))
+    return register_io_source(batches, schema=_arrow_schema(path))
 
 
 def check_arrow(path: Path) -> None:
-    """Go over a file that others will read without a check: a damaged one would end the process.
+    """Read a whole Arrow file and check it: another engine would crash on a damaged one.
 
     >>> check_arrow(Path("nowhere.arrow"))
     Traceback (most recent call last):
     FileNotFoundError: ...
     """
-    for _ in _frames(path, None):
+    for _ in _arrow_batches(path, None):
         pass
 
 
-def _schema(path: Path) -> pl.Schema:
-    with pa.OSFile(str(path)) as file, pyarrow.ipc.open_file(file) as reader:
-        return _polars(reader.schema.empty_table()).schema
-
-
-def _frames(path: Path, columns: list[str] | None) -> Iterator[pl.DataFrame]:
-    names = _schema(path).names()
-    fields = None if columns is None else sorted(names.index(name) for name in columns)
-    options = pyarrow.ipc.IpcReadOptions(included_fields=fields)
-    with pa.OSFile(str(path)) as file, pyarrow.ipc.open_file(file, options=options) as reader:
-        for number in range(reader.num_record_batches):
-            batch = reader.get_batch(number)
-            batch.validate(full=True)
-            yield _polars(batch)
-
-
-def _polars(table: Any) -> pl.DataFrame:
-    found = pl.from_arrow(table)
-    assert isinstance(found, pl.DataFrame)
-    return found
-
-
-BATCH = 1 << 16  # rows at a time
-PEEK = 1_000  # lines of NDJSON whose keys are looked at
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-Opened = tuple[pl.LazyFrame, list[str]]
-BROKEN = (
-    pl.exceptions.PolarsError,
-    pl.exceptions.PanicException,
-    pa.ArrowException,
-    OSError,
-    EOFError,
-    BrokenFile,
-    csv.Error,
-    zlib.error,
-)
-
-
-def read(source: Source, columns: Columns) -> Iterator[pl.DataFrame]:
-    """The rows of a file in their order, with our names of columns, and numbered from 1.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "log.csv")
-    ...     _ = path.write_text("action,reward,propensity\\na,1,0.5\\n", encoding="utf-8")
-    ...     [frame.rows() for frame in read(Source(path, "csv"), Columns())]
-    [[(1, 'a', '1', '0.5')]]
-    """
-    first = 1
-    with readable(source):
-        frame = scan(source, columns)
-        for batch in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
-            rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
-            yield batch.insert_column(0, rows.alias(ROW))
-            first += batch.height
-        _check_all_read(source, first - 1)
-
-
-def scan(source: Source, columns: Columns) -> pl.LazyFrame:
-    """The columns that are read of a file, with our names, before any row of it is."""
-    with readable(source):
-        frame, found = _opened(source, columns)
-        columns.require(found, source.name)
-        return frame.select(
-            pl.col(theirs).alias(ours) for theirs, ours in columns.renamed().items()
-        )
-
-
-def names(source: Source, columns: Columns) -> list[str]:
-    """The columns that a file has, as it calls them."""
-    with readable(source):
-        return _opened(source, columns)[1]
-
-
-def _opened(source: Source, columns: Columns) -> Opened:
-    """A file with its columns, and those that the names of its folders add to them."""
+def _open(source: FileSource, columns: Columns) -> Opened:
+    """A file as a lazy frame, with the columns that the names of its folders add."""
     frame, found = _OPEN[source.format](source, columns)
     added = {name: value for name, value in _partition(source).items() if name not in found}
     return frame.with_columns(**added), [*found, *added]
 
 
-def _partition(source: Source) -> dict[str, pl.Expr]:
-    """What folders say of all rows below them, as Hive names them: day=2026-01-31."""
+def _partition(source: FileSource) -> dict[str, pl.Expr]:
+    """Columns in the names of folders, as Hive writes them: day=2026-01-31."""
     pairs = (folder.partition("=") for folder in source.path.parent.parts)
-    said = {unquote(name): unquote(value) for name, sign, value in pairs if sign and name}
+    values = {unquote(name): unquote(value) for name, sign, value in pairs if sign and name}
     return {
         name: pl.lit(None if value == NO_PARTITION else value, pl.String)
-        for name, value in said.items()
+        for name, value in values.items()
     }
 
 
-def _parquet(source: Source, columns: Columns) -> Opened:
+def _open_parquet(source: FileSource, columns: Columns) -> Opened:
     _check_pages(source, columns)
     frame = pl.scan_parquet(source.path, glob=False)
     return frame, frame.collect_schema().names()
 
 
-def _check_all_read(source: Source, rows: int) -> None:
-    """A reader that fails in a thread of its own may end as if there were no more rows."""
-    if source.format == "parquet" and rows != pq.read_metadata(source.path).num_rows:
-        raise BrokenFile("a page is damaged")
-
-
-def _check_pages(source: Source, columns: Columns) -> None:
-    """Whether all that is read is inside of the file, for which Polars does not ask."""
-    size, found = source.path.stat().st_size, pq.read_metadata(source.path)
-    read = [
-        number
-        for number in range(found.num_columns)
-        if found.schema.column(number).path.partition(".")[0] in columns.names()
-    ]
-    for group in map(found.row_group, range(found.num_row_groups)):
-        for chunk in map(group.column, read):
-            first = chunk.dictionary_page_offset or chunk.data_page_offset
-            if not 0 <= first <= first + chunk.total_compressed_size <= size:
-                raise InvalidLog(
-                    "log", source.name, "a part of it is missing", "write the file again"
-                )
-
-
-def _arrow(source: Source, columns: Columns) -> Opened:  # noqa: ARG001 - one signature
+def _open_arrow(source: FileSource, columns: Columns) -> Opened:  # noqa: ARG001 - one signature
     frame = scan_arrow(source.path)
     return frame, frame.collect_schema().names()
 
 
-def _csv(source: Source, columns: Columns) -> Opened:
+def _open_csv(source: FileSource, columns: Columns) -> Opened:
     header = header_of(source, columns)
     frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
     return frame, header
 
 
-def header_of(source: Source, columns: Columns) -> list[str]:
-    """The header of a text table, if no column that is read is there twice."""
-    with text_of(source) as file:
-        header = next(csv.reader(file, delimiter=source.separator), [])
-        only_returns = file.newlines == "\r"
-    _check_header(header, source, columns, only_returns=only_returns)
-    return header
-
-
-def _check_header(
-    header: list[str], source: Source, columns: Columns, *, only_returns: bool
-) -> None:
-    """Say what is odd about a table of text, where its first line shows it."""
-    if only_returns:
-        raise InvalidLog(
-            "log",
-            source.name,
-            "its lines end in carriage returns alone",
-            "convert it, such as with tr '\\r' '\\n'",
-        )
-    others = [words for sign, words in SEPARATORS.items() if sign in "".join(header)]
-    if len(header) == 1 and others:
-        raise InvalidLog(
-            "log",
-            source.name,
-            f"its fields are separated by {others[0]}, not by {SEPARATORS[source.separator]}",
-            "write .csv files with commas and .tsv files with tabs",
-        )
-    _refuse_repeated(header, source, columns)
-
-
-def _refuse_repeated(found: list[str], source: Source, columns: Columns) -> None:
-    for name in columns.names():
-        if found.count(name) > 1:
-            raise InvalidLog(
-                "log", source.name, f"it has two columns {name!r}", "give each its own name"
-            )
-
-
-def _ndjson(source: Source, columns: Columns) -> Opened:
+def _open_ndjson(source: FileSource, columns: Columns) -> Opened:
     found: dict[str, bool] = {}  # whether all values of a key are nested
-    with text_of(source) as file:
-        for pairs in parsed(islice(file, PEEK)):
+    with open_text(source) as file:
+        for pairs in parse_json_lines(islice(file, LINES_PEEKED)):
             _refuse_repeated([name for name, _ in pairs], source, columns)
             for name, value in pairs:
-                found[name] = found.get(name, True) and isinstance(value, Pairs | list)
+                found[name] = found.get(name, True) and isinstance(value, JsonObject | list)
     if found.get(columns.action, False):
-        raise InvalidLog(
-            "log",
-            source.name,
+        raise invalid_file(
+            source.path,
             f"its column {columns.action!r} holds lists or objects, not labels",
             "name another column with --action",
         )
@@ -260,34 +198,87 @@ def _ndjson(source: Source, columns: Columns) -> Opened:
     return pl.scan_ndjson(glob.escape(source.name), schema=schema), list(found)
 
 
-_OPEN = {"parquet": _parquet, "arrow": _arrow, "csv": _csv, "ndjson": _ndjson}
+_OPEN = {
+    "parquet": _open_parquet,
+    "arrow": _open_arrow,
+    "csv": _open_csv,
+    "ndjson": _open_ndjson,
+}
+
+
+def _refuse_repeated(found: list[str], source: FileSource, columns: Columns) -> None:
+    for name in columns.names():
+        if found.count(name) > 1:
+            reason = f"it has two columns {name!r}"
+            raise invalid_file(source.path, reason, "give each its own name")
+
+
+def _check_pages(source: FileSource, columns: Columns) -> None:
+    """Raise `InvalidLog` if pages of Parquet lie outside of the file: Polars does not check."""
+    size, metadata = source.path.stat().st_size, pq.read_metadata(source.path)
+    read = [
+        number
+        for number in range(metadata.num_columns)
+        if metadata.schema.column(number).path.partition(".")[0] in columns.names()
+    ]
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, read):
+            first = chunk.dictionary_page_offset or chunk.data_page_offset
+            if not 0 <= first <= first + chunk.total_compressed_size <= size:
+                raise invalid_file(source.path, "a part of it is missing", "write the file again")
+
+
+def _check_count(source: FileSource, rows: int) -> None:
+    """Raise if rows of Parquet are missing: a reader that fails in its own thread may just end."""
+    if source.format == "parquet" and rows != pq.read_metadata(source.path).num_rows:
+        raise BrokenFile("a page is damaged")
+
+
+def _arrow_batches(path: Path, columns: list[str] | None) -> Iterator[pl.DataFrame]:
+    names = _arrow_schema(path).names()
+    fields = None if columns is None else sorted(names.index(name) for name in columns)
+    options = pyarrow.ipc.IpcReadOptions(included_fields=fields)
+    with pa.OSFile(str(path)) as file, pyarrow.ipc.open_file(file, options=options) as reader:
+        for number in range(reader.num_record_batches):
+            batch = reader.get_batch(number)
+            batch.validate(full=True)
+            yield _as_polars(batch)
+
+
+def _arrow_schema(path: Path) -> pl.Schema:
+    with pa.OSFile(str(path)) as file, pyarrow.ipc.open_file(file) as reader:
+        return _as_polars(reader.schema.empty_table()).schema
+
+
+def _as_polars(table: Any) -> pl.DataFrame:
+    found = pl.from_arrow(table)
+    assert isinstance(found, pl.DataFrame)
+    return found
 
 
 @contextmanager
-def readable(source: Source) -> Iterator[None]:
-    """Turn what readers raise about a file into one error that names it."""
+def _one_error(source: FileSource) -> Iterator[None]:
+    """Turn every error that a reader raises about a file into an `InvalidLog` that names it."""
     try:
         yield
     except InvalidLog:
         raise
     except UnicodeError:
-        raise InvalidLog(
-            "log", source.name, "it is not UTF-8 text", "save it as UTF-8, or as Parquet"
-        ) from None
-    except BROKEN as error:
+        remedy = "save it as UTF-8, or as Parquet"
+        raise invalid_file(source.path, "it is not UTF-8 text", remedy) from None
+    except READ_ERRORS as error:
         if isinstance(error, OSError) and not source.path.is_file():
-            raise unreadable(source.name, error) from None
-        raise InvalidLog(
-            "log",
-            source.name,
-            f"it is truncated, corrupt, or not what its name says ({_why(source, error)})",
+            raise unreadable(source.path, error) from None
+        raise invalid_file(
+            source.path,
+            f"it is truncated, corrupt, or not what its name says ({_diagnose(source, error)})",
             "write the file again, or leave it out",
         ) from None
 
 
-def _why(source: Source, error: BaseException) -> str:
-    """The line that is wrong, or else what the reader says."""
-    with suppress(UnicodeError, *BROKEN):
-        if wrong := first_fault(source):
+def _diagnose(source: FileSource, error: BaseException) -> str:
+    """The line that is wrong, or else the message of the reader."""
+    with suppress(UnicodeError, *READ_ERRORS):
+        if wrong := diagnose_text(source):
             return wrong
     return first_line(error)

@@ -4,13 +4,13 @@ One line an event (`--cb`): `2:0.5:0.4 | a b:3` says action:cost:probability and
 `1 2:0.5:0.4 3 | a b:3` also names the other actions that were available.
 
 Several lines an event (`--cb_adf`): a line `shared | a b:3` that is optional, then one line per
-action, of which one carries `0:cost:probability`, then a blank line. The actions are known by their
-place, from 1. Whatever stands for the action in that label is ignored, as Vowpal Wabbit does.
+action, of which one carries `0:cost:probability`, then a blank line. The label of an action is its
+place among these lines, from 1; as in Vowpal Wabbit, the action in `0:cost:probability` is ignored.
 
-As Vowpal Wabbit has it, a word that touches the bar or starts with a quote is a tag, and so not a
-label (`2:0.5:0.4| a` has none), what stands before a tab is skipped, and neither weights nor
-comments exist. Where it goes on with a warning or an error, or replaces a number that it cannot
-read by 0, the event has no action here, or a text for a number, and is refused as such.
+Labels are read as Vowpal Wabbit reads them: a word that touches the bar or starts with a quote is a
+tag (so `2:0.5:0.4| a` has no label), text before a tab is skipped, and there are neither weights
+nor comments. Where Vowpal Wabbit warns, or reads 0 for text that is no number, the row here has no
+action, or keeps the text, and validation refuses it.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from pathlib import Path
 
 import polars as pl
 
-from understudy.errors import InvalidLog
-from understudy.logs.readers.text import LINE, negated, read_lines, require_own_names
+from understudy.logs.readers.files import invalid_file
+from understudy.logs.readers.text import LINE, read_lines, refuse_column_names, reward_of_cost
 from understudy.logs.schema import ACTION, CONTEXT, ELIGIBLE, PROPENSITY, REWARD, ROW, Columns
 
 __all__ = ["read"]
 
 COST, PROBABILITY, LISTED, SHARED = "cost", "probability", "listed", "shared"
 WORDS, COSTS, WRONG, EVENT = "words", "costs", "wrong", "event"
-MOST_LINES = 1 << 20  # of an event
+MOST_LINES = 1 << 20  # of an event: more is a file without blank lines
 
+# A line whose label is one word, which is common and read fast; the groups are columns.
 PLAIN = r"^ *(?<action>[^ :|\t']+):(?<cost>[^ :|\t]+):(?<probability>[^ :|\t]+) +\|"
 BEFORE_TAB = r"^[^\t]*\t"
 LAST_TAG = r"(?:(?:^| )'[^ ]* *|[^ ]+)$"
 
 
 def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
-    """Frames of rows: the reward is −cost; a row is known by the line of its label.
+    """Frames of rows; the reward is −cost, and the number of a row is the line of its label.
 
     `columns.context` names features: `name` in any namespace, or `namespace^name`. A feature
-    without a value is 1, one that is not there is 0. In the form of several lines the features are
-    those of the shared line. The column `eligible` is there if `columns.eligible` is not None.
+    without a value is 1, an absent one 0. An event of several lines has the features of its shared
+    line. There is a column `eligible` if `columns.eligible` is not None.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -50,11 +51,10 @@ def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     ...     [frame.rows() for frame in read(path, Columns(context=("age", "new")))]
     [[(1, '2', '-0.5', '0.4', '30', '1'), (2, '3', '1', '0.2', '20', '0')]]
     """
-    require_own_names(columns, path)
+    refuse_column_names(columns, path)
     if columns.time is not None:
-        raise InvalidLog(
-            "log",
-            str(path),
+        raise invalid_file(
+            path,
             f"Vowpal Wabbit's text has no times, so no column {columns.time!r}",
             "leave out --time: its events are in order",
         )
@@ -71,7 +71,7 @@ def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
 
 
 def _labels(lines: pl.DataFrame) -> pl.DataFrame:
-    """What the label of each line says; blank lines have none and are left out."""
+    """The label of each line that is not blank."""
     lines = lines.filter(pl.col(LINE) != "")
     groups = lines.with_columns(pl.col(LINE).str.extract_groups(PLAIN).struct.unnest())
     plain = groups.filter(pl.col(ACTION).is_not_null()).with_columns(
@@ -88,7 +88,7 @@ def _labels(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _other_labels(lines: pl.DataFrame) -> pl.DataFrame:
-    """The same of labels of any number of words, and of none."""
+    """Labels of any number of words, also of none."""
     label = pl.col(LINE).str.extract(r"^([^|]*)")
     words = label.str.replace(BEFORE_TAB, "").str.replace(LAST_TAG, "").str.split(" ")
     parts = ["word", COST, PROBABILITY, "more"]
@@ -114,7 +114,7 @@ def _other_labels(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _has_several_lines_an_event(first: pl.DataFrame, path: Path) -> bool:
-    """Which form a file has, by its first lines: a guess is never made."""
+    """Which form a file has, by its first lines; `InvalidLog` if they fit both forms."""
     labels = _with_events(first)
     if labels[SHARED].any():
         return True
@@ -125,9 +125,8 @@ def _has_several_lines_an_event(first: pl.DataFrame, path: Path) -> bool:
         return True
     unclear = events.filter((pl.col(COSTS) == 1) & (pl.col("lines") > 1))
     if len(unclear) and len(events) > 1:
-        raise InvalidLog(
-            "log",
-            str(path),
+        raise invalid_file(
+            path,
             f"it has {len(unclear)} groups of lines with one label each: these can be "
             "events of several lines, or lines of which some have no label",
             "start each event of several lines with a line 'shared |', or remove blank lines",
@@ -136,13 +135,13 @@ def _has_several_lines_an_event(first: pl.DataFrame, path: Path) -> bool:
 
 
 def _with_events(lines: pl.DataFrame) -> pl.DataFrame:
-    """The labels of lines, with a number for the event that each belongs to."""
+    """The labels of lines, each with the number of its event."""
     numbered = lines.with_columns((pl.col(LINE) == "").cum_sum().alias(EVENT))
     return _labels(lines).join(numbered.select(ROW, EVENT), on=ROW, maintain_order="left")
 
 
 def _whole_events(frames: Iterable[pl.DataFrame], path: Path) -> Iterator[pl.DataFrame]:
-    """The same lines, cut only at blank ones."""
+    """The same lines in frames that end with an event."""
     rest = pl.DataFrame()
     for frame in frames:
         lines = pl.concat([rest, frame]) if len(rest) else frame
@@ -152,9 +151,8 @@ def _whole_events(frames: Iterable[pl.DataFrame], path: Path) -> Iterator[pl.Dat
             yield lines[:end]
         rest = lines[end:]
         if len(rest) > MOST_LINES:
-            raise InvalidLog(
-                "log",
-                str(path),
+            raise invalid_file(
+                path,
                 f"after line {rest[ROW][0]} come more than {MOST_LINES} lines without a blank one",
                 "put a blank line after each event",
             )
@@ -163,7 +161,7 @@ def _whole_events(frames: Iterable[pl.DataFrame], path: Path) -> Iterator[pl.Dat
 
 
 def _events(lines: pl.DataFrame) -> pl.DataFrame:
-    """What the labels of each event of several lines say together."""
+    """One label per event of several lines."""
     header = pl.col(SHARED) & (pl.col(ROW) == pl.col(ROW).first().over(EVENT))
     lines = (
         _with_events(lines)
@@ -192,12 +190,12 @@ def _events(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rows(events: pl.DataFrame, columns: Columns) -> pl.DataFrame:
-    """Events as a frame of rows: without an action unless one alone has a cost."""
+    """Events as rows; an event has no action unless exactly one word of its label has a cost."""
     clear = ~pl.col(WRONG) & (pl.col(COSTS) == 1)
     action, cost, probability = (
         pl.when(clear).then(pl.col(name)) for name in (ACTION, COST, PROBABILITY)
     )
-    chosen = [pl.col(ROW), action.alias(ACTION), negated(cost).alias(REWARD)]
+    chosen = [pl.col(ROW), action.alias(ACTION), reward_of_cost(cost).alias(REWARD)]
     if columns.propensity is not None:
         chosen.append(probability.alias(PROPENSITY))
     if columns.eligible is not None:
@@ -207,7 +205,7 @@ def _rows(events: pl.DataFrame, columns: Columns) -> pl.DataFrame:
 
 
 def _feature(name: str) -> pl.Expr:
-    """The value of a feature, times that of its namespace if it has one; 0 without the feature."""
+    """The value of a feature, times the weight of its namespace; 0 if the feature is absent."""
     namespace, choice, own = name.rpartition("^")
     where = pl.escape_regex(namespace) if choice else r"[^ \t|:]*"
     value = r"(?::(?<{}>[^ \t|]*))?"
