@@ -1,4 +1,4 @@
-"""Small files of the user's: lists of actions, and probabilities of actions."""
+"""Small files that a user writes: lists of actions, and probabilities by action."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from understudy.errors import InvalidArgument, shorten
 from understudy.logs.schema import Actions, Label, is_unicode
 
 __all__ = [
-    "arranged",
-    "behavior_by_action",
-    "checked_probabilities",
+    "behavior_vector",
+    "check_probabilities",
+    "probability_vector",
     "read_actions",
     "read_probabilities",
 ]
 
-PROBABLE = 'JSON {"label": probability, …}, or CSV with columns action and probability'
+FORM = 'JSON {"label": probability, …}, or CSV with columns action and probability'
 REMEDIES = {
-    "actions": "write one label a line, or a JSON list",
-    "behavior": f"pass logged, estimated, or a file of {PROBABLE}",
-    "policy": f"pass uniform, policy.json, or a file of {PROBABLE}",
+    "actions": "write one label per line, or a JSON list",
+    "behavior": f"pass logged, estimated, or a file of {FORM}",
+    "policy": f"pass uniform, policy.json, or a file of {FORM}",
 }
 
 
 def read_actions(path: Path) -> Actions:
-    """The actions that a file declares: one label a line, or a JSON list.
+    """The actions that a file declares: one label per line, or a JSON list.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -42,9 +42,9 @@ def read_actions(path: Path) -> Actions:
     ...     read_actions(path).labels
     ('down', 'up')
     """
-    text = _text("actions", path)
+    text = _read("actions", path)
     if text.lstrip().startswith("["):
-        labels = _json("actions", path, text)
+        labels = _parse_json("actions", path, text)
         if not all(_is_label(label) for label in labels):
             raise _refused("actions", path, "its entries must be texts or whole numbers")
     else:
@@ -53,7 +53,7 @@ def read_actions(path: Path) -> Actions:
         raise _refused("actions", path, "it names an action twice")
     if len(labels) < 2:  # noqa: PLR2004 - a choice
         raise _refused("actions", path, "it names fewer than two actions")
-    return Actions.of(labels)
+    return Actions.from_labels(labels)
 
 
 def read_probabilities(argument: str, path: Path) -> dict[Label, float]:
@@ -66,34 +66,37 @@ def read_probabilities(argument: str, path: Path) -> dict[Label, float]:
     ...     read_probabilities("behavior", path)
     {'up': 0.25, 'down': 0.75}
     """
-    text = _text(argument, path)
+    text = _read(argument, path)
     if text.lstrip().startswith("{"):
-        pairs: list[tuple[Any, Any]] = _json(argument, path, text, list)
+        pairs: list[tuple[Any, Any]] = _parse_json(argument, path, text, list)
     else:
-        pairs = [(row["action"], row["probability"]) for row in _rows(argument, path, text)]
+        rows = _parse_csv(argument, path, text)
+        pairs = [(row["action"], row["probability"]) for row in rows]
     if not all(_is_label(label) for label, _ in pairs):
         raise _refused(argument, path, "a line has no action, or is not Unicode text")
     if len({label for label, _ in pairs}) < len(pairs):
         raise _refused(argument, path, "it names an action twice")
-    return checked_probabilities(argument, dict(pairs), str(path))
+    return check_probabilities(argument, dict(pairs), str(path))
 
 
-def checked_probabilities(
+def check_probabilities(
     argument: str, probabilities: Mapping[Any, Any], where: str
 ) -> dict[Label, float]:
-    """The same, if they are probabilities that sum to 1.
+    """Probabilities by action as floats, or `InvalidArgument` if they do not sum to 1.
 
-    >>> checked_probabilities("policy", {"a": 0.5}, "policy")
+    A single action of probability 1 is a policy too.
+
+    >>> check_probabilities("policy", {"a": 0.5}, "policy")
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: policy = 'policy': its probabilities are refused: ...
     """
     found: dict[Label, float] = {label: _number(p) for label, p in probabilities.items()}
-    remedy = "give every action a probability, 1 in all"
+    remedy = "give every action a probability; their sum is 1"
     for label, value in found.items():
         if math.isnan(value):
             reason = f"the probability of {shorten(label)} is not a number"
             raise InvalidArgument(argument, where, reason, remedy)
-    if list(found.values()) == [1.0]:  # always the same action
+    if list(found.values()) == [1.0]:
         return found
     try:
         values = PROBABILITIES.parse(list(found.values()))
@@ -103,37 +106,39 @@ def checked_probabilities(
     return dict(zip(probabilities, values.tolist(), strict=True))
 
 
-def arranged(argument: str, probabilities: dict[Label, float], actions: Actions) -> Array:
-    """Probabilities in the order of the actions, 0 for those that are not named.
+def probability_vector(
+    argument: str, probabilities: Mapping[Label, float], actions: Actions
+) -> Array:
+    """Probabilities in the order of the actions, (K,), 0 for those that are not named.
 
-    >>> arranged("policy", {"b": 1.0}, Actions(("a", "b"))).tolist()
+    >>> probability_vector("policy", {"b": 1.0}, Actions(("a", "b"))).tolist()
     [0.0, 1.0]
     """
-    place = {text: i for i, text in enumerate(actions.texts)}
-    strange = [label for label in probabilities if str(label) not in place]
-    if strange:
-        raise InvalidArgument(
-            argument,
-            strange[0],
-            "this action is not among those of the log",
-            "declare it in --actions FILE, one label a line, with all the others",
-        )
+    index = {text: i for i, text in enumerate(actions.texts)}
     found = np.zeros(len(actions))
     for label, probability in probabilities.items():
-        found[place[str(label)]] = probability
+        if str(label) not in index:
+            raise InvalidArgument(
+                argument,
+                label,
+                "this action is not among those of the log",
+                "declare all actions in --actions FILE, one label per line",
+            )
+        found[index[str(label)]] = probability
     return found
 
 
-def behavior_by_action(behavior: Mapping[Any, float], actions: Actions) -> Array:
-    """The fixed probabilities of production, in the order of the actions, checked.
+def behavior_vector(behavior: Mapping[Any, float], actions: Actions) -> Array:
+    """Fixed propensities by action, checked, in the order of the actions, (K,).
 
-    >>> behavior_by_action({"b": 0.25, "a": 0.75}, Actions(("a", "b"))).tolist()
+    >>> behavior_vector({"b": 0.25, "a": 0.75}, Actions(("a", "b"))).tolist()
     [0.75, 0.25]
     """
-    return arranged("behavior", checked_probabilities("behavior", behavior, "behavior"), actions)
+    checked = check_probabilities("behavior", behavior, "behavior")
+    return probability_vector("behavior", checked, actions)
 
 
-def _text(argument: str, path: Path) -> str:
+def _read(argument: str, path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -142,8 +147,7 @@ def _text(argument: str, path: Path) -> str:
         raise _refused(argument, path, "it is not UTF-8 text") from None
 
 
-def _rows(argument: str, path: Path, text: str) -> list[dict[str | None, Any]]:
-    """The rows of a small table with the columns that are wanted, and no more fields than these."""
+def _parse_csv(argument: str, path: Path, text: str) -> list[dict[str | None, Any]]:
     try:
         rows: list[dict[str | None, Any]] = list(csv.DictReader(StringIO(text, newline="")))
     except csv.Error as error:
@@ -155,7 +159,9 @@ def _rows(argument: str, path: Path, text: str) -> list[dict[str | None, Any]]:
     return rows
 
 
-def _json(argument: str, path: Path, text: str, pairs: Callable[..., Any] | None = None) -> Any:
+def _parse_json(
+    argument: str, path: Path, text: str, pairs: Callable[..., Any] | None = None
+) -> Any:
     try:
         return json.loads(text, object_pairs_hook=pairs)
     except (ValueError, RecursionError) as error:
@@ -169,7 +175,7 @@ def _is_label(value: object) -> bool:
 
 
 def _number(value: object) -> float:
-    """A number, or nan, which no constraint on probabilities lets through."""
+    """A value as a number, or NaN."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return math.nan
     try:
@@ -180,3 +186,8 @@ def _number(value: object) -> float:
 
 def _refused(argument: str, path: Path, reason: str) -> InvalidArgument:
     return InvalidArgument(argument, str(path), reason, REMEDIES[argument])
+
+
+# Renamed; other areas still import them.
+arranged, checked_probabilities = probability_vector, check_probabilities
+behavior_by_action = behavior_vector

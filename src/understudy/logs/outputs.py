@@ -1,4 +1,4 @@
-"""What a run leaves behind: all of it, or nothing."""
+"""The files that a run writes: all of them or none, and the quarantine as rows come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import InvalidArgument, first_line
-from understudy.logs.checking import QUARANTINE
+from understudy.logs.schema import QUARANTINE, ROW
 
 __all__ = [
     "POLICY_FILE",
@@ -32,15 +32,15 @@ __all__ = [
 
 fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
-SCHEMA = pa.schema([(name, pa.int64() if name == "row" else pa.string()) for name in QUARANTINE])
-EXAMPLES = 100  # quarantined rows that are shown
 POLICY_FILE, REPORT_FILE, QUARANTINE_FILE = "policy.json", "report.html", "quarantine.parquet"
-RESULTS = (QUARANTINE_FILE, REPORT_FILE, POLICY_FILE)  # in the order in which they are put in place
+RESULTS = (QUARANTINE_FILE, REPORT_FILE, POLICY_FILE)  # in the order in which they are published
+SCHEMA = pa.schema([(name, pa.int64() if name == ROW else pa.string()) for name in QUARANTINE])
+EXAMPLES = 100  # quarantined rows that a report can show: a page of them
 
 
 @contextmanager
 def scratch_folder(near: Path) -> Iterator[Path]:
-    """A hidden folder on the same disk as `near`, which is gone in the end whatever happens.
+    """A hidden folder on the same disk as `near`, removed at the end, also after an error.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ def scratch_folder(near: Path) -> Iterator[Path]:
     try:
         hidden = Path(tempfile.mkdtemp(prefix=".understudy-", dir=nearest))
         yield hidden
-    except OSError as error:  # of reading, there are errors of our own
+    except OSError as error:  # of writing: readers raise errors of their own
         raise InvalidArgument(
             "folder",
             str(near),
@@ -66,31 +66,31 @@ def scratch_folder(near: Path) -> Iterator[Path]:
 
 
 def publish(
-    hidden: Path, out: Path, names: Sequence[str], unless: Callable[[], None] = lambda: None
+    hidden: Path, out: Path, names: Sequence[str], check: Callable[[], None] = lambda: None
 ) -> None:
-    """Move finished files to where they are wanted, the last one last: its presence means all.
+    """Move finished files into a folder, in the order of `names`: the last one means that all are.
 
-    `unless` may refuse, when nobody else can be writing there.
+    `check` may raise, while no other run can publish there; then no file is moved.
     """
     made = [folder for folder in (out, *out.absolute().parents) if not folder.exists()]
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with _alone_in(out):
-            unless()
+        with _lock(out):
+            check()
             for name in names:
                 with (hidden / name).open("rb") as file:
                     os.fsync(file.fileno())
                 (hidden / name).replace(out / name)
     except BaseException:
         for folder in made:
-            with suppress(OSError):  # if something is in it, it stays
+            with suppress(OSError):  # a folder that is not empty stays
                 folder.rmdir()
         raise
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """No other run puts its files there in the meantime, where the system can see to it."""
+def _lock(folder: Path) -> Iterator[None]:
+    """Keep other runs from publishing in a folder, on systems that can lock one."""
     if fcntl is None:
         yield
         return
@@ -104,30 +104,33 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 class Quarantine:
-    """The rows that were refused, written as they come: memory does not grow with their number."""
+    """The writer of quarantine.parquet: rejected rows as they come, in constant memory.
+
+    `counts` are rejected rows by file and reason, `rows` all rows by file, `examples` the first
+    rejected rows.
+    """
 
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.rows: Counter[str] = Counter()  # of each file, good ones too
+        self.rows: Counter[str] = Counter()
         self.examples = pl.DataFrame(schema=QUARANTINE)
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Keep some more rows."""
+        """Write and count rejected rows."""
         if not len(rows):
             return
         self._writer.write_table(rows.to_arrow().cast(SCHEMA))
-        for file, reason, count in (
-            rows.group_by("file", "reason", maintain_order=True).len().rows()
-        ):
+        counts = rows.group_by("file", "reason", maintain_order=True).len()
+        for file, reason, count in counts.rows():
             self.counts[file, reason] += count
         room = EXAMPLES - len(self.examples)
         if room > 0:
             self.examples = pl.concat([self.examples, rows.head(room)])
 
     def copy(self, path: Path, rows: int) -> None:
-        """Keep the first rows of an earlier file too, uncounted: they were counted then."""
-        for table in _set_aside(path):
+        """Write the first rows of an earlier quarantine, without counting them again."""
+        for table in _read_quarantine(path):
             self._writer.write_table(table[:rows])
             rows -= min(rows, len(table))
 
@@ -148,7 +151,7 @@ class Quarantine:
 
 
 def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
-    """How many rows were refused for which reason, whatever the file.
+    """Rejected rows by reason, over all files.
 
     >>> by_reason({("a.csv", "reward is missing"): 2, ("b.csv", "reward is missing"): 3})
     Counter({'reward is missing': 5})
@@ -159,8 +162,7 @@ def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
     return found
 
 
-def _set_aside(path: Path) -> Iterator[pa.Table]:
-    """The rows of an earlier quarantine."""
+def _read_quarantine(path: Path) -> Iterator[pa.Table]:
     try:
         with pq.ParquetFile(path) as earlier:
             for batch in earlier.iter_batches(columns=SCHEMA.names):
@@ -169,6 +171,6 @@ def _set_aside(path: Path) -> Iterator[pa.Table]:
         raise InvalidArgument(
             "resume",
             str(path),
-            f"the rows that were set aside before cannot be read ({first_line(error)})",
+            f"the quarantine of the earlier run cannot be read ({first_line(error)})",
             "put the file back as it was, or move it away",
         ) from None

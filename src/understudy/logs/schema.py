@@ -25,6 +25,7 @@ __all__ = [
     "OPTIONS",
     "PRESETS",
     "PROPENSITY",
+    "QUARANTINE",
     "REWARD",
     "ROW",
     "TARGET",
@@ -55,6 +56,14 @@ OPTIONS = {
     ELIGIBLE: "--eligible",
     TARGET: "--target-probability",
 }  # the role of a column, and the option that names it; contexts have --context
+QUARANTINE = {
+    FILE: pl.String,
+    ROW: pl.Int64,
+    "reason": pl.String,
+    ACTION: pl.String,
+    REWARD: pl.String,
+    PROPENSITY: pl.String,
+}  # the columns of quarantine.parquet
 LOG = "log"  # the argument in an error about rows whose file is unknown
 
 PropensitySource = Literal["logged", "given", "estimated"]
