@@ -24,7 +24,7 @@ from understudy.certificates import Evidence
 from understudy.constraints import Constraint, ConstraintViolation, constrained, enforce
 from understudy.errors import InvalidArgument, shorten
 from understudy.learners import Estimates, LeveledScores, Scores, Sums, SumsAndInverse
-from understudy.logs.encoder import Encoder, Number
+from understudy.logs.encoder import Encoder, NumberColumn
 from understudy.schedules import Decaying
 
 Arguments = dict[str, Any]
@@ -153,19 +153,25 @@ EXAMPLES: dict[str, Arguments] = {
     "learners.recipes.exp3_ix": {"pi_b": PI, "horizon": 10, "gamma": 0.1},
     "learners.recipes.exp3_ix_unknown": {**SIZES, "gamma": [0.2] * 10},
     "learners.recipes.prod": {"pi_b": PI, "horizon": 10, "coverage": 2.0},
-    "logs.features.make_contextual": {
-        "encoder": Encoder((Number("age", 40.0, 10.0, missing=False),)),
+    "logs.features.fit_context_features": {
+        "encoder": Encoder((NumberColumn("age", 40.0, 10.0, missing=False),)),
         "frame": pl.DataFrame({"context.age": [30.0, 50.0, 45.0]}),
         "actions": np.array([0, 1, 2]),
         **SIZES,
     },
-    "logs.encoder.Category": {
+    "logs.encoder.CategoryColumn": {
         "name": "city",
         "categories": ["Rome", "Oslo"],
         "rare": ["Bonn"],
         "missing": True,
     },
-    "logs.encoder.Number": {"name": "age", "mean": 40, "scale": 10.0, "missing": False},
+    "logs.encoder.Encoder": {"columns": (), "constants": ["site"]},
+    "logs.features.ContextFeatures": {
+        "encoder": Encoder((NumberColumn("age", 40.0, 10.0, missing=False),)),
+        "learner": us.lin_prod_compact(np.tile(np.eye(2), (K, 1, 1)), n_actions=K, kappa=1.0),
+        **{"rows": 3, "shrunk": 1, "unseen": 0, "ridge": 0.5},
+    },
+    "logs.encoder.NumberColumn": {"name": "age", "mean": 40, "scale": 10.0, "missing": False},
     "schedules.Constant": {"gamma": 0.1},
     "schedules.Decaying": {"scale": 0.5},
     "schedules.HalfOf": {"eta": Decaying(0.5)},
@@ -281,7 +287,9 @@ CHECKED_OTHERWISE: dict[str, set[str]] = {
     "simulation.adversaries.stationary": {"bernoulli"},
     "certificates.curves.certify": {"log", "target"},
     "simulation.game.Game": {"behavior"},
-    "logs.features.make_contextual": {"encoder", "frame", "actions"},
+    "logs.encoder.Encoder": {"columns"},
+    "logs.features.ContextFeatures": {"encoder", "learner"},
+    "logs.features.fit_context_features": {"encoder", "frame", "actions"},
     "simulation.simulate.simulate": {"game", "learners", "comparators"},
     "simulation.sweep.Sweep": {"learners", "comparators"},
     "theory.coverage_adaptive.coverage_adaptive_bound": {"comparator", "rates", "prior"},

@@ -19,7 +19,7 @@ from tests.support.refusals import assert_refused
 from tests.support.strategies import Array, Integers, quick, seeds
 from understudy.errors import InvalidLog, InvalidSnapshot
 from understudy.logs.encoder import Encoder
-from understudy.logs.features import Contextual, make_contextual
+from understudy.logs.features import ContextFeatures, fit_context_features
 from understudy.snapshots import from_json, to_json
 
 K = 3
@@ -49,10 +49,10 @@ def played(seed: int, n: int) -> Integers:
 
 
 @cache
-def made(seed: int = 0, n: int = 300, horizon: int | None = None) -> Contextual:
+def made(seed: int = 0, n: int = 300, horizon: int | None = None) -> ContextFeatures:
     warmup = rows(seed, n)
     encoder = Encoder.fit(warmup, NAMES)
-    return make_contextual(encoder, warmup, played(seed, n), K, horizon=horizon)
+    return fit_context_features(encoder, warmup, played(seed, n), K, horizon=horizon)
 
 
 def rewards(seed: int, n: int) -> Array:
@@ -60,7 +60,7 @@ def rewards(seed: int, n: int) -> Array:
 
 
 @cache
-def learned() -> tuple[Contextual, Any]:
+def learned() -> tuple[ContextFeatures, Any]:
     """A learner with its state after 200 rows."""
     contextual, later = made(), rows(7, 200)
     log = us.Log(played(7, 200), rewards(7, 200), features=contextual.features(later))
@@ -112,7 +112,7 @@ def test_the_ridge_falls_with_the_length_of_the_warm_up() -> None:
     for m in (100, 1024, 4096):
         warmup = frame_of(x=np.tile([-1.0, 1.0], m // 2))
         actions = np.tile([0, 0, 1, 1], m // 4)
-        found = make_contextual(Encoder.fit(warmup, ["x"]), warmup, actions, 2)
+        found = fit_context_features(Encoder.fit(warmup, ["x"]), warmup, actions, 2)
         shares.append(found.ridge / 0.5)
     assert shares == pytest.approx([1.0, 0.5, 0.25], rel=1e-12)
 
@@ -121,7 +121,7 @@ def test_an_action_that_the_warm_up_never_shows_has_the_v_of_any_other() -> None
     """(1 + ρ)λI; so that κ, and with it the rate, is hardly another."""
     warmup = rows(0, 2000)
     encoder, actions = Encoder.fit(warmup, NAMES), np.arange(2000) % K
-    few, many = (make_contextual(encoder, warmup, actions, k) for k in (K, K + 1))
+    few, many = (fit_context_features(encoder, warmup, actions, k) for k in (K, K + 1))
     V, p = many.learner.features.V, len(encoder.features)
     assert many.unseen == 1
     typical = (np.trace(V[:K], axis1=1, axis2=2).sum() / p - K * many.ridge) / (K + 1)
@@ -160,7 +160,7 @@ def test_a_horizon_fixes_the_rate() -> None:
 # The features keep the promise
 
 
-def leverages(contextual: Contextual, x: Array) -> Array:
+def leverages(contextual: ContextFeatures, x: Array) -> Array:
     """max_a xᵀ V_a⁻¹ x, solved."""
     V = contextual.learner.features.V
     return np.array([max(float(row @ np.linalg.solve(B, row)) for B in V) for row in x])
@@ -244,7 +244,7 @@ def test_data_round_trip() -> None:
     contextual, state = learned()
     data = json.loads(json.dumps(contextual.as_data(), allow_nan=False))
     learner, again = from_json(to_json(contextual.learner, state))
-    found, later = Contextual.from_data(data, learner), rows(9, 40)
+    found, later = ContextFeatures.from_data(data, learner), rows(9, 40)
     x = found.features(later)
     assert x.tobytes() == contextual.features(later).tobytes()
     assert (
@@ -273,7 +273,7 @@ def test_data_round_trip() -> None:
 )
 def test_damaged_data_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidSnapshot):
-        Contextual.from_data({**made().as_data(), **change}, made().learner)
+        ContextFeatures.from_data({**made().as_data(), **change}, made().learner)
 
 
 SMALL: Any = {"n_actions": 2, "kappa": 1.0}
@@ -282,36 +282,36 @@ SMALL: Any = {"n_actions": 2, "kappa": 1.0}
 def test_a_learner_of_other_features_is_refused() -> None:
     for learner in (None, us.exp3([0.5, 0.5], eta=0.1), us.lin_prod_compact([[1.0]], **SMALL)):
         with pytest.raises(InvalidSnapshot, match="no lin_prod_compact of contexts"):
-            Contextual.from_data(made().as_data(), learner)
+            ContextFeatures.from_data(made().as_data(), learner)
 
 
 def test_actions_that_do_not_go_with_the_rows_are_refused() -> None:
     warmup = rows(0, 4)
     encoder = Encoder.fit(warmup, NAMES)
     for wrong in ([0, 1, 2], [0, 1, 2, K], [0, 1, 2, -1]):
-        call = partial(make_contextual, encoder, warmup, np.array(wrong), K)
+        call = partial(fit_context_features, encoder, warmup, np.array(wrong), K)
         assert_refused(call, "actions", "4 rows and 3 actions")
 
 
 def test_a_warm_up_that_is_empty_or_a_state_that_is_too_large() -> None:
     encoder = Encoder.fit(rows(0, 4), NAMES)
     with pytest.raises(InvalidLog, match="no rows"):
-        make_contextual(encoder, rows(0, 0), np.zeros(0, dtype=np.int64), K)
+        fit_context_features(encoder, rows(0, 0), np.zeros(0, dtype=np.int64), K)
     with pytest.raises(InvalidLog, match="name fewer columns of contexts: at most 2 features"):
-        make_contextual(encoder, rows(0, 4), np.zeros(4, dtype=np.int64), 10**6)
+        fit_context_features(encoder, rows(0, 4), np.zeros(4, dtype=np.int64), 10**6)
 
 
 def test_contexts_that_never_change_in_the_warm_up_are_no_contexts() -> None:
     warmup = frame_of(day=["1"] * 4, site=["s"] * 4)
     encoder = Encoder.fit(warmup, ("day", "site"))
     with pytest.raises(InvalidLog, match=r"day, site.* changes in the 4 rows .* a larger --warmup"):
-        make_contextual(encoder, warmup, np.zeros(4, dtype=np.int64), K)
+        fit_context_features(encoder, warmup, np.zeros(4, dtype=np.int64), K)
 
 
 def test_columns_that_are_left_out_are_told_with_the_rows_that_decided_it() -> None:
     warmup = frame_of(day=["1"] * 4, size=[1.0, 2.0, 3.0, 4.0])
     played_once = np.zeros(4, dtype=np.int64)
-    found = make_contextual(Encoder.fit(warmup, ("day", "size")), warmup, played_once, K)
+    found = fit_context_features(Encoder.fit(warmup, ("day", "size")), warmup, played_once, K)
     assert found.left_out() == [
         "Contexts that did not change in the 4 rows of the warm-up are left out: day; "
         "a larger --warmup may see them change."
@@ -335,7 +335,7 @@ def test_it_beats_every_fixed_action_where_the_best_one_depends_on_the_context(s
     actions = rng.choice(K, p=production[0], size=n)
     each = np.arange(n)
     outcome = (rng.random(n) < means[each, actions]).astype(float)
-    contextual = make_contextual(
+    contextual = fit_context_features(
         Encoder.fit(frame[:m], ["size", "city"]), frame[:m], actions[:m], K
     )
     learner, x = contextual.learner, contextual.features(frame[m:])
