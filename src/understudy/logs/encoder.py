@@ -27,7 +27,7 @@ from understudy.constraints import (
 )
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.logs.readers.sorting import look_like_dates
-from understudy.logs.schema import CONTEXT, label_text
+from understudy.logs.schema import CONTEXT, label_text, stripped
 from understudy.snapshots import fields_as_data, fields_from_data
 
 __all__ = ["NEW", "REMEDY", "CategoryColumn", "Encoder", "NumberColumn", "require_rows"]
@@ -388,15 +388,11 @@ def _is_numeric(column: pl.Series) -> bool:
     return column.dtype.is_numeric() or column.dtype in {pl.Boolean, pl.Null}
 
 
-def _is_text(column: pl.Series) -> bool:
-    return isinstance(column.dtype, pl.String | pl.Categorical | pl.Enum)
-
-
 def _numbers(column: pl.Series) -> pl.Series:
     """A column as floats, null where it holds no number; the texts true and false are 1 and 0."""
-    if not _is_text(column):
+    texts = stripped(column)
+    if texts is None:
         return column.cast(pl.Float64)
-    texts = column.cast(pl.String).str.strip_chars()
     words = texts.str.to_lowercase().replace_strict({"true": 1.0, "false": 0.0}, default=None)
     return texts.cast(pl.Float64, strict=False).fill_null(words.cast(pl.Float64))
 
@@ -409,10 +405,9 @@ def _finite(column: pl.Series) -> Array:
 
 def _is_blank(column: pl.Series) -> NDArray[np.bool_]:
     """Where a column has no value, rather than a value that is no number."""
-    blank = column.is_null()
-    if _is_text(column):
-        texts = column.cast(pl.String).str.strip_chars().str.to_lowercase()
-        blank |= texts.is_in(MISSING).fill_null(value=False)
+    blank, texts = column.is_null(), stripped(column)
+    if texts is not None:
+        blank |= texts.str.to_lowercase().is_in(MISSING).fill_null(value=False)
     elif column.dtype.is_float():
         blank |= column.is_nan().fill_null(value=False)
     return blank.to_numpy()

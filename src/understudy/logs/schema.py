@@ -39,6 +39,7 @@ __all__ = [
     "is_unicode",
     "label_text",
     "short_label",
+    "stripped",
 ]
 
 # Frames of rows have columns of these names, whatever the file calls them.
@@ -242,6 +243,13 @@ def label_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
         return pl.when(column.is_finite()).then(text)
     text = column.cast(pl.String)
     return pl.when(text != "").then(text)
+
+
+def stripped(column: pl.Series) -> pl.Series | None:
+    """A column of text without spaces at the ends of its values; None if it is no text."""
+    if not isinstance(column.dtype, pl.String | pl.Categorical | pl.Enum):
+        return None
+    return column.cast(pl.String).str.strip_chars()
 
 
 def short_label(label: Label) -> str:

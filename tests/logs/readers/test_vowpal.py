@@ -305,3 +305,9 @@ def test_what_the_format_does_not_have_is_refused(columns: Columns, words: str) 
 def test_a_file_that_is_not_there_is_refused() -> None:
     missing = Path("nowhere", "log.vw")
     assert_refused(lambda: list(vowpal.read(missing, Columns())), "log", "cannot be read")
+
+
+def test_gzip_is_known_by_its_ending_in_any_case(tmp_path: Path) -> None:
+    path = tmp_path / "LOG.VW.GZ"
+    path.write_bytes(gzip.compress(b"2:0.5:0.4 | a\n"))
+    assert [frame.rows() for frame in vowpal.read(path, Columns())] == [[(1, "2", "-0.5", "0.4")]]

@@ -1,4 +1,4 @@
-"""The Open Bandit Pipeline's `bandit_feedback` dictionary, to and from frames."""
+"""The `bandit_feedback` dictionary of the Open Bandit Pipeline, to and from frames."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ POSITIONS = array("pass one whole number per round, from 0, or None", dtype=np.i
 def from_bandit_feedback(feedback: Mapping[str, Any]) -> pl.DataFrame:
     """A frame with the columns `action`, `reward`, `propensity`, `position`, `context_0`, …
 
-    `propensity` is left out where `pscore` is None, `position` where there is none, and so with the
-    contexts. `action_context`, `expected_reward` and `pi_b` say more than a log does: they are not
-    taken over.
+    `propensity`, `position` and the contexts are left out if `pscore`, `position` and `context` are
+    None or absent. `action_context`, `expected_reward` and `pi_b` have no place in a log.
 
     >>> feedback = {"n_rounds": 2, "n_actions": 3, "action": [2, 0], "reward": [1, 0]}
     >>> from_bandit_feedback({**feedback, "pscore": [0.5, 0.2], "context": [[0.1], [0.3]]}).rows()
@@ -69,13 +68,13 @@ def from_bandit_feedback(feedback: Mapping[str, Any]) -> pl.DataFrame:
 def to_bandit_feedback(
     log: pl.DataFrame | Log, *, n_actions: int, context: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """The dictionary that the Open Bandit Pipeline evaluates policies with.
+    """The dictionary with which the Open Bandit Pipeline evaluates policies.
 
     `log` is a `us.Log`, whose features must be contexts (n, p), or a frame with the columns
-    `action` (0 … n_actions − 1), `reward` and, where they are there, `propensity` and `position`;
-    `context` names those of the context, by default `context_0`, `context_1`, …
+    `action` (0 … n_actions − 1), `reward`, and perhaps `propensity` and `position`; `context` names
+    its columns of contexts, by default `context_0`, `context_1`, …
 
-    `action_context` is one-hot. A log does not say `expected_reward` and `pi_b`: they are None, and
+    `action_context` is one-hot. `expected_reward` and `pi_b`, which a log does not have, are None;
     so is `pscore` without propensities.
 
     >>> log = Log(actions=[2, 0], rewards=[1.0, 0.0], propensities=[0.5, 0.2])
@@ -85,7 +84,8 @@ def to_bandit_feedback(
     """
     size = N_ACTIONS("n_actions", n_actions)
     frame = _frame(log, context) if isinstance(log, Log) else log
-    names = _numbered(frame) if context is None else list(context)
+    numbered = [f"{CONTEXT}{i}" for i in range(frame.width)]
+    names = [name for name in numbered if name in frame.columns] if context is None else context
     for name in (ACTION, REWARD, *names):
         if name not in frame.columns:
             raise InvalidArgument(
@@ -109,14 +109,12 @@ def to_bandit_feedback(
 
 def _actions(argument: str, value: object, n_actions: int) -> NDArray[np.int64]:
     remedy = f"pass the index of an action per round, 0 to {n_actions - 1}"
-    checked: NDArray[np.int64] = array(remedy, dtype=np.int64, low=0, high=n_actions - 1)(
-        argument, value
-    )
-    return checked
+    indices = array(remedy, dtype=np.int64, low=0, high=n_actions - 1)
+    return np.asarray(indices(argument, value))
 
 
 def _frame(log: Log, context: Sequence[str] | None) -> pl.DataFrame:
-    """The columns of a log, under the names that a frame has for them."""
+    """The columns of a `us.Log` as a frame."""
     if context is not None:
         raise InvalidArgument(
             "context", context, "the columns of a us.Log have no names", "leave it out"
@@ -131,12 +129,6 @@ def _frame(log: Log, context: Sequence[str] | None) -> pl.DataFrame:
 
 def _contexts(table: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
     return {f"{CONTEXT}{i}": table[:, i] for i in range(table.shape[1])}
-
-
-def _numbered(frame: pl.DataFrame) -> list[str]:
-    """Those of context_0, context_1, … that are there."""
-    names = [f"{CONTEXT}{i}" for i in range(frame.width)]
-    return [name for name in names if name in frame.columns]
 
 
 def _values(frame: pl.DataFrame, name: str) -> NDArray[Any]:

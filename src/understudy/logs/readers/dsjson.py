@@ -19,7 +19,13 @@ import polars as pl
 
 from understudy.errors import first_line
 from understudy.logs.readers.files import invalid_file
-from understudy.logs.readers.text import LINE, read_lines, refuse_column_names, reward_of_cost
+from understudy.logs.readers.text import (
+    LINE,
+    read_lines,
+    refuse_column_names,
+    reward_of_cost,
+    select_roles,
+)
 from understudy.logs.schema import (
     ACTION,
     CONTEXT,
@@ -128,15 +134,12 @@ def _rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     refused = pl.any_horizontal(
         *unread, action != index + 1, label < 1, pl.col("_skipLearn") == "true"
     )
-    chosen = [
-        pl.col(ROW),
-        pl.when(~refused.fill_null(value=False)).then(label).cast(pl.String).alias(ACTION),
-        reward_of_cost(pl.col("_label_cost")).alias(REWARD),
-    ]
-    if columns.propensity is not None:
-        chosen.append(pl.col("_label_probability").alias(PROPENSITY))
-    if columns.time is not None:
-        chosen.append(pl.col(TIME))
-    if columns.eligible is not None:
-        chosen.append(pl.col(ELIGIBLE))
-    return values.select(*chosen, *(CONTEXT + name for name in columns.context))
+    roles = {
+        ACTION: pl.when(~refused.fill_null(value=False)).then(label).cast(pl.String),
+        REWARD: reward_of_cost(pl.col("_label_cost")),
+        PROPENSITY: pl.col("_label_probability"),
+        TIME: pl.col(TIME),
+        ELIGIBLE: pl.col(ELIGIBLE),
+    }
+    contexts = [CONTEXT + name for name in columns.context]
+    return values.select(*select_roles(columns, roles), *contexts)

@@ -127,11 +127,7 @@ def invalid_file(path: str | Path, reason: str, remedy: str) -> InvalidLog:
 
 
 def unreadable(path: str | Path, error: OSError) -> InvalidLog:
-    """The error for a file that the operating system does not let us read.
-
-    >>> print(unreadable("log.csv", PermissionError(13, "Permission denied")))
-    log = 'log.csv': it cannot be read (Permission denied); check the path and its permissions
-    """
+    """The error for a file that the operating system does not let us read."""
     reason = f"it cannot be read ({error.strerror or error})"
     return invalid_file(path, reason, "check the path and its permissions")
 

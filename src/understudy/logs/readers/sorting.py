@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from understudy.errors import InvalidLog, first_line
 from understudy.logs.progress import ProgressCallback, no_progress
-from understudy.logs.schema import ACTION, FILE, TIME, label_text
+from understudy.logs.schema import ACTION, FILE, TIME, label_text, stripped
 
 __all__ = [
     "TimeColumn",
@@ -236,9 +236,10 @@ def _begin_sort(rows: duckdb.DuckDBPyRelation) -> tuple[pa.RecordBatch, pa.Recor
 
 def _numbers(column: pl.Series) -> pl.Series:
     """A column of numbers, or of text that reads as numbers, as floats."""
-    if not (column.dtype.is_numeric() or _is_text(column)):
+    texts = stripped(column)
+    if texts is None and not column.dtype.is_numeric():
         return _nulls(column, pl.Float64())
-    floats = _stripped(column).cast(pl.Float64, strict=False)
+    floats = (column if texts is None else texts).cast(pl.Float64, strict=False)
     return floats.set(~floats.is_finite(), None)
 
 
@@ -247,15 +248,17 @@ def _whole_numbers(column: pl.Series) -> pl.Series:
     if column.dtype.is_float():
         whole = column.cast(pl.Int64, strict=False)
         return whole.set(whole.cast(pl.Float64) != column.cast(pl.Float64), None)
-    if not (column.dtype.is_integer() or _is_text(column)):
+    texts = stripped(column)
+    if texts is None and not column.dtype.is_integer():
         return _nulls(column, pl.Int64())
-    return _stripped(column).cast(pl.Int64, strict=False)
+    return (column if texts is None else texts).cast(pl.Int64, strict=False)
 
 
 def _dates(column: pl.Series) -> pl.Series:
     """A column as nanoseconds since 1970; null where 64 bits do not hold them."""
-    if _is_text(column):
-        return _stripped(column).to_frame("text").select(_nanoseconds(pl.col("text"))).to_series()
+    texts = stripped(column)
+    if texts is not None:
+        return texts.to_frame("text").select(_nanoseconds(pl.col("text"))).to_series()
     if column.dtype not in (pl.Date, pl.Datetime):
         return _nulls(column, pl.Int64())
     return column.dt.epoch("ns")
@@ -273,15 +276,6 @@ def _nanoseconds(text: pl.Expr) -> pl.Expr:
     )
     east = pl.when(found.field("sign") == "-").then(-1).otherwise(1) * (hours * 60 + minutes) * 60
     return seconds.dt.epoch("ns") + fraction.cast(pl.Int64) - east * SECOND
-
-
-def _is_text(column: pl.Series) -> bool:
-    return column.dtype in (pl.String, pl.Categorical, pl.Enum)
-
-
-def _stripped(column: pl.Series) -> pl.Series:
-    """Text without spaces at its ends; other columns as they are."""
-    return column.cast(pl.String).str.strip_chars() if _is_text(column) else column
 
 
 def _nulls(column: pl.Series, dtype: pl.DataType) -> pl.Series:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -12,9 +12,16 @@ import polars as pl
 
 from understudy.errors import first_line
 from understudy.logs.readers.files import FileSource, invalid_file, open_bytes
-from understudy.logs.schema import ACTION, PROPENSITY, REWARD, ROW, Columns
+from understudy.logs.schema import ACTION, OPTIONS, PROPENSITY, REWARD, ROW, Columns
 
-__all__ = ["LINE", "open_text", "read_lines", "refuse_column_names", "reward_of_cost"]
+__all__ = [
+    "LINE",
+    "open_text",
+    "read_lines",
+    "refuse_column_names",
+    "reward_of_cost",
+    "select_roles",
+]
 
 LINE = "line"
 ROWS = 1 << 16  # lines of a frame, as in `tabular.BATCH`
@@ -24,17 +31,7 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 def open_text(source: FileSource) -> TextIO:
-    """A table of text to read, without a byte order mark if it is CSV; JSON must not have one.
-
-    >>> import gzip
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "log.csv.gz")
-    ...     _ = path.write_bytes(gzip.compress(b"a,b"))
-    ...     with open_text(FileSource(path, "csv")) as file:
-    ...         file.read()
-    'a,b'
-    """
+    """A table of text to read, without a byte order mark if it is CSV; JSON must not have one."""
     table = source.format == "csv"
     encoding, newline = ("utf-8-sig", "") if table else ("utf-8", "\n")
     return io.TextIOWrapper(open_bytes(source.path), encoding=encoding, newline=newline)
@@ -74,21 +71,22 @@ def reward_of_cost(cost: pl.Expr) -> pl.Expr:
 
 
 def refuse_column_names(columns: Columns, path: Path) -> None:
-    """Raise `InvalidLog` if columns are named that the format itself defines.
-
-    >>> refuse_column_names(Columns(reward="click"), Path("log.vw"))
-    Traceback (most recent call last):
-    understudy.errors.InvalidLog: log = 'log.vw': it has no column 'click': its format defines ...
-    """
-    roles = ((columns.action, ACTION), (columns.reward, REWARD), (columns.propensity, PROPENSITY))
-    for name, own in roles:
-        if name not in {own, None}:
+    """Raise `InvalidLog` if columns are named that the format itself defines."""
+    for role in (ACTION, REWARD, PROPENSITY):
+        name = getattr(columns, role)
+        if name not in {role, None}:
             raise invalid_file(
                 path,
                 f"it has no column {name!r}: its format defines where the action, the cost and the "
                 "probability are",
                 "leave out --action, --reward, --propensity and --preset",
             )
+
+
+def select_roles(columns: Columns, values: Mapping[str, pl.Expr]) -> list[pl.Expr]:
+    """The number of the row and, of the values by role, those that are read."""
+    read = [role for role in OPTIONS if role in values and getattr(columns, role) is not None]
+    return [pl.col(ROW), *(values[role].alias(role) for role in read)]
 
 
 def _pieces(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:

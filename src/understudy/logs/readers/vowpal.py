@@ -22,7 +22,13 @@ from pathlib import Path
 import polars as pl
 
 from understudy.logs.readers.files import invalid_file
-from understudy.logs.readers.text import LINE, read_lines, refuse_column_names, reward_of_cost
+from understudy.logs.readers.text import (
+    LINE,
+    read_lines,
+    refuse_column_names,
+    reward_of_cost,
+    select_roles,
+)
 from understudy.logs.schema import ACTION, CONTEXT, ELIGIBLE, PROPENSITY, REWARD, ROW, Columns
 
 __all__ = ["read"]
@@ -195,13 +201,14 @@ def _rows(events: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     action, cost, probability = (
         pl.when(clear).then(pl.col(name)) for name in (ACTION, COST, PROBABILITY)
     )
-    chosen = [pl.col(ROW), action.alias(ACTION), reward_of_cost(cost).alias(REWARD)]
-    if columns.propensity is not None:
-        chosen.append(probability.alias(PROPENSITY))
-    if columns.eligible is not None:
-        chosen.append(pl.when(clear & (pl.col(WORDS) > 1)).then(pl.col(LISTED)).alias(ELIGIBLE))
-    chosen += [_feature(name).alias(CONTEXT + name) for name in columns.context]
-    return events.select(chosen)
+    values = {
+        ACTION: action,
+        REWARD: reward_of_cost(cost),
+        PROPENSITY: probability,
+        ELIGIBLE: pl.when(clear & (pl.col(WORDS) > 1)).then(pl.col(LISTED)),
+    }
+    features = [_feature(name).alias(CONTEXT + name) for name in columns.context]
+    return events.select(*select_roles(columns, values), *features)
 
 
 def _feature(name: str) -> pl.Expr:
