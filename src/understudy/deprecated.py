@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Callable, Container
 from typing import Any
 
-__all__ = ["adopt_old_members", "old_member", "old_module_names"]
+__all__ = ["OldName", "adopt_old_members", "old_module_names"]
 
-MEMBERS = {  # of learners and estimators
+MEMBERS = {  # of learners, estimators and certificates
     "form": "spec",
     "reads_past": "order_dependence",
     "remembers": "accepts_memory",
@@ -24,13 +24,17 @@ def warn_of_old_name(old: str, new: str, *, stacklevel: int) -> None:
     warnings.warn(message, DeprecationWarning, stacklevel=stacklevel + 1)
 
 
-def old_member(self: object, name: str) -> Any:
-    """The `__getattr__` of a class whose members were renamed: answers to `learner.form`."""
-    new = MEMBERS.get(name)
-    if new is None or not hasattr(type(self), new):
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-    warn_of_old_name(f"{type(self).__name__}.{name}", new, stacklevel=2)
-    return getattr(self, new)
+class OldName:
+    """A member under its old name: `form = OldName()` answers with `spec`, and warns."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            return self
+        warn_of_old_name(f"{owner.__name__}.{self.name}", MEMBERS[self.name], stacklevel=2)
+        return getattr(instance, MEMBERS[self.name])
 
 
 def adopt_old_members(cls: type, base: type, fields: Container[str] = ()) -> None:

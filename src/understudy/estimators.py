@@ -27,7 +27,7 @@ import numpy as np
 from understudy import kernels
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
 from understudy.constraints import N_ACTIONS, Array, Constraint, ConstraintViolation, enforce
-from understudy.deprecated import adopt_old_members, old_member
+from understudy.deprecated import OldName, adopt_old_members
 from understudy.errors import InvalidArgument
 from understudy.protocols import EventSpec
 from understudy.schedules import ETA, GAMMA, Constant, Rate, Schedule, Tabulated, rate_at
@@ -94,29 +94,40 @@ class GainFormula:
         )
 
 
+class CheckedEstimator(ABC):
+    """Base of the estimators here: checked fields, and the old names of members."""
+
+    CONSTRAINTS: ClassVar[dict[str, Constraint]]
+    if not TYPE_CHECKING:  # a subclass of 0.5 defines them
+        form, reads_past, remembers = OldName(), OldName(), OldName()
+
+    @property
+    @abstractmethod
+    def order_dependence(self) -> str | None:
+        """Why states cannot be merged, or None."""
+
+    def __init_subclass__(cls) -> None:
+        adopt_old_members(cls, CheckedEstimator)
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+    @property
+    def memory_ignores_rewards(self) -> bool:
+        """Whether gains can be made for both rewards, 0 and 1, before one of them is drawn."""
+        return type(self).gains in {KnownBehavior.gains, CountedBehavior.gains}  # type: ignore[attr-defined] # of a subclass
+
+
 @dataclass(frozen=True, eq=False)
-class KnownBehavior(ABC):
+class KnownBehavior(CheckedEstimator):
     """Base of the estimators with a known q: a subclass defines `gain` and `order_dependence`."""
 
     behavior: Behavior
     CONSTRAINTS: ClassVar[dict[str, Constraint]] = {"behavior": BEHAVIOR}
 
-    @property
-    @abstractmethod
-    def order_dependence(self) -> str | None: ...
-
     @abstractmethod
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
         """The gains of events with reward R, played with probability q in rounds t."""
-
-    def __init_subclass__(cls) -> None:
-        adopt_old_members(cls, KnownBehavior)
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_member
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
     @cached_property
     def spec(self) -> EventSpec:
@@ -128,11 +139,6 @@ class KnownBehavior(ABC):
     def formula(self) -> GainFormula | None:
         """The gain as a formula of R, q and a rate that is the same in all rounds, if it is one."""
         return None
-
-    @property
-    def memory_ignores_rewards(self) -> bool:
-        """Whether gains can be made for both rewards, 0 and 1, before one of them is drawn."""
-        return type(self).gains is KnownBehavior.gains
 
     def init(self) -> Integers:
         return NO_MEMORY
@@ -225,7 +231,7 @@ class Logarithmic(KnownBehavior):
 
 
 @dataclass(frozen=True, eq=False)
-class CountedBehavior(ABC):
+class CountedBehavior(CheckedEstimator):
     r"""Base of the estimators with an unknown q: a subclass defines `gain`, of the frequencies
 
     $\hat q_1 = 0$, $\hat q_t(a) = \#\{k < t : A^B_k = a\} / (t-1)$. The memory is the counts.
@@ -242,24 +248,10 @@ class CountedBehavior(ABC):
     def gain(self, R: Array, q_hat: Array, t: Integers) -> Array:
         """The gains of events with reward R, whose action has had frequency q̂_t in rounds t."""
 
-    def __init_subclass__(cls) -> None:
-        adopt_old_members(cls, CountedBehavior)
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_member
-
-    def __post_init__(self) -> None:
-        enforce(self)
-
     @property
     def spec(self) -> EventSpec:
         unread = "leave it out, in a log with log.visible(propensities=False, features=False)"
         return EventSpec(self.n_actions, unread=unread)
-
-    @property
-    def memory_ignores_rewards(self) -> bool:
-        """Whether gains can be made for both rewards, 0 and 1, before one of them is drawn."""
-        return type(self).gains is CountedBehavior.gains
 
     def init(self) -> Integers:
         return read_only(np.zeros(self.n_actions, dtype=np.int64))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.constraints import Array, Constraint, having
-from understudy.deprecated import adopt_old_members, old_member, old_module_names
+from understudy.deprecated import OldName, adopt_old_members, old_module_names
 from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
 from understudy.recorders import ActionProbabilities, AllPolicies, ExpectedReward, Recorder
 from understudy.types import (
@@ -259,8 +259,8 @@ class Learner(Protocol[State]):
         self.check_state(state)
         self.check_log(log)
 
-    if not TYPE_CHECKING:  # a type checker must go on refusing unknown names
-        __getattr__ = old_member
+    if not TYPE_CHECKING:  # no learner has to define them
+        form, earn = OldName(), OldName()
 
 
 class Estimator(Protocol):

@@ -128,8 +128,11 @@ def test_old_names_of_our_own_classes_answer() -> None:
         assert learner.of_sums([1.0, 0.0, 0.0], rounds=1).rounds == 1
     with pytest.warns(DeprecationWarning, match="reads_past is now order_dependence"):
         assert learner.estimator.reads_past is None
-    with pytest.raises(AttributeError, match="no attribute 'forms'"):
+    with pytest.raises(AttributeError, match="forms"):
         _ = learner.forms
+    certificate: Any = us.Certificate(PI)
+    with pytest.warns(DeprecationWarning, match="Certificate.form is now spec"):
+        assert certificate.form.n_actions == 3
     linear: Any = us.lin_prod([[0.5]], n_actions=2, horizon=100, kappa=3.0)
     with pytest.raises(AttributeError, match="of_sums"):  # it has none under any name
         _ = linear.of_sums

@@ -46,6 +46,7 @@ from understudy.certificates.evidence import (
 from understudy.certificates.targets import Target, probabilities_under
 from understudy.certificates.words import describe
 from understudy.constraints import N_ACTIONS, Array, enforce
+from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
 from understudy.protocols import EventSpec
 from understudy.types import Feedback, Integers, Log, chunks, kernel_view, one_event, saved
@@ -113,6 +114,7 @@ class Certificate:
         "lambdas": LAMBDAS,
         "evidence": EVIDENCE.optional(),
     }
+    form, of_sums = OldName(), OldName()
 
     def __post_init__(self) -> None:
         enforce(self)

@@ -20,6 +20,7 @@ from understudy.constraints import (
     integer,
     number,
 )
+from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument
 from understudy.estimators import GainFormula
 from understudy.protocols import (
@@ -99,6 +100,7 @@ class ExponentialWeights(Learner[Scores]):
     horizon: int | None = None
     CONSTRAINTS: ClassVar = {"eta": ETA, "estimator": ESTIMATOR, "horizon": HORIZON.optional()}
     COMPILED: ClassVar = CompiledPath.LOGS | CompiledPath.WHOLE_GAMES | CompiledPath.ADAPTIVE
+    of_sums, meet = OldName(), OldName()
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -237,7 +239,7 @@ class ExponentialWeights(Learner[Scores]):
 
     def _chunks(self, before: int, rounds: int, size: int) -> Iterator[tuple[int, int]]:
         """Chunks of at most `size` rounds, in each of which the rate stays."""
-        if isinstance(self.eta, Decaying):
+        if isinstance(self.eta, Decaying) and rounds > 1:  # one round, of an update, is one chunk
             return chunks_of_constant_rate(before, rounds, size)
         return chunks(rounds, size)
 

@@ -24,6 +24,7 @@ from understudy.constraints import (
     number,
     one_of,
 )
+from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument
 from understudy.estimators import GainFormula
 from understudy.protocols import CompiledPath, EventSpec, Learner, refuse_features
@@ -104,6 +105,7 @@ class CoverageAdaptive(Learner[LeveledScores]):
         "decaying": TRUTH,
     }
     COMPILED: ClassVar = CompiledPath.LOGS
+    of_sums = OldName()
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -240,7 +242,7 @@ class CoverageAdaptive(Learner[LeveledScores]):
 
     def _chunks(self, before: int, rounds: int) -> Iterator[tuple[int, int]]:
         """Chunks in each of which the rates stay."""
-        if self.decaying:
+        if self.decaying and rounds > 1:  # one round, of an update, is one chunk
             return chunks_of_constant_rate(before, rounds, max(1, rounds))
         return iter([(0, rounds)] if rounds else [])
 
