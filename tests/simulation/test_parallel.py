@@ -129,8 +129,8 @@ def test_it_does_not_matter_how_many_runs_are_in_a_task(
     work: int, games: dict[str, us.Game], alone: Bits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One, two, three and the one that is left, all; short games without contexts only."""
-    monkeypatch.setattr(sys.modules["understudy.simulation.simulate"], "WORK", work)
-    monkeypatch.setattr(sys.modules["understudy.simulation.simulate"], "TASKS", 1)
+    monkeypatch.setattr(sys.modules["understudy.simulation.simulate"], "ROUNDS_PER_TASK", work)
+    monkeypatch.setattr(sys.modules["understudy.simulation.simulate"], "TASKS_PER_WORKER", 1)
     done: list[int] = []
     assert results_of(games, jobs=2, progress=done.append) == in_(games, alone)
     first = {1: [1, 1, 1, 1], 2 * ROUNDS: [2, 2], 3 * ROUNDS: [3, 1], 10**9: [4]}[work]
@@ -163,7 +163,7 @@ def test_a_dask_cluster_gives_the_same_bits(
     """From two processes, neither of them this one, and both of them at work."""
     from distributed import get_task_stream  # noqa: PLC0415 - a second that only this test needs
 
-    monkeypatch.setattr(sys.modules["understudy.simulation.simulate"], "WORK", 1)
+    monkeypatch.setattr(sys.modules["understudy.simulation.simulate"], "ROUNDS_PER_TASK", 1)
     with get_task_stream(client=cluster) as stream, joblib.parallel_config(backend="dask"):
         found = results_of(GAMES, jobs=2)
     assert found == alone

@@ -83,12 +83,21 @@ def one(**changed: Any) -> us.Sweep:
 
 def test_the_cells_are_games_by_learners_by_seeds_in_order() -> None:
     """A game's seeds come one after the other, the learners of each in their order."""
-    assert everything().cells() == [
+    sweep = everything()
+    assert sweep.cells() == [
         SweepCell(game, learner, seed)
         for game in ("switching", "linear", "hiding")
         for seed in (7, 0)
         for learner in ("known", "unknown", *(["linear"] if game == "linear" else []))
     ]
+
+
+def test_old_names_of_a_sweep_warn_and_work() -> None:
+    sweep = everything()
+    with pytest.warns(DeprecationWarning, match="learners_by_game"):
+        assert sweep.casts is sweep.learners_by_game
+    with pytest.warns(DeprecationWarning, match="groups"):
+        assert list(sweep.plans()) == list(sweep.groups())
 
 
 def test_results_are_a_mapping_from_cells_in_the_order_of_the_sweep() -> None:

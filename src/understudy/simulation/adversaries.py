@@ -395,7 +395,7 @@ hiding = Hiding
 
 def __getattr__(name: str) -> Any:
     if name == "Table":
-        message = "us.adversaries.Table is now RewardTable; or call us.adversaries.table"
+        message = "us.adversaries.Table is now RewardTable; the old name goes with 0.7"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
         return RewardTable
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -100,8 +100,9 @@ class Game:
         return min(MOST_ROUNDS, rounds_per_chunk(self.n_actions))
 
     @property
-    def stretch(self) -> int:  # renamed; other areas still import it
-        return self.chunk_size
+    def stretch(self) -> int:
+        """The name of `chunk_size` in 0.5."""
+        return self.chunk_size  # no warning as long as the engine still uses this name
 
     def means(self, chosen: Array, features: Array | None) -> Array:
         """Conditional means of the rewards, (n, K), from the adversary's choices, (n, K or d)."""

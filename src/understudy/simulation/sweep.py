@@ -6,6 +6,7 @@ of these, so a finished cell can be stored in a file and need not be played agai
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -177,6 +178,22 @@ class Sweep:
             for seed in self.seeds:
                 yield {SweepCell(game, name, seed): learner for name, learner in learners.items()}
 
+    @property
+    def casts(self) -> dict[str, dict[str, Learner[Any]]]:
+        """The name of `learners_by_game` in 0.5."""
+        self._warn_of_old_name("casts", "learners_by_game")
+        return self.learners_by_game
+
+    def plans(self) -> Iterator[dict[SweepCell, Learner[Any]]]:
+        """The name of `groups` in 0.5."""
+        self._warn_of_old_name("plans", "groups")
+        return self.groups()
+
+    @staticmethod
+    def _warn_of_old_name(old: str, new: str) -> None:
+        message = f"us.Sweep.{old} is now {new}; the old name goes with 0.7"
+        warnings.warn(message, DeprecationWarning, stacklevel=3)
+
     def plan(self, cells: Mapping[SweepCell, Learner[Any]]) -> SimulationPlan:
         """The engine's plan for some cells of a group."""
         first = next(iter(cells))
@@ -190,26 +207,26 @@ class Sweep:
 class Results(Mapping[SweepCell, CellResult]):
     """Results of a sweep by cell: results["game", "learner", seed]."""
 
-    def __init__(self, by_cell: Mapping[SweepCell, CellResult]) -> None:
-        self.by_cell = dict(by_cell)
+    def __init__(self, played: Mapping[SweepCell, CellResult]) -> None:
+        self.played = dict(played)
 
     def __getitem__(self, cell: tuple[str, str, int]) -> CellResult:
         try:
-            return self.by_cell[cell]  # type: ignore[index] # a SweepCell is a tuple
+            return self.played[cell]  # type: ignore[index] # a SweepCell is a tuple
         except (KeyError, TypeError):
             raise self._unknown(cell) from None
 
     def _unknown(self, cell: object) -> UnknownCell:
-        parts = zip(SweepCell._fields, zip(*self.by_cell, strict=True), strict=True)
+        parts = zip(SweepCell._fields, zip(*self.played, strict=True), strict=True)
         known = "; ".join(f"{part}: {shorten(list(dict.fromkeys(own)))}" for part, own in parts)
         reason = f"the sweep has no such cell, but these ({known})"
         return UnknownCell("cell", cell, reason, 'type results["game", "learner", seed]')
 
     def __iter__(self) -> Iterator[SweepCell]:
-        return iter(self.by_cell)
+        return iter(self.played)
 
     def __len__(self) -> int:
-        return len(self.by_cell)
+        return len(self.played)
 
     def rows(self) -> list[dict[str, Any]]:
         """One record per run and comparator, for a table of any dataframe library.
@@ -227,7 +244,7 @@ class Results(Mapping[SweepCell, CellResult]):
                 "behavior_reward": float(result.behavior_reward[run]),
                 "path": result.path,
             }
-            for cell, result in self.by_cell.items()
+            for cell, result in self.played.items()
             for run, regrets in enumerate(result.regret.tolist())
             for comparator, regret in (enumerate(regrets) if regrets else [(None, None)])
         ]
