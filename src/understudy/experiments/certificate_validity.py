@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["CERTIFICATE", "CertificateExperiment", "CertificateRow"]
 
 CONFIDENCE = 0.95
-GAMES_PER_TASK = 10  # of a worker: seconds of work, so that the cost of a task does not show
+GAMES_PER_TASK = 10  # of a worker: enough that the cost of a task does not show
 
 
 @dataclass(frozen=True)
