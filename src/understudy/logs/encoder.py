@@ -335,7 +335,7 @@ def _context(frame: pl.DataFrame, name: str) -> pl.Series:
     """A column of contexts, or `InvalidLog` if it has a type without features."""
     if CONTEXT + name not in frame.columns:
         raise InvalidLog(
-            "contexts", frame.columns, f"there is no column {name!r}", "name it in every log"
+            "contexts", frame.columns, f"there is no column {name!r}", "pass logs that have it"
         )
     column = frame[CONTEXT + name]
     dtype = column.dtype

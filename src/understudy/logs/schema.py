@@ -22,11 +22,11 @@ __all__ = [
     "FILE",
     "GIVEN",
     "LOGGED",
-    "OPTIONS",
     "PRESETS",
     "PROPENSITY",
     "QUARANTINE",
     "REWARD",
+    "ROLE_OPTIONS",
     "ROW",
     "TARGET",
     "TIME",
@@ -49,7 +49,7 @@ ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
 TIME, ELIGIBLE = "time", "eligible"
 TARGET = "target"  # the probability of the logged action under the policy to certify
 CONTEXT = "context."  # the prefix of context columns
-OPTIONS = {
+ROLE_OPTIONS = {
     ACTION: "--action",
     REWARD: "--reward",
     PROPENSITY: "--propensity",
@@ -134,14 +134,14 @@ class Columns:
 
     def _pairs(self) -> list[tuple[str, str]]:
         """Every column that is read: its name here, its name in the log."""
-        roles = [(role, getattr(self, role)) for role in OPTIONS]
+        roles = [(role, getattr(self, role)) for role in ROLE_OPTIONS]
         known = [(role, name) for role, name in roles if name is not None]
         return known + [(CONTEXT + name, name) for name in self.context]
 
 
 def _remedy(role: str, name: str, found: Sequence[str]) -> str:
     """What to type if a log does not have a column."""
-    option = OPTIONS.get(role, "--context")
+    option = ROLE_OPTIONS.get(role, "--context")
     alike = [column for column in found if column.strip().lower() == name.strip().lower()]
     remedy = f"pass {option} {alike[0]!r}" if alike else f"name the right one with {option}"
     if role == PROPENSITY:

@@ -12,7 +12,7 @@ import polars as pl
 
 from understudy.errors import first_line
 from understudy.logs.readers.files import FileSource, invalid_file, open_bytes
-from understudy.logs.schema import ACTION, OPTIONS, PROPENSITY, REWARD, ROW, Columns
+from understudy.logs.schema import ACTION, PROPENSITY, REWARD, ROLE_OPTIONS, ROW, Columns
 
 __all__ = [
     "LINE",
@@ -85,7 +85,7 @@ def refuse_column_names(columns: Columns, path: Path) -> None:
 
 def select_roles(columns: Columns, values: Mapping[str, pl.Expr]) -> list[pl.Expr]:
     """The number of the row and, of the values by role, those that are read."""
-    read = [role for role in OPTIONS if role in values and getattr(columns, role) is not None]
+    read = [role for role in ROLE_OPTIONS if role in values and getattr(columns, role) is not None]
     return [pl.col(ROW), *(values[role].alias(role) for role in read)]
 
 
