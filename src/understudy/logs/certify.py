@@ -7,13 +7,9 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Unpack
-
-import numpy as np
-import polars as pl
 
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate, Certified
@@ -29,9 +25,7 @@ from understudy.logs.certified_targets import (
 )
 from understudy.logs.checking import ValidatedBatch
 from understudy.logs.coverage_table import Candidate, Coverage, covered
-from understudy.logs.default_learner import FIXED
 from understudy.logs.engine_runs import Unordered, certify_from
-from understudy.logs.learn import LearnResult, told
 from understudy.logs.options import CONFIDENT, LogOptions, Options
 from understudy.logs.outputs import (
     POLICY_FILE,
@@ -54,91 +48,20 @@ from understudy.logs.provenance import (
     refuse_same_rows,
 )
 from understudy.logs.readers.inputs import Origin, name_of
-from understudy.logs.reporting import (
-    BEHAVIOR_WORDS,
-    assemble,
-    panel_of,
-    say,
-    set_aside,
-)
-from understudy.logs.results import Result
+from understudy.logs.results import CertifyResult, LearnResult
 from understudy.logs.scan import nothing_left, refuse_bad_rows
-from understudy.logs.schema import ESTIMATED, Actions, Kind, Label, Scale
+from understudy.logs.schema import Actions, Kind, Label
 from understudy.logs.setup import ResolvedLog, prepare
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.study import observe, with_propensities, without_first_plays
 from understudy.logs.verdicts import judge_rows
-from understudy.plots import draw_certificates
-from understudy.report import Report, render
+from understudy.report import render
 from understudy.types import Integers
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 __all__ = ["CertifyResult", "certify"]
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class CertifyResult(Result):
-    """What a log says about one policy that stays as it is.
-
-    `policy` has the probability of every action, or is None if that depends on the row; `strange`
-    says what the two have to do with each other, if it is nothing.
-    """
-
-    name: str
-    policy: dict[Label, float] | None
-    certified: Certified
-    coverage: Coverage
-    scale: Scale
-    kind: Kind
-    intake: Provenance
-    oddities: Mapping[str, int]
-    strange: Sequence[str] = ()
-
-    @cached_property
-    def table(self) -> pl.DataFrame:
-        """One row per action: what the log shows of it, and the policy's probability."""
-        if self.policy is None:
-            return self.coverage.table
-        return self.coverage.table.with_columns(policy=pl.Series(list(self.policy.values())))
-
-    @cached_property
-    def report(self) -> Report:
-        """All of it as plain data, for the page, the notebook and the terminal."""
-        said = say(self.certified, self.coverage, self.name, self.scale)
-        facts = [
-            ("Policy", self.name),
-            ("Behavior", BEHAVIOR_WORDS[self.kind]),
-            ("Rows", f"{self.certified.certificate.rounds:,}"),
-        ]
-        if said.sentence is not None:
-            facts.append(("Certificate", f"On this log, {said.sentence}."))
-        assumptions = ["the policy was neither learned from rows of this log nor chosen by them"]
-        if self.kind == ESTIMATED:
-            assumptions.append(FIXED)
-        return assemble(
-            title=f"What this log says about {self.name}",
-            said=said,
-            facts=facts,
-            assumptions=assumptions,
-            coverage=self.coverage,
-            scale=self.scale,
-            policy=None if self.policy is None else np.array(list(self.policy.values())),
-            intake=self.intake,
-            warnings=self.warnings,
-        )
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the reader should know before believing the rest."""
-        aside = set_aside(self.coverage.refused, self.coverage.mean_reward)
-        return [*self.strange, *told(self.oddities), *aside]
-
-    def plot(self) -> Figure:
-        """The certificate over time, as a matplotlib figure."""
-        panel = panel_of(self.certified, self.scale)
-        return draw_certificates([panel], title=f"What {self.name} would have earned")
 
 
 def certify(

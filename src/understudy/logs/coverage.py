@@ -4,87 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-import polars as pl
 
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregates import LogStatistics
 from understudy.logs.certified_targets import ContextualTarget, Target, target_of
-from understudy.logs.coverage_table import Candidate, Coverage, candidates_beside, covered
+from understudy.logs.coverage_table import Candidate, candidates_beside, covered
 from understudy.logs.engine_runs import Unordered, cover_from
-from understudy.logs.learn import LearnResult
 from understudy.logs.options import CONFIDENT, LogOptions, Options
 from understudy.logs.outputs import QUARANTINE_FILE, Quarantine, scratch_folder
 from understudy.logs.policy import Policy
 from understudy.logs.progress import ProgressCallback, no_progress
 from understudy.logs.provenance import Provenance, fingerprints_of, good_rows, intake_of, origins_of
-from understudy.logs.reporting import BEHAVIOR_WORDS, Said, assemble
-from understudy.logs.results import Result
-from understudy.logs.schema import Kind, Label, Scale
+from understudy.logs.results import CoverageResult, LearnResult
+from understudy.logs.schema import Label
 from understudy.logs.setup import ResolvedLog, prepare
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.study import observe, with_propensities, without_first_plays
-from understudy.plots import draw_bars
-from understudy.report import Report
-from understudy.report.wording import counted
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 __all__ = ["CoverageResult", "coverage"]
 
 Asked = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class CoverageResult(Result):
-    """What a log can say about its actions, and about policies."""
-
-    coverage: Coverage
-    scale: Scale
-    kind: Kind
-    intake: Provenance
-
-    @property
-    def policy(self) -> None:
-        """None: nothing was learned."""
-
-    @property
-    def table(self) -> pl.DataFrame:
-        """One row per action: how often it was played, what it earned, how well it is covered."""
-        return self.coverage.table
-
-    @cached_property
-    def report(self) -> Report:
-        """All of it as plain data, for the page, the notebook and the terminal."""
-        return assemble(
-            title="What this log can say",
-            said=Said(
-                "coverage",
-                f"{counted(self.coverage.rows, 'row')} of {counted(len(self.table), 'action')}.",
-            ),
-            facts=[("Behavior", BEHAVIOR_WORDS[self.kind])],
-            coverage=self.coverage,
-            scale=self.scale,
-            intake=self.intake,
-        )
-
-    def plot(self) -> Figure:
-        """How often each action was played, and what it earned, as a matplotlib figure."""
-        labels, shares = self.table["action"].to_list(), self.table["share"].to_list()
-        means = self.table["mean_reward"].fill_null(0.0).to_list()
-        return draw_bars(labels, {"share of rows": shares, "mean reward": means})
-
-    def __str__(self) -> str:
-        return "\n".join(self.coverage.describe())
 
 
 def coverage(

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregates import LogStatistics
 from understudy.logs.checking import ValidatedBatch
 from understudy.logs.coverage_table import Candidate, Coverage, candidates_of, covered
-from understudy.logs.encoder import NEW
 from understudy.logs.engine_runs import Unordered, learn_from
 from understudy.logs.options import CONFIDENT, Options
 from understudy.logs.outputs import (
@@ -47,30 +44,19 @@ from understudy.logs.provenance import (
     refuse_learned,
 )
 from understudy.logs.readers.inputs import Origin, name_of, rows_by_file
-from understudy.logs.reporting import (
-    BEHAVIOR_WORDS,
-    Said,
-    assemble,
-    panel_of,
-    say,
-    set_aside,
-)
-from understudy.logs.results import Result
+from understudy.logs.results import UNDERSTUDY, LearnResult
 from understudy.logs.scan import nothing_left, refuse_bad_rows
 from understudy.logs.schema import ESTIMATED, Label
-from understudy.logs.setup import LAST, ResolvedLog, fold, plan
+from understudy.logs.setup import ResolvedLog, fold, plan
 from understudy.logs.verdicts import judge_rows
-from understudy.plots import draw_certificates
-from understudy.report import Report, render
-from understudy.report.wording import counted, number
+from understudy.report import render
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
-__all__ = ["LearnResult", "coverage_of_policy", "learn", "told"]
+__all__ = ["LearnResult", "coverage_of_policy", "learn"]
 
 
-UNDERSTUDY = "the understudy"
 ELSEWHERE = "not looked at here; understudy coverage --engine does"
 OF_PROPENSITIES = (
     "lowest_propensity",
@@ -80,122 +66,6 @@ OF_PROPENSITIES = (
     "estimate",
     "self_normalised",
 )
-IN_NO_ORDER = (
-    "Nothing was judged: a certificate of what was earned while learning takes rows in order. "
-    "Certify the policy on a later log."
-)
-UNKNOWN_WHERE_ELIGIBLE = (
-    "Nothing was judged: where not all can be played in all rows, a certificate takes the "
-    "propensity of every row. Name their column with --propensity."
-)
-UNKNOWN_IN_CONTEXT = (
-    "Nothing was judged: with contexts, a certificate takes the propensity of every row. "
-    "Name their column with --propensity."
-)
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LearnResult(Result):
-    """A policy learned from a log, and what the log can say about it.
-
-    `oddities` counts values of contexts that are unlike those that the features were made of.
-    """
-
-    policy: Policy
-    coverage: Coverage
-    intake: Provenance
-    oddities: Mapping[str, int]
-
-    @cached_property
-    def certified(self) -> Certified | None:
-        """The certificate of what was played while learning, with its curves."""
-        study = self.policy.study
-        return None if study.certificate is None else Certified.of(study.certificate, study.curve)
-
-    @cached_property
-    def table(self) -> pl.DataFrame:
-        """One row per action: what the log shows of it, and the policy's probability."""
-        return self.coverage.table.with_columns(policy=pl.Series(self.policy.average))
-
-    @cached_property
-    def report(self) -> Report:
-        """All of it as plain data, for the page, the notebook and the terminal."""
-        policy = self.policy
-        return assemble(
-            title="What was learned from this log",
-            said=self._said,
-            facts=self._facts(),
-            assumptions=policy.settings.unmet,
-            coverage=self.coverage,
-            scale=policy.settings.scale,
-            policy=policy.average,
-            averaged_over=None if policy.contextual is None else LAST,
-            intake=dataclasses.replace(self.intake, files=policy.files),
-            warnings=self.warnings,
-        )
-
-    @cached_property
-    def _said(self) -> Said:
-        if self.certified is not None:
-            return say(self.certified, self.coverage, UNDERSTUDY, self.policy.settings.scale)
-        obstacle = self.coverage.grounds.obstacle
-        why = self._why_uncertified() if obstacle is None else f"This log cannot tell: {obstacle}."
-        return Said("cannot tell", why)
-
-    def _why_uncertified(self) -> str:
-        if self.policy.contextual is not None:
-            return UNKNOWN_IN_CONTEXT
-        return IN_NO_ORDER if self.policy.study.behavior is not None else UNKNOWN_WHERE_ELIGIBLE
-
-    def _facts(self) -> list[tuple[str, str]]:
-        settings, study = self.policy.settings, self.policy.study
-        found = [
-            ("Learner", settings.learner),
-            ("Guarantee", settings.theorem),
-            ("Behavior", BEHAVIOR_WORDS[settings.behavior]),
-            ("Rows learned from", f"{study.rounds:,}"),
-            ("Horizon", "none needed" if settings.horizon is None else f"{settings.horizon:,}"),
-        ]
-        if self.policy.warmup:
-            found.append(("Rows that prepared the features", f"{self.policy.warmup:,}"))
-        if self._said.sentence is not None:
-            found.append(("Certificate", f"While learning, {self._said.sentence}."))
-            found.append(("The policy now", "is certified by a later log: understudy certify"))
-        return found
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the reader should know before believing the rest."""
-        policy = self.policy
-        found = []
-        past = policy.study.learner.past_horizon(policy.study.state)
-        if past:
-            found.append(f"{counted(past, 'row')} came after the horizon: no theorem covers that.")
-        scale = policy.settings.scale
-        if not scale.is_unit:
-            found.append(
-                f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}]. "
-                "Pessimism is about the reward above the lowest one: another range gives another "
-                "learner."
-            )
-        found += told(self.oddities)
-        if policy.contextual is not None:
-            found += policy.contextual.left_out()
-        if policy.study.certificate is not None:
-            found += set_aside(policy.refused, self.coverage.mean_reward)
-        return found
-
-    def plot(self) -> Figure:
-        """The certificate over time, as a matplotlib figure."""
-        if self.certified is None:
-            raise InvalidArgument(
-                "certificate",
-                None,
-                "there is nothing to draw",
-                "learn in order, from propensities",
-            )
-        panel = panel_of(self.certified, self.policy.settings.scale)
-        return draw_certificates([panel], title="What the understudy would have earned")
 
 
 def _without_propensities(found: Coverage) -> Coverage:
@@ -210,20 +80,6 @@ def _without_propensities(found: Coverage) -> Coverage:
         drift=dataclasses.replace(found.drift, words=ELSEWHERE),
         verdicts=(),
     )
-
-
-def told(oddities: Mapping[str, int]) -> list[str]:
-    """What was odd about contexts, in sentences.
-
-    >>> told({"age is missing": 3})
-    ['Context: age is missing in 3 rows, and was taken for missing or unknown.']
-    """
-    new = ": labels that the warm-up did not have, or hardly, taken for rare or unknown."
-    other = ", and was taken for missing or unknown."
-    return [
-        f"Context: {what} in {counted(count, 'row')}{new if what.endswith(NEW) else other}"
-        for what, count in oddities.items()
-    ]
 
 
 def coverage_of_policy(policy: Policy) -> Coverage:
