@@ -25,8 +25,8 @@ from understudy.errors import InvalidArgument, InvalidLog, MissingExtra
 from understudy.logs import engines
 from understudy.logs.aggregates import LogStatistics, tally
 from understudy.logs.engines import ENGINES, open_frame
+from understudy.logs.frames import lazy
 from understudy.logs.readers.files import Source
-from understudy.logs.rows import lazy
 from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain

@@ -19,13 +19,13 @@ from tests.support.strategies import quick
 from understudy import Certified
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.kernels import reference
-from understudy.logs.checking import QUARANTINE, RowRules, check
 from understudy.logs.readers.files import find, format_of
 from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.readers.tabular import BATCH, read
 from understudy.logs.schema import Actions, Columns, Scale
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.study import Study
+from understudy.logs.validate import QUARANTINE, RowRules, check
 
 ROWS = pl.DataFrame(
     {

@@ -13,8 +13,8 @@ import polars as pl
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_by_action
-from understudy.logs.rows import GOOD, REASON, Rows, lazy, require_column, rows_of
-from understudy.logs.scan import MOST_ACTIONS, ScanResult, nothing_left, too_few
+from understudy.logs.frames import GOOD, Rows, lazy, require_column, rows_of
+from understudy.logs.reject_reasons import RejectReason, nothing_left, too_few
 from understudy.logs.schema import (
     ACTION,
     LOG,
@@ -26,6 +26,17 @@ from understudy.logs.schema import (
     as_text,
 )
 from understudy.logs.statistics import ActionStatistics
+from understudy.logs.validate import (
+    INDEX,
+    LABEL,
+    MOST_ACTIONS,
+    PLAYABLE,
+    REASON,
+    Rule,
+    action_rule,
+    first_reason,
+    support_rule,
+)
 from understudy.types import Integers, read_only
 
 __all__ = [
@@ -40,8 +51,8 @@ __all__ = [
 ]
 
 ROWS = "rows"
-MISSING_ACTION, UNKNOWN_ACTION = "action is missing", "action is unknown"
-IMPOSSIBLE = "action has probability 0 in the behavior"
+MISSING_ACTION = RejectReason.ACTION_MISSING  # renamed; other areas still import it
+UNKNOWN_ACTION = RejectReason.ACTION_UNKNOWN  # renamed; other areas still import it
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +166,7 @@ def seen_actions(frame: Any, columns: Columns) -> Actions:
     found = whole.select(nw.col(columns.action).alias(ACTION))
     table = collect(found.unique().head(MOST_ACTIONS + 1))
     _refuse_too_many(table, columns)
-    return _found(frozenset(_texts(table).drop_nulls()), len(table), {})
+    return _found(frozenset(_texts(table).drop_nulls()), {})
 
 
 def group(
@@ -187,15 +198,15 @@ def group(
     found = collect(clean.group_by(ACTION).agg(*aggregates).head(MOST_ACTIONS + 1))
     _refuse_too_many(found, columns)
     table = found.rename({f"sum of {name}": name for name in summed})
-    texts = _texts(table)
-    refused = _refusals(rows, actions, texts, table)
-    known = _those_of_good_rows(texts, table, refused) if actions is None else actions
-    indices = known.indices(texts)
+    labels = _with_indices(table, actions)
+    refused = _refused(rows, labels, actions)
+    known = _those_of_good_rows(labels, refused) if actions is None else actions
+    indices = known.indices(labels[LABEL])
     if behavior is not None:
-        never = (indices >= 0) & (behavior[indices] < SMALLEST_PROBABILITY)
-        if impossible := int(table[GOOD].to_numpy()[never].sum()):
-            refused[IMPOSSIBLE] = impossible
-        indices = np.where(never, UNKNOWN, indices)
+        playable = (indices < 0) | (behavior[indices] >= SMALLEST_PROBABILITY)
+        labels = labels.with_columns(pl.Series(PLAYABLE, playable))
+        refused |= _counted(_reasons(labels, support_rule()), GOOD, support_rule())
+        indices = np.where(playable, indices, UNKNOWN)
     return Groups(known, table, indices, refused)
 
 
@@ -228,44 +239,51 @@ def _texts(table: pl.DataFrame) -> pl.Series:
     return table.select(as_text(pl.col(ACTION), table[ACTION].dtype))[ACTION]
 
 
-def _those_of_good_rows(
-    texts: pl.Series, table: pl.DataFrame, refused: Mapping[str, int]
-) -> Actions:
-    good = texts.filter(table[GOOD] > 0).drop_nulls()
-    return _found(frozenset(good), int(table[GOOD].sum() or 0), refused)
+def _with_indices(table: pl.DataFrame, actions: Actions | None) -> pl.DataFrame:
+    """The labels with the columns that rules about actions read; if none are declared, all are."""
+    texts = _texts(table)
+    if actions is None:
+        indices = texts.is_null().cast(pl.Int64) * UNKNOWN
+    else:
+        indices = pl.Series(actions.indices(texts))
+    return table.with_columns(texts.alias(LABEL), indices.alias(INDEX))
 
 
-def _found(labels: frozenset[str], rows: int, refused: Mapping[str, int]) -> Actions:
+def _those_of_good_rows(labels: pl.DataFrame, refused: Mapping[str, int]) -> Actions:
+    return _found(frozenset(labels.filter(pl.col(GOOD) > 0)[LABEL].drop_nulls()), refused)
+
+
+def _found(labels: frozenset[str], refused: Mapping[str, int]) -> Actions:
     """The labels that a log shows, if there are some to choose from."""
     if not labels:
         raise nothing_left(LOG, refused)
     if len(labels) == 1:
-        raise too_few(LOG, ScanResult(labels, rows, refused))
+        raise too_few(LOG, next(iter(labels)), refused)
     return Actions.of(labels)
 
 
-def _refusals(
-    rows: Rows, actions: Actions | None, texts: pl.Series, table: pl.DataFrame
-) -> dict[str, int]:
+def _refused(rows: Rows, labels: pl.DataFrame, actions: Actions | None) -> dict[str, int]:
     """How many rows were refused, by reason: a second pass says which, if numbers were wrong."""
-    missing, known = texts.is_null(), _are_known(texts, actions)
-    refused = {
-        MISSING_ACTION: table[ROWS].filter(missing).sum(),
-        UNKNOWN_ACTION: table[ROWS].filter(~missing & ~known).sum(),
-    }
-    if (table[ROWS] - table[GOOD]).filter(known).sum():
-        wrong = collect(rows.refused().group_by(ACTION, REASON).agg(nw.len().alias(ROWS)))
-        ours = wrong.filter(_are_known(_texts(wrong), actions))
-        found = dict(ours.group_by(REASON).agg(pl.col(ROWS).sum()).iter_rows())
-        refused |= {words: found.get(words, 0) for words, _ in rows.reasons()}
-    return {reason: int(count) for reason, count in refused.items() if count}
+    reasons = _reasons(labels, action_rule())
+    refused = _counted(reasons, ROWS, action_rule())
+    if reasons.filter(pl.col(REASON).is_null()).select(pl.col(ROWS) - pl.col(GOOD)).sum().item():
+        wrong = collect(rows.rejected().group_by(ACTION, REASON).agg(nw.len().alias(ROWS)))
+        ours = _with_indices(wrong, actions).filter(pl.col(INDEX) >= 0)
+        refused |= _counted(ours, ROWS, *rows.rules)
+    return refused
 
 
-def _are_known(texts: pl.Series, actions: Actions | None) -> pl.Series:
-    """Which labels are actions; if none were declared, all that are there."""
-    if actions is None:
-        return texts.is_not_null()
-    return pl.Series(actions.indices(texts) >= 0, dtype=pl.Boolean)
+def _reasons(labels: pl.DataFrame, rule: Rule) -> pl.DataFrame:
+    """The labels, each with the reason to refuse its rows, if there is one."""
+    why = nw.from_native(labels).select(first_reason([rule])).to_native()
+    return labels.with_columns(why)
+
+
+def _counted(table: pl.DataFrame, rows: str, *rules: Rule) -> dict[str, int]:
+    """The rows of each reason, in the order of the rules."""
+    found = dict(table.group_by(REASON).agg(pl.col(rows).sum()).iter_rows())
+    order = [reason for rule in rules for reason, _ in rule.faults]
+    return {reason.value: int(found[reason]) for reason in order if found.get(reason)}
 
 
 def _refuse_too_many(table: pl.DataFrame, columns: Columns) -> None:

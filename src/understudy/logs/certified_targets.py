@@ -15,10 +15,10 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.action_files import arranged, checked_probabilities, read_probabilities
 from understudy.logs.aggregates import LogStatistics
-from understudy.logs.checking import ValidatedBatch
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
 from understudy.logs.schema import Actions, Label, a_few
+from understudy.logs.validate import ValidatedBatch
 from understudy.snapshots import Understudy
 
 __all__ = [

@@ -23,7 +23,6 @@ from understudy.logs.certified_targets import (
     strangers,
     target_of,
 )
-from understudy.logs.checking import ValidatedBatch
 from understudy.logs.coverage_table import Candidate, Coverage, covered
 from understudy.logs.engine_runs import Unordered, certify_from
 from understudy.logs.options import CONFIDENT, LogOptions, Options
@@ -48,12 +47,13 @@ from understudy.logs.provenance import (
     refuse_same_rows,
 )
 from understudy.logs.readers.inputs import Origin, name_of
+from understudy.logs.reject_reasons import nothing_left, refuse_bad_rows
 from understudy.logs.results import CertifyResult, LearnResult
-from understudy.logs.scan import nothing_left, refuse_bad_rows
 from understudy.logs.schema import Actions, Kind, Label
 from understudy.logs.setup import ResolvedLog, prepare
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.study import observe, with_propensities, without_first_plays
+from understudy.logs.validate import ValidatedBatch
 from understudy.logs.verdicts import judge_rows
 from understudy.report import render
 from understudy.types import Integers
@@ -210,7 +210,7 @@ class Judging:
             pi = self.target.probabilities(checked, chosen.actions)
             if hindsight:
                 pi = without_first_plays(pi, log.actions, tally.counts)
-            certificate, more = observe(certificate, log, pi, checked.aside)
+            certificate, more = observe(certificate, log, pi, checked.rejected)
             points += more
             tally = tally.after(with_propensities(log, chosen.behavior))
             stretches = stretches.after(checked.actions)

@@ -144,6 +144,6 @@ def _certificates(
                 pi = candidate.policy[log.actions]
                 if candidate.hindsight:
                     pi = without_first_plays(pi, log.actions, seen)
-                found[i], _ = observe(certificate, log, pi, checked.aside)
+                found[i], _ = observe(certificate, log, pi, checked.rejected)
         seen += np.bincount(log.actions, minlength=K)
     return found

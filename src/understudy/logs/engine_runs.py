@@ -27,7 +27,7 @@ from understudy.logs.engines import open_frame
 from understudy.logs.options import CONFIDENT, Options
 from understudy.logs.policy import Settings
 from understudy.logs.readers.inputs import Origin, Reading, Table, has_propensities, name_of
-from understudy.logs.scan import nothing_left
+from understudy.logs.reject_reasons import nothing_left
 from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, Kind
 from understudy.logs.setup import (
     ResolvedLog,

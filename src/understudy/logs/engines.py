@@ -1,7 +1,7 @@
 """The same log on another engine: what `--engine` names opens files as a native, lazy frame.
 
 Text files are read as text, so that no engine guesses what a column holds; which rows are good is
-said by the same expressions on all of them (`rows`).
+said by the same expressions on all of them (`validate`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import pyarrow.json
 
 from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
+from understudy.logs.frames import lazy
 from understudy.logs.readers.files import Source
 from understudy.logs.readers.tabular import check_arrow, header_of, scan_arrow
-from understudy.logs.rows import lazy
 from understudy.logs.schema import Columns
 
 __all__ = ["ENGINES", "open_frame"]

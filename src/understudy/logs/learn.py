@@ -19,7 +19,6 @@ import polars as pl
 
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregates import LogStatistics
-from understudy.logs.checking import ValidatedBatch
 from understudy.logs.coverage_table import Candidate, Coverage, candidates_of, covered
 from understudy.logs.engine_runs import Unordered, learn_from
 from understudy.logs.options import CONFIDENT, Options
@@ -44,10 +43,11 @@ from understudy.logs.provenance import (
     refuse_learned,
 )
 from understudy.logs.readers.inputs import Origin, name_of, rows_by_file
+from understudy.logs.reject_reasons import nothing_left, refuse_bad_rows
 from understudy.logs.results import UNDERSTUDY, LearnResult
-from understudy.logs.scan import nothing_left, refuse_bad_rows
 from understudy.logs.schema import ESTIMATED, Label
 from understudy.logs.setup import ResolvedLog, fold, plan
+from understudy.logs.validate import ValidatedBatch
 from understudy.logs.verdicts import judge_rows
 from understudy.report import render
 

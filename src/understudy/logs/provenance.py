@@ -18,7 +18,6 @@ import polars as pl
 
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.aggregates import LogStatistics
-from understudy.logs.checking import QUARANTINE, ValidatedBatch
 from understudy.logs.outputs import Quarantine, by_reason
 from understudy.logs.policy import FileRead, Policy
 from understudy.logs.progress import ProgressCallback
@@ -27,6 +26,7 @@ from understudy.logs.readers.files import Source, find
 from understudy.logs.readers.inputs import Origin, Table
 from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.setup import ResolvedLog
+from understudy.logs.validate import QUARANTINE, ValidatedBatch
 from understudy.types import Integers
 
 __all__ = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,8 @@ import polars as pl
 
 from understudy.behaviors import Behavior, Logged
 from understudy.constraints import Array
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.action_files import arranged
-from understudy.logs.checking import RowRules, ValidatedBatch, check
 from understudy.logs.default_learner import CONTEXTUAL, FROM_LOG, Choice, choose, name_of_default
 from understudy.logs.encoder import Encoder
 from understudy.logs.features import Contextual, make_contextual
@@ -27,9 +26,20 @@ from understudy.logs.policy import Policy, Settings
 from understudy.logs.progress import ProgressCallback
 from understudy.logs.readers.inputs import Origin, Reading, has_propensities, name_of
 from understudy.logs.readers.prefetch import prefetch
-from understudy.logs.scan import nothing_left, scan, too_few
-from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, PROPENSITY, Actions, Columns, Kind
+from understudy.logs.reject_reasons import nothing_left, too_few
+from understudy.logs.schema import (
+    ACTION,
+    ESTIMATED,
+    GIVEN,
+    LOGGED,
+    PROPENSITY,
+    Actions,
+    Columns,
+    Kind,
+    as_text,
+)
 from understudy.logs.study import Study
+from understudy.logs.validate import MOST_ACTIONS, RowRules, ValidatedBatch, check
 from understudy.types import Integers
 
 __all__ = [
@@ -98,7 +108,7 @@ def prepare(
         if not found.rows:
             raise nothing_left(name_of(origins), found.refused)
         if len(declared | known | found.labels) == 1:
-            raise too_few(name_of(origins), found)
+            raise too_few(name_of(origins), next(iter(found.labels)), found.refused)
     if closed:
         listed = options.actions is not None and not grow
         actions = declared_actions(options, frozenset() if listed else known)
@@ -109,6 +119,41 @@ def prepare(
     rules = rules_of(options, kind, actions, behavior, closed=closed)
     rows = None if found is None else found.rows
     return ResolvedLog(reading, rules, actions, kind, behavior, rows)
+
+
+@dataclass(frozen=True)
+class ScanResult:
+    """The labels of the valid rows, as text, how many rows these are, and why others are not."""
+
+    labels: frozenset[str]
+    rows: int
+    refused: Mapping[str, int]
+
+
+def scan(batches: Iterator[ValidatedBatch], watch: ProgressCallback) -> ScanResult:
+    """Go over a log once without learning."""
+    labels: set[str] = set()
+    refused: Counter[str] = Counter()
+    rows = 0
+    for checked in batches:
+        labels |= _labels(checked.frame)
+        rows += len(checked)
+        refused.update(checked.quarantined["reason"])
+        watch("looking", len(checked), None)
+        if len(labels) > MOST_ACTIONS:
+            raise InvalidLog(
+                "action",
+                min(labels),
+                f"the log shows more than {MOST_ACTIONS:,} actions, this among them",
+                "check --action, or declare so many with --actions FILE",
+            )
+    return ScanResult(frozenset(labels), rows, refused)
+
+
+def _labels(frame: pl.DataFrame) -> set[str]:
+    found = frame[ACTION].unique()
+    texts = found.to_frame().select(as_text(pl.col(ACTION), found.dtype))
+    return set(texts.to_series().drop_nulls())
 
 
 def checked(reading: Reading, rules: RowRules) -> Iterator[ValidatedBatch]:
@@ -244,7 +289,7 @@ def fold(chosen: RunPlan, rows: Iterator[ValidatedBatch]) -> Done:
             x = contextual.features(rest.contexts())
             oddities += contextual.encoder.oddities(rest.contexts())
             last = x[-LAST:] if last is None else np.concatenate([last, x])[-LAST:]
-        study = study.after(rest.log(x), rest.aside)
+        study = study.after(rest.log(x), rest.rejected)
     return Done(study, _average(chosen, study, last), oddities)
 
 

@@ -11,12 +11,12 @@ from understudy.behaviors import Behavior, Logged
 from understudy.certificates import Certificate
 from understudy.certificates.curves import Point, follow
 from understudy.constraints import Array
-from understudy.logs.checking import Rejected
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
+from understudy.logs.validate import Rejected
 from understudy.protocols import Learner
 from understudy.types import Integers, Log
 
-__all__ = ["Study", "observe", "with_aside", "with_propensities", "without_first_plays"]
+__all__ = ["Study", "observe", "with_propensities", "with_rejected", "without_first_plays"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +64,10 @@ class Study:
     def rounds(self) -> int:
         return self.learner.rounds(self.state)
 
-    def after(self, log: Log, aside: Rejected | None = None) -> Study:
+    def after(self, log: Log, rejected: Rejected | None = None) -> Study:
         """Learn from more rows, which carry propensities if the behavior is logged.
 
-        Rows that were set aside among them are not learned from, but they count in the certificate.
+        Rejected rows among them are not learned from, but they count in the certificate.
         """
         spec = self.learner.spec
         shown = log.visible(propensities=spec.propensities, features=spec.features is not None)
@@ -84,32 +84,33 @@ class Study:
         pi = trace.probability
         if not self.declared:
             pi = without_first_plays(pi, log.actions, self.tally.counts)
-        certificate, more = observe(self.certificate, plain, pi, aside)
+        certificate, more = observe(self.certificate, plain, pi, rejected)
         return replace(learned, certificate=certificate, curve=(*self.curve, *more))
 
 
-def with_aside(
-    log: Log, probability: Array, aside: Rejected, behavior: Behavior | None
+def with_rejected(
+    log: Log, probability: Array, rejected: Rejected, behavior: Behavior | None
 ) -> tuple[Log, Array]:
-    """The log and the target's probabilities with the rows that were set aside, in their places.
+    """The log and the target's probabilities with the rows that were quarantined, in their places.
 
     The target is taken to earn nothing in them, and production what the row says, or the most there
     is: π(b) = 0. Then all bounds hold whatever happened in these rows, so that nobody gains by what
     could not be read. Where the behavior is counted, a row without an action tells nothing.
 
-    >>> aside = Rejected(np.array([True, False]), np.array([-1]), np.array([1.0]))
-    >>> log, p = with_aside(Log([1], [0.5], [0.25]), np.array([0.9]), aside, Logged(n_actions=2))
+    >>> rejected = Rejected(np.array([True, False]), np.array([-1]), np.array([1.0]))
+    >>> good, behavior = Log([1], [0.5], [0.25]), Logged(n_actions=2)
+    >>> log, p = with_rejected(good, np.array([0.9]), rejected, behavior)
     >>> log.rewards.tolist(), log.propensities.tolist(), p.tolist()
     ([0.5, 1.0], [0.25, 1.0], [0.9, 0.0])
     """
-    good, n = aside.good, len(aside.good)
+    good, n = rejected.good, len(rejected.good)
     actions, rewards, pi = np.zeros(n, dtype=np.int64), np.empty(n), np.zeros(n)
     actions[good], rewards[good], pi[good] = log.actions, log.rewards, probability
-    rewards[~good] = aside.rewards
+    rewards[~good] = rejected.rewards
     if behavior is None:
         known = good.copy()
-        known[~good] = aside.actions >= 0
-        actions[~good] = np.maximum(aside.actions, 0)
+        known[~good] = rejected.actions >= 0
+        actions[~good] = np.maximum(rejected.actions, 0)
         return Log._of(actions[known], rewards[known], None, None), pi[known]
     if isinstance(behavior, Logged):
         q = np.ones(n)
@@ -149,12 +150,12 @@ def with_propensities(log: Log, behavior: Behavior | None) -> Log:
 
 
 def observe(
-    certificate: Certificate, log: Log, probability: Array, aside: Rejected | None = None
+    certificate: Certificate, log: Log, probability: Array, rejected: Rejected | None = None
 ) -> tuple[Certificate, list[Point]]:
-    """The certificate after more rounds, with those set aside, and its points on the way.
+    """The certificate after more rounds, with those quarantined, and its points on the way.
 
     `probability` is that of each action under the target.
     """
-    if aside is not None:
-        log, probability = with_aside(log, probability, aside, certificate.behavior)
+    if rejected is not None:
+        log, probability = with_rejected(log, probability, rejected, certificate.behavior)
     return follow(certificate, log, probability)

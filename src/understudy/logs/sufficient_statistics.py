@@ -22,7 +22,7 @@ from understudy.estimators import ImplicitExploration, ImportanceWeighting, Loga
 from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledScores, Scores
 from understudy.logs.action_files import behavior_by_action
 from understudy.logs.aggregates import ROWS, Groups, collect, group
-from understudy.logs.rows import GOOD, Rows, rows_of
+from understudy.logs.frames import GOOD, Rows, rows_of
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, Columns
 from understudy.types import Integers
 
@@ -222,9 +222,9 @@ def _sums_of_fixed(gain: Gain, q: Array, rows: Rows, columns: Columns, groups: G
 def _evidence(rows: Rows, q: str, pi: str, certificate: Certificate) -> tuple[Array, Array]:
     """Σ R, Σ w R, Σ w, Σ w², and S_i = Σ log(1 + λ_i x) of the three grids: all in one pass.
 
-    Rows that are not good count with w = 0, as they do in order (`study.with_aside`).
+    Rows that are not good count with w = 0, as they do in order (`study.with_rejected`).
     """
-    witnessed = rows.witnessed(positive=q)
+    every = rows.with_rejected(positive=q)
     weight = nw.when(nw.col(GOOD)).then(nw.col(pi) / nw.col(q)).otherwise(0.0)
     R, w = nw.col(REWARD), nw.col("w")
     lower, upper, gain = certificate.grids
@@ -232,7 +232,7 @@ def _evidence(rows: Rows, q: str, pi: str, certificate: Certificate) -> tuple[Ar
     parts = [(w * R, lower), (w * (1.0 - R), upper), ((w - 1.0) * R, gain)]
     factors = [1.0 + x * float(each) for x, lambdas in parts for each in lambdas]
     logs = {f"S{i}": factor.log() for i, factor in enumerate(factors)}
-    terms = witnessed.select(R, weight.alias("w")).select(
+    terms = every.select(R, weight.alias("w")).select(
         *(term.alias(name) for name, term in (totals | logs).items())
     )
     found = collect(terms.select(*(nw.col(name).sum() for name in totals | logs)))
