@@ -1,17 +1,32 @@
-"""Which learner for which log, and what is guaranteed about it, in words."""
+"""Which learner suits which log, which theorem covers it, and what that assumes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
+
+import polars as pl
 
 from understudy import learners
 from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument
+from understudy.logs.encoder import Encoder
+from understudy.logs.features import Contextual, make_contextual
 from understudy.protocols import Learner
+from understudy.types import Integers
 
-__all__ = ["FROM_LOG", "LEARNERS", "Choice", "choose", "name_of_default"]
+__all__ = [
+    "CONTEXTUAL",
+    "FIXED",
+    "LEARNERS",
+    "Assumption",
+    "Choice",
+    "choose",
+    "choose_contextual",
+    "name_of_default",
+]
 
 Recipe = Callable[[Behavior, int | None], Learner[Any]]
 
@@ -77,12 +92,28 @@ def choose(name: str, behavior: Behavior | None, n_actions: int, horizon: int | 
     return Choice(name, learner, *guarantee(name, behavior, horizon))
 
 
-FIXED = "the behavior policy must be the same in all rows; the report's drift test can deny it"
+class Assumption(StrEnum):
+    """What a guarantee assumes and this use does not give, or cannot check."""
+
+    FIXED_BEHAVIOR = (
+        "the behavior policy must be the same in all rows; the report's drift test can deny it"
+    )
+    FIXED_RATE = "without a horizon its rate falls with time, which no theorem covers"
+    FIXED_RATE_YET = "without a horizon its rate falls with time, which no theorem covers yet"
+    SMALL_RATE = "its bound needs a rate below every propensity, which rare actions break"
+    DECLARED_ACTIONS = (
+        "the list of actions was read from the log itself; declare it with --actions FILE if it "
+        "was known before"
+    )
+    PROPENSITIES = (
+        "there is no column 'propensity'; if the log has propensities, name their column with "
+        "--propensity, or a file of fixed ones with --behavior"
+    )
+    ORDER = "rows were taken to be in the order of time; --time COLUMN checks it"
+
+
+FIXED = Assumption.FIXED_BEHAVIOR
 NO_THEOREM = "none"
-FROM_LOG = (
-    "the list of actions was read from the log itself; declare it with --actions FILE if it was "
-    "known before"
-)
 
 
 def guarantee(
@@ -95,9 +126,7 @@ def guarantee(
     """
     anytime = horizon is None
     if name == "exp3":
-        falling = "without a horizon its rate falls with time, which no theorem covers"
-        small = "its bound needs a rate below every propensity, which rare actions break"
-        return NO_THEOREM, (falling if anytime else small,)
+        return NO_THEOREM, (Assumption.FIXED_RATE if anytime else Assumption.SMALL_RATE,)
     if name == "coverage-adaptive":
         grid = isinstance(behavior, Logged)
         coverage = "the mean of 1/q_t" if grid else "its coverage ratio Σ π(a)/q(a)"
@@ -109,12 +138,34 @@ def guarantee(
         )
     if name == UNKNOWN:
         if anytime:
-            none = "without a horizon its rate falls with time, which no theorem covers yet"
-            return NO_THEOREM, (none, FIXED)
-        return "Theorem 2 with Chernoff's bound in place of Hoeffding's", (FIXED,)
+            return NO_THEOREM, (Assumption.FIXED_RATE_YET, Assumption.FIXED_BEHAVIOR)
+        return "Theorem 2 with Chernoff's bound in place of Hoeffding's", (
+            Assumption.FIXED_BEHAVIOR,
+        )
     if anytime:
         return (
             "Theorem 1 in its form without a horizon: regret at most √2·√(n log K)·(1 + C/2)",
             (),
         )
     return "Theorem 1: regret at most √(n log K)·(1 + C/2)", ()
+
+
+def choose_contextual(
+    frame: pl.DataFrame,
+    played: Integers,
+    context: Sequence[str],
+    n_actions: int,
+    horizon: int | None,
+) -> tuple[Choice, Contextual]:
+    """The learner of contexts that the rows of a warm-up prepare, and their features.
+
+    >>> import numpy as np
+    >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0]})
+    >>> choose_contextual(warmup, np.array([0, 1]), ["age"], 2, None)[0].name
+    'lin-prod-compact'
+    """
+    encoder = Encoder.fit(frame, context)
+    contextual = make_contextual(encoder, frame, played, n_actions, horizon=horizon)
+    unmet = tuple(contextual.assumptions())
+    theorem = "Theorem 3, for LinProd in constant memory: regret at most log K/η + η n C_φ"
+    return Choice(CONTEXTUAL, contextual.learner, theorem, unmet), contextual

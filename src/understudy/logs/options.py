@@ -1,19 +1,20 @@
-"""What a caller asks for, and what follows from it: given now, kept from before, or the default."""
+"""The options of `learn`, `coverage` and `certify`: each declared once, for Python and commands."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict, TypeVar, Unpack, get_type_hints
 
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, integer, number
 from understudy.errors import InvalidArgument, Shown, shorten
 from understudy.logs.action_files import checked_probabilities, read_actions, read_probabilities
 from understudy.logs.default_learner import LEARNERS
+from understudy.logs.engines import ENGINES
 from understudy.logs.policy import Settings
 from understudy.logs.schema import (
     ESTIMATED,
@@ -28,37 +29,131 @@ from understudy.logs.schema import (
     a_few,
 )
 
-__all__ = ["CONFIDENT", "MOST_WARMUP", "LogOptions", "Options", "agree"]
+__all__ = [
+    "CONFIDENT",
+    "MOST_WARMUP",
+    "AllOptions",
+    "LearnOptions",
+    "LogOptions",
+    "Option",
+    "Options",
+    "agree",
+    "declared_options",
+    "with_option_docs",
+]
 
 WORDS: dict[str, Kind] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
-CONFIDENT = 0.95
-WARMUP = 0.1
+FORMATS = ("csv", "parquet", "ndjson", "arrow", "vw", "dsjson")
+CONFIDENT = 0.95  # the usual confidence of a bound
+WARMUP = 0.1  # enough rows to prepare features, few enough to lose
 MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
 PREPARING = "pass the share of the rows to prepare with, such as 0.1, or how many, such as 1000"
 SHARE = number(0.0, 0.9, PREPARING, above=True)
 ROWS = integer(1, PREPARING, MOST_WARMUP)
 Probabilities = Mapping[Label, float]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Option:
+    """How an option is described: what it means, and how its value is typed on a command line.
+
+    `kind` is 'text', 'file', 'number', 'count', 'range' (two numbers) or 'names' (with commas).
+    """
+
+    help: str
+    metavar: str | None = None
+    kind: str = "text"
+    choices: tuple[str, ...] = ()
 
 
 class LogOptions(TypedDict, total=False):
     """How a log is read: what `us.logs.learn`, `coverage` and `certify` have in common."""
 
-    action: str | None
-    reward: str | None
-    propensity: str | None
-    time: str | None
-    eligible: str | None
-    preset: str | None
-    format: str | None
-    reward_range: Sequence[float] | None
-    actions: Iterable[Label] | str | os.PathLike[str] | None
-    behavior: str | os.PathLike[str] | Probabilities | None
-    confidence: float | None
+    action: Annotated[str | None, Option("Which action was played.  [default: action]", "COLUMN")]
+    reward: Annotated[str | None, Option("What it earned.  [default: reward]", "COLUMN")]
+    propensity: Annotated[
+        str | None,
+        Option("The probability with which it was played.  [default: propensity]", "COLUMN"),
+    ]
+    time: Annotated[str | None, Option("The order of rows; sorted if they are not.", "COLUMN")]
+    eligible: Annotated[str | None, Option("The actions that could have been played.", "COLUMN")]
+    preset: Annotated[
+        str | None, Option("Columns of a well-known data set.", choices=tuple(PRESETS))
+    ]
+    format: Annotated[str | None, Option("Of files whose names do not say it.", choices=FORMATS)]
+    reward_range: Annotated[
+        Sequence[float] | None,
+        Option("The smallest and largest reward possible.  [default: 0 1]", "LOW HIGH", "range"),
+    ]
+    actions: Annotated[
+        Iterable[Label] | str | os.PathLike[str] | None,
+        Option("All actions: a file with one label a line, or a JSON list.", kind="file"),
+    ]
+    behavior: Annotated[
+        str | os.PathLike[str] | Probabilities | None,
+        Option(
+            "Where propensities come from.  [default: logged, if there is such a column]",
+            "logged|estimated|FILE",
+        ),
+    ]
+    confidence: Annotated[
+        float | None, Option("Of the certificate.  [default: 0.95]", kind="number")
+    ]
+    engine: Annotated[
+        str | None,
+        Option("Compute sums in no order: no curves; learn needs --horizon.", choices=ENGINES),
+    ]
+
+
+class LearnOptions(LogOptions, total=False):
+    """The options of `us.logs.learn` beside those of every log."""
+
+    context: Annotated[
+        str | Sequence[str] | None,
+        Option("Columns of the context, numbers or categories.", "A,B,C", "names"),
+    ]
+    learner: Annotated[
+        str | None, Option("Who learns.  [default: what suits the log]", choices=LEARNERS)
+    ]
+    horizon: Annotated[int | None, Option("Fix the rate for so many rows.", kind="count")]
+    warmup: Annotated[
+        float | None,
+        Option("Rows that prepare contexts: a share, or how many.  [default: 0.1]", kind="number"),
+    ]
+
+
+class AllOptions(LearnOptions, total=False):
+    """With the column that `us.logs.certify` knows as `target_probability`."""
+
+    target: str | None
+
+
+def declared_options(options: type) -> Iterator[tuple[str, Option]]:
+    """The options that a class declares, by name, in their order.
+
+    >>> [name for name, _ in declared_options(LearnOptions)][-1]
+    'warmup'
+    """
+    for name, hint in get_type_hints(options, include_extras=True).items():
+        for found in getattr(hint, "__metadata__", ()):
+            yield name, found
+
+
+def with_option_docs(options: type) -> Callable[[Command], Command]:
+    """Put the declared options into the docstring of a function, where it says "(options)"."""
+    lines = [f"{name}: {option.help}" for name, option in declared_options(options)]
+
+    def documented(function: Command) -> Command:
+        function.__doc__ = (function.__doc__ or "").replace("(options)", "\n        ".join(lines))
+        return function
+
+    return documented
 
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for; None stands for what was asked before, or else for the default."""
+    """The options, checked; None stands for the value of an earlier run, or for the default."""
 
     columns: Mapping[str, Any]
     reward_range: tuple[float, float] | None = None
@@ -69,33 +164,21 @@ class Options:
     horizon: int | None = None
     confidence: float | None = None
     warmup: float = WARMUP
+    format: str | None = None
+    engine: str | None = None
 
     @staticmethod
-    def of(
-        *,
-        action: str | None = None,
-        reward: str | None = None,
-        propensity: str | None = None,
-        time: str | None = None,
-        eligible: str | None = None,
-        target: str | None = None,
-        context: str | Sequence[str] | None = None,
-        preset: str | None = None,
-        format: str | None = None,  # noqa: A002, ARG004 - the option's name; for those who open files
-        reward_range: Sequence[float] | None = None,
-        actions: Iterable[Label] | str | os.PathLike[str] | None = None,
-        behavior: str | os.PathLike[str] | Probabilities | None = None,
-        learner: str | None = None,
-        horizon: int | None = None,
-        confidence: float | None = None,
-        warmup: float | None = None,
-    ) -> Options:
+    def of(**asked: Unpack[AllOptions]) -> Options:
         """The options as people pass them, checked one by one.
 
         >>> Options.of(preset="obd", learner="exp3-ix").columns["reward"]
         'click'
         """
-        kind, probabilities = _behavior(behavior)
+        for name in asked:
+            if name not in AllOptions.__annotations__:
+                raise TypeError(f"there is no option {name!r}")
+        kind, probabilities = _behavior(asked.get("behavior"))
+        context, warmup = asked.get("context"), asked.get("warmup")
         if warmup is not None and not context:
             raise InvalidArgument(
                 "warmup",
@@ -103,29 +186,31 @@ class Options:
                 "it prepares the features of contexts, and there are none",
                 "name their columns with --context, or leave it out",
             )
-        _one_of("learner", learner, LEARNERS)
-        roles = {
-            "action": action,
-            "reward": reward,
-            "propensity": propensity,
-            "time": time,
-            "eligible": eligible,
-            "target": target,
-            "context": (context,) if isinstance(context, str) else tuple(context or ()) or None,
-        }
-        named = {role: name for role, name in roles.items() if name is not None}
+        _one_of("learner", asked.get("learner"), LEARNERS)
+        roles = ("action", "reward", "propensity", "time", "eligible", "target")
+        named: dict[str, Any] = {role: asked.get(role) for role in roles}
+        named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
+        reward_range = asked.get("reward_range")
         scale = None if reward_range is None else Scale.of(reward_range)
         return Options(
-            _preset(preset) | named,
+            _preset(asked.get("preset"))
+            | {role: name for role, name in named.items() if name is not None},
             None if scale is None else (scale.low, scale.high),
-            _actions(actions),
+            _actions(asked.get("actions")),
             kind,
             probabilities,
-            learner,
-            HORIZON.optional()("horizon", horizon),
-            CONFIDENCE.optional()("confidence", confidence),
+            asked.get("learner"),
+            HORIZON.optional()("horizon", asked.get("horizon")),
+            CONFIDENCE.optional()("confidence", asked.get("confidence")),
             _warmup(WARMUP if warmup is None else warmup),
+            asked.get("format"),
+            asked.get("engine"),
         )
+
+    @property
+    def sure(self) -> float:
+        """The confidence: the one asked for, or the default."""
+        return self.confidence or CONFIDENT
 
     @property
     def scale(self) -> Scale:
@@ -184,7 +269,7 @@ def agree(option: str, asked: object, kept: object) -> None:
             option,
             now,
             f"the policy was learned with {shorten(before)}",
-            "leave it out to go on as before, or start anew without --resume",
+            "leave it out to go on as before, or begin again without --resume",
         )
 
 

@@ -1,6 +1,6 @@
-"""What people pass as a log: paths, frames of any library, a dictionary of Open Bandit Pipeline.
+"""Where rows come from: files or frames, their fingerprints, and how many rows each gave.
 
-Going over a log: good rows are handed on, bad ones are kept, all are counted.
+A policy is not judged by the rows that it was learned from: fingerprints and sums tell them.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def good_rows(
     log: ResolvedLog, quarantine: Quarantine, phase: str, watch: ProgressCallback, *, strict: bool
 ) -> Iterator[ValidatedBatch]:
     """Batches of rows, in their order; those that are bad go into quarantine, or are an error."""
-    for checked in prefetch(log.checked()):
+    for checked in prefetch(log.batches()):
         if strict and len(checked.quarantined):
             raise _fatal(checked.quarantined)
         quarantine.add(checked.quarantined)

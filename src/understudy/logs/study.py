@@ -1,7 +1,8 @@
-"""What is known after so many rows: learner, certificate, coverage. A fold of the log."""
+"""The fold over the validated batches of a log, for a learner or for fixed policies."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,23 +12,114 @@ from understudy.behaviors import Behavior, Logged
 from understudy.certificates import Certificate
 from understudy.certificates.curves import Point, follow
 from understudy.constraints import Array
+from understudy.logs.features import Contextual
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
-from understudy.logs.validate import Rejected
+from understudy.logs.validate import Rejected, ValidatedBatch
 from understudy.protocols import Learner
 from understudy.types import Integers, Log
 
-__all__ = ["Study", "observe", "with_propensities", "with_rejected", "without_first_plays"]
+__all__ = [
+    "LAST",
+    "CertificateCurve",
+    "Observed",
+    "Study",
+    "average_policy",
+    "last_rows",
+    "observe_rows",
+    "with_propensities",
+    "with_rejected",
+    "without_first_plays",
+]
+
+LAST = 4_096  # rows whose contexts a policy is averaged over: recent ones, of a bounded number
+
+
+@dataclass(frozen=True, eq=False)
+class CertificateCurve:
+    """The certificate of one policy after the rows so far, and the points of its curve.
+
+    If the policy's actions were read from the log itself (`hindsight`), it knew too early which
+    would come: the first row of each action counts as one in which the policy earned nothing.
+    """
+
+    certificate: Certificate
+    hindsight: bool = False
+    points: tuple[Point, ...] = ()
+
+    def after(
+        self, log: Log, probability: Array, counts: Integers, rejected: Rejected | None
+    ) -> CertificateCurve:
+        """With more rows, in which the policy gave the logged actions these probabilities."""
+        if self.hindsight:
+            probability = without_first_plays(probability, log.actions, counts)
+        if rejected is not None:
+            behavior = self.certificate.behavior
+            log, probability = with_rejected(log, probability, rejected, behavior)
+        certificate, more = follow(self.certificate, log, probability)
+        return replace(self, certificate=certificate, points=(*self.points, *more))
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """What a log has shown so far: sums per action, counts over time, certificates of policies.
+
+    `behavior` holds the probabilities of production, `us.Logged`, or None if they are not known. A
+    policy that the log may not judge has None in place of a certificate.
+    """
+
+    behavior: Behavior | None
+    tally: ActionStatistics
+    stretches: CountsOverTime
+    curves: tuple[CertificateCurve | None, ...] = ()
+
+    @staticmethod
+    def begin(
+        n_actions: int,
+        behavior: Behavior | None,
+        curves: Iterable[CertificateCurve | None] = (),
+    ) -> Observed:
+        """Before the first row."""
+        empty = ActionStatistics.empty(n_actions), CountsOverTime.empty(n_actions)
+        return Observed(behavior, *empty, tuple(curves))
+
+    def after(
+        self, log: Log, probabilities: Sequence[Array] = (), rejected: Rejected | None = None
+    ) -> Observed:
+        """With more rows; `probabilities` has an array for each policy.
+
+        Rejected rows are in no sum, but they count in the certificates.
+        """
+        plain = log.visible(propensities=isinstance(self.behavior, Logged), features=False)
+        return Observed(
+            self.behavior,
+            self.tally.after(with_propensities(plain, self.behavior)),
+            self.stretches.after(log.actions),
+            tuple(
+                None if curve is None else curve.after(plain, pi, self.tally.counts, rejected)
+                for curve, pi in zip(self.curves, probabilities, strict=True)
+            ),
+        )
+
+
+def observe_rows(
+    rows: Iterable[ValidatedBatch],
+    observed: Observed,
+    probabilities: Callable[[ValidatedBatch], Sequence[Array]] = lambda _: (),
+) -> Observed:
+    """All rows of a log, for policies that stay the same: `probabilities` of its logged actions."""
+    for batch in rows:
+        observed = observed.after(batch.log(), probabilities(batch), batch.rejected)
+    return observed
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A learner, what it knows, and what can be said about it, after the rows so far.
+    """A learner, its state, and what can be said about it, after the rows so far.
 
-    `behavior` is what is known of who was on stage: probabilities, `us.Logged`, or None. Without a
-    `certificate`, none is kept: contexts whose behavior is not known cannot be certified.
+    `behavior` holds the probabilities of production, `us.Logged`, or None if they are not known.
+    Without a `certificate`, none is kept: contexts whose behavior is not known cannot be certified.
     `stretches` counts actions early and late; `curve` has the points of the certificate so far.
-    If the actions were not `declared`, but read from the log, the first row of each counts in the
-    certificate as one in which the learner earned nothing: it knew too early that it would come.
+    Actions that were not `declared` were read from the log (`CertificateCurve.hindsight`).
     """
 
     learner: Learner[Any]
@@ -72,30 +164,44 @@ class Study:
         spec = self.learner.spec
         shown = log.visible(propensities=spec.propensities, features=spec.features is not None)
         state, trace = self.learner.replay(self.state, shown)
-        plain = log.visible(propensities=isinstance(self.behavior, Logged), features=False)
-        learned = replace(
-            self,
-            state=state,
-            tally=self.tally.after(with_propensities(plain, self.behavior)),
-            stretches=self.stretches.after(log.actions),
-        )
-        if self.certificate is None:
+        seen = self._observed().after(log, [trace.probability], rejected)
+        learned = replace(self, state=state, tally=seen.tally, stretches=seen.stretches)
+        (curve,) = seen.curves
+        if curve is None:
             return learned
-        pi = trace.probability
-        if not self.declared:
-            pi = without_first_plays(pi, log.actions, self.tally.counts)
-        certificate, more = observe(self.certificate, plain, pi, rejected)
-        return replace(learned, certificate=certificate, curve=(*self.curve, *more))
+        return replace(learned, certificate=curve.certificate, curve=curve.points)
+
+    def _observed(self) -> Observed:
+        curve = None
+        if self.certificate is not None:
+            curve = CertificateCurve(self.certificate, not self.declared, self.curve)
+        return Observed(self.behavior, self.tally, self.stretches, (curve,))
+
+
+def last_rows(last: Array | None, features: Array) -> Array:
+    """The features of the last rows, once there are more."""
+    return features[-LAST:] if last is None else np.concatenate([last, features])[-LAST:]
+
+
+def average_policy(study: Study, contextual: Contextual | None, last: Array | None) -> Array:
+    """The policy of the next row; with contexts, its mean over the last of them."""
+    if contextual is None:
+        return study.learner.policy(study.state)
+    if last is None:
+        n_actions = study.learner.spec.n_actions
+        return np.full(n_actions, 1.0 / n_actions)
+    return np.asarray(contextual.learner.policies_at(study.state, last).mean(axis=0))
 
 
 def with_rejected(
     log: Log, probability: Array, rejected: Rejected, behavior: Behavior | None
 ) -> tuple[Log, Array]:
-    """The log and the target's probabilities with the rows that were quarantined, in their places.
+    """The log and the target's probabilities with the rejected rows, in their places.
 
-    The target is taken to earn nothing in them, and production what the row says, or the most there
-    is: π(b) = 0. Then all bounds hold whatever happened in these rows, so that nobody gains by what
-    could not be read. Where the behavior is counted, a row without an action tells nothing.
+    The target is taken to earn nothing in them, π(b) = 0, and production the reward of the row, or
+    the largest possible. Then all bounds hold whatever happened in these rows: rows that cannot be
+    read never make the target look better. Where the behavior is counted, a row without an action
+    is left out.
 
     >>> rejected = Rejected(np.array([True, False]), np.array([-1]), np.array([1.0]))
     >>> good, behavior = Log([1], [0.5], [0.25]), Logged(n_actions=2)
@@ -123,8 +229,9 @@ def with_rejected(
 def without_first_plays(probability: Array, actions: Integers, counts: Integers) -> Array:
     """The target's probabilities, 0 where an action comes up for the first time.
 
-    A target over the actions that a log shows is none that anybody could have played before. But
-    one that spreads what it has over the actions seen so far is, and has no less in all other rows.
+    A target over the actions that a log shows could not be played before the log was seen. A target
+    that spreads the same probability over the actions seen so far could be, and gives no less to
+    the logged action in all other rows.
 
     >>> without_first_plays(np.full(3, 0.5), np.array([1, 0, 1]), np.array([7, 0])).tolist()
     [0.0, 0.5, 0.5]
@@ -147,15 +254,3 @@ def with_propensities(log: Log, behavior: Behavior | None) -> Log:
     if behavior is None or isinstance(behavior, Logged):
         return log
     return Log._of(log.actions, log.rewards, behavior[log.actions], None)
-
-
-def observe(
-    certificate: Certificate, log: Log, probability: Array, rejected: Rejected | None = None
-) -> tuple[Certificate, list[Point]]:
-    """The certificate after more rounds, with those quarantined, and its points on the way.
-
-    `probability` is that of each action under the target.
-    """
-    if rejected is not None:
-        log, probability = with_rejected(log, probability, rejected, certificate.behavior)
-    return follow(certificate, log, probability)

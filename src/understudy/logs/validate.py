@@ -176,6 +176,7 @@ NUMBER_REASONS: dict[str, tuple[RejectReason, RejectReason, RejectReason, Reject
 }
 
 
+@functools.cache
 def number_rule(column: NumberColumn) -> Rule:
     """A number is there, is finite, and is in its range."""
     missing, no_number, not_finite, out_of_range = NUMBER_REASONS[column.role]
@@ -196,6 +197,7 @@ def number_rule(column: NumberColumn) -> Rule:
     )
 
 
+@functools.cache
 def action_rule(*, closed: bool = True) -> Rule:
     """The action is there and known.
 
@@ -382,7 +384,7 @@ def _parse(
         found.append(pl.Series(PLAYABLE, rules.support[np.maximum(actions, 0)]))
     if ELIGIBLE in frame.columns:
         found.append(_listed(file, frame))
-    return frame.with_columns(found), actions
+    return frame.hstack(found), actions
 
 
 def _parsed(column: NumberColumn, values: pl.Series) -> pl.Series:
@@ -393,7 +395,8 @@ def _parsed(column: NumberColumn, values: pl.Series) -> pl.Series:
     [1.0, 0.5, None, 1.0, None]
     """
     if not column.text:
-        return values.cast(pl.Float64, strict=False).alias(column.parsed)
+        found = values if values.dtype == pl.Float64 else values.cast(pl.Float64, strict=False)
+        return found.alias(column.parsed)
     text = values.cast(pl.String)
     found = text.str.strip_chars().cast(pl.Float64, strict=False).alias(column.parsed)
     failed = found.is_null() & text.is_not_null()
@@ -404,7 +407,7 @@ def _parsed(column: NumberColumn, values: pl.Series) -> pl.Series:
 
 
 def _as_array(values: pl.Series) -> Array:
-    return np.asarray(values.fill_null(np.nan).to_numpy(), dtype=np.float64)
+    return np.asarray(values.to_numpy(), dtype=np.float64)  # nan where it is null
 
 
 def _are_missing(column: pl.Series) -> Mask:

@@ -1,0 +1,65 @@
+"""What a run over a log gives back, in order or from sums: the same types from both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from understudy.certificates import Certified
+from understudy.logs.aggregates import LogStatistics
+from understudy.logs.coverage_table import Asked, Coverage
+from understudy.logs.policy import Policy
+from understudy.logs.provenance import Provenance
+from understudy.logs.schema import Kind
+from understudy.logs.target_policies import Target
+from understudy.types import Integers
+
+__all__ = ["Certification", "Covered", "Learned", "Run"]
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A policy, the files that it came from, and how many contexts had unusual values."""
+
+    policy: Policy
+    intake: Provenance
+    oddities: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Covered:
+    """What a log says about actions and policies, and where its propensities come from."""
+
+    coverage: Coverage
+    kind: Kind
+    intake: Provenance
+
+
+@dataclass(frozen=True, eq=False)
+class Certification:
+    """The certificate of one policy, and what the log showed: `stretches` if it has an order."""
+
+    certified: Certified
+    tallied: LogStatistics
+    kind: Kind
+    intake: Provenance
+    stretches: Integers | None = None
+    oddities: Mapping[str, int] = field(default_factory=dict)
+
+
+class Run(Protocol):
+    """One run over a log: `OrderedRun` row by row, or `AggregateRun` from sums in no order."""
+
+    def learn(self, resume: Policy | None, earlier: Path | None) -> Learned:
+        """Learn from the log; `earlier` is the quarantine of the policy to go on from."""
+        ...
+
+    def cover(self, asked: Sequence[Asked], fingerprints: Sequence[str]) -> Covered:
+        """Say what the log can tell, also about the policies that were asked about."""
+        ...
+
+    def certify(self, target: Target, fingerprints: Sequence[str]) -> Certification:
+        """Certify a policy that stays the same."""
+        ...
