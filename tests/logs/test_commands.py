@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+import understudy as us
 from tests.support.logs.log_files import make_rows, write
 from understudy import cli
-from understudy.cli import log_commands as commands
-from understudy.logs.default_learner import LEARNERS
-from understudy.logs.engines import ENGINES
-from understudy.logs.readers.files import FORMATS
-from understudy.logs.schema import PRESETS
+from understudy.logs.options import LearnOptions, LogOptions, declared_options
 
 pytestmark = pytest.mark.plain
 
@@ -42,12 +40,28 @@ def understudy(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
     return ended.value.code
 
 
-def test_names_on_the_command_line_are_those_of_the_library() -> None:
-    """They are written there again so that `--help` imports nothing heavy."""
-    assert set(commands.LEARNERS) == set(LEARNERS)
-    assert tuple(FORMATS) == commands.FORMATS
-    assert commands.ENGINES == ENGINES
-    assert tuple(PRESETS) == commands.PRESETS
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [("learn", LearnOptions), ("coverage", LogOptions), ("certify", LogOptions)],
+)
+def test_every_declared_option_is_one_of_the_command_and_of_the_function(
+    command: str,
+    options: type,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert not understudy(command, "--help", monkeypatch=monkeypatch)
+    shown, function = capsys.readouterr().out, getattr(us.logs, command)
+    for name, option in declared_options(options):
+        assert f" --{name.replace('_', '-')} " in shown
+        assert f"        {name}: {option.help}\n" in function.__doc__
+    with pytest.raises(TypeError, match="there is no option 'colour'"):
+        function(ROWS, **({} if command != "certify" else {"policy": "uniform"}), colour="red")
+
+
+def test_help_for_all_commands_reads_no_library_of_tables() -> None:
+    code = "import sys; from understudy import cli; sys.exit('polars' in sys.modules)"
+    assert not subprocess.run([sys.executable, "-c", code], check=False).returncode
 
 
 def test_learn_certify_and_coverage_say_what_they_found(

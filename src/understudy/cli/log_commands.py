@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,75 +17,52 @@ if TYPE_CHECKING:
 
 __all__ = ["certify", "coverage", "learn"]
 
-Command = TypeVar("Command", bound=Callable[..., None])
-
 FILE = click.Path(dir_okay=False, path_type=Path)
-FORMATS = ("csv", "parquet", "ndjson", "arrow", "vw", "dsjson")
-LEARNERS = (
-    "coverage-adaptive",
-    "exp3-ix",
-    "prod",
-    "exp3",
-    "exp3-ix-unknown",
-    "lin-prod-compact",
-)
-ENGINES = ("polars", "duckdb", "dask", "pyspark")
-PRESETS = ("obd",)
-
-SHARED = [
-    click.argument("log", metavar="LOG...", nargs=-1, required=True),
-    click.option("--action", metavar="COLUMN", help="Which action was played.  [default: action]"),
-    click.option("--reward", metavar="COLUMN", help="What it earned.  [default: reward]"),
-    click.option(
-        "--propensity",
-        metavar="COLUMN",
-        help="The probability with which it was played.  [default: propensity]",
-    ),
-    click.option("--time", metavar="COLUMN", help="The order of rows; sorted if they are not."),
-    click.option("--eligible", metavar="COLUMN", help="The actions that could have been played."),
-    click.option("--preset", type=click.Choice(PRESETS), help="Columns of a well-known data set."),
-    click.option("--format", type=click.Choice(FORMATS), help="If the names of files do not say."),
-    click.option(
-        "--reward-range",
-        nargs=2,
-        type=float,
-        metavar="LOW HIGH",
-        help="The smallest and largest reward possible.  [default: 0 1]",
-    ),
-    click.option("--actions", type=FILE, help="All actions, one label a line, or a JSON list."),
-    click.option(
-        "--behavior",
-        metavar="logged|estimated|FILE",
-        help="Where propensities come from.  [default: logged, if there is such a column]",
-    ),
-    click.option("--confidence", type=float, help="Of the certificate.  [default: 0.95]"),
-    click.option(
-        "--engine",
-        type=click.Choice(ENGINES),
-        help="Compute sums in no order: no curves; learn needs --horizon.",
-    ),
-    click.option("--json", "json_output", is_flag=True, help="Print JSON, not tables."),
-]
+KINDS: dict[str, dict[str, Any]] = {  # how a declared option is typed
+    "text": {},
+    "names": {},
+    "file": {"type": FILE},
+    "number": {"type": float},
+    "range": {"type": float, "nargs": 2},
+    "count": {"type": click.IntRange(min=1)},
+}
 
 
-def log_options(command: Command) -> Command:
-    """The arguments that all three commands share."""
-    for option in reversed(SHARED):
-        command = option(command)
-    return command
+class LogCommand(click.Command):
+    """A command with the options that `logs.options` declares, loaded when they are needed.
+
+    So `understudy --help` and the other commands do not wait for what reads logs.
+    """
+
+    declared = "LogOptions"
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        log = click.Argument(["log"], metavar="LOG...", nargs=-1, required=True)
+        as_json = click.Option(
+            ["--json", "json_output"], is_flag=True, help="Print JSON, not tables."
+        )
+        return [log, *self._declared_options, as_json, *super().get_params(ctx)]
+
+    @functools.cached_property
+    def _declared_options(self) -> list[click.Parameter]:
+        from understudy.logs import options  # noqa: PLC0415 - only here
+
+        found: list[click.Parameter] = []
+        for name, option in options.declared_options(getattr(options, self.declared)):
+            how = {"type": click.Choice(option.choices)} if option.choices else KINDS[option.kind]
+            flag = "--" + name.replace("_", "-")
+            found.append(click.Option([flag], metavar=option.metavar, help=option.help, **how))
+        return found
 
 
-@click.command()
+class LearnCommand(LogCommand):
+    """The same, with the options of learning."""
+
+    declared = "LearnOptions"
+
+
+@click.command(cls=LearnCommand)
 @click.option("--out", type=FOLDER, required=True, help="Folder for the results.")
-@log_options
-@click.option("--context", metavar="A,B,C", help="Columns of the context, numbers or categories.")
-@click.option(
-    "--learner", type=click.Choice(LEARNERS), help="Who learns.  [default: what suits the log]"
-)
-@click.option("--horizon", type=click.IntRange(min=1), help="Fix the rate for so many rows.")
-@click.option(
-    "--warmup", type=float, help="Rows that prepare contexts: a share, or how many.  [default: 0.1]"
-)
 @click.option("--strict", is_flag=True, help="A row that would be quarantined is an error.")
 @click.option("--resume", is_flag=True, help="Go on from the policy in --out.")
 @click.option("--overwrite", is_flag=True, help="Replace the policy in --out.")
@@ -120,8 +97,7 @@ def learn(
         click.echo(f"wrote policy.json, report.html and quarantine.parquet to {out}")
 
 
-@click.command()
-@log_options
+@click.command(cls=LogCommand)
 @click.option(
     "--policy",
     "policies",
@@ -143,8 +119,7 @@ def coverage(
     _print(found, json_output=json_output)
 
 
-@click.command()
-@log_options
+@click.command(cls=LogCommand)
 @click.option(
     "--policy",
     metavar="FILE|uniform",

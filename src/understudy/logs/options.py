@@ -16,6 +16,7 @@ from understudy.logs.action_files import checked_probabilities, read_actions, re
 from understudy.logs.default_learner import LEARNERS
 from understudy.logs.engines import ENGINES
 from understudy.logs.policy import Settings
+from understudy.logs.readers.files import FORMATS
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
@@ -43,7 +44,6 @@ __all__ = [
 ]
 
 WORDS: dict[str, Kind] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
-FORMATS = ("csv", "parquet", "ndjson", "arrow", "vw", "dsjson")
 CONFIDENT = 0.95  # the usual confidence of a bound
 WARMUP = 0.1  # enough rows to prepare features, few enough to lose
 MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
@@ -81,7 +81,9 @@ class LogOptions(TypedDict, total=False):
     preset: Annotated[
         str | None, Option("Columns of a well-known data set.", choices=tuple(PRESETS))
     ]
-    format: Annotated[str | None, Option("Of files whose names do not say it.", choices=FORMATS)]
+    format: Annotated[
+        str | None, Option("Of files whose names do not say it.", choices=tuple(FORMATS))
+    ]
     reward_range: Annotated[
         Sequence[float] | None,
         Option("The smallest and largest reward possible.  [default: 0 1]", "LOW HIGH", "range"),

@@ -95,7 +95,7 @@ def resolve(
     may `grow`, those of the log and those `known` otherwise. What a given behavior does not name
     could not be played: it grows by what is known otherwise, not by the log. `count` asks for the
     number of rows. `declared_only` spares the scan of a list that may grow, in the hope that the
-    log shows no others (`ResolvedLog.batches`). What has to be sorted by time is sorted in the folder.
+    log shows no others (`ResolvedLog.batches`). Unordered rows are sorted in the folder.
     """
     columns, kind = columns_of(
         options, lambda found: any(has_propensities(origin, found) for origin in origins)
