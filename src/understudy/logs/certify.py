@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregate_run import LogInput
 from understudy.logs.coverage_table import Candidate, Coverage, covered
-from understudy.logs.options import LogOptions, Options, with_option_docs
+from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,
     QUARANTINE_FILE,
@@ -38,7 +38,7 @@ from understudy.report import render
 __all__ = ["CertifyResult", "certify"]
 
 
-@with_option_docs(LogOptions)
+@with_options(LogOptions)
 def certify(
     log: Any,
     policy: Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float] | None = None,

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregate_run import LogInput
-from understudy.logs.options import LogOptions, Options, with_option_docs
+from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import scratch_folder
 from understudy.logs.policy import Policy
 from understudy.logs.progress import ProgressCallback, no_progress
@@ -24,7 +24,7 @@ __all__ = ["CoverageResult", "coverage"]
 Asked = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
 
 
-@with_option_docs(LogOptions)
+@with_options(LogOptions)
 def coverage(
     log: Any,
     policies: Asked | Sequence[Asked] = (),

@@ -16,7 +16,7 @@ from understudy.errors import InvalidArgument
 from understudy.logs.aggregate_run import LogInput
 from understudy.logs.aggregates import LogStatistics
 from understudy.logs.coverage_table import Candidate, Coverage, candidates_of, covered
-from understudy.logs.options import CONFIDENT, LearnOptions, Options, with_option_docs
+from understudy.logs.options import CONFIDENT, LearnOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,
     QUARANTINE_FILE,
@@ -86,7 +86,7 @@ def coverage_of_policy(policy: Policy) -> Coverage:
     return dataclasses.replace(found, verdicts=(watched, *found.verdicts))
 
 
-@with_option_docs(LearnOptions)
+@with_options(LearnOptions)
 def learn(
     log: Any,
     *,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, Unpack, get_type_hints
 
@@ -40,7 +42,7 @@ __all__ = [
     "Options",
     "agree",
     "declared_options",
-    "with_option_docs",
+    "with_options",
 ]
 
 WORDS: dict[str, Kind] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
@@ -142,12 +144,26 @@ def declared_options(options: type) -> Iterator[tuple[str, Option]]:
             yield name, found
 
 
-def with_option_docs(options: type) -> Callable[[Command], Command]:
-    """Put the declared options into the docstring of a function, where it says "(options)"."""
-    lines = [f"{name}: {option.help}" for name, option in declared_options(options)]
+def with_options(options: type) -> Callable[[Command], Command]:
+    """Show the declared options in the signature and the docstring of a function.
+
+    Its docstring says "(options)" where they belong; in its signature they stand before `**options`,
+    as which they are passed on.
+    """
+    hints = get_type_hints(options)
+    declared = dict(declared_options(options))
+    lines = [f"{name}: {option.help}" for name, option in declared.items()]
+    named = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hints[name])
+        for name in declared
+    ]
 
     def documented(function: Command) -> Command:
         function.__doc__ = (function.__doc__ or "").replace("(options)", "\n        ".join(lines))
+        signature = inspect.signature(function)
+        *own, rest = signature.parameters.values()
+        shown: Any = function
+        shown.__signature__ = signature.replace(parameters=[*own, *named, rest])
         return function
 
     return documented
