@@ -147,8 +147,7 @@ def declared_options(options: type) -> Iterator[tuple[str, Option]]:
 def with_options(options: type) -> Callable[[Command], Command]:
     """Show the declared options in the signature and the docstring of a function.
 
-    Its docstring says "(options)" where they belong; in its signature they stand before `**options`,
-    as which they are passed on.
+    Its docstring says "(options)" where they belong; its signature has them before `**options`.
     """
     hints = get_type_hints(options)
     declared = dict(declared_options(options))

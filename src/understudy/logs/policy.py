@@ -33,8 +33,16 @@ from understudy.logs.schema import (
 )
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.study import Study
-from understudy.report.wording import counted
-from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
+from understudy.snapshots import (
+    FORMAT,
+    VERSION,
+    as_data,
+    fields_as_data,
+    fields_from_data,
+    from_data,
+    parse,
+    write_atomically,
+)
 
 __all__ = ["FileRead", "Policy", "Settings", "playable"]
 
@@ -69,6 +77,11 @@ class FileRead:
     sha256: str
     rows: int
     quarantined: int
+
+    def __post_init__(self) -> None:
+        texts, counts = (self.name, self.sha256), (self.rows, self.quarantined)
+        if not all(isinstance(text, str) for text in texts) or not all(map(_is_count, counts)):
+            raise InvalidArgument("file", self.name, "it needs texts and counts", REMEDY)
 
 
 def playable(policy: Array) -> Array:
@@ -116,7 +129,7 @@ class Policy:
         return dict(zip(self.actions.labels, found.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        rows = counted(self.rows, "row")
+        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
         return f"Policy({len(self.actions)} actions, {self.settings.learner}, {rows})"
 
     @property
@@ -149,9 +162,9 @@ class Policy:
                     strict=True,
                 )
             ],
-            "settings": dataclasses.asdict(self.settings),
+            "settings": fields_as_data(self.settings),
             "provenance": {
-                "files": [dataclasses.asdict(file) for file in self.files],
+                "files": [fields_as_data(file) for file in self.files],
                 "quarantined": dict(self.refused),
                 "warmup": self.warmup,
             },
@@ -218,7 +231,9 @@ def _from_text(text: str) -> Policy:
         study=study,
         settings=_settings(content["settings"]),
         average=_probabilities(content["policy"]),
-        files=tuple(_file(file) for file in provenance["files"]),
+        files=tuple(
+            fields_from_data(FileRead, file, "files", REMEDY) for file in provenance["files"]
+        ),
         refused={str(reason): int(count) for reason, count in provenance["quarantined"].items()},
         warmup=int(provenance["warmup"]),
         contextual=None if encoder is None else Contextual.from_data(encoder, study.learner),
@@ -228,13 +243,6 @@ def _from_text(text: str) -> Policy:
 def _probabilities(rows: list[dict[str, Any]]) -> Array:
     found: Array = PROBABILITIES("policy", [row["probability"] for row in rows])
     return found
-
-
-def _file(found: dict[str, Any]) -> FileRead:
-    texts, counts = (found["name"], found["sha256"]), (found["rows"], found["quarantined"])
-    if not all(isinstance(text, str) for text in texts) or not all(map(_is_count, counts)):
-        raise InvalidSnapshot("files", found, "it needs texts and counts", REMEDY)
-    return FileRead(**found)
 
 
 def _is_count(value: object) -> bool:
@@ -253,7 +261,7 @@ def _study(content: dict[str, Any]) -> Study:
         raise InvalidSnapshot("certificate", certificate, "it is not a certificate", REMEDY)
     gains = certificate is not None and certificate.behavior is not None
     curve = tuple(_point(point, gains=gains) for point in content["curve"])
-    watched = 0 if certificate is None else certificate.rounds  # those set aside count there too
+    watched = 0 if certificate is None else certificate.rounds  # rejected rows count there too
     stretches = CountsOverTime.from_data(content["stretches"], learner.spec.n_actions)
     agree = (
         content["rows"] == tally.rows == n
@@ -270,7 +278,7 @@ def _study(content: dict[str, Any]) -> Study:
 def _point(point: list[Any], *, gains: bool) -> Point:
     lower, upper, production, gain = point
     if (gain is not None) != gains:
-        raise InvalidSnapshot("curve", point, "a gain is missing, or known to nobody", REMEDY)
+        raise InvalidSnapshot("curve", point, "a gain is missing, or cannot be known", REMEDY)
     found = float(lower), float(upper), float(production), None if gain is None else float(gain)
     if not all(math.isfinite(value) for value in found if value is not None):
         raise InvalidSnapshot("curve", point, "its numbers are finite", REMEDY)
@@ -278,15 +286,16 @@ def _point(point: list[Any], *, gains: bool) -> Point:
 
 
 def _settings(found: dict[str, Any]) -> Settings:
-    scale = Scale.of(found["reward_range"] or ())
-    settings = Settings(
-        **{
-            **found,
-            "columns": _columns(found["columns"], logged=found["behavior"] == LOGGED),
-            "reward_range": (scale.low, scale.high),
-            "horizon": HORIZON.optional()("horizon", found["horizon"]),
-            "unmet": tuple(str(assumption) for assumption in found["unmet"]),
-        }
+    logged = found["behavior"] == LOGGED
+    settings = fields_from_data(
+        Settings,
+        found,
+        "settings",
+        REMEDY,
+        columns=lambda columns: _columns(columns, logged=logged),
+        reward_range=lambda two: dataclasses.astuple(Scale.of(two or ())),
+        horizon=lambda n: HORIZON.optional()("horizon", n),
+        unmet=lambda texts: tuple(str(text) for text in texts),
     )
     if settings.learner not in LEARNERS or not isinstance(settings.theorem, str):
         raise InvalidSnapshot("learner", settings.learner, "there is no such learner", REMEDY)
@@ -294,7 +303,7 @@ def _settings(found: dict[str, Any]) -> Settings:
 
 
 def _columns(found: dict[str, Any], *, logged: bool) -> Columns:
-    columns = Columns(**{**found, "context": tuple(found["context"])})
+    columns = fields_from_data(Columns, found, "columns", REMEDY, context=tuple)
     needed = {columns.action, columns.reward, *columns.context}
     if logged:
         needed.add(columns.propensity)  # type: ignore[arg-type] # whether it is one is asked below

@@ -1,12 +1,11 @@
-"""What a log says about each action, as sums: the order of its rows does not matter.
+"""Sums per action, which do not depend on the order of rows, and counts over time.
 
-How often each action was played early and late, in constant memory.
+Both take constant memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +14,15 @@ import numpy as np
 from understudy import kernels
 from understudy.constraints import LARGEST_COUNT, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidSnapshot
+from understudy.snapshots import fields_as_data, fields_from_data
 from understudy.types import Integers, Log, kernel_view, read_only
 
 __all__ = ["ActionStatistics", "CountsOverTime"]
 
 
-ENOUGH = 30  # rows of one propensity, to take it for the only one
+ENOUGH = 30  # rows of one propensity, to take it for the only one: fewer may agree by chance
 
-ROUNDING = 1.0 + 1e-9
+ROUNDING = 1.0 + 1e-9  # sums of many rows are rounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class ActionStatistics:
 
     @staticmethod
     def without_propensities(counts: Integers, rewards: Array) -> ActionStatistics:
-        """Of rows whose propensities nobody knows.
+        """Of rows whose propensities are not known.
 
         >>> ActionStatistics.without_propensities(np.array([2]), np.array([1.0])).weights.tolist()
         [nan]
@@ -140,23 +140,21 @@ class ActionStatistics:
         >>> ActionStatistics.empty(1).as_data()["lowest"]
         [None]
         """
-        return {
-            field.name: [
-                None if math.isnan(value) else value for value in getattr(self, field.name).tolist()
-            ]
-            for field in dataclasses.fields(self)
-        }
+        found: dict[str, list[float | None]] = fields_as_data(self)
+        return found
 
     @staticmethod
     def from_data(data: dict[str, Any], n_actions: int) -> ActionStatistics:
-        """What `as_data` made data of.
+        """The sums that `as_data` made data of, checked.
 
         >>> data = ActionStatistics.empty(2).after(Log([1], [0.5])).as_data()
         >>> ActionStatistics.from_data(data, 2).rewards.tolist()
         [0.0, 0.5]
         """
         names = [field.name for field in dataclasses.fields(ActionStatistics)]
-        columns = {name: np.array(data[name], dtype=np.float64) for name in names}
+        decoders: dict[str, Any] = dict.fromkeys(names, _floats)
+        found = fields_from_data(ActionStatistics, data, "tally", **decoders)
+        columns: dict[str, Array] = {name: getattr(found, name) for name in names}
         counts = columns["counts"]
         bounded = counts.clip(0.0, LARGEST_COUNT)
         whole = (counts == np.floor(counts)).all() and not np.isnan(columns["rewards"]).any()
@@ -168,8 +166,11 @@ class ActionStatistics:
             raise InvalidSnapshot(
                 "tally", data, "its sums are not those of a log", "load an unchanged file"
             )
-        columns["counts"] = counts.astype(np.int64)
-        return ActionStatistics(**{name: read_only(column) for name, column in columns.items()})
+        return dataclasses.replace(found, counts=read_only(counts.astype(np.int64)))
+
+
+def _floats(values: list[float | None]) -> Array:
+    return read_only(np.array(values, dtype=np.float64))
 
 
 def _agree(columns: dict[str, Array]) -> bool:
@@ -200,7 +201,7 @@ def _within(values: Array, low: float, high: Array | float) -> bool:
     return bool((np.isnan(values) | ((values >= low) & (values <= high * ROUNDING))).all())
 
 
-MOST = 20  # stretches that are told apart
+MOST = 20  # stretches of time: enough to see a drift, few enough to keep in policy.json
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,33 +216,41 @@ class CountsOverTime:
     """
 
     width: int
+    rows: int
     counts: Integers
-    rows: int = 0
 
     @staticmethod
     def empty(n_actions: int) -> CountsOverTime:
-        return CountsOverTime(1, read_only(np.zeros((0, n_actions), dtype=np.int64)))
+        return CountsOverTime(1, 0, read_only(np.zeros((0, n_actions), dtype=np.int64)))
 
     def as_data(self) -> dict[str, Any]:
         """As what JSON can hold, exactly."""
-        return {"width": self.width, "rows": self.rows, "counts": self.counts.tolist()}
+        found: dict[str, Any] = fields_as_data(self)
+        return found
 
     @staticmethod
     def from_data(data: dict[str, Any], n_actions: int) -> CountsOverTime:
-        """What `as_data` made data of.
+        """The counts that `as_data` made data of, checked.
 
         >>> CountsOverTime.from_data(CountsOverTime.empty(2).as_data(), 2).rows
         0
         """
-        counts = np.array(data["counts"], dtype=np.int64).reshape(-1, n_actions)
-        width, rows = int(data["width"]), int(data["rows"])
+        found = fields_from_data(
+            CountsOverTime,
+            data,
+            "stretches",
+            width=int,
+            rows=int,
+            counts=lambda rows: read_only(np.array(rows, dtype=np.int64).reshape(-1, n_actions)),
+        )
+        width, rows, counts = found.width, found.rows, found.counts
         full = rows // width if width > 0 else -1
         whole = counts.sum() == rows and (counts >= 0).all() and len(counts) == -(-rows // width)
         if not whole or (counts[:full].sum(axis=1) != width).any() or len(counts) > MOST:
             raise InvalidSnapshot(
                 "stretches", data["rows"], "they do not add up", "load an unchanged file"
             )
-        return CountsOverTime(width, read_only(counts), rows)
+        return found
 
     def after(self, actions: Integers) -> CountsOverTime:
         """With more rows."""
@@ -257,7 +266,7 @@ class CountsOverTime:
         for i in range(first, last + 1):
             low, high = i * width - self.rows, (i + 1) * width - self.rows
             grown[i] += np.bincount(actions[max(low, 0) : max(high, 0)], minlength=K)
-        return CountsOverTime(width, read_only(grown), rows)
+        return CountsOverTime(width, rows, read_only(grown))
 
 
 def halved(counts: Integers) -> Integers:
