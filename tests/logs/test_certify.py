@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.logs.log_files import LABELS, make_rows
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs import CertifyResult, certify, learn
+from understudy.logs import CertifyResult, certify, learn, setup, validate
 
 pytestmark = pytest.mark.plain
 
@@ -105,3 +105,27 @@ def test_a_policy_that_comes_meanwhile_keeps_its_report(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="it holds a policy and the report about it"):
         certify(ROWS, "uniform", out=tmp_path / "out", watch=another_run)
     assert "What was learned" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_log_whose_actions_are_declared_is_validated_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And twice if it shows another action, with the result of a scan that comes first."""
+    validated: list[str] = []
+
+    def check(*arguments: Any) -> Any:
+        validated.append("a batch")
+        return real(*arguments)
+
+    real = validate.check
+    monkeypatch.setattr(setup, "check", check)
+    certify(ROWS, "uniform", actions=list(LABELS))
+    learn(ROWS, actions=list(LABELS))
+    assert len(validated) == 2
+    validated.clear()
+    strange = spoiled(ROWS).drop("target")
+    asked: dict[int | str, float] = {"south": 0.5, "west": 0.5}
+    certified, scanned = certify(strange, asked, actions=list(LABELS)), certify(strange, asked)
+    assert len(validated) == 1 + 2 + 2
+    assert numbers(certified) == numbers(scanned)
+    assert certified.table["action"].to_list() == sorted([*LABELS, "elsewhere"])

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
@@ -19,9 +20,13 @@ from tests.support.strategies import quick
 from understudy import Certified
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.kernels import reference
+from understudy.logs import frames, validate
+from understudy.logs.aggregates import tally
+from understudy.logs.frames import rows_of
 from understudy.logs.readers.files import find, format_of
 from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.readers.tabular import BATCH, read
+from understudy.logs.reject_reasons import REMEDIES, RejectReason, remedy_for
 from understudy.logs.schema import Actions, Columns, Scale
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.study import Study
@@ -157,6 +162,47 @@ def test_text_that_is_no_reward_is_one_quarantined_row(
     assert found.quarantined["reason"].to_list() == [reason]
     assert found.quarantined["row"].to_list() == [2]
     assert found.actions.tolist() == [0, 1]
+
+
+@given(st.lists(st.text("0123456789.eE+-_ xnaif\u0661\u00a0") | st.none(), max_size=8))
+@quick
+def test_text_is_read_as_the_rule_says_however_it_is_cast(texts: list[str | None]) -> None:
+    """Batches cast whole columns first; other engines look at every text. Both read the same."""
+    frame = pl.DataFrame({"action": "a", "reward": pl.Series(texts, dtype=pl.String)})
+    lazily = rows_of(frame, Columns(propensity=None), reward_range=(-100, 100))
+    rejected = lazily.rejected().collect().to_native()["reason"].to_list()
+    values = lazily.clean().collect().to_native()["reward"].drop_nulls().to_list()
+    numbered = frame.with_row_index("row", offset=1)
+    rules = RowRules(Actions(("a", "b")), Scale(-100.0, 100.0), propensities=False)
+    found = check("f", numbered, rules)
+    assert found.quarantined["reason"].to_list() == rejected
+    assert found.rewards.tolist() == values
+
+
+def test_a_rule_that_is_added_once_holds_in_batches_and_on_engines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Say, that a reward of exactly 0.25 is an error of the logger, and not finite."""
+    today = validate.number_rule
+
+    def stricter(column: validate.NumberColumn) -> validate.Rule:
+        rule, wrong = today(column), nw.col(column.parsed) == 0.25
+        if column.role != "reward":
+            return rule
+        fault = (RejectReason.REWARD_NOT_FINITE, wrong)
+        return validate.Rule(rule.holds & ~wrong, (fault, *rule.faults))
+
+    monkeypatch.setattr(validate, "number_rule", stricter)
+    monkeypatch.setattr(frames, "number_rule", stricter)
+    batch = check("f", ROWS.with_row_index("row", offset=1), RowRules(Actions(("a", "b", "c"))))
+    assert batch.quarantined.select("row", "reason").rows() == [(3, "reward is not finite")]
+    assert tally(ROWS, Columns()).refused == {"reward is not finite": 1}
+
+
+def test_every_reason_has_a_remedy() -> None:
+    assert set(REMEDIES) == set(RejectReason)
+    for reason in RejectReason:
+        assert remedy_for({reason: 1}) == REMEDIES[reason]
 
 
 def test_eligible_sets_may_be_lists_or_text() -> None:

@@ -14,7 +14,7 @@ from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_by_action
 from understudy.logs.frames import GOOD, Rows, lazy, require_column, rows_of
-from understudy.logs.reject_reasons import RejectReason, nothing_left, too_few
+from understudy.logs.reject_reasons import REASON, RejectReason, nothing_left, too_few
 from understudy.logs.schema import (
     ACTION,
     LOG,
@@ -31,7 +31,6 @@ from understudy.logs.validate import (
     LABEL,
     MOST_ACTIONS,
     PLAYABLE,
-    REASON,
     Rule,
     action_rule,
     first_reason,

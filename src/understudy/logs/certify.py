@@ -33,7 +33,6 @@ from understudy.logs.runs import Certification
 from understudy.logs.schema import Actions, Label, Scale
 from understudy.logs.target_policies import Target, strangers, target_of
 from understudy.logs.verdicts import judge_rows
-from understudy.report import render
 
 __all__ = ["CertifyResult", "certify"]
 
@@ -99,6 +98,8 @@ def certify(
             strange=strangers(target, found.tallied),
         )
         if folder is not None:
+            from understudy.report import render  # noqa: PLC0415 - only for those who want a page
+
             (hidden / REPORT_FILE).write_text(render(judged.report), encoding="utf-8")
             names = [QUARANTINE_FILE, REPORT_FILE]
             publish(hidden, folder, names, lambda: _refuse_folder_of_policy(folder))

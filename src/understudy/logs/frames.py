@@ -16,9 +16,9 @@ import narwhals as nw
 import polars as pl
 
 from understudy.errors import InvalidArgument, InvalidLog
+from understudy.logs.reject_reasons import REASON
 from understudy.logs.schema import ACTION, LOG, PROPENSITY, REWARD, TARGET, Columns, Scale
 from understudy.logs.validate import (
-    REASON,
     TEXTS,
     NumberColumn,
     Rule,

@@ -32,7 +32,6 @@ from understudy.logs.readers.inputs import Origin
 from understudy.logs.results import UNDERSTUDY, LearnResult
 from understudy.logs.schema import ESTIMATED
 from understudy.logs.verdicts import judge_rows
-from understudy.report import render
 
 __all__ = ["LearnResult", "coverage_of_policy", "learn"]
 
@@ -143,6 +142,8 @@ def learn(
         )
         if folder is not None:
             learned.policy.save(hidden / POLICY_FILE)
+            from understudy.report import render  # noqa: PLC0415 - only for those who want a page
+
             (hidden / REPORT_FILE).write_text(render(learned.report), encoding="utf-8")
             publish(hidden, folder, RESULTS, lambda: _refuse_changed(folder, before))
     return learned

@@ -25,8 +25,9 @@ from understudy.logs.readers.bandit_feedback import from_bandit_feedback
 from understudy.logs.readers.files import Source, find
 from understudy.logs.readers.inputs import Origin, Table
 from understudy.logs.readers.prefetch import prefetch
+from understudy.logs.reject_reasons import QUARANTINE
 from understudy.logs.setup import ResolvedLog
-from understudy.logs.validate import QUARANTINE, ValidatedBatch
+from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
 
 __all__ = [

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+import polars as pl
+
 from understudy.errors import InvalidLog, shorten
+from understudy.logs.schema import ACTION, FILE, PROPENSITY, REWARD, ROW
 
 __all__ = [
+    "QUARANTINE",
+    "REASON",
     "RejectReason",
     "counted",
     "nothing_left",
@@ -15,6 +20,17 @@ __all__ = [
     "remedy_for",
     "too_few",
 ]
+
+
+REASON = "reason"
+QUARANTINE = {  # the columns of quarantine.parquet
+    FILE: pl.String,
+    ROW: pl.Int64,
+    REASON: pl.String,
+    ACTION: pl.String,
+    REWARD: pl.String,
+    PROPENSITY: pl.String,
+}
 
 
 class RejectReason(StrEnum):

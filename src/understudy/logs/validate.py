@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidLog
-from understudy.logs.reject_reasons import RejectReason
+from understudy.logs.reject_reasons import QUARANTINE, REASON, RejectReason
 from understudy.logs.schema import (
     ACTION,
     CONTEXT,
@@ -59,15 +59,6 @@ __all__ = [
     "support_rule",
 ]
 
-REASON = "reason"
-QUARANTINE = {
-    FILE: pl.String,
-    ROW: pl.Int64,
-    REASON: pl.String,
-    ACTION: pl.String,
-    REWARD: pl.String,
-    PROPENSITY: pl.String,
-}
 MOST_ACTIONS = 100_000  # that a log may bring up by itself: more are no column of actions
 LONGEST = 200  # characters of a value that is quarantined: enough to recognize it
 
