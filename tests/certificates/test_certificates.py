@@ -20,6 +20,7 @@ from understudy import kernels
 from understudy.certificates import Evidence
 from understudy.certificates.curves import POINTS
 from understudy.errors import InvalidArgument, InvalidSnapshot
+from understudy.formatting import least_gain, number
 from understudy.kernels import reference
 from understudy.snapshots import as_data, from_data
 
@@ -309,7 +310,7 @@ def test_promotion_of_merged_logs_is_decided_by_both_together() -> None:
     half = us.Certificate(behavior=PI).observe(good[: at - 1], POLICY)
     merged = half.merge(half)
     assert (half.promoted, merged.promoted, merged.promoted_at) == (False, True, None)
-    assert "promotion was justified" in repr(merged)
+    assert repr(merged).startswith("Promote after ")
     bad = us.Certificate(behavior=PI).observe(us.Log([0] * 99, [1.0] * 99), POLICY)
     again = bad.merge(half)
     assert not again.promoted
@@ -503,18 +504,17 @@ def test_undamaged_snapshots_are_not() -> None:
         assert isinstance(from_data(damaged(kind), "certificate").evidence, Evidence)
 
 
-def test_it_says_both_sentences() -> None:
+def test_it_says_the_decision_and_the_bounds() -> None:
     game = watched(1_000)
     found = game.observed()
     said = str(found)
-    assert said.startswith("With 95 % confidence, after 1,000 rounds: the target would have earned")
-    assert f"at least {found.lower / 1000:.4f} a round" in said
-    assert f"production earned {found.production / 1000:.4f};" in said
-    assert f"the gain over production is at least {(found.gain or 0) / 1000:.4f} a round" in said
-    assert f"promotion was justified after round {found.promoted_at}" in said
+    assert said.startswith(f"Promote (certain since round {found.promoted_at}) after 1,000 rounds:")
+    assert f": gain at least {least_gain((found.gain or 0) / 1000)}, the target earns" in said
+    assert f"at least {number(found.lower / 1000)}, production" in said
+    assert f"earned {number(found.production / 1000)} per round (95 % confidence)" in said
     assert str(us.certify(game.log, game.trace, behavior=PI)) == said
-    assert "not justified yet" in str(us.certify(game.log, PI, behavior=PI))
-    assert "only counted" in str(us.certify(game.log, PI, behavior=None))
+    assert str(us.certify(game.log, PI, behavior=PI)).startswith("Not enough data yet after")
+    assert "propensities are estimated" in str(us.certify(game.log, PI, behavior=None))
     assert "nothing observed yet" in str(game.certificate())
 
 

@@ -249,7 +249,7 @@ def test_a_gain_that_was_lost_again_says_so() -> None:
     assert found.promoted
     assert found.gain is not None
     assert found.gain < 0
-    assert "no gain any more" in repr(found)
+    assert repr(found).startswith("No gain any more (certain since round ")
 
 
 def test_certificates_are_files(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_learn_certify_and_coverage_say_what_they_found(
     assert found["certificate"]["rounds"] == 1_000
     assert not understudy("coverage", "later.csv", *policy, monkeypatch=monkeypatch)
     said = capsys.readouterr().out
-    assert "calibration" in said
+    assert "Calibration: " in said
     assert "uniform" in said
     best = ("certify", "later.csv", *policy, "--best-action", "--out", "judged")
     assert not understudy(*best, monkeypatch=monkeypatch)

@@ -18,13 +18,32 @@ from tests.support.logs.invalid_rows import by_hand, dirty_log, labels_of
 from tests.support.strategies import behaviors, policies, quick, seeds
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregates import LogStatistics, tally
-from understudy.logs.calibration import calibrate
-from understudy.logs.coverage_table import Candidate, candidates_of, certify_candidates, covered
-from understudy.logs.drift import drift_of, homogeneity
-from understudy.logs.sample_size import exploration_for, rows_for, second_moment
+from understudy.logs.coverage_table import (
+    Candidate,
+    candidates_of,
+    certify_candidates,
+    coverage_from,
+)
+from understudy.logs.diagnostics import (
+    CalibrationFinding,
+    DriftFinding,
+    calibrate,
+    drift_of,
+    exploration_for,
+    homogeneity,
+    rows_for,
+    second_moment,
+)
 from understudy.logs.schema import Actions, Columns
 from understudy.logs.statistics import ActionStatistics
-from understudy.logs.verdicts import JudgeContext, judge, reach_of
+from understudy.logs.verdicts import (
+    JudgeContext,
+    Obstacle,
+    PolicyDecision,
+    judge_policy,
+    overlap_of,
+)
+from understudy.report.words import describe_coverage
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -58,7 +77,7 @@ def texts(n_actions: int) -> Actions:
 
 def test_the_table_is_what_python_finds_row_by_row() -> None:
     table, labels = dirty_log(3_000), (*labels_of("integers"), "9")
-    found = covered(tally(table, LOGGED, actions=Actions(labels))).table
+    found = coverage_from(tally(table, LOGGED, actions=Actions(labels))).table
     hand = by_hand(table, known=labels)
     n, rows = len(hand.rows), len(table)
     assert found["action"].to_list() == [0, 1, 2, 3, 4, 9]
@@ -105,7 +124,7 @@ def test_the_coverage_ratio_is_unbiased(first: Array, second: Any) -> None:
         ratios = np.zeros(len(first))
         np.add.at(ratios, list(played), 1 / own**2 / 2)
         mean += own.prod() * ratios
-    found = covered(tally(frame_of([0, 1], [0, 1], q[[0, 1], [0, 1]]), LOGGED)).table
+    found = coverage_from(tally(frame_of([0, 1], [0, 1], q[[0, 1], [0, 1]]), LOGGED)).table
     assert found["coverage_ratio"].to_list() == pytest.approx(
         [max(1.0, 1 / (2 * q[a, a] ** 2)) for a in (0, 1)]
     )
@@ -114,13 +133,13 @@ def test_the_coverage_ratio_is_unbiased(first: Array, second: Any) -> None:
 
 def test_frequencies_stand_for_propensities_that_nobody_logged() -> None:
     frame = frame_of([0, 0, 0, 1], [1, 0, 1, 1], None).drop("propensity")
-    found = covered(tally(frame, Columns(propensity=None)))
+    found = coverage_from(tally(frame, Columns(propensity=None)))
     assert found.table["coverage_ratio"].to_list() == [4 / 3, 4.0]
     assert found.table["effective_sample_size"].to_list() == [3.0, 1.0]
     assert found.table["self_normalised"].to_list() == pytest.approx([2 / 3, 1.0])
     assert found.calibration.agrees is None
-    assert "no propensities are known" in found.calibration.words
-    assert covered(
+    assert found.calibration.finding is CalibrationFinding.NO_PROPENSITIES
+    assert coverage_from(
         tally(frame_of([0, 0, 0, 1], 1, [0.9, 0.8, 0.7, 0.6]), LOGGED), behavior="estimated"
     ).table["coverage_ratio"].to_list() == [4 / 3, 4.0]
 
@@ -135,7 +154,7 @@ def test_the_score_of_one_propensity_is_that_of_a_binomial_count(
 ) -> None:
     counts = np.array([max(1, round(n * share)), 0])
     counts[1] = n - counts[0]
-    found = calibrate(tally_of(np.array([q, 1 - q]), counts), texts(2))
+    found = calibrate(tally_of(np.array([q, 1 - q]), counts))
     score = (counts[0] - n * q) / math.sqrt(n * q * (1 - q))
     assert found.scores[0] == pytest.approx(score, rel=1e-6, abs=1e-6)
     assert found.ratios[0] == pytest.approx(counts[0] / (n * q))
@@ -160,17 +179,17 @@ def test_right_propensities_raise_few_alarms() -> None:
         np.add.at(squares, played, inverse**2)
         lowest = np.array([1.0 / inverse[played == a].max() for a in range(3)])
         sums = ActionStatistics(counts, none, none, weights, squares, lowest, np.ones(3))
-        alarms += calibrate(sums, texts(3)).agrees is False
+        alarms += calibrate(sums).agrees is False
     assert alarms <= 8
 
 
 def test_wrong_propensities_are_named_with_their_factor() -> None:
     q, played = varying(0)
     own = q[np.arange(len(q)), played]
-    found = covered(tally(frame_of(played, 0.0, np.where(played == 2, own / 2, own)), LOGGED))
+    found = coverage_from(tally(frame_of(played, 0.0, np.where(played == 2, own / 2, own)), LOGGED))
     assert found.calibration.agrees is False
-    assert "action 2 was played 2× as often as its propensities say" in found.calibration.words
-    assert "these propensities are wrong" in found.calibration.words
+    assert found.calibration.wrong.tolist() == [False, False, True]
+    assert found.calibration.ratios[2] == pytest.approx(2.0, abs=0.2)
 
 
 def test_actions_that_are_not_always_possible_are_never_called_wrong() -> None:
@@ -179,23 +198,21 @@ def test_actions_that_are_not_always_possible_are_never_called_wrong() -> None:
     possible = rng.random(5000) < 0.5  # action 2, only in half of the rows
     q = np.where(possible[:, None], [0.25, 0.25, 0.5], [0.5, 0.5, 0.0])
     played = us.behaviors.choose(q, rng.random(5000))
-    found = covered(tally(frame_of(played, 0.0, q[np.arange(5000), played]), LOGGED))
+    found = coverage_from(tally(frame_of(played, 0.0, q[np.arange(5000), played]), LOGGED))
     assert found.calibration.shown[:2].tolist() == [1.0, 1.0]
     assert found.calibration.shown[2] == pytest.approx(0.5, abs=0.03)
-    assert "eligible sets" in found.calibration.words
-    assert "wrong" not in found.calibration.words
-    assert found.verdicts[0].reach.hidden == pytest.approx(1 / 6, abs=0.01)
-    assert "of its plays are not shown by these rows" in found.verdicts[0].words
+    assert found.calibration.rare.tolist() == [False, False, True]
+    assert not found.calibration.wrong.any()
+    assert found.verdicts[0].hidden == pytest.approx(1 / 6, abs=0.01)
+    assert not found.verdicts[0].plays_unseen
 
 
 def test_a_few_rows_tell_nothing_about_propensities() -> None:
-    found = calibrate(tally_of(np.array([0.5, 0.5]), np.array([12, 10])), texts(2))
-    assert found.agrees is None
-    assert found.words == "too few rows to tell whether the propensities are right"
-    enough = calibrate(tally_of(np.array([0.5, 0.5]), np.array([520, 480])), texts(2))
-    assert enough.words.endswith(
-        "as far as these can show (2 of 2 actions have enough rows to tell)"
-    )
+    found = calibrate(tally_of(np.array([0.5, 0.5]), np.array([12, 10])))
+    assert (found.agrees, found.finding) == (None, CalibrationFinding.TOO_FEW_ROWS)
+    enough = calibrate(tally_of(np.array([0.5, 0.5]), np.array([520, 480])))
+    assert enough.agrees is True
+    assert np.isfinite(enough.ratios).all()
 
 
 # --------------------------------------------------------------------------------------- drift
@@ -246,41 +263,31 @@ def test_rare_actions_are_put_together() -> None:
 
 
 def test_drift_is_fine_for_logged_propensities_and_fatal_for_others() -> None:
-    sums, stretches = tally_of(np.array([0.5, 0.5]), np.array([100, 100])), [[90, 10], [10, 90]]
-    actions, counts = texts(2), np.array(stretches)
-    varying = tally(frame_of([0, 0, 1], 0, [0.1, 0.4, 0.5]), LOGGED).tally
-    logged = drift_of(varying, actions, "logged", counts).words
-    assert "which logged propensities take care of" in logged
-    assert "these are wrong" in drift_of(sums, actions, "logged", counts).words
-    for kind in ("given", "estimated"):
-        found = drift_of(sums, actions, kind, counts)
-        assert found.fixed is False
-        assert f"which {kind} propensities do not know of" in found.words
-    steady = drift_of(sums, actions, "estimated", np.array([[52, 48], [48, 52]]))
-    assert steady.fixed
-    assert "same shares at all times (2 stretches of time)" in steady.words
-    few = drift_of(sums, actions, "estimated", np.array([[1, 2], [2, 1]]))
-    assert (few.fixed, few.words) == (
-        None,
-        "too few rows to tell whether production changed over time",
-    )
+    sums, counts = tally_of(np.array([0.5, 0.5]), np.array([100, 100])), [[90, 10], [10, 90]]
+    for kind in ("logged", "given", "estimated"):
+        found = drift_of(sums, kind, np.array(counts))
+        assert (found.fixed, found.finding, found.behavior) == (False, DriftFinding.CHANGED, kind)
+        assert found.change == (0, 0.1, 0.9)
+    steady = drift_of(sums, "estimated", np.array([[52, 48], [48, 52]]))
+    assert (steady.fixed, steady.finding, steady.periods) == (True, DriftFinding.STEADY, 2)
+    few = drift_of(sums, "estimated", np.array([[1, 2], [2, 1]]))
+    assert (few.fixed, few.finding) == (None, DriftFinding.TOO_FEW_ROWS)
 
 
 def test_propensities_that_vary_are_no_fixed_behavior() -> None:
-    varies = drift_of(tally(frame_of([0, 0, 1], 0, [0.1, 0.4, 0.5]), LOGGED).tally, texts(2))
-    assert (varies.factor, varies.fixed) == (4.0, False)
-    assert "by a factor of up to 4: production is no fixed behavior" in varies.words
-    fixed = drift_of(tally(frame_of([0, 0, 1], 0, [0.5, 0.5, 0.5]), LOGGED).tally, texts(2))
-    assert (fixed.factor, fixed.fixed) == (1.0, True)
-    nothing = drift_of(ActionStatistics.empty(2), texts(2), "estimated")
+    varies = drift_of(tally(frame_of([0, 0, 1], 0, [0.1, 0.4, 0.5]), LOGGED).tally)
+    assert (varies.factor, varies.fixed, varies.varies) == (4.0, False, True)
+    fixed = drift_of(tally(frame_of([0, 0, 1], 0, [0.5, 0.5, 0.5]), LOGGED).tally)
+    assert (fixed.factor, fixed.fixed, fixed.varies) == (1.0, True, False)
+    nothing = drift_of(ActionStatistics.empty(2), "estimated")
     assert (nothing.fixed, math.isnan(nothing.factor)) == (None, True)
-    assert "--time" in nothing.words
+    assert nothing.finding is DriftFinding.NO_TIME
 
 
 @pytest.mark.parametrize("wrong", [np.zeros((2, 3)), np.zeros(2), np.array([[-1, 1]])])
 def test_stretches_are_counts_of_all_actions(wrong: Any) -> None:
-    with pytest.raises(InvalidArgument, match="stretches = "):
-        drift_of(ActionStatistics.empty(2), texts(2), "logged", wrong)
+    with pytest.raises(InvalidArgument, match="counts_over_time = "):
+        drift_of(ActionStatistics.empty(2), "logged", wrong)
 
 
 # ------------------------------------------------------------------------------------ verdicts
@@ -359,13 +366,13 @@ def test_bets_are_not_larger_than_certificates_make_them() -> None:
 
 @given(q=behaviors(max_actions=4, zeros=False), seed=seeds, data=st.data())
 @quick
-def test_the_reach_of_a_policy_is_that_of_its_certificate(q: Array, seed: int, data: Any) -> None:
+def test_the_overlap_of_a_policy_is_that_of_its_certificate(q: Array, seed: int, data: Any) -> None:
     """Σ w R/Σ w and (Σ w)²/Σ w² follow from the sums of the actions."""
     policy = data.draw(policies(len(q)))
     log = drawn(q, np.linspace(0.1, 0.9, len(q)), 200, seed)
     actions = texts(len(q))
     sums = tally(log, LOGGED, actions=actions).tally
-    found = reach_of(policy, sums, np.ones(len(q)))
+    found = overlap_of(policy, sums, np.ones(len(q)))
     seen = us.Log(log["action"].to_numpy(), log["reward"].to_numpy())
     certificate = us.Certificate(behavior=q).observe(seen, us.FixedPolicy(policy))
     assert found.effective_sample_size == pytest.approx(certificate.effective_sample_size)
@@ -382,22 +389,18 @@ def judged(log: pl.DataFrame, policy: list[float] | Array, **options: Any) -> An
     sums = tally(log, LOGGED, actions=texts(len(policy)))
     candidates = [Candidate("mine", np.asarray(policy))]
     certificates = certify_candidates(log, LOGGED, sums, candidates)
-    found = covered(sums, candidates=candidates, certificates=certificates, **options)
+    found = coverage_from(sums, candidates=candidates, certificates=certificates, **options)
     return found.verdicts[0]
 
 
-def test_better_and_worse_policies_are_told_with_their_bounds() -> None:
+def test_better_and_worse_policies_are_decided() -> None:
     log = drawn(np.array([0.5, 0.5]), np.array([0.2, 0.8]), 2000, seed=0)
     better, worse = judged(log, [0.0, 1.0]), judged(log, [1.0, 0.0])
-    assert (better.decision, better.enough) == ("better", None)
-    assert better.words.startswith(
-        "better than production: with 95 % confidence it earns at least 0.7"
-    )
-    assert worse.decision == "worse"
-    assert "it earns at most 0.2" in worse.words
-    assert judged(log, [0.5, 0.5]).words == (
-        "this log cannot tell: it plays as production does, so there is no gain to show"
-    )
+    assert (better.decision, better.sample_size) == (PolicyDecision.BETTER, None)
+    assert worse.decision is PolicyDecision.WORSE
+    assert worse.certificate.upper < 0.3 * 2000
+    same = judged(log, [0.5, 0.5])
+    assert (same.decision, same.sample_size.rows) == (PolicyDecision.UNKNOWN, 0.0)
 
 
 def test_what_would_suffice_is_said_where_a_log_cannot_tell() -> None:
@@ -405,19 +408,18 @@ def test_what_would_suffice_is_said_where_a_log_cannot_tell() -> None:
     sums = tally(log, LOGGED).tally
     few = judged(log, [0.0, 1.0], gain=0.05)
     rows = rows_for(second_moment(sums, np.array([0.0, 1.0])), 0.05)
-    assert few.enough.rows == pytest.approx(rows)
-    assert f"; about {rows:,.0f} rows like these would show a gain of 0.05 a row" in few.words
-    many = judged(log, [0.0, 1.0], gain=0.5)
-    assert "rows would have shown a gain of 0.5 a row, a smaller one takes more" in many.words
+    assert few.sample_size.rows == pytest.approx(rows)
+    assert (few.sample_size.gain, few.gain_is_estimated) == (0.05, False)
+    assert judged(log, [0.0, 1.0], gain=0.5).sample_size.rows < len(log)
 
 
 def test_the_gain_that_is_asked_for_is_small_where_rewards_are() -> None:
     """0.05, or production's mean reward if that is less; if it earned nothing, 0.05 again."""
     for means, wanted in (([0.4, 0.4], 0.05), ([0.0, 0.0], 0.05)):
         log = drawn(np.array([0.9, 0.1]), np.array(means), 500, seed=0)
-        assert judged(log, [0.0, 1.0]).enough.gain == wanted
+        assert judged(log, [0.0, 1.0]).sample_size.gain == wanted
     rare = drawn(np.array([0.9, 0.1]), np.array([0.02, 0.02]), 500, seed=0)
-    assert judged(rare, [0.0, 1.0]).enough.gain == pytest.approx(rare["reward"].mean())
+    assert judged(rare, [0.0, 1.0]).sample_size.gain == pytest.approx(rare["reward"].mean())
 
 
 def test_a_policy_of_actions_that_were_never_played_asks_for_exploration() -> None:
@@ -425,36 +427,34 @@ def test_a_policy_of_actions_that_were_never_played_asks_for_exploration() -> No
     found = judged(log.with_columns(propensity=0.5), [0.25, 0.0, 0.75])
     production = float(log["reward"].mean())  # type: ignore[arg-type] # a mean of numbers
     expected = exploration_for(production + 0.05, 0.05, 20_000)
-    assert found.reach.coverage_ratio == math.inf
-    assert found.enough == expected
-    assert found.words.startswith(
-        "this log cannot tell: 75 % of its plays are actions that the log never shows; if "
-    )
-    assert "if production followed it in about 8." in found.words
+    assert found.overlap.coverage_ratio == math.inf
+    assert found.sample_size == expected
+    assert (found.hidden, found.plays_unseen) == (0.75, True)
     short = judged(log[:100], [0.0, 0.0, 1.0])
-    assert "rows, half of them played by it, would show a gain of 0.05 a row" in short.words
+    assert short.sample_size.exploration == 0.5
+    assert short.sample_size.rows > 100
 
 
 def test_a_promotion_counts_even_if_some_plays_are_hidden() -> None:
     """What the log never shows can only add to a lower bound."""
     log = drawn(np.array([0.5, 0.5]), np.array([0.1, 0.9]), 2000, seed=0)
-    assert judged(log, [0.0, 0.9, 0.1]).decision == "better"
+    assert judged(log, [0.0, 0.9, 0.1]).decision is PolicyDecision.BETTER
 
 
 def test_deterministic_production_is_named_and_tells_nothing_else() -> None:
     one = frame_of([0] * 500, [1.0, 0.0] * 250, 1.0)
-    found = covered(tally(one, LOGGED, actions=texts(2)))
-    assert found.deterministic is not None
-    assert "production was deterministic: it always played 0" in found.deterministic
+    found = coverage_from(tally(one, LOGGED, actions=texts(2)))
+    assert found.deterministic
+    assert "deterministic (it always played 0)" in describe_coverage(found)
     assert found.unseen == (1,)
     rng = np.random.default_rng(0)
     contexts = rng.integers(2, size=500)  # plays the action of its context, always
     both = frame_of(contexts, contexts.astype(float), 1.0)
-    found = covered(tally(both, LOGGED))
-    assert found.deterministic is not None
-    assert "production was deterministic: every propensity is 1" in found.deterministic
+    found = coverage_from(tally(both, LOGGED))
+    assert found.deterministic
+    assert "deterministic (every propensity is 1)" in describe_coverage(found)
     assert found.calibration.shown.tolist() == pytest.approx([1 - contexts.mean(), contexts.mean()])
-    assert judged(both, [0.0, 1.0]).words.startswith("this log cannot tell: ")
+    assert judged(both, [0.0, 1.0]).decision is PolicyDecision.UNKNOWN
 
 
 def test_propensities_that_contradict_a_certificate_decide_nothing() -> None:
@@ -465,19 +465,20 @@ def test_propensities_that_contradict_a_certificate_decide_nothing() -> None:
     observed = certificate.observe(log, us.FixedPolicy([1.0, 0.0]))
     assert observed.lower > observed.upper
     policy = np.array([1.0, 0.0])
-    found = judge("mine", policy, sums, JudgeContext(calibrate(sums, texts(2))), observed)
-    assert found.decision == "unknown"
-    assert "bounds of its certificate contradict each other" in found.words
+    found = judge_policy("mine", policy, sums, JudgeContext(calibrate(sums)), observed)
+    assert found.decision is PolicyDecision.UNKNOWN
+    assert found.obstacle is Obstacle.CONTRADICTORY_BOUNDS
+    assert not found.sound
 
 
 def test_propensities_that_are_wrong_decide_nothing() -> None:
     """They are ten times too small, which would make any policy that plays them look better."""
     log = frame_of([0, 1] * 2000, [0.0, 1.0] * 2000, 0.05)
     found = judged(log, [0.0, 1.0])
-    assert found.decision == "unknown"
-    assert "the propensities of actions that it plays are wrong" in found.words
+    assert found.decision is PolicyDecision.UNKNOWN
+    assert found.obstacle is Obstacle.WRONG_PROPENSITIES
     high = judged(log.with_columns(propensity=0.9), [0.0, 1.0])
-    assert "wrong" not in high.words  # too large ones only make certificates more careful
+    assert high.obstacle is None  # too large ones only make certificates more careful
 
 
 def test_what_the_log_picked_pays_for_all_it_could_have_picked() -> None:
@@ -495,15 +496,15 @@ def test_what_the_log_picked_pays_for_all_it_could_have_picked() -> None:
 def test_findings_are_lines_of_text() -> None:
     table = dirty_log(rows=300)
     many = tuple(str(a) for a in range(20))
-    lines = covered(tally(table, LOGGED, actions=Actions(many))).describe()
+    found = coverage_from(tally(table, LOGGED, actions=Actions(many)))
+    lines = describe_coverage(found).split("\n")
     hand = by_hand(table)
-    assert lines[0].startswith(
-        f"{len(hand.rows)} rows; {sum(hand.refused.values())} refused (action"
-    )
-    assert lines[1] == "never played: 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 and 5 more"
-    assert [line.split(":")[0] for line in lines[2:4]] == ["calibration", "drift"]
-    assert lines[4].startswith("uniform: this log cannot tell: 75 % of its plays")
-    assert not any("\n" in line for line in lines)
+    rejected = sum(hand.refused.values())
+    assert lines[0].startswith(f"{len(hand.rows)} rows; {rejected} quarantined (action")
+    assert lines[1] == "Never played: 5, 6, 7, 8, 9, 10, 11, 12, 13, 14 and 5 more"
+    assert lines[2].startswith("Calibration: ")
+    assert lines[3].startswith("Drift: ")
+    assert lines[4].startswith("uniform: Cannot tell. 75 % of the policy's plays are actions that")
 
 
 @pytest.mark.parametrize(
@@ -519,11 +520,10 @@ def test_findings_are_lines_of_text() -> None:
 def test_wrong_questions_are_refused(options: dict[str, Any]) -> None:
     sums = LogStatistics(texts(3), tally_of(np.full(3, 1 / 3), np.full(3, 9)), {})
     with pytest.raises(InvalidArgument):
-        covered(sums, **options)
+        coverage_from(sums, **options)
 
 
 def test_a_verdict_needs_a_certificate() -> None:
     sums = tally_of(np.array([0.5, 0.5]), np.array([500, 500]), np.array([0.0, 1.0]))
-    found = judge("mine", np.array([0.0, 1.0]), sums, JudgeContext(calibrate(sums, texts(2))))
-    assert found.decision == "unknown"
-    assert found.words.endswith("certify it for a verdict")
+    found = judge_policy("mine", np.array([0.0, 1.0]), sums, JudgeContext(calibrate(sums)))
+    assert (found.decision, found.certificate) == (PolicyDecision.UNKNOWN, None)

@@ -17,7 +17,7 @@ from tests.support.logs.log_files import LABELS, K, as_log, make_rows, write
 from tests.support.refusals import assert_refused
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.logs import Policy, learn
-from understudy.logs.reporting import as_dict
+from understudy.report import as_dict
 
 pytestmark = pytest.mark.plain
 
@@ -308,8 +308,8 @@ def test_production_is_a_bound_in_words_tiles_and_json_where_rows_were_set_aside
         assert curve.at_most == bool(aside)
         found = as_dict(result.report)["certificate"]
         assert found["production_is_at_most"] == bool(aside)
-        said = [words for words in result.report.warnings if "set aside" in words]
-        assert [words[:21] for words in said] == ["1 row was set aside ("] * aside
+        said = [words for words in result.report.warnings if "quarantined" in words]
+        assert [words[:22] for words in said] == ["1 row is quarantined ("] * aside
 
 
 def test_losses_have_one_minus_sign_in_words_and_python_s_in_json() -> None:
@@ -363,8 +363,8 @@ def test_labels_that_the_warm_up_did_not_have_are_counted_and_told() -> None:
     learned = learn(rows, context=("id", "day"))
     told = [words for words in learned.report.warnings if "warm-up" in words]
     assert told == [
-        "Context: id is new in 1,800 rows: labels that the warm-up did not have, or hardly, taken "
-        "for rare or unknown.",
+        "Context: id is new in 1,800 rows, unlike the warm-up; encoded as rare, missing or "
+        "unknown.",
         "Contexts that did not change in the 200 rows of the warm-up are left out: day; "
         "a larger --warmup may see them change.",
     ]
@@ -425,9 +425,9 @@ def test_rows_set_aside_count_in_the_certificate_where_they_stood() -> None:
     assert learned.certified is not None
     assert np.array_equal(learned.certified.lower_curve, wanted.lower_curve)
     assert np.array_equal(learned.certified.gain_curve, wanted.gain_curve)  # type: ignore[arg-type] # logged, so there
-    assert any("set aside" in words for words in learned.warnings)
+    assert any("quarantined" in words for words in learned.warnings)
     judged = us.logs.certify(bad.drop("n"), "uniform")
-    assert judged.warnings == [words for words in learned.warnings if "set aside" in words]
+    assert judged.warnings == [words for words in learned.warnings if "quarantined" in words]
 
 
 def test_a_drifting_behavior_that_was_only_counted_certifies_nothing(tmp_path: Path) -> None:

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.support.strategies import quick, seeds
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs import calibration
-from understudy.logs.drift import drift_of
-from understudy.logs.sample_size import RejectedShare, rows_for
-from understudy.logs.schema import Actions
+from understudy.logs import diagnostics
+from understudy.logs.diagnostics import RejectedShare, calibrate, drift_of, rows_for
 from understudy.logs.statistics import ActionStatistics
+from understudy.logs.verdicts import Obstacle, PolicyDecision
 
 pytestmark = pytest.mark.plain
 
@@ -51,7 +50,7 @@ def test_who_knows_which_actions_come_up_gains_nothing_by_it(n_actions: int, row
         log = frame(actions, (rng.random(rows) < 0.5).astype(float), 1 / n_actions)
         promoted["certify"] += us.logs.certify(log, "uniform").verdict == "promote"
         found = us.logs.coverage(log).coverage.verdicts
-        promoted["coverage"] += any(one.decision == "better" for one in found)
+        promoted["coverage"] += any(one.decision is PolicyDecision.BETTER for one in found)
         promoted["learn"] += us.logs.learn(log).verdict == "promote"
     assert max(promoted.values()) <= 2, promoted  # more have a probability of 1 %
 
@@ -104,7 +103,8 @@ def test_the_same_rows_do_not_judge_what_was_learned_from_them(tmp_path: Path) -
         with pytest.raises(InvalidLog, match="the policy was learned from these rows"):
             us.logs.certify(log, learned, engine=engine)
         covered = us.logs.coverage(log, learned, engine=engine).coverage.verdicts[0]
-        assert covered.words.endswith("certify it for a verdict")
+        assert (covered.decision, covered.certificate) == (PolicyDecision.UNKNOWN, None)
+        assert covered.obstacle is None
     small = log[:300]
     with pytest.raises(InvalidLog, match="the policy was learned from these rows"):
         us.logs.certify(small.clone().with_columns(note=1), us.logs.learn(small))
@@ -146,7 +146,7 @@ def test_luck_of_production_makes_no_policy_worse() -> None:
 
 
 @pytest.mark.parametrize("lost", [0.1, 0.3])
-def test_rows_set_aside_make_no_policy_worse(lost: float) -> None:
+def test_rejected_rows_make_no_policy_worse(lost: float) -> None:
     """Rewards of 0 are lost, and count as 1 for production where it is to be beaten, not here."""
     rng, worse = np.random.default_rng(2), 0
     for _ in range(10):
@@ -169,7 +169,7 @@ def test_a_policy_that_was_ahead_once_and_is_worse_now_is_worse() -> None:
     found = us.logs.certify(log, {"b": 1.0})
     assert found.certified.promoted_at is not None
     assert found.verdict == "worse"
-    assert found.coverage.verdicts[0].words.startswith("worse than production")
+    assert found.coverage.verdicts[0].decision is PolicyDecision.WORSE
 
 
 @pytest.mark.parametrize("what", ["certify", "learn", "column"])
@@ -185,7 +185,8 @@ def test_nothing_is_promoted_by_propensities_that_are_wrong(what: str) -> None:
         found = us.logs.certify(log, target_probability="model")
     assert found.verdict == "cannot tell"
     assert found.report.certificate is None
-    assert "wrong" in found.report.verdict or "contradict" in found.report.verdict
+    wrong = {Obstacle.WRONG_PROPENSITIES, Obstacle.CONTRADICTORY_BOUNDS}
+    assert found.coverage.verdicts[0].obstacle in wrong
 
 
 # ------------------------------------------------------------------- propensities that are counted
@@ -199,7 +200,8 @@ def test_rows_without_an_action_cannot_be_counted() -> None:
     labels = [None if lost else str(label) for lost, label in zip(gone, PAIR[actions], strict=True)]
     found = us.logs.certify(frame(labels, rewards, 0.5).drop("propensity"), {"a": 1.0})
     assert found.verdict == "cannot tell"
-    assert f"production's action is not known in {gone.sum():,} rows" in found.report.verdict
+    assert found.coverage.verdicts[0].obstacle is Obstacle.UNKNOWN_ACTIONS
+    assert f"action is unknown in {gone.sum():,} rows" in found.report.verdict
     assert found.report.certificate is None
     assert us.logs.certify(frame(labels, rewards, 0.5), {"a": 1.0}).report.certificate is not None
 
@@ -210,21 +212,23 @@ def test_what_can_be_played_differs_so_it_is_not_counted() -> None:
     log = frame(PAIR[actions], rewards, 0.5, can="a|b").drop("propensity")
     learned = us.logs.learn(log, eligible="can")
     assert learned.certified is None
-    assert "not all can be played in all rows" in learned.report.verdict
+    assert learned.obstacle is Obstacle.NO_PROPENSITIES_WITH_ELIGIBLE_SETS
     assert all(
-        one.decision == "unknown" for one in us.logs.coverage(log, eligible="can").coverage.verdicts
+        one.decision is PolicyDecision.UNKNOWN
+        for one in us.logs.coverage(log, eligible="can").coverage.verdicts
     )
     with pytest.raises(InvalidArgument, match="eligible sets cannot be counted"):
         us.logs.certify(log, {"a": 1.0}, eligible="can")
 
 
 def test_drift_is_seen_however_long_the_last_stretch() -> None:
-    sums, actions = ActionStatistics.empty(2), Actions(("a", "b"))
+    sums = ActionStatistics.empty(2)
     table = np.array([[80, 20]] * 8 + [[20, 80]] * 8)
     for last in ([0, 1], [1, 0], [30, 60]):
-        found = drift_of(sums, actions, "estimated", np.vstack([table, last]))
+        found = drift_of(sums, "estimated", np.vstack([table, last]))
         assert found.fixed is False
-        assert "% and 80 %" in found.words  # and not 100 %
+        assert found.change is not None
+        assert found.change.highest == 0.8  # and not 1
 
 
 # ---------------------------------------------------------------------------------- calibration
@@ -243,10 +247,10 @@ def test_the_sums_never_say_more_than_the_bets_have_won(
     own = q[np.arange(rows), actions]
     sums = ActionStatistics.empty(3).after(us.Log(actions, np.zeros(rows), own))
     seen = sums.counts > 0
-    found = calibration._won(sums, seen, 0)
+    found = diagnostics._won(sums, seen, 0)
     for row, a in zip(found, np.flatnonzero(seen), strict=True):
         X = np.where(actions == a, 1.0 / own, 0.0)
-        won = np.log1p(calibration.BETS * (X[:, np.newaxis] - 1.0)).sum(axis=0)
+        won = np.log1p(diagnostics.BETS * (X[:, np.newaxis] - 1.0)).sum(axis=0)
         assert (row <= won + 1e-9 * rows * (1.0 + np.abs(won))).all()
         if spread == 0.0:
             np.testing.assert_allclose(row, won, rtol=1e-9, atol=1e-9)
@@ -263,17 +267,16 @@ def test_propensities_of_another_temperature_are_found(sharper: float, least: in
         actions = us.behaviors.choose(q, rng.random(3_000))
         own = said[np.arange(3_000), actions]
         sums = ActionStatistics.empty(5).after(us.Log(actions, np.zeros(3_000), own))
-        found += bool(calibration.calibrate(sums, Actions(tuple("abcde"))).wrong.any())
+        found += bool(calibrate(sums).wrong.any())
     assert least <= found <= (20 if least else 1)
 
 
-def test_rows_set_aside_may_have_been_of_any_action() -> None:
+def test_rejected_rows_may_have_been_of_any_action() -> None:
     """Those of b lost their rewards: the propensities of a are right all the same."""
     counts = np.array([2_500, 1_900])
     sums = ActionStatistics.of_behavior(counts, np.zeros(2), np.array([0.5, 0.5]))
-    actions = Actions(("a", "b"))
-    assert calibration.calibrate(sums, actions).wrong.tolist() == [True, False]
-    found = calibration.calibrate(sums, actions, aside=600)
+    assert calibrate(sums).wrong.tolist() == [True, False]
+    found = calibrate(sums, rejected=600)
     assert not found.wrong.any()
     assert found.shown.tolist() == [1.0, 1.0]
 
@@ -281,18 +284,22 @@ def test_rows_set_aside_may_have_been_of_any_action() -> None:
 # ------------------------------------------------------------------------------- what would suffice
 
 
-def test_rows_set_aside_hide_gains_smaller_than_they_are() -> None:
-    lost = RejectedShare(share=0.06, reward=1.0)
-    assert rows_for(0.4, 0.05, lost=lost) == math.inf
-    assert rows_for(0.4, 0.1, lost=lost) > rows_for(0.4, 0.1)
-    assert rows_for(0.4, 0.1, lost=RejectedShare()) == rows_for(0.4, 0.1)
+def test_rejected_rows_hide_gains_smaller_than_they_are() -> None:
+    rejected = RejectedShare(share=0.06, reward=1.0)
+    assert rows_for(0.4, 0.05, rejected=rejected) == math.inf
+    assert rows_for(0.4, 0.1, rejected=rejected) > rows_for(0.4, 0.1)
+    assert rows_for(0.4, 0.1, rejected=RejectedShare()) == rows_for(0.4, 0.1)
     rng = np.random.default_rng(8)
     actions, rewards = drawn(rng, 800, (0.45, 0.55))
     gone = rng.random(800) < 0.3
     log = frame(PAIR[actions], np.where(gone, np.nan, rewards), 0.5)
-    words = us.logs.certify(log, {"b": 1.0}).report.verdict
-    assert f"{gone.sum()} of 800 were set aside" in words
-    assert "no number of such rows would show" in words
+    found = us.logs.certify(log, {"b": 1.0})
+    (verdict,) = found.coverage.verdicts
+    assert verdict.rejected == gone.sum()
+    assert verdict.sample_size is not None
+    assert verdict.sample_size.rows == math.inf
+    assert found.report.rows_needed == math.inf
+    assert f"{gone.sum()} of 800 rows are quarantined" in found.report.verdict
 
 
 def test_the_seeming_gain_would_show_after_as_many_rows_as_are_said() -> None:
@@ -300,9 +307,13 @@ def test_the_seeming_gain_would_show_after_as_many_rows_as_are_said() -> None:
     actions, rewards = drawn(rng, 700, (0.4, 0.5))
     found = us.logs.certify(frame(PAIR[actions], rewards, 0.5), {"b": 1.0})
     assert found.verdict == "not yet"
-    assert "which it seems to have, more often than not" in found.report.verdict
-    enough = found.coverage.verdicts[0].enough
+    (verdict,) = found.coverage.verdicts
+    assert verdict.near
+    assert verdict.gain_is_estimated
+    enough = verdict.sample_size
     assert enough is not None
+    assert enough.gain == verdict.estimated_gain
+    assert found.report.rows_needed == enough.rows
     half = enough.gain * 2  # what one action is worth above the other
     shown = 0
     for _ in range(20):

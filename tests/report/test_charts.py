@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.support.refusals import assert_refused
 from tests.support.reports import HOSTILE, SAMPLES, action_rows, certificate, sample
 from tests.support.strategies import quick
+from understudy.formatting import percent
 from understudy.report import ActionRow, CertificateCurve
 from understudy.report.charts import (
     MOST_BARS,
@@ -25,9 +26,15 @@ from understudy.report.charts import (
     draw_policy,
     has_history,
 )
-from understudy.report.scales import Scale, decades, fitted, round_values
-from understudy.report.svg import breadth, cut, spread
-from understudy.report.wording import percent
+from understudy.report.svg import (
+    PixelScale,
+    breadth,
+    cut,
+    decades,
+    fitted,
+    round_values,
+    spread,
+)
 
 pytestmark = pytest.mark.plain
 
@@ -319,10 +326,13 @@ def test_fitted_scales_show_every_finite_value(numbers: list[float], zero: bool)
 
 
 def test_scales_map_ends_to_ends_and_keep_order() -> None:
-    for scale in (Scale(2.0, 50.0, 10.0, 90.0), Scale(2.0, 50.0, 10.0, 90.0, logarithmic=True)):
+    for scale in (
+        PixelScale(2.0, 50.0, 10.0, 90.0),
+        PixelScale(2.0, 50.0, 10.0, 90.0, logarithmic=True),
+    ):
         assert scale([2.0, 50.0]).tolist() == [10.0, 90.0]
         assert (np.diff(scale(np.linspace(2, 50, 40))) > 0).all()
-    assert Scale(2.0, 50.0, 0.0, 1.0, logarithmic=True)(10.0) == pytest.approx(0.5)
+    assert PixelScale(2.0, 50.0, 0.0, 1.0, logarithmic=True)(10.0) == pytest.approx(0.5)
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6))

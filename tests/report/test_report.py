@@ -26,19 +26,19 @@ from tests.support.paths import PACKAGE
 from tests.support.programs import find
 from tests.support.reports import HOSTILE, SAMPLES, action_rows, certificate, sample
 from tests.support.strategies import quick
+from understudy.formatting import count, named, number, percent, plain, quoted, size
+from understudy.logs.policy import FileRead
 from understudy.report import (
     ActionRow,
-    Candidate,
-    FileRow,
+    CandidateRow,
     QuarantineCount,
     Report,
-    fragment,
-    render,
     show,
 )
 from understudy.report.charts import draw_certificate, draw_interval
-from understudy.report.statements import MARKS, beside, bounds
-from understudy.report.wording import count, named, number, percent, plain, quoted, seen, size
+from understudy.report.data import MARKS
+from understudy.report.html import fragment, render
+from understudy.report.tables import bounds, estimates
 
 pytestmark = pytest.mark.plain
 
@@ -82,7 +82,7 @@ def everything(report: Report) -> list[str]:
     """All that is said of the certificate."""
     curve, kind = report.certificate, report.verdict_kind
     assert curve is not None
-    said = bounds(curve, kind) | beside(curve, kind)
+    said = bounds(curve, kind) | estimates(curve, kind)
     assert len(said) == 7 + (kind != "worse")  # nothing twice
     return list(said.values())
 
@@ -219,7 +219,7 @@ def test_production_that_is_a_bound_is_shown_as_one() -> None:
 def test_counts_beside_each_other_do_not_contradict_each_other() -> None:
     """An effective sample size is never above the rows that it is of."""
     rows = [ActionRow("a", 10_295, 0.5, effective_sample_size=10_295.0)]
-    candidates = [Candidate("uniform", "29,191 plays", 3.0, 29_191.2, 0.1)]
+    candidates = [CandidateRow("uniform", "29,191 plays", 3.0, 29_191.2, 0.1)]
     report = replace(sample("waiting"), actions=rows, candidates=candidates)
     for shown in (render(report), "\n".join(printed(report, 120))):
         assert "10,295" in shown
@@ -241,13 +241,13 @@ def test_labels_that_differ_in_spaces_differ_where_they_are_shown() -> None:
 def test_counts_of_quarantine_and_files_add_up() -> None:
     report = sample("dirty")
     root = tree(render(report))
-    assert "74,040 of 100,006 rows (74.04 %) were set aside." in root.text
+    assert "74,040 of 100,006 rows (74.04 %) are quarantined." in root.text
     reasons = Counter[str]()
     for group in report.quarantine:
         reasons[group.reason] += group.count
-    shown = cells(captioned(root, "Why rows were set aside"))
+    shown = cells(captioned(root, "Why rows are quarantined"))
     assert [(row[0].text, int(value(row[1].text))) for row in shown] == reasons.most_common()
-    by_file = cells(captioned(root, "Rows set aside, by file"))
+    by_file = cells(captioned(root, "Quarantined rows, by file"))
     assert sum(value(row[2].text) for row in by_file) == report.quarantined == reasons.total()
     files = cells(captioned(root, "Files that were read"))
     assert [(value(r[1].text), value(r[2].text)) for r in files] == [
@@ -259,7 +259,7 @@ def test_counts_of_quarantine_and_files_add_up() -> None:
 
 def test_what_is_left_out_is_said() -> None:
     report = many_actions()
-    files = [FileRow(f"{i}.csv", "0" * 64, 10, 0) for i in range(250)]
+    files = [FileRead(f"{i}.csv", "0" * 64, 10, 0) for i in range(250)]
     groups = [QuarantineCount(f"{i}.csv", "reward is missing", 1) for i in range(101)]
     page = tree(render(replace(report, files=files, quarantine=groups))).text
     for words in (
@@ -305,7 +305,7 @@ def test_a_report_without_policy_or_certificate_has_no_empty_parts() -> None:
     ]
     headings = [th.text for th in page.every("thead")[0].every("th")]
     assert "policy" not in headings
-    assert "No row was set aside." in page.text
+    assert "No row is quarantined." in page.text
     assert len(tree(render(bare)).every("table")) == 0
 
 
@@ -395,7 +395,7 @@ def test_no_text_gets_out_of_its_place(words: str) -> None:
         warnings=[words],
         actions=[replace(row, label=words) for row in report.actions[:2]],
         quarantine=[QuarantineCount(words, words, 3)],
-        files=[FileRow(words, words, 3, 3)],
+        files=[FileRead(words, words, 3, 3)],
         generated_at=words,
     )
     assert_harmless(tree(render(everywhere)), scripts=1)
@@ -516,7 +516,11 @@ def test_numbers_are_never_cut_in_the_terminal(report: Report) -> None:
     lines = [line.split() for line in printed(report)]
     ordered = sorted(report.actions, key=lambda row: -max(row.policy or 0.0, row.share))
     for row in ordered[:15]:
-        numbers = [seen(row.count), percent(row.share), percent(row.policy)]
+        numbers = [
+            count(row.count) if row.count else "never",
+            percent(row.share),
+            percent(row.policy),
+        ]
         numbers += [number(row.mean_reward), number(row.coverage)]
         numbers += [size(row.effective_sample_size)]
         wanted = " ".join(numbers).split()

@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
+from understudy.logs.policy import FileRead
 from understudy.report import (
     ActionRow,
-    Candidate,
+    CandidateRow,
     CertificateCurve,
-    FileRow,
     QuarantineCount,
     QuarantinedRow,
     Report,
@@ -96,8 +96,8 @@ def action_rows(
     ]
 
 
-def _file(name: str, rows: int, quarantined: int = 0) -> FileRow:
-    return FileRow(name, f"{hash(rows) % 16**8:08x}" * 8, rows, quarantined)
+def _file(name: str, rows: int, quarantined: int = 0) -> FileRead:
+    return FileRead(name, f"{hash(rows) % 16**8:08x}" * 8, rows, quarantined)
 
 
 made = partial(Report, generated_by="understudy 0.4.0", generated_at="2026-11-15 19:04 UTC")
@@ -128,9 +128,9 @@ def promoted() -> Report:
             "Production does not drift over the log.",
         ],
         candidates=[
-            Candidate("the learned policy", "Better than production.", 3.21, 311_000.0, 0.3605),
-            Candidate("uniform", "Worse than production.", 5.9, 169_400.0, 0.2042),
-            Candidate(
+            CandidateRow("the learned policy", "Better than production.", 3.21, 311_000.0, 0.3605),
+            CandidateRow("uniform", "Worse than production.", 5.9, 169_400.0, 0.2042),
+            CandidateRow(
                 "always banner-017",
                 "This log cannot tell: about 2,400,000 rows would show a gain of 0.01.",
                 61.4,
@@ -180,8 +180,8 @@ def undecided() -> Report:
             "2.1× as often as they say.",
         ],
         candidates=[
-            Candidate("uniform", "This log cannot tell.", math.inf, 2.0, 0.0031),
-            Candidate("always 4", "This log cannot tell.", 812.0, 12.3, None),
+            CandidateRow("uniform", "This log cannot tell.", math.inf, 2.0, 0.0031),
+            CandidateRow("always 4", "This log cannot tell.", 812.0, 12.3, None),
         ],
         files=[_file("women.csv", 10_000)],
     )
@@ -223,7 +223,7 @@ def dirty() -> Report:
         warnings=["41 % of the rows were set aside: look at the reasons before anything else."],
         certificate=certificate(59_000, mean=0.4, production=0.39, spread=2.0, start=0.4),
         actions=action_rows([*HOSTILE, *(f"a{i}" for i in range(30))], 59_000, seed=9),
-        candidates=[Candidate(HOSTILE[1], HOSTILE[4])],
+        candidates=[CandidateRow(HOSTILE[1], HOSTILE[4])],
         quarantine=[
             QuarantineCount(file, reason, 1_234 * (i + 1) * (j + 1))
             for i, file in enumerate(files)

@@ -43,8 +43,8 @@ from understudy.certificates.evidence import (
     Evidence,
     count_actions,
 )
+from understudy.certificates.summary import describe
 from understudy.certificates.targets import Target, probabilities_under
-from understudy.certificates.words import describe
 from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable

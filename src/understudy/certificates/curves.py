@@ -183,7 +183,7 @@ def certify(
     >>> certified.promoted_at, certified.production
     (52, 500.0)
     >>> certified
-    With 95 % confidence, after 1,000 rounds: the target would have earned at least ... a round, ...
+    Promote (certain since round 52) after 1,000 rounds: gain at least ...
     """
     if not isinstance(log, Log):
         raise InvalidEvent(

@@ -160,8 +160,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _print(found: Any, *, json_output: bool) -> None:
-    from understudy.logs.reporting import as_dict  # noqa: PLC0415 - only here
-    from understudy.report import show  # noqa: PLC0415
+    from understudy.report import as_dict, show  # noqa: PLC0415 - only here
 
     report: Report = found.report
     if json_output:

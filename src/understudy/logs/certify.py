@@ -98,9 +98,7 @@ def certify(
             strange=strangers(target, found.tallied),
         )
         if folder is not None:
-            from understudy.report import render  # noqa: PLC0415 - only for those who want a page
-
-            (hidden / REPORT_FILE).write_text(render(judged.report), encoding="utf-8")
+            (hidden / REPORT_FILE).write_text(judged.page(), encoding="utf-8")
             names = [QUARANTINE_FILE, REPORT_FILE]
             publish(hidden, folder, names, lambda: _refuse_folder_of_policy(folder))
     return judged

@@ -1,9 +1,9 @@
-"""Coverage first: what a log can say about each action, and about policies, before learning."""
+"""What a log shows of each action, and the policies that it is asked about."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,21 @@ from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import PROBABILITIES, Array, number
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregates import MISSING_ACTION, UNKNOWN_ACTION, LogStatistics
-from understudy.logs.calibration import Calibration, calibrate
 from understudy.logs.certified_targets import Target, Uniform
-from understudy.logs.drift import Drift, drift_of
+from understudy.logs.diagnostics import (
+    Calibration,
+    CalibrationFinding,
+    Drift,
+    DriftFinding,
+    calibrate,
+    drift_of,
+)
 from understudy.logs.policy import Policy
 from understudy.logs.provenance import knows_rows
-from understudy.logs.scan import counted, remedy_for
 from understudy.logs.schema import ESTIMATED, Columns, Kind, Label, Scale, in_words
 from understudy.logs.statistics import ActionStatistics
 from understudy.logs.sufficient_statistics import certify_sums
-from understudy.logs.verdicts import UNIT, JudgeContext, Verdict, judge
-from understudy.report import wording
+from understudy.logs.verdicts import UNIT, JudgeContext, Obstacle, Verdict, judge_policy
 from understudy.types import Integers, read_only
 
 __all__ = [
@@ -34,15 +38,23 @@ __all__ = [
     "candidates_beside",
     "candidates_of",
     "certify_candidates",
+    "coverage_from",
     "covered",
     "obstacle_of",
+    "without_propensities",
 ]
 
 GAIN = number(0.0, 1.0, "pass a gain a row in (0, 1], with rewards in [0, 1]", above=True)
 CERTAIN = 1.0 - 1e-9  # a propensity of 1, rounded
-NAMED = 10  # labels in one line
+OF_PROPENSITIES = (
+    "lowest_propensity",
+    "highest_propensity",
+    "coverage_ratio",
+    "effective_sample_size",
+    "estimate",
+    "self_normalised",
+)
 Asked = tuple[Target, Policy | None]  # a policy, and what `learn` wrote about it if it did
-UNCOUNTABLE = "so its propensities cannot be counted; log them with every row"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +63,8 @@ class Candidate:
 
     `chosen_from` is out of how many policies the log itself picked it: as many chances to be lucky,
     for which its certificate must pay. One that was learned from the log may not be judged by it.
-    If its actions were read from the log too, it is a `hindsight`: who knows which actions will
-    come up knows too much, so the first row of each counts as one in which it earned nothing.
+    If its actions were read from the log too, it is a `hindsight`: it knows which actions will come
+    up, so the first row of each counts as one in which it earned nothing.
     """
 
     name: str
@@ -68,29 +80,36 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Coverage:
-    """What `covered` found.
+    """What a log can say about its actions, and about policies.
 
     `table` has a row for each action, rewards in the units of the log. With R and q the reward and
     propensity of the rows of an action, and n all rows: `coverage_ratio` as in
     `ActionStatistics.coverage_ratios`; `effective_sample_size`
     (Σ 1/q)² / Σ 1/q², the plays that would say as much about always playing it; `estimate`
     Σ R/q / n; `self_normalised` Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in
-    `Calibration`.
+    `Calibration`. `rows` counts the valid rows, `refused` the others by reason. Production was
+    `deterministic` if it left nothing to chance: then the log shows nothing of other actions.
     """
 
     table: pl.DataFrame
     rows: int
     refused: dict[str, int]
     unseen: tuple[Label, ...]
-    deterministic: str | None
-    grounds: JudgeContext
+    deterministic: bool
+    judge_context: JudgeContext
     drift: Drift
     verdicts: tuple[Verdict, ...]
+    scale: Scale
 
     @property
     def calibration(self) -> Calibration:
         """Whether propensities agree with frequencies."""
-        return self.grounds.calibration
+        return self.judge_context.calibration
+
+    @property
+    def grounds(self) -> JudgeContext:
+        """The same as `judge_context`."""
+        return self.judge_context  # renamed; other areas still use it
 
     @property
     def mean_reward(self) -> float:
@@ -98,24 +117,8 @@ class Coverage:
         earned = (self.table["count"] * self.table["mean_reward"]).sum()
         return float(earned) / max(self.rows, 1)
 
-    def describe(self) -> list[str]:
-        """The findings and the verdicts in lines, without the table."""
-        return [*self.findings(), *(f"{one.name}: {one.words}" for one in self.verdicts)]
 
-    def findings(self) -> list[str]:
-        """What is to be said of the log itself, in lines."""
-        lost = sum(self.refused.values())
-        refused = f"; {lost:,} refused ({counted(self.refused)})" if lost else ""
-        lines = [f"{wording.counted(self.rows, 'row')}{refused}"]
-        if self.unseen:
-            more = f" and {len(self.unseen) - NAMED:,} more" if len(self.unseen) > NAMED else ""
-            lines.append(f"never played: {', '.join(map(in_words, self.unseen[:NAMED]))}{more}")
-        if self.deterministic is not None:
-            lines.append(self.deterministic)
-        return [*lines, f"calibration: {self.calibration.words}", f"drift: {self.drift.words}"]
-
-
-def covered(
+def coverage_from(
     tallied: LogStatistics,
     *,
     behavior: Kind = "logged",
@@ -141,11 +144,11 @@ def covered(
 
     >>> from understudy.logs.aggregates import tally
     >>> log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0, 1] * 50, "propensity": 0.5})
-    >>> found = covered(tally(log, Columns()))
+    >>> found = coverage_from(tally(log, Columns()))
     >>> found.table.select("action", "count", "mean_reward", "coverage_ratio").rows()
     [('a', 50, 0.0, 2.0), ('b', 50, 1.0, 2.0)]
-    >>> found.describe()[-1]
-    'always b: it is covered: 100 rows are worth 50 plays of its own; certify it for a verdict'
+    >>> [(verdict.name, verdict.overlap.effective_sample_size) for verdict in found.verdicts]
+    [('uniform', 100.0), ('always b', 50.0)]
     """
     sure, wanted = CONFIDENCE("confidence", confidence), GAIN.optional()("gain", gain)
     unknown = bool(np.isnan(tallied.tally.weights).all())
@@ -156,61 +159,76 @@ def covered(
         if kind == ESTIMATED
         else tallied.tally
     )
-    sums, drift = _known(given), drift_of(given, tallied.actions, kind, stretches)
+    sums, drift = _known(given), drift_of(given, kind, stretches)
     chosen = candidates_of(tallied) if candidates is None else candidates
     proofs = certificates or [None] * len(chosen)
-    grounds = JudgeContext(
-        calibrate(given, tallied.actions, sum(tallied.refused.values())),
+    context = JudgeContext(
+        calibrate(given, sum(tallied.refused.values())),
         obstacle_of(tallied, kind, drift),
-        counted=kind == ESTIMATED,
+        estimated=kind == ESTIMATED,
         gain=wanted,
         confidence=sure,
-        scale=scale,
     )
     verdicts = [
-        judge(candidate.name, _policy(candidate, len(sums.counts)), sums, grounds, certificate)
+        judge_policy(
+            candidate.name, _policy(candidate, len(sums.counts)), sums, context, certificate
+        )
         for candidate, certificate in zip(chosen, proofs, strict=True)
     ]
     labels = tallied.actions.labels
     return Coverage(
-        _table(labels, sums, grounds.calibration, scale),
+        _table(labels, sums, context.calibration, scale),
         sums.rows,
         tallied.refused,
         tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
-        _deterministic(given, labels),
-        grounds,
+        _is_deterministic(given),
+        context,
         drift,
         tuple(verdicts),
+        scale,
     )
 
 
-def obstacle_of(tallied: LogStatistics, kind: Kind, drift: Drift) -> str | None:
+covered = coverage_from  # renamed; other areas still import it
+
+
+def without_propensities(found: Coverage) -> Coverage:
+    """The same without what takes propensities: sums that learners need do not hold them."""
+    unknown = [pl.lit(None, pl.Float64).alias(name) for name in OF_PROPENSITIES]
+    calibration = replace(found.calibration, finding=CalibrationFinding.NOT_EXAMINED)
+    return replace(
+        found,
+        table=found.table.with_columns(unknown),
+        judge_context=replace(found.judge_context, calibration=calibration),
+        drift=replace(found.drift, finding=DriftFinding.NOT_EXAMINED),
+        verdicts=(),
+    )
+
+
+def obstacle_of(tallied: LogStatistics, kind: Kind, drift: Drift) -> Obstacle | None:
     """Why nothing can be decided by a log, whatever the policy, if so.
 
-    A certificate of a counted behavior holds only if that stayed the same, and if all was counted:
-    rows without an action may have been of any one.
+    A certificate of an estimated behavior holds only if that stayed the same, and if all rows were
+    counted: rows without an action may have been of any one.
 
     >>> from understudy.logs.schema import Actions
     >>> none = ActionStatistics.empty(2)
     >>> sums = LogStatistics(Actions(("a", "b")), none, {"reward is missing": 3})
-    >>> obstacle_of(sums, "logged", drift_of(sums.tally, sums.actions))
-    'most of its rows were set aside (reward is missing: 3); check the column of the reward'
+    >>> obstacle_of(sums, "logged", drift_of(sums.tally)).value
+    'mostly rejected'
     """
-    rows, aside = tallied.tally.rows, sum(tallied.refused.values())
-    if aside > rows:
-        why = f"{counted(tallied.refused)}); {remedy_for(tallied.refused)}"
-        return f"most of its rows were set aside ({why}"
-    if kind == ESTIMATED and drift.fixed is False:
-        return f"production changed over time, {UNCOUNTABLE}"
-    unlabelled = sum(tallied.refused.get(reason, 0) for reason in (MISSING_ACTION, UNKNOWN_ACTION))
-    if kind == ESTIMATED and unlabelled:
-        rows_of_nobody = wording.counted(unlabelled, "row")
-        return f"production's action is not known in {rows_of_nobody}, {UNCOUNTABLE}"
-    return None
+    if sum(tallied.refused.values()) > tallied.tally.rows:
+        return Obstacle.MOSTLY_REJECTED
+    if kind != ESTIMATED:
+        return None
+    if drift.fixed is False:
+        return Obstacle.BEHAVIOR_CHANGED
+    unlabelled = any(tallied.refused.get(reason) for reason in (MISSING_ACTION, UNKNOWN_ACTION))
+    return Obstacle.UNKNOWN_ACTIONS if unlabelled else None
 
 
 def candidates_of(tallied: LogStatistics, *, declared: bool = True) -> list[Candidate]:
-    """The policies that everybody asks about: uniform, and always the action that looks best.
+    """Two policies that every log is asked about: uniform, and always the action that looks best.
 
     If the actions were not `declared`, but came up one after the other, the j-th may spend
     δ/(j(j+1)): all of these together spend less than δ, however many there might have been.
@@ -242,7 +260,7 @@ def candidates_beside(
     *,
     declared: bool,
 ) -> list[Candidate]:
-    """Policies that somebody asks about, and beside them those that everybody does.
+    """The policies that were asked about, and those of `candidates_of` beside them.
 
     What was learned from these files, or from these rows however they came, may not be judged.
     """
@@ -279,7 +297,7 @@ def certify_candidates(
 ) -> list[Certificate | None]:
     """The certificate of each candidate that the log may judge, as sure as `confidence` says.
 
-    Without an order nobody knows which row of an action was the first, so none of a hindsight.
+    Without an order the first row of an action is unknown, so a hindsight gets none.
 
     >>> from understudy.logs.aggregates import tally
     >>> log = pl.DataFrame({"action": ["a", "b"] * 99, "reward": [0, 1] * 99, "propensity": 0.5})
@@ -347,13 +365,7 @@ def _table(
     return table.with_columns(pl.col(*columns).fill_nan(None))
 
 
-def _deterministic(sums: ActionStatistics, labels: tuple[Label, ...]) -> str | None:
-    """Whether production left nothing to chance, in words."""
-    played = np.flatnonzero(sums.counts > 0)
-    cannot = "so this log shows nothing of what else it might have done"
-    if len(played) == 1:
-        label = in_words(labels[played[0]])
-        return f"production was deterministic: it always played {label}, {cannot}"
-    if len(played) and (sums.lowest[played] >= CERTAIN).all():
-        return f"production was deterministic: every propensity is 1, {cannot}"
-    return None
+def _is_deterministic(sums: ActionStatistics) -> bool:
+    """Whether production left nothing to chance: one action, or propensities of 1 alone."""
+    played = sums.counts > 0
+    return bool(played.sum() == 1 or (played.any() and (sums.lowest[played] >= CERTAIN).all()))

@@ -10,12 +10,17 @@ from tempfile import gettempdir
 from typing import Any, Unpack
 
 import numpy as np
-import polars as pl
 
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregate_run import LogInput
 from understudy.logs.aggregates import LogStatistics
-from understudy.logs.coverage_table import Candidate, Coverage, candidates_of, covered
+from understudy.logs.coverage_table import (
+    Candidate,
+    Coverage,
+    candidates_of,
+    covered,
+    without_propensities,
+)
 from understudy.logs.options import CONFIDENT, LearnOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,
@@ -36,31 +41,6 @@ from understudy.logs.verdicts import judge_rows
 __all__ = ["LearnResult", "coverage_of_policy", "learn"]
 
 
-ELSEWHERE = "not looked at here; understudy coverage --engine does"
-OF_PROPENSITIES = (
-    "lowest_propensity",
-    "highest_propensity",
-    "coverage_ratio",
-    "effective_sample_size",
-    "estimate",
-    "self_normalised",
-)
-
-
-def _without_propensities(found: Coverage) -> Coverage:
-    """Of sums that learners need, which do not hold what coverage does."""
-    unknown = [pl.lit(None, pl.Float64).alias(name) for name in OF_PROPENSITIES]
-    return dataclasses.replace(
-        found,
-        table=found.table.with_columns(unknown),
-        grounds=dataclasses.replace(
-            found.grounds, calibration=dataclasses.replace(found.calibration, words=ELSEWHERE)
-        ),
-        drift=dataclasses.replace(found.drift, words=ELSEWHERE),
-        verdicts=(),
-    )
-
-
 def coverage_of_policy(policy: Policy) -> Coverage:
     """What the log says about actions, and about the understudy beside other policies."""
     study, scale = policy.study, policy.settings.scale
@@ -78,7 +58,7 @@ def coverage_of_policy(policy: Policy) -> Coverage:
         scale=scale,
     )
     if np.isnan(study.tally.weights).all() and policy.settings.behavior != ESTIMATED:
-        return _without_propensities(found)
+        return without_propensities(found)
     if certificate is None:
         return found
     watched = judge_rows(UNDERSTUDY, certificate, study.tally, found.grounds)
@@ -142,9 +122,7 @@ def learn(
         )
         if folder is not None:
             learned.policy.save(hidden / POLICY_FILE)
-            from understudy.report import render  # noqa: PLC0415 - only for those who want a page
-
-            (hidden / REPORT_FILE).write_text(render(learned.report), encoding="utf-8")
+            (hidden / REPORT_FILE).write_text(learned.page(), encoding="utf-8")
             publish(hidden, folder, RESULTS, lambda: _refuse_changed(folder, before))
     return learned
 

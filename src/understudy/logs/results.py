@@ -1,80 +1,75 @@
-"""What the three commands give back: values that people can look at."""
+"""What `learn`, `certify` and `coverage` give back: data, and ways to look at it.
+
+Reports and pictures stand above this module and are imported when they are asked for.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
 from understudy.logs.coverage_table import Coverage
-from understudy.logs.default_learner import FIXED
-from understudy.logs.encoder import NEW
 from understudy.logs.policy import Policy
 from understudy.logs.provenance import Provenance
-from understudy.logs.reporting import BEHAVIOR_WORDS, Said, assemble, panel_of, say, set_aside
-from understudy.logs.schema import ESTIMATED, Kind, Label, Scale
-from understudy.logs.setup import LAST
-from understudy.plots import draw_bars, draw_certificates
-from understudy.report import Report, VerdictKind, fragment
-from understudy.report.wording import counted, number
+from understudy.logs.schema import Kind, Label, Scale
+from understudy.logs.verdicts import Obstacle, VerdictKind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from understudy.report.data import Report
+
 __all__ = ["UNDERSTUDY", "CertifyResult", "CoverageResult", "LearnResult", "Result"]
 
 UNDERSTUDY = "the understudy"
-IN_NO_ORDER = (
-    "Nothing was judged: a certificate of what was earned while learning takes rows in order. "
-    "Certify the policy on a later log."
-)
-UNKNOWN_WHERE_ELIGIBLE = (
-    "Nothing was judged: where not all can be played in all rows, a certificate takes the "
-    "propensity of every row. Name their column with --propensity."
-)
-UNKNOWN_IN_CONTEXT = (
-    "Nothing was judged: with contexts, a certificate takes the propensity of every row. "
-    "Name their column with --propensity."
-)
 
 
 class Result(ABC):
-    """A report, seen as a line, as a table, as a picture, or in a notebook."""
+    """A result, seen as a report, as a line, as a table, as a picture, or in a notebook."""
 
-    @property
-    @abstractmethod
+    @cached_property
     def report(self) -> Report:
-        """All of it as plain data, for the page, the notebook and the terminal."""
+        """All of it in words and numbers, for the page, the notebook and the terminal."""
+        from understudy.report.build import report_of  # noqa: PLC0415 - presentation is above
+
+        return report_of(self)
 
     @property
     @abstractmethod
     def table(self) -> pl.DataFrame:
         """One row per action: what the log shows of it, and what the policy does."""
 
+    @property
+    @abstractmethod
+    def verdict(self) -> VerdictKind:
+        """'promote', 'not yet', 'worse', 'cannot tell', or 'coverage' if nothing was to be decided.
+
+        `report.words` says it in words.
+        """
+
     @abstractmethod
     def plot(self) -> Figure:
         """A matplotlib figure."""
 
-    @property
-    def verdict(self) -> VerdictKind:
-        """'promote', 'not yet', 'worse', 'cannot tell', or 'coverage' if nothing was to be decided.
+    def page(self) -> str:
+        """The report as one HTML page that loads nothing."""
+        from understudy.report.html import render  # noqa: PLC0415 - presentation is above
 
-        `report.verdict` says it in words.
-        """
-        return self.report.verdict_kind
+        return render(self.report)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.report.verdict})"
+        return f"{type(self).__name__}({self.report.words})"
 
     def _repr_html_(self) -> str:
+        from understudy.report.html import fragment  # noqa: PLC0415 - presentation is above
+
         return fragment(self.report)
 
 
@@ -101,73 +96,41 @@ class LearnResult(Result):
         """One row per action: what the log shows of it, and the policy's probability."""
         return self.coverage.table.with_columns(policy=pl.Series(self.policy.average))
 
-    @cached_property
-    def report(self) -> Report:
-        """All of it as plain data, for the page, the notebook and the terminal."""
-        policy = self.policy
-        return assemble(
-            title="What was learned from this log",
-            said=self._said,
-            facts=self._facts(),
-            assumptions=policy.settings.unmet,
-            coverage=self.coverage,
-            scale=policy.settings.scale,
-            policy=policy.average,
-            averaged_over=None if policy.contextual is None else LAST,
-            intake=dataclasses.replace(self.intake, files=policy.files),
-            warnings=self.warnings,
-        )
+    @property
+    def verdict(self) -> VerdictKind:
+        """'promote', 'not yet', 'worse' or 'cannot tell'."""
+        return "cannot tell" if self.certified is None else self.coverage.verdicts[0].kind
 
-    @cached_property
-    def _said(self) -> Said:
+    @property
+    def obstacle(self) -> Obstacle | None:
+        """Why nothing can be decided, if so."""
         if self.certified is not None:
-            return say(self.certified, self.coverage, UNDERSTUDY, self.policy.settings.scale)
-        obstacle = self.coverage.grounds.obstacle
-        why = self._why_uncertified() if obstacle is None else f"This log cannot tell: {obstacle}."
-        return Said("cannot tell", why)
-
-    def _why_uncertified(self) -> str:
+            return self.coverage.verdicts[0].obstacle
+        if self.coverage.judge_context.obstacle is not None:
+            return self.coverage.judge_context.obstacle
         if self.policy.contextual is not None:
-            return UNKNOWN_IN_CONTEXT
-        return IN_NO_ORDER if self.policy.study.behavior is not None else UNKNOWN_WHERE_ELIGIBLE
-
-    def _facts(self) -> list[tuple[str, str]]:
-        settings, study = self.policy.settings, self.policy.study
-        found = [
-            ("Learner", settings.learner),
-            ("Guarantee", settings.theorem),
-            ("Behavior", BEHAVIOR_WORDS[settings.behavior]),
-            ("Rows learned from", f"{study.rounds:,}"),
-            ("Horizon", "none needed" if settings.horizon is None else f"{settings.horizon:,}"),
-        ]
-        if self.policy.warmup:
-            found.append(("Rows that prepared the features", f"{self.policy.warmup:,}"))
-        if self._said.sentence is not None:
-            found.append(("Certificate", f"While learning, {self._said.sentence}."))
-            found.append(("The policy now", "is certified by a later log: understudy certify"))
-        return found
+            return Obstacle.NO_PROPENSITIES_WITH_CONTEXTS
+        if self.policy.study.behavior is not None:
+            return Obstacle.NO_ORDER
+        return Obstacle.NO_PROPENSITIES_WITH_ELIGIBLE_SETS
 
     @property
     def warnings(self) -> list[str]:
         """What the reader should know before believing the rest."""
+        from understudy.report import words  # noqa: PLC0415 - presentation stands above data
+
         policy = self.policy
-        found = []
         past = policy.study.learner.past_horizon(policy.study.state)
-        if past:
-            found.append(f"{counted(past, 'row')} came after the horizon: no theorem covers that.")
-        scale = policy.settings.scale
-        if not scale.is_unit:
-            found.append(
-                f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}]. "
-                "Pessimism is about the reward above the lowest one: another range gives another "
-                "learner."
-            )
-        found += told(self.oddities)
-        if policy.contextual is not None:
-            found += policy.contextual.left_out()
-        if policy.study.certificate is not None:
-            found += set_aside(policy.refused, self.coverage.mean_reward)
-        return found
+        certified = policy.study.certificate is not None
+        return [
+            *words.horizon_warning(past),
+            *words.scale_warning(policy.settings.scale),
+            *words.context_warnings(self.oddities),
+            *([] if policy.contextual is None else policy.contextual.left_out()),
+            *words.quarantine_warning(
+                policy.refused if certified else {}, self.coverage.mean_reward
+            ),
+        ]
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
@@ -178,8 +141,7 @@ class LearnResult(Result):
                 "there is nothing to draw",
                 "learn in order, from propensities",
             )
-        panel = panel_of(self.certified, self.policy.settings.scale)
-        return draw_certificates([panel], title="What the understudy would have earned")
+        return _draw(self.certified, self.policy.settings.scale, UNDERSTUDY)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -187,7 +149,7 @@ class CertifyResult(Result):
     """What a log says about one policy that stays as it is.
 
     `policy` has the probability of every action, or is None if that depends on the row; `strange`
-    says what the two have to do with each other, if it is nothing.
+    says that policy and log have no action in common, if so.
     """
 
     name: str
@@ -207,42 +169,25 @@ class CertifyResult(Result):
             return self.coverage.table
         return self.coverage.table.with_columns(policy=pl.Series(list(self.policy.values())))
 
-    @cached_property
-    def report(self) -> Report:
-        """All of it as plain data, for the page, the notebook and the terminal."""
-        said = say(self.certified, self.coverage, self.name, self.scale)
-        facts = [
-            ("Policy", self.name),
-            ("Behavior", BEHAVIOR_WORDS[self.kind]),
-            ("Rows", f"{self.certified.certificate.rounds:,}"),
-        ]
-        if said.sentence is not None:
-            facts.append(("Certificate", f"On this log, {said.sentence}."))
-        assumptions = ["the policy was neither learned from rows of this log nor chosen by them"]
-        if self.kind == ESTIMATED:
-            assumptions.append(FIXED)
-        return assemble(
-            title=f"What this log says about {self.name}",
-            said=said,
-            facts=facts,
-            assumptions=assumptions,
-            coverage=self.coverage,
-            scale=self.scale,
-            policy=None if self.policy is None else np.array(list(self.policy.values())),
-            intake=self.intake,
-            warnings=self.warnings,
-        )
+    @property
+    def verdict(self) -> VerdictKind:
+        """'promote', 'not yet', 'worse' or 'cannot tell'."""
+        return self.coverage.verdicts[0].kind
 
     @property
     def warnings(self) -> list[str]:
         """What the reader should know before believing the rest."""
-        aside = set_aside(self.coverage.refused, self.coverage.mean_reward)
-        return [*self.strange, *told(self.oddities), *aside]
+        from understudy.report import words  # noqa: PLC0415 - presentation stands above data
+
+        return [
+            *self.strange,
+            *words.context_warnings(self.oddities),
+            *words.quarantine_warning(self.coverage.refused, self.coverage.mean_reward),
+        ]
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
-        panel = panel_of(self.certified, self.scale)
-        return draw_certificates([panel], title=f"What {self.name} would have earned")
+        return _draw(self.certified, self.scale, self.name)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -263,40 +208,27 @@ class CoverageResult(Result):
         """One row per action: how often it was played, what it earned, how well it is covered."""
         return self.coverage.table
 
-    @cached_property
-    def report(self) -> Report:
-        """All of it as plain data, for the page, the notebook and the terminal."""
-        return assemble(
-            title="What this log can say",
-            said=Said(
-                "coverage",
-                f"{counted(self.coverage.rows, 'row')} of {counted(len(self.table), 'action')}.",
-            ),
-            facts=[("Behavior", BEHAVIOR_WORDS[self.kind])],
-            coverage=self.coverage,
-            scale=self.scale,
-            intake=self.intake,
-        )
+    @property
+    def verdict(self) -> VerdictKind:
+        """'coverage': nothing was to be decided."""
+        return "coverage"
 
     def plot(self) -> Figure:
         """How often each action was played, and what it earned, as a matplotlib figure."""
+        from understudy.plots import draw_bars  # noqa: PLC0415 - presentation stands above data
+
         labels, shares = self.table["action"].to_list(), self.table["share"].to_list()
         means = self.table["mean_reward"].fill_null(0.0).to_list()
         return draw_bars(labels, {"share of rows": shares, "mean reward": means})
 
     def __str__(self) -> str:
-        return "\n".join(self.coverage.describe())
+        from understudy.report.words import describe_coverage  # noqa: PLC0415 - presentation is above
+
+        return describe_coverage(self.coverage)
 
 
-def told(oddities: Mapping[str, int]) -> list[str]:
-    """What was odd about contexts, in sentences.
+def _draw(certified: Certified, scale: Scale, name: str) -> Figure:
+    from understudy.plots import draw_certificates  # noqa: PLC0415 - presentation stands above data
+    from understudy.report.build import panel_of  # noqa: PLC0415
 
-    >>> told({"age is missing": 3})
-    ['Context: age is missing in 3 rows, and was taken for missing or unknown.']
-    """
-    new = ": labels that the warm-up did not have, or hardly, taken for rare or unknown."
-    other = ", and was taken for missing or unknown."
-    return [
-        f"Context: {what} in {counted(count, 'row')}{new if what.endswith(NEW) else other}"
-        for what, count in oddities.items()
-    ]
+    return draw_certificates([panel_of(certified, scale)], title=f"What {name} would have earned")

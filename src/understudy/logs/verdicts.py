@@ -1,17 +1,18 @@
-"""What a log says about a policy against production, and how much it would take to say more."""
+"""Decisions about policies against production, as data: what a log decides, and what is missing."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
 import numpy as np
 
 from understudy.certificates import Certificate
 from understudy.constraints import Array
-from understudy.logs.calibration import Calibration
-from understudy.logs.sample_size import (
+from understudy.logs.diagnostics import (
+    Calibration,
     RejectedShare,
     SampleSize,
     exploration_for,
@@ -20,22 +21,53 @@ from understudy.logs.sample_size import (
 )
 from understudy.logs.schema import Scale
 from understudy.logs.statistics import ActionStatistics
-from understudy.logs.verdict_words import CONTRADICTION, COUNTED, WRONG, Case
 
-__all__ = ["JudgeContext", "Overlap", "Verdict", "judge", "judge_rows", "reach_of"]
+__all__ = [
+    "JudgeContext",
+    "Obstacle",
+    "Overlap",
+    "PolicyDecision",
+    "Verdict",
+    "VerdictKind",
+    "judge_policy",
+    "judge_rows",
+    "overlap_of",
+]
 
-Decision = Literal["better", "worse", "unknown"]
-LARGEST_GAIN = 0.05  # that is asked for if nobody says which, and the policy seems to have none
+VerdictKind = Literal["promote", "not yet", "cannot tell", "worse", "coverage"]
+USUAL_GAIN = 0.05  # a row: what a log should be able to show if the policy seems to have no gain
 HIDDEN = 0.001  # the share of its plays that a policy may make where the log shows nothing
-NEAR = 10  # times the rows: what so many would show is not shown yet, beyond nobody can tell
+NEAR = 10  # times the rows: a gain that needs more is not within reach of this log
 THREE = 3.0  # standard errors
 NOTICEABLE = 1e-6  # a gain a row: less may be rounding
 UNIT = Scale()
 
 
+class PolicyDecision(StrEnum):
+    """What a log decides about a policy, against production."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    UNKNOWN = "unknown"
+
+
+class Obstacle(StrEnum):
+    """Why no number of rows like these would decide."""
+
+    MOSTLY_REJECTED = "mostly rejected"
+    BEHAVIOR_CHANGED = "behavior changed"
+    UNKNOWN_ACTIONS = "unknown actions"
+    CONTRADICTORY_BOUNDS = "contradictory bounds"
+    WRONG_PROPENSITIES = "wrong propensities"
+    BEHAVIOR_ESTIMATED = "behavior estimated"
+    NO_ORDER = "no order"
+    NO_PROPENSITIES_WITH_ELIGIBLE_SETS = "no propensities with eligible sets"
+    NO_PROPENSITIES_WITH_CONTEXTS = "no propensities with contexts"
+
+
 @dataclass(frozen=True)
 class Overlap:
-    """How far a log reaches a policy.
+    """How well a log covers a policy.
 
     `coverage_ratio` is C(π) = Σ π(a) C(a), None where the policy depends on the row;
     `effective_sample_size` how many plays of its own would say as much; `estimate` its
@@ -53,97 +85,128 @@ class Overlap:
 class JudgeContext:
     """What the verdicts about all policies of a log have in common.
 
-    Nothing is decided if there is an `obstacle`, given in words, and nothing with propensities that
-    the `calibration` calls wrong: too small ones would make a policy look better than it is. Where
-    the behavior was only `counted`, no gain is certified. `gain` is the gain a row that a log
-    should be able to show: left out, the one that a policy seems to have, or else 0.05, or
-    production's mean reward if that is less, or what a policy that differs so little from
-    production can gain at most. Words are in the units of the `scale`.
+    Nothing is decided if there is an `obstacle`, and nothing with propensities that the
+    `calibration` calls wrong: too small ones would make a policy look better than it is. Where the
+    behavior was `estimated`, no gain is certified. `gain` is the gain a row that a log should be
+    able to show: left out, the one that a policy seems to have, or else 0.05, or production's mean
+    reward if that is less, or what a policy that differs so little from production can gain at
+    most.
     """
 
     calibration: Calibration
-    obstacle: str | None = None
-    counted: bool = False
+    obstacle: Obstacle | None = None
+    estimated: bool = False
     gain: float | None = None
     confidence: float = 0.95
-    scale: Scale = UNIT
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What this log says about one policy, against production; if nothing, what would suffice.
+    """What a log decides about one policy, with the numbers that words are made of.
 
-    It is `near` if it seems to have a gain, and not many times as many rows would show it. Its
-    certificate is `sound` if nothing is known that speaks against it.
+    An unknown decision has either an `obstacle`, or the `sample_size` that would show a gain, the
+    estimated one if `gain_is_estimated`. It is `near` if the policy seems to have a gain, and not
+    many times as many rows would show it. Some of all `rows` were `rejected`; in the others
+    production `earned` a total. `hidden` is the share of the policy's plays that the log does not
+    show, 0 if it is negligible, and `plays_unseen` whether it plays actions that were never logged.
+    The decision holds with the `confidence`, also about a policy that was chosen out of several,
+    whose certificate has a higher one.
     """
 
     name: str
-    decision: Decision
-    words: str
-    reach: Overlap
-    enough: SampleSize | None
+    decision: PolicyDecision
+    obstacle: Obstacle | None
+    overlap: Overlap
+    hidden: float
+    sample_size: SampleSize | None
     near: bool
-    sound: bool
+    gain_is_estimated: bool
+    plays_unseen: bool
+    certificate: Certificate | None
+    confidence: float
+    rows: int
+    rejected: int
+    earned: float
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing speaks against the certificate."""
+        return self.obstacle in (None, Obstacle.BEHAVIOR_ESTIMATED)
+
+    @property
+    def kind(self) -> VerdictKind:
+        """'promote', 'worse', 'not yet' or 'cannot tell'."""
+        if self.decision is PolicyDecision.UNKNOWN:
+            return "not yet" if self.near else "cannot tell"
+        return "promote" if self.decision is PolicyDecision.BETTER else "worse"
+
+    @property
+    def production(self) -> float:
+        """Production's mean reward in the rows that could be read."""
+        return self.earned / max(self.rows - self.rejected, 1)
+
+    @property
+    def estimated_gain(self) -> float:
+        """The estimated gain a row over production; nan if the log shows none of its plays."""
+        return self.overlap.estimate - self.production
 
 
-def judge(
+def judge_policy(
     name: str,
     policy: Array,
     tally: ActionStatistics,
-    grounds: JudgeContext,
+    context: JudgeContext,
     certificate: Certificate | None = None,
 ) -> Verdict:
-    """The verdict about a policy, from the sums of the log and, for a decision, its certificate.
+    """The verdict about a fixed policy, from the sums of the log; deciding takes a certificate.
 
-    >>> from understudy.logs.schema import Actions
-    >>> from understudy.logs.calibration import calibrate
+    >>> from understudy.logs.diagnostics import calibrate
     >>> counts, rewards = np.array([500, 500]), np.array([200.0, 200.0])
     >>> sums = ActionStatistics.of_behavior(counts, rewards, np.full(2, 0.5))
-    >>> grounds = JudgeContext(calibrate(sums, Actions(("a", "b"))))
-    >>> judge("second", np.array([0.0, 1.0]), sums, grounds).words
-    'it is covered: 1,000 rows are worth 500 plays of its own; certify it for a verdict'
+    >>> found = judge_policy("b", np.array([0.0, 1.0]), sums, JudgeContext(calibrate(sums)))
+    >>> found.decision.value, found.overlap.effective_sample_size
+    ('unknown', 500.0)
     """
-    seen = Seen(
+    evidence = PolicyRows(
         rows=tally.rows,
         earned=float(tally.rewards.sum()),
-        spread=second_moment(tally, policy),
-        most=float(np.maximum(policy - tally.counts / max(tally.rows, 1), 0.0).sum()),
-        wrong=bool(policy[grounds.calibration.wrong].any()),
-        unseen=bool(policy[tally.counts == 0].any()),
+        second_moment=second_moment(tally, policy),
+        largest_gain=float(np.maximum(policy - tally.counts / max(tally.rows, 1), 0.0).sum()),
+        wrong_propensities=bool(policy[context.calibration.wrong].any()),
+        plays_unseen=bool(policy[tally.counts == 0].any()),
     )
-    reach = reach_of(policy, tally, grounds.calibration.shown)
-    return _judged(name, reach, seen, grounds, certificate)
+    overlap = overlap_of(policy, tally, context.calibration.shown)
+    return _judge(name, overlap, evidence, context, certificate)
 
 
 def judge_rows(
-    name: str, certificate: Certificate, tally: ActionStatistics, grounds: JudgeContext
+    name: str, certificate: Certificate, tally: ActionStatistics, context: JudgeContext
 ) -> Verdict:
     """The verdict about a policy that depends on the row, from the weights w that it gave rise to.
 
     Of what it plays the log does not show what is missing from a mean weight of 1, beyond three
-    standard errors. The `tally` is of the rows that could be read; others were set aside, and have
-    no weight.
+    standard errors. The `tally` is of the rows that could be read; rejected ones have no weight.
     """
     _, weighted, weights, squares = certificate.evidence.totals.tolist()
     read, earned = max(tally.rows, 1), float(tally.rewards.sum())
     error = math.sqrt(max(0.0, squares / read - (weights / read) ** 2) / read)
     hidden = max(0.0, 1.0 - weights / read - THREE * error)
     estimate = weighted / weights if weights else math.nan
-    seen = Seen(
+    evidence = PolicyRows(
         rows=tally.rows,
         earned=earned,
-        spread=earned / read * max(0.0, squares - 2.0 * weights + read) / read,
-        wrong=bool(grounds.calibration.wrong.any()),
+        second_moment=earned / read * max(0.0, squares - 2.0 * weights + read) / read,
+        wrong_propensities=bool(context.calibration.wrong.any()),
     )
-    reach = Overlap(None, certificate.effective_sample_size, estimate, hidden)
-    return _judged(name, reach, seen, grounds, certificate)
+    overlap = Overlap(None, certificate.effective_sample_size, estimate, hidden)
+    return _judge(name, overlap, evidence, context, certificate)
 
 
-def reach_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
-    """What the sums of a log tell about a policy before any certificate.
+def overlap_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
+    """How well the sums of a log cover a policy, before any certificate.
 
     >>> sums = ActionStatistics.of_behavior(np.array([500, 0]), np.zeros(2), np.array([0.5, 0.5]))
-    >>> reach_of(np.array([0.9, 0.1]), sums, np.array([1.0, 0.0]))
+    >>> overlap_of(np.array([0.9, 0.1]), sums, np.array([1.0, 0.0]))
     Overlap(coverage_ratio=inf, effective_sample_size=500.0, estimate=0.0, hidden=0.1)
     """
     seen = tally.counts > 0
@@ -161,95 +224,97 @@ def reach_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What is known of a policy's rows: how many could be read, what production earned in them,
+class PolicyRows:
+    """What is known of the rows that a policy is judged by.
 
-    E[d²], the gain that the policy can have at `most`, whether its propensities are `wrong`, and
-    whether it plays actions that were never seen.
+    How many could be read, what production earned in them, E[d²], the gain that the policy can have
+    at most, whether the propensities of its actions are wrong, and whether it plays actions that
+    were never logged.
     """
 
     rows: int
     earned: float
-    spread: float
-    wrong: bool
-    most: float = 1.0
-    unseen: bool = False
+    second_moment: float
+    wrong_propensities: bool
+    largest_gain: float = 1.0
+    plays_unseen: bool = False
 
 
-def _judged(
-    name: str, reach: Overlap, seen: Seen, grounds: JudgeContext, certificate: Certificate | None
+def _judge(
+    name: str,
+    overlap: Overlap,
+    evidence: PolicyRows,
+    context: JudgeContext,
+    certificate: Certificate | None,
 ) -> Verdict:
-    production = seen.earned / max(seen.rows, 1)
-    seeming, hidden = reach.estimate - production, reach.hidden > HIDDEN
-    seems = grounds.gain is None and seeming > NOTICEABLE and not hidden
-    wanted = seeming if seems else _wanted(grounds.gain, production, seen.most)
-    confidence = grounds.confidence if certificate is None else certificate.confidence
-    rows = seen.rows if certificate is None else certificate.rounds
+    production = evidence.earned / max(evidence.rows, 1)
+    estimated, hidden = overlap.estimate - production, overlap.hidden > HIDDEN
+    seems = context.gain is None and estimated > NOTICEABLE and not hidden
+    wanted = estimated if seems else _wanted(context.gain, production, evidence.largest_gain)
+    confidence = context.confidence if certificate is None else certificate.confidence
+    rows = evidence.rows if certificate is None else certificate.rounds
     if hidden:
-        enough = exploration_for(min(1.0, production + wanted), wanted, rows, confidence)
+        needed = exploration_for(min(1.0, production + wanted), wanted, rows, confidence)
     else:
-        lost = _lost(certificate, seen)
-        enough = SampleSize(wanted, rows_for(seen.spread, wanted, confidence, lost), None)
-    unsound = _unsound(grounds, seen, certificate)
-    decision: Decision = "unknown" if unsound else _decide(certificate, seen.earned)
-    case = Case(
-        decision=decision,
-        certificate=certificate,
-        confidence=grounds.confidence,
-        effective_sample_size=reach.effective_sample_size,
-        hidden=reach.hidden if hidden else 0.0,
-        enough=enough,
-        rows=rows,
-        aside=rows - seen.rows,
-        earned=seen.earned,
-        scale=grounds.scale,
-        obstacle=unsound or (COUNTED if grounds.counted else None),
-        unseen=seen.unseen,
-        seems=seems,
-    )
-    may_come = decision == "unknown" and case.obstacle is None
+        rejected = _rejected_share(certificate, evidence)
+        needed = SampleSize(
+            wanted, rows_for(evidence.second_moment, wanted, confidence, rejected), None
+        )
+    unsound = _unsound(context, evidence, certificate)
+    decision = PolicyDecision.UNKNOWN if unsound else _decide(certificate, evidence.earned)
+    obstacle = unsound or (Obstacle.BEHAVIOR_ESTIMATED if context.estimated else None)
+    may_come = decision is PolicyDecision.UNKNOWN and obstacle is None
     return Verdict(
-        name,
-        decision,
-        case.describe(),
-        reach,
-        enough if may_come else None,
-        near=may_come and seems and 0.0 < enough.rows < NEAR * rows,
-        sound=unsound is None,
+        name=name,
+        decision=decision,
+        obstacle=obstacle,
+        overlap=overlap,
+        hidden=overlap.hidden if hidden else 0.0,
+        sample_size=needed if may_come else None,
+        near=may_come and seems and 0.0 < needed.rows < NEAR * rows,
+        gain_is_estimated=seems,
+        plays_unseen=evidence.plays_unseen,
+        certificate=certificate,
+        confidence=context.confidence,
+        rows=rows,
+        rejected=rows - evidence.rows,
+        earned=evidence.earned,
     )
 
 
-def _unsound(grounds: JudgeContext, seen: Seen, certificate: Certificate | None) -> str | None:
-    """What speaks against a certificate, in words."""
-    if grounds.obstacle is not None:
-        return grounds.obstacle
+def _unsound(
+    context: JudgeContext, evidence: PolicyRows, certificate: Certificate | None
+) -> Obstacle | None:
+    """What speaks against a certificate."""
+    if context.obstacle is not None:
+        return context.obstacle
     if certificate is not None and certificate.lower > certificate.upper:
-        return CONTRADICTION
-    return WRONG if seen.wrong else None
+        return Obstacle.CONTRADICTORY_BOUNDS
+    return Obstacle.WRONG_PROPENSITIES if evidence.wrong_propensities else None
 
 
-def _lost(certificate: Certificate | None, seen: Seen) -> RejectedShare:
+def _rejected_share(certificate: Certificate | None, evidence: PolicyRows) -> RejectedShare:
     """The rows that count in the certificate though they could not be read."""
-    if certificate is None or certificate.rounds <= seen.rows:
+    if certificate is None or certificate.rounds <= evidence.rows:
         return RejectedShare()
-    number = certificate.rounds - seen.rows
+    number = certificate.rounds - evidence.rows
     return RejectedShare(
-        number / certificate.rounds, (certificate.production - seen.earned) / number
+        number / certificate.rounds, (certificate.production - evidence.earned) / number
     )
 
 
-def _wanted(gain: float | None, production: float, most: float) -> float:
+def _wanted(gain: float | None, production: float, largest: float) -> float:
     if gain is not None:
         return gain
-    usual = min(LARGEST_GAIN, production) if production > 0.0 else LARGEST_GAIN
-    return min(usual, most) if most > 0.0 else usual
+    usual = min(USUAL_GAIN, production) if production > 0.0 else USUAL_GAIN
+    return min(usual, largest) if largest > 0.0 else usual
 
 
-def _decide(certificate: Certificate | None, earned: float) -> Decision:
+def _decide(certificate: Certificate | None, earned: float) -> PolicyDecision:
     """What the certificate decides. Plays that the log never shows only make it more careful."""
     if certificate is None or not certificate.rounds:
-        return "unknown"
+        return PolicyDecision.UNKNOWN
     if certificate.upper < certificate.least_production(earned):
-        return "worse"
+        return PolicyDecision.WORSE
     better = certificate.promoted and (certificate.gain or 0.0) > 0.0
-    return "better" if better else "unknown"
+    return PolicyDecision.BETTER if better else PolicyDecision.UNKNOWN

@@ -1,30 +1,25 @@
-"""What was learned from a log, shown: a self-contained page, a notebook's cell, a terminal."""
+"""Results for people: a self-contained page, a cell of a notebook (`report.html`), a terminal."""
 
 from __future__ import annotations
 
 from understudy.report.data import (
     ActionRow,
-    Candidate,
+    CandidateRow,
     CertificateCurve,
-    FileRow,
     QuarantineCount,
     QuarantinedRow,
     Report,
-    VerdictKind,
+    as_dict,
 )
-from understudy.report.pages import fragment, render
 from understudy.report.terminal import show
 
 __all__ = [
     "ActionRow",
-    "Candidate",
+    "CandidateRow",
     "CertificateCurve",
-    "FileRow",
     "QuarantineCount",
     "QuarantinedRow",
     "Report",
-    "VerdictKind",
-    "fragment",
-    "render",
+    "as_dict",
     "show",
 ]

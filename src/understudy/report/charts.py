@@ -8,11 +8,22 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.formatting import approximate, count, counted, named, number, percent
 from understudy.report.data import ActionRow, CertificateCurve
-from understudy.report.scales import Scale, fitted, round_values
-from understudy.report.svg import Plot, area, breadth, chart, cut, element, line, text
+from understudy.report.svg import (
+    PixelScale,
+    Plot,
+    area,
+    breadth,
+    chart,
+    cut,
+    element,
+    fitted,
+    line,
+    round_values,
+    text,
+)
 from understudy.report.tables import folded
-from understudy.report.wording import approximate, count, counted, named, number, percent
 
 __all__ = [
     "MOST_BARS",
@@ -23,7 +34,7 @@ __all__ = [
     "has_history",
 ]
 
-Table = NDArray[np.float64]
+Points = NDArray[np.float64]
 ROUNDS, LOWER, UPPER, PRODUCTION, GAIN = range(5)
 SHOWN = 1_000.0  # rounds before the last one's thousandth say little, and take much room
 SETTLED = 30.0  # the values of rounds before this part of all may leave the picture
@@ -34,24 +45,12 @@ NARROW = 500.0  # pixels: a picture for a phone says less
 
 
 def has_history(curve: CertificateCurve) -> bool:
-    """Whether there is more than one point to draw.
-
-    >>> has_history(CertificateCurve(rounds=[9], lower=[0.1], upper=[0.3], production=[0.2],
-    ...     gain=None, promoted_at=None, confidence=0.95, estimate=0.2, self_normalised=0.2,
-    ...     effective_sample_size=9.0))
-    False
-    """
+    """Whether there is more than one point to draw."""
     return len(_shown(curve)) > 1
 
 
 def draw_certificate(curve: CertificateCurve, width: float = 720.0, height: float = 320.0) -> str:
-    """The band between the bounds over the rounds, production, and when promotion was justified.
-
-    >>> draw_certificate(CertificateCurve(rounds=[1, 9], lower=[0, 0.1], upper=[1, 0.3],
-    ...     production=[0.2, 0.2], gain=None, promoted_at=None, confidence=0.95, estimate=0.2,
-    ...     self_normalised=0.2, effective_sample_size=9.0))
-    '<svg viewBox="0 0 720 320" role="img" aria-label="The certificate over time">...</svg>'
-    """
+    """The band between the bounds over the rounds, production, and when promotion was justified."""
     table = _shown(curve)
     late = table[table[:, ROUNDS] >= table[-1, ROUNDS] / SETTLED]
     y = fitted(late[:, LOWER : PRODUCTION + 1], *Plot.inside(height))
@@ -62,7 +61,7 @@ def draw_certificate(curve: CertificateCurve, width: float = 720.0, height: floa
     return chart(
         "The certificate over time",
         f"After {counted(int(ends[ROUNDS]), 'round')} the policy would have earned between "
-        f"{number(ends[LOWER])} and {number(ends[UPPER])} a round; "
+        f"{number(ends[LOWER])} and {number(ends[UPPER])} per round; "
         f"{_earned(curve, ends[PRODUCTION])}.",
         width,
         height,
@@ -90,13 +89,7 @@ def draw_certificate(curve: CertificateCurve, width: float = 720.0, height: floa
 
 
 def draw_gain(curve: CertificateCurve, width: float = 720.0, height: float = 200.0) -> str:
-    """The lower bound on the gain over the rounds, with the line that it has to cross.
-
-    >>> draw_gain(CertificateCurve(rounds=[1, 9], lower=[0, 0.1], upper=[1, 0.3],
-    ...     production=[0.2, 0.2], gain=[-1.0, -0.1], promoted_at=None, confidence=0.95,
-    ...     estimate=0.2, self_normalised=0.2, effective_sample_size=9.0))
-    '<svg viewBox="0 0 720 200" role="img" aria-label="The gain over production, at least">...'
-    """
+    """The lower bound on the gain over the rounds, with the line that it has to cross."""
     table = _shown(curve)
     late = table[table[:, ROUNDS] >= table[-1, ROUNDS] / SETTLED]
     y = fitted(late[:, GAIN], *Plot.inside(height), zero=True)
@@ -107,7 +100,7 @@ def draw_gain(curve: CertificateCurve, width: float = 720.0, height: float = 200
     return chart(
         "The gain over production, at least",
         f"After {counted(int(table[-1, ROUNDS]), 'round')} the gain over production is at least "
-        f"{number(table[-1, GAIN])} a round.",
+        f"{number(table[-1, GAIN])} per round.",
         width,
         height,
         [
@@ -122,13 +115,7 @@ def draw_gain(curve: CertificateCurve, width: float = 720.0, height: float = 200
 
 
 def draw_interval(curve: CertificateCurve, width: float = 720.0) -> str:
-    """The range of what the policy would have earned, and production, on one axis.
-
-    >>> draw_interval(CertificateCurve(rounds=[9], lower=[0.1], upper=[0.3], production=[0.2],
-    ...     gain=None, promoted_at=None, confidence=0.95, estimate=0.2, self_normalised=0.2,
-    ...     effective_sample_size=9.0))
-    '<svg viewBox="0 0 720 118" role="img" aria-label="The certified range">...</svg>'
-    """
+    """The range of what the policy would have earned, and production, on one axis."""
     lower, upper, production = curve.table[-1, LOWER : PRODUCTION + 1]
     ends = np.array([lower, upper, production])
     known = ends[np.isfinite(ends)]
@@ -147,10 +134,10 @@ def draw_interval(curve: CertificateCurve, width: float = 720.0) -> str:
         anchor = "end" if at > width / 2 else "start"
         parts.append(element("line", x1=at, x2=at, y1=24.0, y2=80.0, class_="production"))
         parts.append(text("production", at, 16.0, class_="name played", anchor=anchor))
-    parts.append(text("reward a round", width / 2, 114.0, class_="tick", anchor="middle"))
+    parts.append(text("reward per round", width / 2, 114.0, class_="tick", anchor="middle"))
     return chart(
         "The certified range",
-        f"Between {number(lower)} and {number(upper)} a round; {_earned(curve, production)}.",
+        f"Between {number(lower)} and {number(upper)} per round; {_earned(curve, production)}.",
         width,
         118.0,
         parts,
@@ -158,17 +145,13 @@ def draw_interval(curve: CertificateCurve, width: float = 720.0) -> str:
 
 
 def draw_policy(actions: Sequence[ActionRow], width: float = 720.0) -> str:
-    """Two bars for each action: how often the policy plays it, and how often production did.
-
-    >>> draw_policy([ActionRow("a", count=3, share=0.75, policy=0.2)])
-    '<svg viewBox="0 0 720 43" role="img" aria-label="The policy against production">...</svg>'
-    """
+    """Two bars for each action: how often the policy plays it, and how often production did."""
     shown, _ = folded(actions, MOST_BARS)
     rows = sorted(shown, key=lambda row: (-(row.policy or 0.0), -row.share))
     names = [cut(row.label, min(0.34 * width, 220.0), LABEL) for row in rows]
     left = max([0.0, *(breadth(name, LABEL) for name in names)]) + 12.0
     largest = max([0.0, *(max(row.policy or 0.0, row.share) for row in rows)])
-    x = Scale(0.0, largest or 1.0, left, width - 64.0)
+    x = PixelScale(0.0, largest or 1.0, left, width - 64.0)
     parts = []
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
         top = 36.0 * i + 4.0
@@ -189,7 +172,7 @@ def draw_policy(actions: Sequence[ActionRow], width: float = 720.0) -> str:
     )
 
 
-def _bar(x: Scale, value: float | None, top: float, class_: str, said: str) -> list[str]:
+def _bar(x: PixelScale, value: float | None, top: float, class_: str, said: str) -> list[str]:
     length = 0.0 if value is None else float(x(value)) - x.start
     tip = element("title", html.escape(f"{said} {percent(value)}"))
     return [
@@ -198,7 +181,7 @@ def _bar(x: Scale, value: float | None, top: float, class_: str, said: str) -> l
     ]
 
 
-def _shown(curve: CertificateCurve) -> Table:
+def _shown(curve: CertificateCurve) -> Points:
     """The rounds that are drawn: those with known bounds, from the last one's thousandth on."""
     table = curve.table
     kept = np.isfinite(table[:, : PRODUCTION + 1]).all(axis=1) & (table[:, ROUNDS] >= 1.0)
@@ -210,7 +193,7 @@ def _shown(curve: CertificateCurve) -> Table:
     return np.compress(kept & (table[:, ROUNDS] >= first), table, axis=0)
 
 
-def _thinned(table: Table, x: Scale, pixels: float) -> Table:
+def _thinned(table: Points, x: PixelScale, pixels: float) -> Points:
     """The first row, and the last of the rows that share so many pixels."""
     column = np.floor((x(table[:, ROUNDS]) - x.start) / pixels)
     last = np.append(np.diff(column) > 0, True)
@@ -230,13 +213,13 @@ def _promotion(plot: Plot, curve: CertificateCurve, width: float) -> list[str]:
     return plot.mark(at, words)
 
 
-def _tips(plot: Plot, table: Table) -> list[str]:
+def _tips(plot: Plot, table: Points) -> list[str]:
     points = _thinned(table, plot.x, COLUMN)
     words = []
     for rounds, lower, upper, production, gain in points.tolist():
         said = (
             f"after {counted(int(rounds), 'round')}: between {number(lower)} and {number(upper)} "
-            f"a round; production {number(production)}"
+            f"per round; production {number(production)}"
         )
         words.append(said if np.isnan(gain) else f"{said}; gain at least {number(gain)}")
     return plot.tips(points[:, ROUNDS], words)

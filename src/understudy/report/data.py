@@ -1,29 +1,49 @@
-"""What a report says, as plain data: a page, a notebook and a terminal show the same."""
+"""A report as plain data: a page, a notebook, a terminal and JSON show the same."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.errors import InvalidArgument
+from understudy.logs.diagnostics import CalibrationFinding, DriftFinding
+from understudy.logs.policy import FileRead
+from understudy.logs.verdicts import Obstacle, PolicyDecision, VerdictKind
 
 __all__ = [
+    "MARKS",
     "ActionRow",
-    "Candidate",
+    "CandidateRow",
     "CertificateCurve",
-    "FileRow",
+    "Mark",
     "QuarantineCount",
     "QuarantinedRow",
     "Report",
-    "VerdictKind",
+    "as_dict",
 ]
 
-VerdictKind = Literal["promote", "not yet", "cannot tell", "worse", "coverage"]
+
+class Mark(NamedTuple):
+    """How a verdict looks: its sign and word differ, not its color alone."""
+
+    sign: str
+    word: str
+    style: str
+
+
+MARKS: dict[VerdictKind, Mark] = {
+    "promote": Mark("✓", "Promote", "good"),
+    "not yet": Mark("…", "Not enough data yet", "wait"),
+    "cannot tell": Mark("?", "Cannot tell", "open"),
+    "worse": Mark("✕", "Worse than production", "bad"),
+    "coverage": Mark("i", "Coverage", "open"),
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -32,9 +52,9 @@ class CertificateCurve:
 
     All rewards are means a round. One round is enough (the last): then there is no picture over
     time. `gain` is None where none is certified, `promoted_at` where promotion was not justified.
-    `target` names what is certified. It may be `promoted` though nobody knows when.
-    `at_most` says that production earned no more than that: rows that were set aside may count in
-    it with the most possible.
+    `target` names what is certified. It may be `promoted` though the rows have no order, so that
+    `promoted_at` is unknown. `at_most` says that production earned no more than that: quarantined
+    rows may count in it with the highest reward.
     """
 
     rounds: ArrayLike
@@ -91,7 +111,7 @@ class ActionRow:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateRow:
     """What the log can say about one policy, in words and in numbers."""
 
     name: str
@@ -99,11 +119,16 @@ class Candidate:
     coverage: float | None = None
     effective_sample_size: float | None = None
     estimate: float | None = None
+    decision: PolicyDecision | None = None
+    obstacle: Obstacle | None = None
+    estimated_gain: float | None = None
+    rows_needed: float | None = None
+    exploration_needed: float | None = None
 
 
 @dataclass(frozen=True)
 class QuarantineCount:
-    """How many rows of a file were set aside for one reason."""
+    """How many rows of a file were quarantined for one reason."""
 
     file: str
     reason: str
@@ -112,7 +137,7 @@ class QuarantineCount:
 
 @dataclass(frozen=True)
 class QuarantinedRow:
-    """One row that was set aside, as it stood in its file."""
+    """One row that was quarantined, as it stood in its file."""
 
     file: str
     row: int
@@ -120,22 +145,14 @@ class QuarantinedRow:
     values: Mapping[str, object]
 
 
-@dataclass(frozen=True)
-class FileRow:
-    """A file that was read: `rows` counts all of its rows, `quarantined` those set aside."""
-
-    name: str
-    sha256: str
-    rows: int
-    quarantined: int
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Report:
     """All that is said about a log and the policy that was learned from it.
 
-    `verdict` is one sentence, `verdict_kind` its mark. `averaged_over` is given where the policy
-    depends on the context: the probabilities of its actions are means over so many last rows.
+    `verdict` has the numbers behind the verdict and the next step, in words; `verdict_kind` gives
+    its `mark`, whose word may be another `headline`. `decision`, `obstacle` and `rows_needed` say
+    the same as data. `averaged_over` is given where the policy depends on the context: the
+    probabilities of its actions are means over so many last rows.
     """
 
     title: str
@@ -144,17 +161,36 @@ class Report:
     generated_by: str
     generated_at: str
     subtitle: str = ""
+    headline: str = ""
     facts: Sequence[tuple[str, str]] = ()
     assumptions: Sequence[str] = ()
     certificate: CertificateCurve | None = None
     actions: Sequence[ActionRow] = ()
     averaged_over: int | None = None
     coverage: Sequence[str] = ()
-    candidates: Sequence[Candidate] = ()
+    candidates: Sequence[CandidateRow] = ()
     quarantine: Sequence[QuarantineCount] = ()
     examples: Sequence[QuarantinedRow] = ()
-    files: Sequence[FileRow] = ()
+    files: Sequence[FileRead] = ()
     warnings: Sequence[str] = ()
+    decision: PolicyDecision | None = None
+    obstacle: Obstacle | None = None
+    estimated_gain: float | None = None
+    rows_needed: float | None = None
+    calibration: CalibrationFinding | None = None
+    drift: DriftFinding | None = None
+
+    @property
+    def mark(self) -> Mark:
+        """Sign, word and style of the verdict."""
+        mark = MARKS[self.verdict_kind]
+        return mark._replace(word=self.headline) if self.headline else mark
+
+    @property
+    def words(self) -> str:
+        """The verdict in a line: its word, where something was to be decided, and the numbers."""
+        decided = self.verdict_kind != "coverage"
+        return f"{self.mark.word}. {self.verdict}" if decided else self.verdict
 
     @cached_property
     def has_policy(self) -> bool:
@@ -163,18 +199,68 @@ class Report:
 
     @cached_property
     def rows(self) -> int:
-        """How many rows the files have, those that were set aside included."""
+        """How many rows the files have, those that were quarantined included."""
         return sum(file.rows for file in self.files)
 
     @cached_property
     def quarantined(self) -> int:
-        """How many rows were set aside."""
+        """How many rows were quarantined."""
         return sum(group.count for group in self.quarantine)
 
     @cached_property
     def reasons(self) -> dict[str, int]:
-        """How many rows were set aside for each reason, the most frequent first."""
+        """How many rows were quarantined for each reason, the most frequent first."""
         totals: dict[str, int] = {}
         for group in self.quarantine:
             totals[group.reason] = totals.get(group.reason, 0) + group.count
         return dict(sorted(totals.items(), key=lambda item: -item[1]))
+
+
+def as_dict(report: Report) -> dict[str, Any]:
+    """A report for machines: what JSON can hold, null for what is not known."""
+    curve = report.certificate
+    found: dict[str, Any] = {
+        "verdict": report.verdict_kind,
+        "decision": report.decision,
+        "obstacle": report.obstacle,
+        "estimated_gain": report.estimated_gain,
+        "rows_needed": report.rows_needed,
+        "words": report.words,
+        "facts": dict(report.facts),
+        "assumptions": list(report.assumptions),
+        "warnings": list(report.warnings),
+        "coverage": list(report.coverage),
+        "calibration": report.calibration,
+        "drift": report.drift,
+        "certificate": None if curve is None else _certificate(curve),
+        "candidates": [asdict(candidate) for candidate in report.candidates],
+        "actions": [asdict(row) for row in report.actions],
+        "quarantined": [asdict(count) for count in report.quarantine],
+        "files": [asdict(file) for file in report.files],
+    }
+    return {key: _finite(value) for key, value in found.items()}
+
+
+def _certificate(curve: CertificateCurve) -> dict[str, Any]:
+    rounds, lower, upper, production, gain = curve.table[-1].tolist()
+    return {
+        "confidence": curve.confidence,
+        "rounds": int(rounds),
+        "lower": lower,
+        "upper": upper,
+        "production": production,
+        "production_is_at_most": curve.at_most,
+        "gain": gain,
+        "promoted_at": curve.promoted_at,
+        "ips": curve.estimate,
+        "self_normalised_ips": curve.self_normalised,
+        "effective_sample_size": curve.effective_sample_size,
+    }
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

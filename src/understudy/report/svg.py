@@ -1,26 +1,44 @@
-"""Charts as text: elements of SVG, and the frame with axes that a curve is drawn in."""
+"""Charts as text: elements of SVG, scales, and the frame with axes that a curve is drawn in."""
 
 from __future__ import annotations
 
 import html
+import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from understudy.report.scales import Scale, decades, round_values
-from understudy.report.wording import approximate, named, plain
+from understudy.formatting import approximate, named, plain
 
-__all__ = ["Plot", "area", "breadth", "chart", "cut", "element", "line", "spread", "text"]
+__all__ = [
+    "PixelScale",
+    "Plot",
+    "area",
+    "breadth",
+    "chart",
+    "cut",
+    "decades",
+    "element",
+    "fitted",
+    "line",
+    "round_values",
+    "spread",
+    "text",
+]
 
 LETTER = 0.56  # the width of a letter as a share of its height, about
 WIDE = "WF"  # what Unicode calls letters that are twice as wide
 LINE_HEIGHT = 14.0
 FAR = 1e4  # pixels: what lies beyond is as invisible there
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 74.0, 10.0, 40.0
+MARGIN = 0.06  # of the range, left free below and above
+NARROWEST = 1e-9  # of the values: a narrower range is mostly rounding
+SMALLEST = 1e-290  # of a range whose pixels are doubles
+STEPS = (1.0, 2.0, 5.0, 10.0)
 
 
 def element(name: str, content: str = "", **attributes: object) -> str:
@@ -121,6 +139,81 @@ def spread(places: Sequence[float], low: float, high: float) -> list[float]:
 
 
 @dataclass(frozen=True)
+class PixelScale:
+    """A range of values over a range of pixels, linear or logarithmic.
+
+    >>> PixelScale(0.0, 10.0, 100.0, 200.0)([0.0, 5.0]).tolist()
+    [100.0, 150.0]
+    >>> PixelScale(1.0, 100.0, 0.0, 200.0, logarithmic=True)(10.0).tolist()
+    100.0
+    """
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    logarithmic: bool = False
+
+    def __call__(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Where the values are, in pixels; those beyond the range lie outside."""
+        x, low, high = np.asarray(values, dtype=np.float64), self.low, self.high
+        if self.logarithmic:
+            x, low, high = np.log(x), math.log(low), math.log(high)
+        return self.start + (x - low) / (high - low) * (self.stop - self.start)
+
+
+def fitted(values: ArrayLike, start: float, stop: float, *, zero: bool = False) -> PixelScale:
+    """A linear scale on which all finite values can be seen, and 0 if wanted.
+
+    >>> fitted([2.0, 4.0], 0.0, 100.0)
+    PixelScale(low=1.88, high=4.12, start=0.0, stop=100.0, logarithmic=False)
+    >>> fitted([], 0.0, 100.0).low < 0.0 < fitted([], 0.0, 100.0).high
+    True
+    """
+    x = np.asarray(values, dtype=np.float64)
+    x = x[np.isfinite(x)]
+    if zero or not len(x):
+        x = np.append(x, 0.0)
+    low, high = float(x.min()), float(x.max())
+    size = max(abs(low), abs(high))
+    if size < SMALLEST:  # too small to be divided by
+        low, high = -1.0, 1.0
+    elif high - low <= NARROWEST * size:
+        low, high = low - size / 10, high + size / 10
+    margin = MARGIN * (high - low)
+    return PixelScale(low - margin, high + margin, start, stop)
+
+
+def round_values(low: float, high: float, most: int) -> list[float]:
+    """Round numbers in a range, with at most so many equal steps over all of it.
+
+    >>> round_values(0.13, 0.38, most=5)
+    [0.15, 0.2, 0.25, 0.3, 0.35]
+    """
+    least = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(power * s for s in STEPS if power * s >= least * (1 - NARROWEST))
+    first, last = math.ceil(low / step), math.floor(high / step)
+    decimals = max(0, 1 - math.floor(math.log10(step)))
+    return [round(k * step, decimals) for k in range(first, last + 1)]
+
+
+def decades(low: float, high: float) -> list[float]:
+    """The powers of ten in a range, or 1, 2 and 5 times them where these are few.
+
+    >>> decades(1.0, 2000.0)
+    [1.0, 10.0, 100.0, 1000.0]
+    >>> decades(60.0, 600.0)
+    [100.0, 200.0, 500.0]
+    """
+    powers = [10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    inside = [power for power in powers if low <= power <= high]
+    if len(inside) > 2:  # noqa: PLR2004 - fewer say little
+        return inside
+    return [s * power for power in powers for s in STEPS[:3] if low <= s * power <= high]
+
+
+@dataclass(frozen=True)
 class Plot:
     """A frame: rounds on a logarithmic scale below, values at the left, names at the right."""
 
@@ -128,7 +221,7 @@ class Plot:
     height: float
     first: float
     last: float
-    y: Scale
+    y: PixelScale
 
     @staticmethod
     def inside(height: float) -> tuple[float, float]:
@@ -140,9 +233,9 @@ class Plot:
         return height - BOTTOM, TOP
 
     @cached_property
-    def x(self) -> Scale:
+    def x(self) -> PixelScale:
         """The scale of the rounds."""
-        return Scale(self.first, self.last, LEFT, self.width - RIGHT, logarithmic=True)
+        return PixelScale(self.first, self.last, LEFT, self.width - RIGHT, logarithmic=True)
 
     def axes(self) -> list[str]:
         """Lines and names of round values, behind what is drawn."""

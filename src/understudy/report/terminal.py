@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from understudy.report import statements, tables
+from understudy.formatting import plain
+from understudy.report import tables, words
 from understudy.report.data import Report
-from understudy.report.wording import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,23 +28,23 @@ def show(report: Report, console: Console) -> None:
     >>> show(Report(title="A log", verdict="Too few rows.", verdict_kind="not yet",
     ...     generated_by="understudy", generated_at="today"), Console(width=80))
     A log
-    … Not yet. Too few rows.
-    No row was set aside.
+    … Not enough data yet. Too few rows.
+    No row is quarantined.
     """
     _show_verdict(report, console)
     if report.certificate is not None:
-        _list(console, statements.bounds(report.certificate, report.verdict_kind).items())
-        _list(console, statements.beside(report.certificate, report.verdict_kind).items())
-        _say(console, statements.holds(report.certificate), style="dim")
+        _list(console, tables.bounds(report.certificate, report.verdict_kind).items())
+        _list(console, tables.estimates(report.certificate, report.verdict_kind).items())
+        _say(console, words.holds(report.certificate), style="dim")
     _list(console, report.facts)
     _show_coverage(report, console)
-    _say(console, statements.set_aside(report))
+    _say(console, words.quarantine_line(report))
     _draw(console, tables.tabulate_quarantine(report, MOST_ROWS))
     _draw(console, tables.tabulate_files(report, MOST_ROWS).without("SHA-256"))
 
 
 def _show_verdict(report: Report, console: Console) -> None:
-    mark = statements.MARKS[report.verdict_kind]
+    mark = report.mark
     _say(console, report.title, style="bold")
     _say(console, report.subtitle, style="dim")
     _say(console, f"{mark.sign} {mark.word}. {report.verdict}", style=STYLES[mark.style])
@@ -56,19 +56,19 @@ def _show_verdict(report: Report, console: Console) -> None:
 
 def _show_coverage(report: Report, console: Console) -> None:
     _draw(console, tables.tabulate_actions(report, MOST_ACTIONS, ALL).without("propensity"))
-    _say(console, statements.averaged(report), style="dim")
+    _say(console, words.averaged(report), style="dim")
     for sentence in report.coverage:
         _say(console, f"• {sentence}")
     candidates = tables.tabulate_candidates(report)
-    for name, words, *numbers in candidates.rows:
+    for name, verdict, *numbers in candidates.rows:
         headings = [column.heading for column in candidates.columns[2:]]
         said = ", ".join(f"{h} {n.text}" for h, n in zip(headings, numbers, strict=True))
-        _say(console, f"• {name.text}: {words.text} ({said})")
+        _say(console, f"• {name.text}: {verdict.text} ({said})")
 
 
-def _say(console: Console, words: str, style: str = "") -> None:
-    if words:
-        console.print(_text(words, style))
+def _say(console: Console, sentence: str, style: str = "") -> None:
+    if sentence:
+        console.print(_text(sentence, style))
 
 
 def _list(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
@@ -81,7 +81,7 @@ def _list(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
     console.print(grid)
 
 
-def _draw(console: Console, table: tables.Table) -> None:
+def _draw(console: Console, table: tables.TextTable) -> None:
     """A table with what it leaves out below it; labels are cut before numbers are."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - imported when there is something to draw
     from rich.table import Table  # noqa: PLC0415
@@ -105,7 +105,7 @@ def _draw(console: Console, table: tables.Table) -> None:
         _say(console, table.rest, style="dim")
 
 
-def _room(table: tables.Table, width: int) -> int:
+def _room(table: tables.TextTable, width: int) -> int:
     """How many letters of the first column fit once the others have what they need."""
     needed = [
         max(
@@ -118,8 +118,8 @@ def _room(table: tables.Table, width: int) -> int:
     return max(NARROWEST, width - others - 3 * len(needed) - 1)
 
 
-def _text(words: str, style: str = "") -> Text:
+def _text(sentence: str, style: str = "") -> Text:
     """Text as it stands: nothing in it is taken for markup or for a command to the terminal."""
     from rich.text import Text  # noqa: PLC0415 - imported when there is something to draw
 
-    return Text(plain(words), style=style)
+    return Text(plain(sentence), style=style)

@@ -138,7 +138,7 @@ def test_a_study_is_created_by_keyboard_and_its_verdict_changes(
         f"curl {service.url}/v1/studies/llm-router/events"
     )
     service.play("llm-router", 40)
-    says(page, re.compile("^(This log cannot tell|Not yet)"))
+    says(page, re.compile("^(Cannot tell|Not enough data yet)"))
     expect(page.get_by_label("A command that sends an event")).to_be_hidden()
     service.play("llm-router", 3_000)
     says(page, PROMOTE)
@@ -147,7 +147,7 @@ def test_a_study_is_created_by_keyboard_and_its_verdict_changes(
     picture = tmp_path / "promoted.png"
     page.screenshot(path=picture, full_page=True)
     assert picture.stat().st_size > 50_000
-    for words in ("Reward a round", "Gain over production a round, at least"):
+    for words in ("Reward per round", "Gain over production per round, at least"):
         expect(page.get_by_text(words, exact=True)).to_be_visible()
     page.get_by_role("link", name="All studies").click()
     card = page.get_by_role("listitem")

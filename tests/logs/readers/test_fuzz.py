@@ -24,8 +24,8 @@ from tests.support.command_line import Place, place
 from tests.support.logs.broken_files import PARQUET, ROWS, as_bytes
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument
-from understudy.logs.reporting import as_dict
-from understudy.report import render
+from understudy.report import as_dict
+from understudy.report.html import render
 
 __all__ = ["place"]
 

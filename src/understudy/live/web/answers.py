@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from understudy.errors import InvalidArgument, shorten
+from understudy.formatting import count, counted
 from understudy.live.web.field_errors import fields_of
 from understudy.logs.schema import a_few
-from understudy.report.wording import count, counted
 
 __all__ = [
     "FieldRefusal",

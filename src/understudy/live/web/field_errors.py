@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from understudy.errors import InvalidArgument, shorten
+from understudy.formatting import counted, plain
 from understudy.live.spec import NAMING, STORABLE, Event, StudySpec
-from understudy.report.wording import counted, plain
 
 __all__ = ["fields_of", "names_in", "names_in_spec", "repeated_names"]
 

@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from understudy.report.wording import plain
+from understudy.formatting import plain
 
 __all__ = ["LogRateLimit", "RequestMetrics", "Warnings"]
 

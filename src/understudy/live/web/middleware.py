@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as HttpScope
 
 from understudy.errors import InvalidArgument, StoreUnavailable
+from understudy.formatting import count, plain
 from understudy.live.service import HttpError
 from understudy.live.store.records import Scope
 from understudy.live.web.access_rules import (
@@ -28,7 +29,6 @@ from understudy.live.web.access_rules import (
 from understudy.live.web.answers import JSON, refuse, refuse_argument, refuse_body
 from understudy.live.web.request_log import LoggedRequest, RequestLog, address_of
 from understudy.live.web.tokens import BadTokens, Clock, TokenRegistry
-from understudy.report.wording import count, plain
 
 __all__ = ["LIMITS", "AuthMiddleware"]
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from understudy.report.sections import environment
+from understudy.report.html import environment
 
 __all__ = ["routes"]
 

@@ -14,10 +14,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 
+from understudy.formatting import counted, plain
 from understudy.live.web.answers import MOST_FIELDS, refuse
 from understudy.live.web.openapi import IN_PATH, Operation, by_path
 from understudy.live.web.request_log import OPERATION
-from understudy.report.wording import counted, plain
 
 __all__ = ["OperationRouter", "body_of", "not_found"]
 

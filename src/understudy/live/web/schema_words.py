@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from understudy.formatting import count
 from understudy.live.spec import STORABLE
-from understudy.report.wording import count
 
 __all__ = ["FieldRow", "field_rows", "type_words"]
 

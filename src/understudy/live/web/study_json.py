@@ -9,8 +9,7 @@ from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
 from understudy.live.state import StudyState
 from understudy.live.store.records import moment
-from understudy.logs.reporting import as_dict
-from understudy.report import CertificateCurve
+from understudy.report import CertificateCurve, as_dict
 
 __all__ = ["certificate_of", "coverage_of", "describe", "policy_of"]
 

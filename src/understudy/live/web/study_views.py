@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from understudy.formatting import counted, number
 from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
 from understudy.live.spec import StudySpec
@@ -11,10 +12,9 @@ from understudy.live.state import StudyState
 from understudy.live.store.records import moment
 from understudy.live.web.study_json import describe
 from understudy.live.web.views import About, Counters, show, summarize
-from understudy.logs.reporting import BEHAVIOR_WORDS
 from understudy.logs.schema import LOGGED
 from understudy.report import Report
-from understudy.report.wording import counted, number
+from understudy.report.words import BEHAVIORS
 
 __all__ = ["StudyViews"]
 
@@ -77,7 +77,7 @@ def _settings(study: LiveStudy) -> list[tuple[str, str]]:
     spec = study.spec
     found = [
         ("Actions", f"{len(spec.labels):,}"),
-        ("Propensities", BEHAVIOR_WORDS[spec.kind]),
+        ("Propensities", BEHAVIORS[spec.kind]),
         ("Rewards", f"{number(spec.scale.low)} to {number(spec.scale.high)}"),
         ("Wait for a reward", f"{spec.reward_wait:g} seconds, then {number(spec.default)}"),
     ]

@@ -7,21 +7,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from understudy.report import Report, VerdictKind
-from understudy.report.sections import environment, sections
-from understudy.report.statements import MARKS, Mark
-from understudy.report.tables import Cell, Column, Table
-from understudy.report.wording import count, counted, percent, plain
+from understudy.formatting import count, counted, percent, plain
+from understudy.logs.verdicts import VerdictKind
+from understudy.report import Report
+from understudy.report.data import Mark
+from understudy.report.html import environment, sections
+from understudy.report.tables import TextCell, TextColumn, TextTable
 
-__all__ = ["About", "Counters", "Verdict", "show", "summarize", "verdict_of"]
+__all__ = ["About", "Counters", "Headline", "headline_of", "show", "summarize"]
 
 Kind = VerdictKind | Literal["waiting", "warming up"]
-LIVE_MARKS: dict[Kind, Mark] = {
-    **dict(MARKS.items()),
-    "waiting": Mark("…", "Waiting", "open"),
-    "warming up": Mark("…", "Warming up", "open"),
-}
-CANNOT, WHO = "This log cannot tell", "The understudy: "
+WAITING, WARMING_UP = Mark("…", "Waiting", "open"), Mark("…", "Warming up", "open")
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -33,7 +29,7 @@ MEANINGS = {
     "unknown decision": "a reward for an id that no decision has",
 }
 SECTIONS = ("bounds", "care", "certificate", "policy", "coverage")
-RARE, FEW = 0.1, 10.0  # events a second: hardly any; so many that nobody minds the fraction
+RARE, FEW = 0.1, 10.0  # events a second: hardly any; so many that a fraction says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,45 +72,39 @@ class Counters:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-class Verdict(NamedTuple):
-    """A sentence that begins with its verdict and a colon, and its kind."""
+class Headline(NamedTuple):
+    """The verdict about a study: its kind, how it looks, and the sentence that follows its word."""
 
     kind: Kind
-    sentence: str
+    mark: Mark
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """The word and why, in a line."""
+        return f"{self.mark.word}: {self.why}"
 
 
-def verdict_of(report: Report | None, counters: Counters) -> Verdict:
-    """What to do about a study now, in one sentence.
+def headline_of(report: Report | None, counters: Counters) -> Headline:
+    """What to do about a study now.
 
-    >>> verdict_of(None, Counters()).sentence
+    >>> headline_of(None, Counters()).sentence
     'Waiting: no reward is known yet.'
-    >>> verdict_of(None, Counters(decisions=660, warmup_left=340)).sentence
+    >>> headline_of(None, Counters(decisions=660, warmup_left=340)).sentence
     'Warming up: 340 more decisions prepare the contexts.'
     """
     if counters.warmup_left:
         prepare = "prepares" if counters.warmup_left == 1 else "prepare"
         left = counted(counters.warmup_left, "more decision")
-        return Verdict("warming up", f"Warming up: {left} {prepare} the contexts.")
+        return Headline("warming up", WARMING_UP, f"{left} {prepare} the contexts.")
     if report is None or not counters.learned:
-        return Verdict("waiting", "Waiting: no reward is known yet.")
-    return Verdict(report.verdict_kind, _sentence(report, counters.promoted_since))
-
-
-def _sentence(report: Report, since: datetime | None) -> str:
-    kind, words = report.verdict_kind, report.verdict
-    if kind == "cannot tell":
-        why = words.partition(": ")[2] or words
-        return words if words.startswith(CANNOT) else f"{CANNOT}: {why}"
-    if kind == "not yet":
-        named = words.startswith(WHO)
-        return f"Not yet: {f'for the understudy, {words.removeprefix(WHO)}' if named else words}"
-    if report.certificate is None:
-        return f"{MARKS[kind].word}: {words}"
-    certain = f"with {percent(report.certificate.confidence)} confidence."
-    if kind == "worse":
-        return f"Worse than production: the understudy earns less, {certain}"
+        return Headline("waiting", WAITING, "no reward is known yet.")
+    if report.verdict_kind != "promote" or report.certificate is None:
+        return Headline(report.verdict_kind, report.mark, report.verdict)
+    since = counters.promoted_since
     when = "" if since is None else f"since {_day(since)}, "
-    return f"Promote: {when}{certain}"
+    confidence = percent(report.certificate.confidence)
+    return Headline("promote", report.mark, f"{when}with {confidence} confidence.")
 
 
 def _day(moment: datetime) -> str:
@@ -129,19 +119,17 @@ def summarize(name: str, report: Report | None, counters: Counters) -> dict[str,
     >>> one["study"], one["word"], one["why"], one["numbers"]
     ('router', 'Waiting', 'no reward is known yet.', '1,200 decisions · 2.5 events a second')
     """
-    kind, sentence = verdict_of(report, counters)
-    mark = LIVE_MARKS[kind]
-    word, _, why = plain(sentence).partition(": ")
+    headline = headline_of(report, counters)
     rate = _rate(counters.events_per_second)
     return {
         "study": name,
         "archived": counters.archived,
-        "kind": kind,
-        "style": mark.style,
-        "sign": mark.sign,
-        "verdict": plain(sentence),
-        "word": word,
-        "why": why,
+        "kind": headline.kind,
+        "style": headline.mark.style,
+        "sign": headline.mark.sign,
+        "verdict": plain(headline.sentence),
+        "word": headline.mark.word,
+        "why": plain(headline.why),
         "numbers": f"{counted(counters.decisions, 'decision')} · {rate} events a second",
     }
 
@@ -208,10 +196,14 @@ def _blocked(counters: Counters) -> str:
     )
 
 
-def _rejections(counters: Counters) -> Table:
-    columns = (Column("reason", words=True), Column("what it means", words=True), Column("events"))
+def _rejections(counters: Counters) -> TextTable:
+    columns = (
+        TextColumn("reason", words=True),
+        TextColumn("what it means", words=True),
+        TextColumn("events"),
+    )
     rows = [
-        (Cell(reason), Cell(MEANINGS.get(reason, "–")), Cell(count(events), events))
+        (TextCell(reason), TextCell(MEANINGS.get(reason, "–")), TextCell(count(events), events))
         for reason, events in counters.rejected.items()
     ]
-    return Table("Events that were not taken", columns, rows)
+    return TextTable("Events that were not taken", columns, rows)

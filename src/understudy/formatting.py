@@ -1,0 +1,207 @@
+"""Numbers and foreign text for people: the same in errors, on pages and in a terminal."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+
+__all__ = [
+    "approximate",
+    "count",
+    "counted",
+    "gain",
+    "least_gain",
+    "named",
+    "number",
+    "percent",
+    "plain",
+    "quoted",
+    "rough",
+    "rough_count",
+    "size",
+]
+
+NOTHING = "–"
+DIGITS = 4  # of a mean reward: enough to tell two policies apart
+FEW_DIGITS = 2  # of an estimate: more would be noise
+FEWEST_WHOLE = 1_000  # from here on a fraction of one says nothing
+LARGEST_PLAIN, SMALLEST_PLAIN = 1e15, 1e-4  # outside, powers of ten are shorter
+SMALLEST_SHARE, LARGEST_SHARE = 1e-5, 0.9999
+LONGEST_TEXT = 2_000
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SIZES = ((1e9, " bn"), (1e6, " M"), (1e3, " k"))
+LARGE_COUNTS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+
+
+def plain(text: object, longest: int = LONGEST_TEXT) -> str:
+    r"""A text on one line without anything invisible, cut in its middle where it is too long.
+
+    What a log holds can neither color a terminal nor turn the direction of a page's letters.
+
+    >>> plain("a\tb\n"), plain("\x1b[31m\u202e"), plain("x" * 50, longest=9)
+    ('a b', '\\x1b[31m\\u202e', 'xxxxx…xxx')
+    """
+    line = " ".join(str(text).split())
+    if len(line) > 2 * longest:
+        line = line[:longest] + line[-longest:]  # more than that is never shown
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    if len(line) <= longest:
+        return line
+    tail = (longest - 1) * 2 // 5
+    return f"{line[: longest - 1 - tail]}…{line[len(line) - tail :]}"
+
+
+def named(label: object, longest: int) -> str:
+    """The label of an action, the name of a file: never nothing.
+
+    >>> named(3, longest=9), named("a ", longest=9), named("", longest=9)
+    ('3', "'a '", '(empty)')
+    """
+    return plain(quoted(label), longest) or "(empty)"
+
+
+def quoted(label: object) -> str:
+    """A label in quotes if it begins or ends with what cannot be seen: it is not the one without.
+
+    >>> quoted("a b"), quoted(" a b"), quoted("a b ")
+    ('a b', "' a b'", "'a b '")
+    """
+    text = str(label)
+    return text if text == text.strip() else f"'{text}'"
+
+
+def number(value: float | None) -> str:
+    """A number with four significant digits.
+
+    >>> [number(x) for x in (0.123456, -1234567.0, 0.1, 12.0, 0.0, float("inf"), None)]
+    ['0.1235', '−1,235,000', '0.1', '12', '0', '∞', '–']
+    >>> number(1.5e-7), number(-2e30)
+    ('1.5·10⁻⁷', '−2·10³⁰')
+    """
+    if value is None or math.isnan(value):
+        return NOTHING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    rounded = float(f"{value:.{DIGITS}g}")
+    if rounded and not SMALLEST_PLAIN <= abs(rounded) < LARGEST_PLAIN:
+        digits, exponent = f"{value:.{DIGITS - 1}e}".split("e")
+        text = f"{_trimmed(digits)}·10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+    else:
+        decimals = max(0, DIGITS - 1 - _magnitude(rounded))
+        text = _trimmed(f"{rounded:,.{decimals}f}")
+    return text.replace("-", "−")
+
+
+def gain(value: float) -> str:
+    """A difference of mean rewards, with its sign and two significant digits.
+
+    >>> gain(0.006662), gain(-0.0256), gain(0.0), gain(1234.5)
+    ('+0.0067', '−0.026', '0', '+1,200')
+    """
+    return _signed(value, ROUND_HALF_EVEN)
+
+
+def rough(value: float) -> str:
+    """A number with two significant digits.
+
+    >>> rough(0.0512), rough(1234.5)
+    ('0.051', '1,200')
+    """
+    return number(float(f"{value:.{FEW_DIGITS}g}"))
+
+
+def least_gain(value: float) -> str:
+    """A lower bound on a difference, rounded down: what is written holds too.
+
+    >>> least_gain(0.0299), least_gain(-0.0251)
+    ('+0.029', '−0.026')
+    """
+    return _signed(value, ROUND_FLOOR)
+
+
+def _signed(value: float, rounding: str) -> str:
+    if not value or not math.isfinite(value):
+        return number(value)
+    exact = Decimal(value)
+    unit = Decimal(1).scaleb(exact.adjusted() - FEW_DIGITS + 1)
+    rounded = float(exact.quantize(unit, rounding=rounding))
+    return f"{'+' if rounded > 0 else ''}{number(rounded)}"
+
+
+def rough_count(value: float) -> str:
+    """How many, about: two significant digits.
+
+    >>> [rough_count(x) for x in (9, 984_253, 1_040_000, 2.35e9, 1e12)]
+    ['9', '980,000', '1 million', '2.4 billion', '1 trillion']
+    """
+    rounded = float(f"{value:.{FEW_DIGITS}g}")
+    for size, unit in LARGE_COUNTS:
+        if rounded >= size:
+            return f"{number(rounded / size)} {unit}"
+    return count(round(rounded))
+
+
+def size(value: float | None) -> str:
+    """How many, where it need not be a whole number: as a whole one if it is large.
+
+    >>> [size(x) for x in (29191.4, 1000.0, 999.54, 12.345, 1e16, float("inf"), None)]
+    ['29,191', '1,000', '999.5', '12.35', '10,000,000,000,000,000', '∞', '–']
+    """
+    if value is None or not math.isfinite(value) or abs(value) < FEWEST_WHOLE:
+        return number(value)
+    return count(round(value))
+
+
+def count(value: int) -> str:
+    """A whole number, exactly.
+
+    >>> count(1234567)
+    '1,234,567'
+    """
+    return f"{value:,}"
+
+
+def counted(value: int, noun: str) -> str:
+    """So many of something.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
+def percent(share: float | None) -> str:
+    """A share of the whole; what is not all or nothing is never written as such.
+
+    >>> [percent(x) for x in (0.123456, 0.5, 1.0, 0.0, None)]
+    ['12.35 %', '50 %', '100 %', '0 %', '–']
+    >>> percent(0.99999), percent(1e-9)
+    ('> 99.99 %', '< 0.001 %')
+    """
+    if share is None or math.isnan(share):
+        return NOTHING
+    if 0.0 < share < SMALLEST_SHARE:
+        return f"< {100 * SMALLEST_SHARE:g} %"
+    if LARGEST_SHARE < share < 1.0:
+        return f"> {100 * LARGEST_SHARE:g} %"
+    return f"{number(100.0 * share)} %"
+
+
+def approximate(value: float) -> str:
+    """A number for the axis of a chart.
+
+    >>> [approximate(x) for x in (1, 500, 1e3, 2e4, 1e6, 5e9, 0.25, -1e3)]
+    ['1', '500', '1 k', '20 k', '1 M', '5 bn', '0.25', '−1 k']
+    """
+    for size, unit in SIZES:
+        if size <= abs(value) < 1e3 * size:
+            return number(value / size) + unit
+    return number(value)
+
+
+def _magnitude(value: float) -> int:
+    return math.floor(math.log10(abs(value))) if value else 0
+
+
+def _trimmed(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text

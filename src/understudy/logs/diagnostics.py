@@ -1,0 +1,441 @@
+"""What a log shows about itself: calibration, drift, and how many rows show a gain.
+
+*Calibration* asks whether the logged propensities agree with how often actions were played. If
+action a is possible in every row, and the propensities are right, then X_t = 1{b_t = a}/q_t(a) has
+mean 1 in every row, whatever happened before; where a was not possible, or hardly (eligible sets,
+contexts that rule it out), it has a smaller one. So Σ_t X_t is about n, or less.
+
+More than n means that propensities are too small. A bet on that wins nothing while it is not so:
+Π_t (1 + λ(X_t − 1)) has mean at most 1 for 0 ≤ λ < 1, and reaches 1/p with a probability of at most
+p, at any time (Ville). Each of the n − N rows without a adds log(1 − λ) to its logarithm, and the N
+rows with it at least what they would if their 1/q had the same mean m and variance v, but two
+values only, the smallest and x:
+
+    N ((1 − s) f(x₀) + s f(x)),   f(x) = log(1 − λ + λx),   x₀ = min 1/q,   x = m + v/(m − x₀),
+    s = (m − x₀)² / ((m − x₀)² + v)
+
+(The third derivative of f is positive: of all distributions with these moments on [x₀, ∞), this one
+has the least mean of f.) Rejected rows count in n: each may have been of any action.
+
+Less than n can be seen only if no rare play weighs much. Then Σ_t X_t has about the variance
+n (Σ 1/q² / Σ 1/q − 1), and the score is its distance from n in standard errors: for one q, that of
+a binomial count.
+
+*Drift* compares the propensities of one action in all rows, and the shares of actions over time.
+
+*Sample size.* A gain of g a row over production shows itself when the wealth of the certificate
+reaches m/δ for the best of its m bets λ. With d_t = (w_t − 1) R_t, log(1 + λ d) ≈ λ d − λ² d²/2
+grows by λ g − λ² E[d²]/2 a row, at best g²/(2 E[d²]), with λ = g/E[d²]. So it takes about
+
+    n = 2 E[d²] log(m/δ) / g²
+
+rows. If production played the policy in a share ε of the rows and its own actions in all others,
+and these differ, then d is (1/ε − 1) R in those and −R elsewhere, so that E[d²] ≈ r̄/ε, with r̄ the
+mean reward of the policy. Hence n rows suffice with about
+
+    ε = 2 r̄ log(m/δ) / (n g²).
+
+Above ε = ½ there are too few rows: with half of them E[d²] ≈ r̄, and the gain over what was played
+is g/2, so that about n = 8 r̄ log(m/δ) / g² rows are needed.
+
+A rejected row has d = −R, with R = 1 if its reward is unknown: if s of the rows are rejected, with
+a mean reward of r̄ₛ, then a gain of g in the others is one of (1 − s) g − s r̄ₛ, which may be none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.certificates.evidence import LARGEST_BET
+from understudy.constraints import Array
+from understudy.errors import InvalidArgument
+from understudy.logs.schema import LOGGED, Kind
+from understudy.logs.statistics import ActionStatistics
+from understudy.types import Integers, read_only
+
+__all__ = [
+    "Calibration",
+    "CalibrationFinding",
+    "Drift",
+    "DriftFinding",
+    "RejectedShare",
+    "SampleSize",
+    "ShareChange",
+    "calibrate",
+    "drift_of",
+    "exploration_for",
+    "homogeneity",
+    "rows_for",
+    "second_moment",
+]
+
+# ---------------------------------------------------------------------------------- calibration
+
+FALSE_ALARM = 0.01  # the probability of an alarm about right propensities, over all actions
+ENOUGH = 30.0  # rows of an action that its propensities lead to expect: below, no score is normal
+BETS: Array = read_only(np.append(0.9, 2.0 ** -np.arange(1.0, 13.0)))  # λ
+
+
+class CalibrationFinding(StrEnum):
+    """Whether logged propensities agree with how often actions were played."""
+
+    AGREES = "agrees"
+    DISAGREES = "disagrees"
+    TOO_FEW_ROWS = "too few rows"
+    NO_PROPENSITIES = "no propensities"
+    NOT_EXAMINED = "not examined"
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How often each action was played, for how often its propensities say it should have been.
+
+    `ratios` are Σ 1/q / n and `scores` how many standard errors that is from 1, both nan where the
+    log says too little. `shown` is the share of the rows in which an action was possible, as far as
+    the log shows: 1 unless it was played too rarely for chance, 0 if it was never played. `wrong`
+    marks the actions that were played too often for chance, `rare` those played too rarely.
+    """
+
+    finding: CalibrationFinding
+    ratios: Array
+    scores: Array
+    shown: Array
+    wrong: NDArray[np.bool_]
+    rare: NDArray[np.bool_]
+
+    @property
+    def agrees(self) -> bool | None:
+        """None if the log says too little."""
+        known = (CalibrationFinding.AGREES, CalibrationFinding.DISAGREES)
+        return self.finding is CalibrationFinding.AGREES if self.finding in known else None
+
+
+def calibrate(tally: ActionStatistics, rejected: int = 0) -> Calibration:
+    """Compare propensities and frequencies, with Bonferroni's correction over the actions.
+
+    The sums do not hold the rows that were `rejected`.
+
+    >>> counts, q = np.array([900, 100]), np.full(2, 0.5)
+    >>> found = calibrate(ActionStatistics.of_behavior(counts, counts * 1.0, q))
+    >>> found.finding.value, found.ratios.tolist(), found.wrong.tolist()
+    ('disagrees', [1.8, 0.2], [True, False])
+    """
+    wrong = _played_too_often(tally, rejected)
+    ratios, scores = _score(tally, rejected, wrong)
+    examined = np.isfinite(ratios)
+    threshold = NormalDist().inv_cdf(1.0 - FALSE_ALARM / (2.0 * max(1, examined.sum())))
+    rare = ~wrong & (scores < -threshold)
+    shown = np.where(rare, ratios, np.where(tally.counts > 0, 1.0, 0.0))
+    if np.isnan(tally.weights).all():
+        finding = CalibrationFinding.NO_PROPENSITIES
+    elif not examined.any():
+        finding = CalibrationFinding.TOO_FEW_ROWS
+    elif wrong.any() or rare.any():
+        finding = CalibrationFinding.DISAGREES
+    else:
+        finding = CalibrationFinding.AGREES
+    return Calibration(finding, *map(read_only, (ratios, scores, shown, wrong, rare)))
+
+
+def _played_too_often(tally: ActionStatistics, rejected: int) -> NDArray[np.bool_]:
+    """For which actions the bets on too small propensities have won more than chance lets them."""
+    seen = tally.weights > 0.0  # nowhere if no propensity is known
+    mixture = np.logaddexp.reduce(_won(tally, seen, rejected), axis=1) - np.log(len(BETS))
+    found = np.zeros(len(seen), dtype=bool)
+    found[seen] = mixture >= np.log(max(seen.sum(), 1) / FALSE_ALARM)
+    return found
+
+
+def _won(tally: ActionStatistics, seen: NDArray[np.bool_], rejected: int) -> Array:
+    """What each of the bets on each of the actions seen has won at least, as logarithms."""
+    n, N = float(tally.rows + rejected), tally.counts[seen][:, np.newaxis]
+    weights, squares, highest = (
+        column[seen][:, np.newaxis] for column in (tally.weights, tally.squares, tally.highest)
+    )
+    mean, least = weights / N, 1.0 / highest
+    variance, above = np.maximum(squares / N - mean**2, 0.0), np.maximum(mean - least, 0.0)
+    far = mean + np.divide(variance, above, out=np.zeros_like(mean), where=above > 0.0)
+    both = above**2 + variance
+    share = np.divide(above**2, both, out=np.zeros_like(mean), where=both > 0.0)
+    near_log, far_log = (np.log1p(BETS * (x - 1.0)) for x in (least, far))
+    return np.asarray((n - N) * np.log1p(-BETS) + N * (near_log + share * (far_log - near_log)))
+
+
+def _score(tally: ActionStatistics, rejected: int, wrong: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Σ 1/q / n of every action, and its distance from 1 in standard errors.
+
+    An action is too rare only if it would be so with all rejected rows as its own.
+    """
+    n, unknown = max(tally.rows + rejected, 1), np.full(len(tally.counts), np.nan)
+    seen = tally.weights > 0.0
+    mean_inverse = np.divide(tally.squares, tally.weights, out=unknown.copy(), where=seen)
+    largest = np.divide(1.0, tally.lowest, out=np.full_like(unknown, np.inf), where=seen)
+    examined = seen & (n >= ENOUGH * largest)
+    ratios = np.where(examined | wrong, tally.weights / n, np.nan)
+    own = np.divide(tally.weights, tally.counts, out=np.zeros_like(unknown), where=seen)
+    distance = np.where(ratios < 1.0, np.minimum(ratios + rejected * own / n, 1.0), ratios) - 1.0
+    spread = np.sqrt(np.maximum(mean_inverse - 1.0, 0.0) / n)
+    always = examined & (spread == 0.0)  # propensity 1: then nothing else may ever be played
+    scores = np.divide(distance, spread, out=unknown.copy(), where=(examined | wrong) & ~always)
+    return ratios, np.where(always, np.where(distance < 0.0, -np.inf, 0.0), scores)
+
+
+# ---------------------------------------------------------------------------------------- drift
+
+SAME = 1.01  # propensities that differ by less are one propensity, rounded
+CHANGED = 0.001  # the probability of an alarm about a production that stayed the same
+SMALLEST_CELL = 5.0  # rows that a cell must lead to expect, for its square to be like χ²
+
+
+class DriftFinding(StrEnum):
+    """Whether the shares of actions changed over time."""
+
+    STEADY = "steady"
+    CHANGED = "changed"
+    TOO_FEW_ROWS = "too few rows"
+    NO_TIME = "no time"
+    NOT_EXAMINED = "not examined"
+
+
+class ShareChange(NamedTuple):
+    """The action (its index) whose share of the rows changed most, between which shares."""
+
+    action: int
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Whether production stayed the same.
+
+    `factor` is the factor by which the propensity of one action varies at most (nan if none is
+    known), `p_value` that of the hypothesis that actions have the same shares at all times (None if
+    no time was looked at, or there are too few rows), `periods` how many stretches of time were
+    compared. `change` is the largest one, if shares changed. `behavior` says where the propensities
+    come from.
+    """
+
+    finding: DriftFinding
+    factor: float
+    p_value: float | None
+    behavior: Kind
+    periods: int = 0
+    change: ShareChange | None = None
+
+    @property
+    def varies(self) -> bool:
+        """Whether the propensity of one action differs from row to row."""
+        return self.factor > SAME
+
+    @property
+    def fixed(self) -> bool | None:
+        """Whether production was one fixed behavior, as far as the log shows."""
+        if not math.isfinite(self.factor) and self.p_value is None:
+            return None
+        return not self.varies and self.finding is not DriftFinding.CHANGED
+
+
+def drift_of(
+    tally: ActionStatistics, kind: Kind = LOGGED, counts_over_time: Integers | None = None
+) -> Drift:
+    """Whether production changed.
+
+    Args:
+        tally: the sums of the log.
+        kind: where the propensities come from; only logged ones may vary.
+        counts_over_time: how often each action was played in each of a few stretches of time,
+            (B, K).
+
+    >>> counts = np.array([[90, 10], [10, 90]])
+    >>> found = drift_of(ActionStatistics.empty(2), "estimated", counts)
+    >>> found.finding.value, found.change
+    ('changed', ShareChange(action=0, lowest=0.1, highest=0.9))
+    """
+    factor = _largest_factor(tally) if kind == LOGGED else math.nan
+    if counts_over_time is None:
+        return Drift(DriftFinding.NO_TIME, factor, None, kind)
+    counts = _without_stub(_checked(counts_over_time, len(tally.counts)))
+    p_value = homogeneity(counts)[1]
+    if p_value is None:
+        return Drift(DriftFinding.TOO_FEW_ROWS, factor, None, kind, len(counts))
+    if p_value >= CHANGED:
+        return Drift(DriftFinding.STEADY, factor, p_value, kind, len(counts))
+    return Drift(
+        DriftFinding.CHANGED, factor, p_value, kind, len(counts), change=_largest_change(counts)
+    )
+
+
+def homogeneity(counts: Integers) -> tuple[float, float | None]:
+    """χ² for one distribution behind all rows of a table, and its p-value (Wilson and Hilferty's).
+
+    Actions too rare for that are put together; if then less than two are left there is no p-value.
+
+    >>> statistic, p_value = homogeneity(np.array([[30, 20], [20, 30]]))
+    >>> statistic, round(p_value, 3)
+    (4.0, 0.043)
+    """
+    table = _pooled(np.asarray(counts, dtype=np.float64))
+    if min(table.shape) < 2:  # noqa: PLR2004 - nothing to compare
+        return 0.0, None
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    statistic = float(((table - expected) ** 2 / expected).sum())
+    degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
+    small = 2.0 / (9.0 * degrees)  # (χ²/k)^⅓ is nearly normal, with this variance
+    score = ((statistic / degrees) ** (1.0 / 3.0) - (1.0 - small)) / math.sqrt(small)
+    return statistic, NormalDist().cdf(-score)
+
+
+def _pooled(table: Array) -> Array:
+    """Without empty stretches, and with rare actions as one: no cell is too small for χ²."""
+    table = table[table.sum(axis=1) > 0]
+    if not len(table):
+        return table
+    least = table.sum(axis=0) * table.sum(axis=1).min() / table.sum()
+    order = np.argsort(least)
+    rare = int((least < SMALLEST_CELL).sum())
+    while 0 < rare < len(order) and least[order[:rare]].sum() < SMALLEST_CELL:
+        rare += 1  # the rare ones together are too rare still
+    rest = table[:, order[:rare]].sum(axis=1, keepdims=True)
+    return np.hstack([table[:, order[rare:]], rest]) if rare else table
+
+
+def _largest_factor(tally: ActionStatistics) -> float:
+    seen = np.isfinite(tally.lowest)
+    return float((tally.highest[seen] / tally.lowest[seen]).max()) if seen.any() else math.nan
+
+
+def _largest_change(counts: Integers) -> ShareChange:
+    counts = counts[counts.sum(axis=1) > 0]
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    most = int(np.argmax(np.ptp(shares, axis=0)))
+    return ShareChange(most, float(shares[:, most].min()), float(shares[:, most].max()))
+
+
+def _without_stub(counts: Integers) -> Integers:
+    """With a last stretch that has just begun as part of the one before: too few rows for shares.
+
+    >>> _without_stub(np.array([[3, 5], [4, 4], [0, 1]])).tolist()
+    [[3, 5], [4, 5]]
+    """
+    if len(counts) < 2 or 2 * counts[-1].sum() >= counts[0].sum():  # noqa: PLR2004 - none before it
+        return counts
+    return np.vstack([counts[:-2], counts[-2:].sum(axis=0, keepdims=True)])
+
+
+def _checked(counts_over_time: Integers, n_actions: int) -> Integers:
+    counts = np.asarray(counts_over_time)
+    if counts.ndim != 2 or counts.shape[1] != n_actions or (counts < 0).any():  # noqa: PLR2004 - a table
+        raise InvalidArgument(
+            "counts_over_time",
+            counts.shape,
+            f"it must be counts in rows of {n_actions} actions",
+            "count the actions of each stretch of time in a row",
+        )
+    return counts
+
+
+# ---------------------------------------------------------------------------------- sample size
+
+GAIN_BETS = 22  # m, of the grid that certificates have by default
+MOST_EXPLORATION = 0.5
+NEGLIGIBLE = 1e-12  # E[d²] of a policy that plays as production does, but for rounding
+
+
+@dataclass(frozen=True)
+class SampleSize:
+    """How much of a log shows a gain of `gain` a row.
+
+    So many `rows` of this kind (0 if there can be no gain, infinite if none will do); or, where the
+    log shows nothing of a policy, so many in which production plays it with probability
+    `exploration`.
+    """
+
+    gain: float
+    rows: float
+    exploration: float | None
+
+
+@dataclass(frozen=True)
+class RejectedShare:
+    """The share s of all rows that was rejected, and what production earned in them a row, r̄ₛ."""
+
+    share: float = 0.0
+    reward: float = 0.0
+
+    def gain(self, gain: float) -> float:
+        """What is left of a gain in the other rows, (1 − s) g − s r̄ₛ.
+
+        >>> round(RejectedShare(share=0.05, reward=1.0).gain(0.1), 4)
+        0.045
+        """
+        return (1.0 - self.share) * gain - self.share * self.reward
+
+    def second_moment(self, others: float) -> float:
+        """E[d²] with these rows, taking R² for R."""
+        return (1.0 - self.share) * others + self.share * self.reward
+
+
+def rows_for(
+    second_moment: float,
+    gain: float,
+    confidence: float = 0.95,
+    rejected: RejectedShare | None = None,
+) -> float:
+    """n = 2 E[d²] log(m/δ)/g²: about so many rows show a gain of g, more often than not.
+
+    More if g/E[d²] is a larger bet than certificates make; 0 where d is, and no gain can be.
+
+    >>> round(rows_for(second_moment=0.5, gain=0.1))
+    609
+    """
+    if second_moment <= NEGLIGIBLE:
+        return 0.0
+    rejected = rejected or RejectedShare()
+    left, spread = rejected.gain(gain), rejected.second_moment(second_moment)
+    if left <= 0.0:
+        return math.inf
+    bet = min(LARGEST_BET, left / spread)
+    grown = bet * left - bet**2 * spread / 2.0
+    return _budget(confidence) / grown if grown > 0.0 else math.inf  # it may be no double
+
+
+def exploration_for(reward: float, gain: float, rows: int, confidence: float = 0.95) -> SampleSize:
+    """ε = 2 r̄ log(m/δ)/(n g²), with n as given or, if that is above ½, as it would have to be.
+
+    >>> round(exploration_for(reward=0.35, gain=0.05, rows=20_000).exploration, 4)
+    0.0852
+    >>> round(exploration_for(reward=0.35, gain=0.05, rows=100).rows)
+    6817
+    """
+    needed = 2.0 * reward * _budget(confidence) / gain / gain  # the square may be no double
+    if rows and needed / rows <= MOST_EXPLORATION:
+        return SampleSize(gain, rows, needed / rows)
+    return SampleSize(gain, 4.0 * needed, MOST_EXPLORATION)
+
+
+def second_moment(tally: ActionStatistics, policy: Array) -> float:
+    """E[d²] of d = (π/q − 1) R, taking R² for R, which it is for rewards of 0 and 1, and no more.
+
+    >>> counts, rewards = np.array([500, 500]), np.array([200.0, 200.0])
+    >>> sums = ActionStatistics.of_behavior(counts, rewards, np.full(2, 0.5))
+    >>> second_moment(sums, np.array([0.0, 1.0]))
+    0.4
+    """
+    seen = tally.counts > 0
+    weights, squares, pi = tally.weights[seen], tally.squares[seen], policy[seen]
+    means = tally.weighted[seen] / weights
+    total = (means * (pi**2 * squares - 2.0 * pi * weights + tally.counts[seen])).sum()
+    return max(0.0, float(total) / max(tally.rows, 1))
+
+
+def _budget(confidence: float) -> float:
+    """log(m/δ), what the log of the best bet's wealth must reach."""
+    return math.log(GAIN_BETS / (1.0 - confidence))

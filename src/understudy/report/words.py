@@ -1,0 +1,456 @@
+"""All English about results: verdicts, what a log shows, warnings, facts.
+
+The page, the terminal, the notebook and the live page take their sentences from here; the values
+below hold enums and numbers. A certificate writes its own line (`certificates.summary`), since it
+works without the packages that logs need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.certificates import Certificate, Certified
+from understudy.constraints import Array
+from understudy.formatting import (
+    count,
+    counted,
+    gain,
+    least_gain,
+    number,
+    percent,
+    rough,
+    rough_count,
+)
+from understudy.logs.aggregates import MISSING_ACTION, UNKNOWN_ACTION
+from understudy.logs.coverage_table import Coverage
+from understudy.logs.diagnostics import (
+    Calibration,
+    CalibrationFinding,
+    Drift,
+    DriftFinding,
+    SampleSize,
+)
+from understudy.logs.scan import counted as reasons
+from understudy.logs.scan import remedy_for
+from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Label, Scale, in_words
+from understudy.logs.verdicts import Obstacle, PolicyDecision, Verdict
+from understudy.report.data import MARKS, ActionRow, CertificateCurve, Report
+
+__all__ = [
+    "BEHAVIORS",
+    "averaged",
+    "calibration_line",
+    "certified_line",
+    "context_warnings",
+    "describe_coverage",
+    "drift_line",
+    "explain",
+    "explain_obstacle",
+    "findings",
+    "headline",
+    "holds",
+    "horizon_warning",
+    "judged",
+    "others",
+    "quarantine_line",
+    "quarantine_warning",
+    "scale_warning",
+]
+
+BEHAVIORS = {
+    LOGGED: "propensities as logged, row by row",
+    GIVEN: "fixed probabilities, as given",
+    ESTIMATED: "unknown: estimated from action frequencies, assumed the same in all rows",
+}
+LOG_THEM = "Log the propensity of every row."
+OBSTACLES = {
+    Obstacle.BEHAVIOR_CHANGED: (
+        f"Production changed over time, so its propensities cannot be estimated. {LOG_THEM}"
+    ),
+    Obstacle.CONTRADICTORY_BOUNDS: (
+        "The lower and the upper bound contradict each other, so propensities or probabilities are "
+        "wrong. Check where they come from."
+    ),
+    Obstacle.WRONG_PROPENSITIES: (
+        "The propensities of actions that the policy plays are wrong: see the calibration. Correct "
+        "them, and run this again."
+    ),
+    Obstacle.BEHAVIOR_ESTIMATED: (
+        f"Propensities were estimated from action frequencies, which certifies no gain. {LOG_THEM}"
+    ),
+    Obstacle.NO_ORDER: (
+        "The rows have no order, and a certificate of what was earned while learning needs one. "
+        "Certify the policy on a later log."
+    ),
+    Obstacle.NO_PROPENSITIES_WITH_ELIGIBLE_SETS: (
+        "With eligible sets, a certificate needs the propensity of every row. Name its column with "
+        "--propensity."
+    ),
+    Obstacle.NO_PROPENSITIES_WITH_CONTEXTS: (
+        "With contexts, a certificate needs the propensity of every row. Name its column with "
+        "--propensity."
+    ),
+}
+FEW_ACTIONS, MANY_ACTIONS = 3, 10  # labels in a sentence about them, and in a list of them
+COUNTLESS = 1e15  # rows: no log has so many
+
+
+# -------------------------------------------------------------------------------------- verdicts
+
+
+def explain(verdict: Verdict, coverage: Coverage) -> str:
+    """The numbers behind a decision, and the next step: one to three sentences.
+
+    The word for the decision itself stands before it (`MARKS`).
+    """
+    certificate, needed, scale = verdict.certificate, verdict.sample_size, coverage.scale
+    if certificate is not None and verdict.decision is not PolicyDecision.UNKNOWN:
+        return _decided(verdict, certificate, scale)
+    if verdict.obstacle is not None or needed is None:
+        assert verdict.obstacle is not None  # what is unknown has an obstacle or a sample size
+        return explain_obstacle(verdict.obstacle, coverage.refused)
+    if verdict.hidden:
+        return _hidden(verdict, needed, scale)
+    if certificate is None:
+        plays = rough_count(verdict.overlap.effective_sample_size)
+        return (
+            f"The log covers this policy: {counted(verdict.rows, 'row')} say as much as about "
+            f"{plays} plays of its own. Certify it for a decision."
+        )
+    return _undecided(verdict, certificate, needed, scale)
+
+
+def headline(verdict: Verdict) -> str:
+    """The decision in a few words; more rows would settle what only lacks data."""
+    needed = verdict.sample_size
+    if verdict.certificate is not None and needed is not None and verdict.gain_is_estimated:
+        return MARKS["not yet" if 0.0 < needed.rows < math.inf else verdict.kind].word
+    return MARKS[verdict.kind].word
+
+
+def judged(verdict: Verdict, coverage: Coverage) -> str:
+    """The decision about a policy, and the numbers behind it."""
+    explained = explain(verdict, coverage)
+    covered = verdict.certificate is None and verdict.obstacle is None and not verdict.hidden
+    return explained if covered else f"{headline(verdict)}. {explained}"
+
+
+def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
+    """Why a log decides nothing, and what to do about it.
+
+    >>> explain_obstacle(Obstacle.MOSTLY_REJECTED, {"reward is missing": 3})
+    'Most rows are quarantined (reward is missing: 3). Check the column of the reward.'
+    """
+    if obstacle is Obstacle.MOSTLY_REJECTED:
+        remedy = _capital(remedy_for(refused))
+        return f"Most rows are quarantined ({reasons(refused)}). {remedy}."
+    if obstacle is Obstacle.UNKNOWN_ACTIONS:
+        rows = sum(refused.get(reason, 0) for reason in (MISSING_ACTION, UNKNOWN_ACTION))
+        return (
+            f"Production's action is unknown in {counted(rows, 'row')}, so its propensities cannot "
+            f"be estimated. {LOG_THEM}"
+        )
+    return OBSTACLES[obstacle]
+
+
+def _decided(verdict: Verdict, certificate: Certificate, scale: Scale) -> str:
+    n, sure = certificate.rounds, f"{percent(verdict.confidence)} confidence"
+    estimated = gain(scale.gain(verdict.estimated_gain))
+    if verdict.decision is PolicyDecision.WORSE:
+        worth = certificate.least_production(verdict.earned)
+        most, least = (number(scale.reward(x / n)) for x in (certificate.upper, worth))
+        return (
+            f"Estimated gain {estimated} per row. The policy earns at most {most} per row, "
+            f"production at least {least} ({sure})."
+        )
+    least = least_gain(scale.gain((certificate.gain or 0.0) / n))
+    at = certificate.promoted_at
+    when = f" This was first certain after round {count(at)}." if at else ""
+    return f"The gain is at least {least} per row with {sure} (estimated {estimated}).{when}"
+
+
+def _undecided(verdict: Verdict, certificate: Certificate, needed: SampleSize, scale: Scale) -> str:
+    if not needed.rows:
+        return "The policy plays as production does, so there is no gain to show."
+    wanted = f"a gain of {rough(scale.gain(needed.gain))} per row"
+    if math.isinf(needed.rows) and verdict.rejected:
+        return (
+            f"No number of such rows would show {wanted}: {count(verdict.rejected)} of "
+            f"{counted(verdict.rows, 'row')} are quarantined, and count as if the policy earned "
+            "nothing there. Correct those rows."
+        )
+    estimated = gain(scale.gain(verdict.estimated_gain))
+    least = least_gain(scale.gain((certificate.gain or 0.0) / certificate.rounds))
+    sure = percent(verdict.confidence)
+    found = (
+        f"{_once_ahead(certificate)}Estimated gain {estimated} per row ({sure}: at least {least})."
+    )
+    if verdict.gain_is_estimated:
+        return f"{found} {_about(needed.rows)} like these would settle it."
+    if needed.rows <= verdict.rows:
+        return (
+            f"{found} {_about(needed.rows)} would have shown {wanted}; a smaller gain takes more."
+        )
+    return f"{found} {_about(needed.rows)} like these would show {wanted}."
+
+
+def _once_ahead(certificate: Certificate) -> str:
+    if not certificate.promoted:
+        return ""
+    when = f" after round {count(certificate.promoted_at)}" if certificate.promoted_at else ""
+    return f"The policy was ahead of production{when}, but no gain is certain over all rows. "
+
+
+def _hidden(verdict: Verdict, needed: SampleSize, scale: Scale) -> str:
+    share, wanted = percent(verdict.hidden), f"a gain of {rough(scale.gain(needed.gain))} per row"
+    what = (
+        "actions that the log never shows"
+        if verdict.plays_unseen
+        else "rare or impossible in these rows"
+    )
+    if needed.rows > verdict.rows:
+        step = f"{_about(needed.rows)}, half of them played by the policy, would show {wanted}."
+    else:
+        explored = 100.0 * (needed.exploration or 0.0)
+        step = (
+            f"If production followed the policy in about {explored:.2g} % of as many rows, "
+            f"{wanted} would show."
+        )
+    return f"{share} of the policy's plays are {what}. {step}"
+
+
+def _about(rows: float) -> str:
+    if rows >= COUNTLESS:
+        return "More than a quadrillion rows"
+    return f"About {rough_count(rows)} row{'' if round(rows) == 1 else 's'}"
+
+
+def certified_line(
+    certified: Certified, scale: Scale, who: str, when: str, *, rejected: int
+) -> str:
+    """What a certificate bounds, in one sentence; `rejected` of its rows could not be read."""
+    n, sure = certified.certificate.rounds, percent(certified.certificate.confidence)
+    lower, production = (scale.reward(x / n) for x in (certified.lower, certified.production))
+    bound = (
+        "no gain is certified, since propensities were estimated"
+        if certified.gain is None
+        else f"the gain is at least {number(scale.gain(certified.gain / n))}"
+    )
+    return (
+        f"{when}, with {sure} confidence, {who} would have earned at least {number(lower)} per "
+        f"row; production earned {'at most ' if rejected else ''}{number(production)}; {bound}."
+    )
+
+
+# ------------------------------------------------------------------------ what the log itself shows
+
+
+def findings(coverage: Coverage) -> list[str]:
+    """What the log shows about itself, in lines: rows, actions, calibration, drift."""
+    rejected = sum(coverage.refused.values())
+    quarantined = f"; {count(rejected)} quarantined ({reasons(coverage.refused)})"
+    lines = [f"{counted(coverage.rows, 'row')}{quarantined if rejected else ''}"]
+    labels = coverage.table["action"].to_list()
+    if coverage.unseen:
+        hidden = len(coverage.unseen) - MANY_ACTIONS
+        more = f" and {count(hidden)} more" if hidden > 0 else ""
+        shown = ", ".join(map(in_words, coverage.unseen[:MANY_ACTIONS]))
+        lines.append(f"Never played: {shown}{more}")
+    if coverage.deterministic:
+        lines.append(_deterministic(coverage))
+    return [
+        *lines,
+        f"Calibration: {calibration_line(coverage.calibration, labels)}",
+        f"Drift: {drift_line(coverage.drift, labels)}",
+    ]
+
+
+def describe_coverage(coverage: Coverage) -> str:
+    """What a log can say, in lines, without the table of its actions."""
+    verdicts = [f"{found.name}: {judged(found, coverage)}" for found in coverage.verdicts]
+    return "\n".join([*findings(coverage), *verdicts])
+
+
+def _deterministic(coverage: Coverage) -> str:
+    played = coverage.table.filter(coverage.table["count"] > 0)["action"].to_list()
+    why = f"it always played {in_words(played[0])}" if len(played) == 1 else "every propensity is 1"
+    return f"Production was deterministic ({why}), so the log shows nothing of other choices"
+
+
+def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
+    """Whether propensities agree with frequencies; the actions that differ most are named."""
+    if calibration.finding is CalibrationFinding.NO_PROPENSITIES:
+        return "there are no propensities to compare with frequencies"
+    if calibration.finding is CalibrationFinding.NOT_EXAMINED:
+        return "not examined here; understudy coverage --engine does it"
+    if calibration.finding is CalibrationFinding.TOO_FEW_ROWS:
+        return "too few rows to check the propensities"
+    if calibration.finding is CalibrationFinding.AGREES:
+        examined = int(np.isfinite(calibration.ratios).sum())
+        return (
+            f"propensities agree with frequencies ({count(examined)} of "
+            f"{counted(len(labels), 'action')} have enough rows to check)"
+        )
+    parts = []
+    if calibration.wrong.any():
+        worst = _worst(labels, calibration.ratios, calibration.wrong, -calibration.ratios)
+        parts.append(f"{worst}: these propensities are wrong, and so is every estimate from them")
+    if calibration.rare.any():
+        worst = _worst(labels, calibration.ratios, calibration.rare, calibration.ratios)
+        parts.append(
+            f"{worst}: the propensities are too high, the action was not possible in some rows "
+            "(eligible sets, contexts), or rare plays did not come up"
+        )
+    return "; ".join(parts)
+
+
+def _worst(labels: Sequence[Label], ratios: Array, which: NDArray[np.bool_], order: Array) -> str:
+    """The actions that differ most, by name."""
+    first, *rest = [int(a) for a in np.argsort(order) if which[a]]
+    shown = [f"action {in_words(labels[a])} {ratios[a]:.2g}×" for a in rest[: FEW_ACTIONS - 1]]
+    hidden = len(rest) - len(shown)
+    more = f" and {count(hidden)} more" if hidden else ""
+    others = f" ({', '.join(shown)}{more})" if shown else ""
+    often = f"{ratios[first]:.2g}× as often"
+    return f"action {in_words(labels[first])} was played {often} as its propensities say{others}"
+
+
+def drift_line(drift: Drift, labels: Sequence[Label]) -> str:
+    """Whether production stayed the same, in its propensities and over time."""
+    if drift.finding is DriftFinding.NOT_EXAMINED:
+        return "not examined here; understudy coverage --engine does it"
+    parts = []
+    if drift.varies:
+        parts.append(
+            f"the propensity of an action varies by a factor of up to {drift.factor:.2g}, so use "
+            "logged propensities and do not estimate them"
+        )
+    elif math.isfinite(drift.factor):
+        parts.append("each action has the same propensity in all rows")
+    if drift.finding is DriftFinding.TOO_FEW_ROWS:
+        parts.append("too few rows to see changes over time")
+    elif drift.finding is DriftFinding.STEADY:
+        parts.append(f"shares of actions are steady over time ({drift.periods} periods compared)")
+    elif drift.finding is DriftFinding.CHANGED:
+        parts.append(_changed(drift, labels))
+    return "; ".join(parts) or "unknown; name a column with --time to see changes over time"
+
+
+def _changed(drift: Drift, labels: Sequence[Label]) -> str:
+    assert drift.change is not None  # it is what changed
+    action, low, high = drift.change
+    change = (
+        f"shares of actions change over time (action {in_words(labels[action])}: between "
+        f"{100 * low:.2g} % and {100 * high:.2g} %)"
+    )
+    if drift.behavior != LOGGED:
+        return f"{change}, which {drift.behavior} propensities ignore: log that of every row"
+    if drift.varies:
+        return f"{change}, which logged propensities account for"
+    return f"{change} though propensities do not: they are wrong, or actions were not random"
+
+
+# ------------------------------------------------------------------------------------- warnings
+
+
+def quarantine_warning(refused: Mapping[str, int], production: float) -> list[str]:
+    """How quarantined rows count in a certificate, and what to do about them.
+
+    >>> print(*quarantine_warning({"reward is missing": 3}, production=0.25))
+    3 rows are quarantined (reward is missing: 3): check the column of the reward. The certificate
+    counts them as reward 0 for the policy and, where no reward is given, as the highest for
+    production, whose mean in valid rows is 0.25.
+    """
+    rejected = sum(refused.values())
+    if not rejected:
+        return []
+    return [
+        f"{counted(rejected, 'row')} {'is' if rejected == 1 else 'are'} quarantined "
+        f"({reasons(refused)}): {remedy_for(refused)}. The certificate counts them as reward 0 for "
+        "the policy and, where no reward is given, as the highest for production, whose mean in "
+        f"valid rows is {number(production)}."
+    ]
+
+
+def context_warnings(oddities: Mapping[str, int]) -> list[str]:
+    """Values of contexts that the features were not made from.
+
+    >>> context_warnings({"age is missing": 3})
+    ['Context: age is missing in 3 rows, unlike the warm-up; encoded as rare, missing or unknown.']
+    """
+    return [
+        f"Context: {what} in {counted(rows, 'row')}, unlike the warm-up; encoded as rare, missing "
+        "or unknown."
+        for what, rows in oddities.items()
+    ]
+
+
+def horizon_warning(rows: int) -> list[str]:
+    """That so many rows came after the horizon."""
+    late = f"{counted(rows, 'row')} came after the horizon, where no theorem holds."
+    return [late] if rows else []
+
+
+def scale_warning(scale: Scale) -> list[str]:
+    """That another range of rewards would give another learner."""
+    if scale.is_unit:
+        return []
+    return [
+        f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}] to [0, 1]. The "
+        "learner depends on this range: pass the true one."
+    ]
+
+
+# ------------------------------------------------------------------------------ parts of a report
+
+
+def holds(curve: CertificateCurve) -> str:
+    """What the bounds promise."""
+    by_itself = "" if curve.gain is None else "; so does the gain, by itself"
+    return (
+        f"Rewards are means per round. The bounds hold together with {percent(curve.confidence)} "
+        f"confidence, after every round{by_itself}."
+    )
+
+
+def averaged(report: Report) -> str:
+    """What the policy's probabilities are, if it depends on the context; else nothing."""
+    if report.averaged_over is None:
+        return ""
+    rows = counted(report.averaged_over, "row")
+    return f"The policy depends on the context: its shares are means over the last {rows}."
+
+
+def others(actions: Sequence[ActionRow]) -> str:
+    """What is left out of a picture of a policy, in a sentence; nothing if nothing is.
+
+    >>> others([ActionRow("a", count=3, share=0.75, policy=0.2)])
+    '1 more action has 20 % of the policy and 75 % of production.'
+    """
+    if not actions:
+        return ""
+    policy, share = sum(row.policy or 0.0 for row in actions), sum(row.share for row in actions)
+    return (
+        f"{counted(len(actions), 'more action')} {'has' if len(actions) == 1 else 'have'} "
+        f"{percent(policy)} of the policy and {percent(share)} of production."
+    )
+
+
+def quarantine_line(report: Report) -> str:
+    """How many rows are quarantined, of how many."""
+    if not report.quarantined:
+        return "No row is quarantined."
+    verb = "is" if report.quarantined == 1 else "are"
+    if not report.rows:
+        return f"{counted(report.quarantined, 'row')} {verb} quarantined."
+    share = percent(report.quarantined / report.rows)
+    rows = counted(report.rows, "row")
+    return f"{count(report.quarantined)} of {rows} ({share}) {verb} quarantined."
+
+
+def _capital(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}"

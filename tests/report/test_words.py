@@ -1,0 +1,270 @@
+"""The English of results: each finding has its sentence, with the decision first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import understudy as us
+from understudy.formatting import least_gain
+from understudy.logs.coverage_table import Coverage
+from understudy.logs.diagnostics import (
+    Calibration,
+    CalibrationFinding,
+    Drift,
+    DriftFinding,
+    SampleSize,
+    ShareChange,
+)
+from understudy.logs.schema import Scale
+from understudy.logs.verdicts import JudgeContext, Obstacle, Overlap, PolicyDecision, Verdict
+from understudy.report import as_dict, words
+
+pytestmark = pytest.mark.plain
+
+LABELS = ("a", "b")
+CALIBRATION = Calibration(
+    CalibrationFinding.AGREES,
+    np.array([1.0, 1.0]),
+    np.zeros(2),
+    np.ones(2),
+    np.zeros(2, dtype=bool),
+    np.zeros(2, dtype=bool),
+)
+STEADY = Drift(DriftFinding.STEADY, 1.0, 0.5, "logged", 12)
+COVERAGE = Coverage(
+    table=pl.DataFrame({"action": LABELS, "count": [500, 500]}),
+    rows=1_000,
+    refused={},
+    unseen=(),
+    deterministic=False,
+    judge_context=JudgeContext(CALIBRATION),
+    drift=STEADY,
+    verdicts=(),
+    scale=Scale(),
+)
+
+
+def certificate(rewards: tuple[float, float], rows: int = 1_000) -> us.Certificate:
+    """Of always playing b, which a fair coin played in every second row."""
+    log = us.Log([0, 1] * (rows // 2), list(rewards) * (rows // 2))
+    return us.Certificate(behavior=[0.5, 0.5]).observe(log, us.FixedPolicy([0.0, 1.0]))
+
+
+def verdict(**changes: Any) -> Verdict:
+    plain: dict[str, Any] = {
+        "name": "mine",
+        "decision": PolicyDecision.UNKNOWN,
+        "obstacle": None,
+        "overlap": Overlap(2.0, 500.0, 0.5067, 0.0),
+        "hidden": 0.0,
+        "sample_size": SampleSize(0.0067, 984_253.0, None),
+        "near": False,
+        "gain_is_estimated": True,
+        "plays_unseen": False,
+        "certificate": certificate((0.5, 0.5)),
+        "confidence": 0.95,
+        "rows": 1_000,
+        "rejected": 0,
+        "earned": 500.0,
+    }
+    return Verdict(**{**plain, **changes})
+
+
+def said(**changes: Any) -> str:
+    return words.judged(verdict(**changes), COVERAGE)
+
+
+def test_the_decision_comes_first_then_the_estimate_with_its_bound_then_the_next_step() -> None:
+    bound = least_gain((certificate((0.5, 0.5)).gain or 0.0) / 1_000)
+    assert said() == (
+        f"Not enough data yet. Estimated gain +0.0067 per row (95 %: at least {bound}). About "
+        "980,000 rows like these would settle it."
+    )
+
+
+def test_what_is_decided_says_its_bounds() -> None:
+    better = said(
+        decision=PolicyDecision.BETTER, certificate=certificate((0.0, 1.0)), sample_size=None
+    )
+    assert better.startswith("Promote. The gain is at least +0.4")
+    assert "per row with 95 % confidence (estimated +0.0067)" in better
+    worse = said(
+        decision=PolicyDecision.WORSE, certificate=certificate((1.0, 0.0)), sample_size=None
+    )
+    assert worse.startswith("Worse than production. Estimated gain +0.0067 per row. The policy")
+    assert worse.endswith("(95 % confidence).")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"certificate": None},
+            "The log covers this policy: 1,000 rows say as much as about 500 plays of its own. "
+            "Certify it for a decision.",
+        ),
+        (
+            {"sample_size": SampleSize(0.05, 0.0, None), "gain_is_estimated": False},
+            "Cannot tell. The policy plays as production does, so there is no gain to show.",
+        ),
+        (
+            {"sample_size": SampleSize(0.05, math.inf, None), "rejected": 60},
+            "Cannot tell. No number of such rows would show a gain of 0.05 per row: 60 of 1,000 "
+            "rows are quarantined, and count as if the policy earned nothing there. Correct those "
+            "rows.",
+        ),
+        (
+            {"hidden": 0.75, "plays_unseen": True, "sample_size": SampleSize(0.05, 1e3, 0.085)},
+            "Cannot tell. 75 % of the policy's plays are actions that the log never shows. If "
+            "production followed the policy in about 8.5 % of as many rows, a gain of 0.05 per row "
+            "would show.",
+        ),
+        (
+            {
+                "hidden": 0.2,
+                "sample_size": SampleSize(0.05, 6817.0, 0.5),
+                "gain_is_estimated": False,
+            },
+            "Cannot tell. 20 % of the policy's plays are rare or impossible in these rows. About "
+            "6,800 rows, half of them played by the policy, would show a gain of 0.05 per row.",
+        ),
+        (
+            {"obstacle": Obstacle.WRONG_PROPENSITIES, "sample_size": None},
+            "Cannot tell. The propensities of actions that the policy plays are wrong: see the "
+            "calibration. Correct them, and run this again.",
+        ),
+    ],
+)
+def test_each_finding_has_its_sentence(changes: dict[str, Any], sentence: str) -> None:
+    if changes.get("hidden"):
+        changes = {**changes, "gain_is_estimated": False}
+    assert said(**changes) == sentence
+
+
+@pytest.mark.parametrize(
+    ("rows", "ending"),
+    [
+        (2_100.0, " About 2,100 rows like these would show a gain of 0.05 per row."),
+        (
+            12.0,
+            " About 12 rows would have shown a gain of 0.05 per row; a smaller gain takes more.",
+        ),
+        (1e16, " More than a quadrillion rows like these would show a gain of 0.05 per row."),
+    ],
+)
+def test_a_gain_that_was_asked_for_is_named(rows: float, ending: str) -> None:
+    line = said(sample_size=SampleSize(0.05, rows, None), gain_is_estimated=False)
+    assert line.startswith("Cannot tell. Estimated gain +0.0067 per row (95 %: at least ")
+    assert line.endswith(ending)
+
+
+@pytest.mark.parametrize("obstacle", Obstacle)
+def test_every_obstacle_says_why_and_what_to_do(obstacle: Obstacle) -> None:
+    line = words.explain_obstacle(obstacle, {"action is missing": 7})
+    assert line.count(". ") == 1
+    assert line.endswith(".")
+    if obstacle is Obstacle.UNKNOWN_ACTIONS:
+        assert "in 7 rows" in line
+
+
+@pytest.mark.parametrize("finding", CalibrationFinding)
+def test_every_calibration_has_its_words(finding: CalibrationFinding) -> None:
+    found = replace(
+        CALIBRATION,
+        finding=finding,
+        ratios=np.array([1.8, 0.2]),
+        wrong=np.array([True, False]),
+        rare=np.array([False, True]),
+    )
+    line = words.calibration_line(found, LABELS)
+    wrong = (
+        "action a was played 1.8× as often as its propensities say: these propensities are wrong"
+    )
+    rare = (
+        "action b was played 0.2× as often as its propensities say: the propensities are too high"
+    )
+    disagrees = finding is CalibrationFinding.DISAGREES
+    assert (wrong in line) == (rare in line) == disagrees
+    assert line
+
+
+def test_the_actions_that_differ_most_are_named() -> None:
+    found = replace(
+        CALIBRATION,
+        finding=CalibrationFinding.DISAGREES,
+        ratios=np.array([1.5, 3.0, 2.0, 1.2, 1.1]),
+        wrong=np.ones(5, dtype=bool),
+        rare=np.zeros(5, dtype=bool),
+    )
+    line = words.calibration_line(found, tuple("abcde"))
+    assert line.startswith("action b was played 3× as often as its propensities say (action c 2×, ")
+    assert "action a 1.5× and 2 more): these" in line
+
+
+@pytest.mark.parametrize(
+    ("drift", "line"),
+    [
+        (
+            STEADY,
+            "each action has the same propensity in all rows; shares of actions are steady over "
+            "time (12 periods compared)",
+        ),
+        (
+            Drift(DriftFinding.NO_TIME, 4.0, None, "logged"),
+            "the propensity of an action varies by a factor of up to 4, so use logged propensities "
+            "and do not estimate them",
+        ),
+        (
+            Drift(DriftFinding.NO_TIME, math.nan, None, "estimated"),
+            "unknown; name a column with --time to see changes over time",
+        ),
+        (
+            Drift(DriftFinding.TOO_FEW_ROWS, math.nan, None, "estimated"),
+            "too few rows to see changes over time",
+        ),
+        (
+            Drift(DriftFinding.NOT_EXAMINED, 4.0, None, "logged"),
+            "not examined here; understudy coverage --engine does it",
+        ),
+    ],
+)
+def test_drift_has_its_words(drift: Drift, line: str) -> None:
+    assert words.drift_line(drift, LABELS) == line
+
+
+@pytest.mark.parametrize(
+    ("behavior", "factor", "ending"),
+    [
+        ("logged", 4.0, ", which logged propensities account for"),
+        ("logged", 1.0, " though propensities do not: they are wrong, or actions were not random"),
+        ("given", math.nan, ", which given propensities ignore: log that of every row"),
+    ],
+)
+def test_what_a_change_means_depends_on_the_propensities(
+    behavior: Any, factor: float, ending: str
+) -> None:
+    change = ShareChange(1, 0.1, 0.9)
+    drift = Drift(DriftFinding.CHANGED, factor, 1e-9, behavior, 2, change)
+    change_words = "shares of actions change over time (action b: between 10 % and 90 %)"
+    assert words.drift_line(drift, LABELS).endswith(change_words + ending)
+
+
+def test_a_result_says_the_same_in_json_and_in_words() -> None:
+    rng = np.random.default_rng(9)
+    actions = rng.integers(2, size=700)
+    rewards = (rng.random(700) < np.array([0.4, 0.5])[actions]).astype(float)
+    log = pl.DataFrame({"action": np.array(LABELS)[actions], "reward": rewards, "propensity": 0.5})
+    found = us.logs.certify(log, {"b": 1.0})
+    as_json = as_dict(found.report)
+    assert (as_json["verdict"], as_json["decision"]) == ("not yet", "unknown")
+    assert as_json["words"] == found.report.words
+    assert repr(found) == f"CertifyResult({found.report.words})"
+    assert as_json["calibration"] == "agrees"
+    assert as_json["drift"] == "steady"
+    assert as_json["candidates"][0]["rows_needed"] == as_json["rows_needed"] > 700
