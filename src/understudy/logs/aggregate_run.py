@@ -232,7 +232,7 @@ class AggregateRun:
 
     # ---------------------------------------------------------------------------------- certify
 
-    def certify(self, target: Target, fingerprints: Sequence[str]) -> Certification:  # noqa: ARG002 - files are not told apart
+    def certify(self, target: Target, fingerprints: Sequence[str]) -> Certification:  # noqa: ARG002 - sums do not distinguish files
         """The certificate of a fixed policy at the end of the log, without a curve."""
         options = self.options
         columns, kind = self._columns()

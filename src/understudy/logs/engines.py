@@ -199,7 +199,7 @@ def _open_polars(stack: contextlib.ExitStack, paths: list[str], files: Files) ->
 
 
 def _as_globs(paths: Sequence[str]) -> list[str]:
-    """Patterns that match these files alone, for whoever takes every name for a pattern."""
+    """Patterns that match these files alone, for engines that take every name for a pattern."""
     return [glob.escape(path) for path in paths]
 
 

@@ -1,4 +1,4 @@
-"""Whoever wants to know how far a run has come."""
+"""How far a run has come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ProgressCallback = Callable[[str, int, int | None], None]  # what is done, rows 
 
 
 def no_progress(phase: str, rows: int, expected: int | None) -> None:
-    """Nobody looks.
+    """No progress reporting.
 
     >>> no_progress("learning", 10, None)
     """

@@ -124,7 +124,7 @@ def refuse_learned(origins: Sequence[Origin], fingerprints: Sequence[str], polic
 def refuse_same_rows(tallied: LogStatistics, stretches: Integers | None, policy: Policy) -> None:
     """Raise `InvalidLog` if these are the rows that the policy was learned from, however they came.
 
-    They have the same sums of each action; few rows may by chance, if nobody knows their order.
+    They have the same sums of each action; few rows may by chance, if their order is not known.
     """
     if knows_rows(policy, tallied, stretches):
         raise InvalidLog(

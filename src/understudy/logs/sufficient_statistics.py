@@ -150,7 +150,7 @@ def certify_sums(
         target=target_probability,
     )
     groups = group(rows, columns, REWARDS, actions, fixed)
-    own = {OWN_ACTION: np.ones(len(actions))}  # so that rows without a known one are told apart
+    own = {OWN_ACTION: np.ones(len(actions))}  # null in rows without a known action
     if fixed is not None:
         own[OWN_PROPENSITY] = fixed
     if policy is not None:

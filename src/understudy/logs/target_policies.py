@@ -142,7 +142,7 @@ class ColumnTarget:
     name: str
     labels: frozenset[str] = frozenset()
 
-    def fixed(self, actions: Actions) -> None:  # noqa: ARG002 - nobody knows the others
+    def fixed(self, actions: Actions) -> None:  # noqa: ARG002 - the others are not known
         return None
 
     def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:  # noqa: ARG002 - as above

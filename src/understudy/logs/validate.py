@@ -145,32 +145,15 @@ class NumberColumn:
         return found.alias(self.parsed)
 
 
-NUMBER_REASONS: dict[str, tuple[RejectReason, RejectReason, RejectReason, RejectReason]] = {
-    REWARD: (
-        RejectReason.REWARD_MISSING,
-        RejectReason.REWARD_NOT_A_NUMBER,
-        RejectReason.REWARD_NOT_FINITE,
-        RejectReason.REWARD_OUT_OF_RANGE,
-    ),
-    PROPENSITY: (
-        RejectReason.PROPENSITY_MISSING,
-        RejectReason.PROPENSITY_NOT_A_NUMBER,
-        RejectReason.PROPENSITY_NOT_FINITE,
-        RejectReason.PROPENSITY_OUT_OF_RANGE,
-    ),
-    TARGET: (
-        RejectReason.TARGET_MISSING,
-        RejectReason.TARGET_NOT_A_NUMBER,
-        RejectReason.TARGET_NOT_FINITE,
-        RejectReason.TARGET_OUT_OF_RANGE,
-    ),
-}
+FAULTS = ("MISSING", "NOT_A_NUMBER", "NOT_FINITE", "OUT_OF_RANGE")  # of a number, in this order
 
 
 @functools.cache
 def number_rule(column: NumberColumn) -> Rule:
     """A number is there, is finite, and is in its range."""
-    missing, no_number, not_finite, out_of_range = NUMBER_REASONS[column.role]
+    missing, no_number, not_finite, out_of_range = (
+        RejectReason[f"{column.role.upper()}_{fault}"] for fault in FAULTS
+    )
     raw, value = column.raw, nw.col(column.parsed)
     holds = value.is_finite() & value.is_between(column.low, column.high)
     if not column.text:
