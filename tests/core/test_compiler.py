@@ -128,7 +128,7 @@ folder.write_text("not a folder")
 def test_a_disk_that_was_full_leaves_no_code_of_older_kernels(copy: Copy) -> None:
     """An index that could be saved does not name code that could not."""
     assert copy.run(COUNTING) == COUNTED
-    copy.change(copy.kernels / "logs.py", "counts[actions[t]] += 1", "counts[actions[t]] += 3")
+    copy.change(copy.kernels / "sampling.py", "counts[actions[t]] += 1", "counts[actions[t]] += 3")
     changed = [[0, 0, 3], [6, 3]]
     assert copy.run(FULL_DISK.format(suffix=".nbc") + COUNTING) == changed
     assert copy.run(COUNTING) == changed
@@ -139,7 +139,7 @@ def test_a_disk_that_was_full_leaves_no_code_of_older_kernels(copy: Copy) -> Non
 def test_a_damaged_cache_is_compiled_anew(copy: Copy, suffix: str) -> None:
     """A file that was cut short, by a crash say, costs time and not a run."""
     assert copy.run(COUNTING) == COUNTED
-    files = list((copy.kernels / "__pycache__").glob(f"logs.count_before*.{suffix}"))
+    files = list((copy.kernels / "__pycache__").glob(f"sampling.count_before*.{suffix}"))
     assert files
     for file in files:
         file.write_bytes(file.read_bytes()[:40])
@@ -207,17 +207,16 @@ def test_a_change_in_a_users_own_file_is_seen(copy: Copy) -> None:
 EVERY_KERNEL = """
 import json, numpy as np, understudy as us
 from understudy import kernels
-from understudy.types import given
 rng, numbers = np.random.default_rng(0), []
 pi = us.behaviors.interpolated(n_actions=4, alpha=0.8)
 log = us.Log(rng.choice(4, 90, p=pi), rng.random(90))
 for learner in (us.exp3(pi, eta=9.0), us.prod(pi, eta=0.3), us.exp3_ix_unknown(4, eta=0.3)):
     state, trace = learner.replay(learner.init(), log)
     after, policies = learner.policies(state, log)
-    later, earned = learner.earn(after, log, rng.random((3, 4)), np.array([0, 7, 50]))
+    later, earned = learner.expected_reward(after, log, rng.random((3, 4)), np.array([0, 7, 50]))
     numbers += [*trace.probability, *policies.ravel(), *learner.policy(after), earned]
     numbers += [*later.scores, later.reference, later.total]
-    if learner.estimator.reads_past is None:
+    if learner.estimator.order_dependence is None:
         merged = learner.merge(state, after)
         numbers += [*learner.policy(merged), merged.total]
 for V, shape in ((np.eye(3) / 2, (90, 4, 3)), (np.stack([np.eye(3) / 2] * 4), (90, 3))):
@@ -243,7 +242,7 @@ for adversary in (
         for name in learners:
             assert result.path[name] == "compiled"
             numbers += [*result.regret[name].ravel(), *result.behavior_reward[name]]
-compiled = hasattr(kernels.games.play_abreast, "py_func")
+compiled = hasattr(kernels.games.play_runs, "py_func")
 print(json.dumps([compiled, [float(number) for number in numbers]]))
 """
 

@@ -88,9 +88,9 @@ class ExponentialWeights(Learner[Scores]):
     scores, their logarithms over η, so that no number of rounds can overflow them. The recipes
     (`exp3`, `exp3_ix`, `exp3_ix_unknown`, `prod`) choose η and the estimator as the theorems do.
 
-    >>> from understudy.estimators import ImplicitExploration
-    >>> learner = ExponentialWeights(0.5, ImplicitExploration([0.5, 0.5], gamma=0.25))
-    >>> state = learner.update(learner.init(), Feedback(action=0, reward=1.0))
+    >>> import understudy as us
+    >>> learner = ExponentialWeights(0.5, us.estimators.ImplicitExploration([0.5, 0.5], gamma=0.25))
+    >>> state = learner.update(learner.init(), us.Feedback(action=0, reward=1.0))
     >>> learner.policy(state).round(4).tolist()
     [0.6608, 0.3392]
     """
