@@ -80,8 +80,8 @@ def first_line(error: BaseException) -> str:
     return lines[0][:LONGEST_MESSAGE] if lines else type(error).__name__
 
 
-class Shown:
-    """What a value that cannot travel looked like."""
+class Verbatim:
+    """The text of a value that cannot be pickled, shown as it is in messages."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -90,11 +90,14 @@ class Shown:
         return self.text
 
 
+Shown = Verbatim  # renamed; other areas still import it
+
+
 def _portable(value: object) -> object:
     try:
         pickle.dumps(value)
     except Exception:  # noqa: BLE001 - a foreign __reduce__ may raise anything
-        return Shown(shorten(value))
+        return Verbatim(shorten(value))
     return value
 
 

@@ -248,7 +248,7 @@ class CountedBehavior(CheckedEstimator):
     def gain(self, R: Array, q_hat: Array, t: Integers) -> Array:
         """The gains of events with reward R, whose action has had frequency q̂_t in rounds t."""
 
-    @property
+    @cached_property
     def spec(self) -> EventSpec:
         unread = "leave it out, in a log with log.visible(propensities=False, features=False)"
         return EventSpec(self.n_actions, unread=unread)

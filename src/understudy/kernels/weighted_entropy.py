@@ -36,8 +36,8 @@ from understudy.kernels.normalizer import exp, rescale, root, seek, settle
 __all__ = ["add", "begin", "expected_reward", "policies", "policy", "replay", "root"]
 
 Array = Any
-Tuning = tuple[Array, Array, Array, bool]  # rates, log w₁, the row of every action; which gain
-Sums = tuple[Array, Array]  # reference and S of every group
+GroupTuning = tuple[Array, Array, Array, bool]  # rates, log w₁, the row of every action; which gain
+GroupSums = tuple[Array, Array]  # reference and S of every group
 Events = tuple[Array, Array, Array]  # actions, rewards, and the probabilities they were played with
 
 
@@ -123,7 +123,7 @@ def refresh(
 
 
 @compiled
-def begin(tuning: Tuning, scores: Array, residues: Array, sums: Sums) -> float:
+def begin(tuning: GroupTuning, scores: Array, residues: Array, sums: GroupSums) -> float:
     """Λ, and all sums, from nothing but the scores: twice, the second time from nearby."""
     rates, log_prior, rows, _ = tuning
     references, totals = sums
@@ -157,7 +157,7 @@ def probability(scales: Array, row: int, weights: Array, action: int, mass: floa
 
 @compiled
 def policy(
-    tuning: Tuning, scores: Array, residues: Array, sums: Sums, level: float, out: Array
+    tuning: GroupTuning, scores: Array, residues: Array, sums: GroupSums, level: float, out: Array
 ) -> None:
     """π(a) of every action."""
     rates, log_prior, rows, _ = tuning
@@ -209,10 +209,10 @@ def replace(totals: Array, row: int, weights: Array, action: int, room: Array) -
 
 @compiled
 def replay(
-    tuning: Tuning,
+    tuning: GroupTuning,
     scores: Array,
     residues: Array,
-    sums: Sums,
+    sums: GroupSums,
     level: float,
     rounds: int,
     events: Events,
@@ -249,10 +249,10 @@ def replay(
 
 @compiled
 def policies(
-    tuning: Tuning,
+    tuning: GroupTuning,
     scores: Array,
     residues: Array,
-    sums: Sums,
+    sums: GroupSums,
     level: float,
     rounds: int,
     events: Events,
@@ -280,10 +280,10 @@ def mean_reward(scales: Array, weighted: Array, mass: float) -> float:
 
 @compiled
 def expected_reward(
-    tuning: Tuning,
+    tuning: GroupTuning,
     scores: Array,
     residues: Array,
-    sums: Sums,
+    sums: GroupSums,
     level: float,
     rounds: int,
     events: Events,
