@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.constraints import Array, Constraint, having
 from understudy.deprecated import OldName, adopt_old_members, old_module_names
-from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
+from understudy.errors import BrokenLaw, InvalidArgument, InvalidEvent, NotMergeable
 from understudy.recorders import ActionProbabilities, AllPolicies, ExpectedReward, Recorder
 from understudy.types import (
     FEATURES,
@@ -171,7 +171,7 @@ class Learner(Protocol[State]):
         """The state after a whole log, bit for bit that of `update` on each event in turn."""
         self._check(state, log)
         recorder = ActionProbabilities(log.actions)
-        state = self.advance(state, log, recorder)
+        state = self._recorded(state, log, recorder)
         past = min(self.past_horizon(state), len(log))
         return state, Trace(read_only(recorder.probability), past, self.spec.n_actions)
 
@@ -179,7 +179,7 @@ class Learner(Protocol[State]):
         """Like `replay`, with every π_t in full: an array (n, K)."""
         self._check(state, log)
         recorder = AllPolicies(len(log), self.spec.n_actions)
-        state = self.advance(state, log, recorder)
+        state = self._recorded(state, log, recorder)
         return state, recorder.policies
 
     def expected_reward(
@@ -190,7 +190,7 @@ class Learner(Protocol[State]):
         Row i of `rewards` holds from event starts[i] on.
         """
         recorder = ExpectedReward(rewards, starts)
-        state = self.advance(state, log, recorder)
+        state = self._recorded(state, log, recorder)
         return state, recorder.total
 
     def rounds(self, state: State) -> int:
@@ -254,6 +254,12 @@ class Learner(Protocol[State]):
         """
         declared: CompiledPath = vars(type(self)).get("COMPILED", CompiledPath.NONE)
         return declared
+
+    def _recorded(self, state: State, log: Log, recorder: Recorder) -> State:
+        state = self.advance(state, log, recorder)
+        if recorder.recorded != len(log):
+            raise BrokenLaw(f"advance recorded {recorder.recorded} policies of {len(log)} rounds")
+        return state
 
     def _check(self, state: State, log: Log) -> None:
         self.check_state(state)

@@ -80,10 +80,11 @@ class AllPolicies(Recorder):
 
     def add(self, policies: Array) -> None:
         rows = np.atleast_2d(policies)
+        part = self._next(len(rows))
         if rows.shape == self.policies.shape:  # all rounds at once: no copy
             self.policies = rows
         else:
-            self.policies[self._next(len(rows))] = rows
+            self.policies[part] = rows
 
     def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
         return (self.policies[self._next(rounds)],)

@@ -77,6 +77,14 @@ class Peeking(EpsilonGreedy):
         return after
 
 
+class Forgetful(EpsilonGreedy):
+    """Learns, and shows the recorder nothing."""
+
+    def advance(self, state: Means, log: Log, recorder: us.learners.Recorder) -> Means:
+        del recorder
+        return super().advance(state, log, us.learners.Recorder())
+
+
 @pytest.mark.parametrize("learner", [EpsilonGreedy(3, 0.1), Mergeable(3, 0.1)])
 def test_it_obeys_every_law(learner: EpsilonGreedy) -> None:
     assert len(us.check_learner(learner)) == 8
@@ -85,6 +93,8 @@ def test_it_obeys_every_law(learner: EpsilonGreedy) -> None:
 def test_a_learner_that_breaks_a_law_is_caught() -> None:
     with pytest.raises(us.errors.BrokenLaw, match="replay is update"):
         us.check_learner(Peeking(3, 0.1))
+    with pytest.raises(us.errors.BrokenLaw, match="recorded 0 policies of 40 rounds"):
+        us.check_learner(Forgetful(3, 0.1))
 
 
 @pytest.mark.parametrize(
