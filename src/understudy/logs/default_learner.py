@@ -121,8 +121,8 @@ def guarantee(
 ) -> tuple[str, tuple[str, ...]]:
     """The theorem of a learner, and what it assumes that this use does not give or cannot check.
 
-    >>> guarantee("exp3", Logged(n_actions=2), None)[1][0]
-    'without a horizon its rate falls with time, which no theorem covers'
+    >>> guarantee("exp3", Logged(n_actions=2), None)[1][0] is Assumption.FIXED_RATE
+    True
     """
     anytime = horizon is None
     if name == "exp3":

@@ -158,7 +158,7 @@ class OrderedRun:
         for batch in log.batches():
             frames.append(batch.contexts().head(left))
             actions.append(batch.actions[:left])
-            refused.update(batch.quarantined["reason"])
+            refused.update(batch.reasons())
             left -= len(actions[-1])
             if left <= 0:
                 break

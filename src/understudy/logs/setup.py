@@ -68,8 +68,7 @@ class ResolvedLog:
         `UnexpectedAction` is raised for the first action that is not declared, if it must be.
         """
         for batch in _validated(self.reading, self.rules):
-            unknown = batch.quarantined["reason"] == RejectReason.ACTION_UNKNOWN.value
-            if self.declared_only and unknown.any():
+            if self.declared_only and RejectReason.ACTION_UNKNOWN in batch.reasons():
                 raise UnexpectedAction
             yield batch
 
@@ -141,7 +140,7 @@ def _scan(batches: Iterator[ValidatedBatch], watch: ProgressCallback) -> ScanRes
     for checked in batches:
         labels |= _labels(checked.frame)
         rows += len(checked)
-        refused.update(checked.quarantined["reason"])
+        refused.update(checked.reasons())
         watch("looking", len(checked), None)
         if len(labels) > MOST_ACTIONS:
             raise InvalidLog(

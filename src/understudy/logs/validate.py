@@ -297,6 +297,10 @@ class ValidatedBatch:
         text = isinstance(column.dtype, TEXT_TYPES)
         return _as_array(_parsed(NumberColumn.of(TARGET, UNIT, text=text), column))
 
+    def reasons(self) -> list[str]:
+        """Why rows were rejected, one reason each."""
+        return self.quarantined[REASON].to_list()
+
     def contexts(self) -> pl.DataFrame:
         return self.frame.select(name for name in self.frame.columns if name.startswith(CONTEXT))
 
@@ -371,11 +375,11 @@ def _parsed(column: NumberColumn, values: pl.Series) -> pl.Series:
     if not column.text:
         found = values if values.dtype == pl.Float64 else values.cast(pl.Float64, strict=False)
         return found.alias(column.parsed)
-    text = values.cast(pl.String)
+    text = values if values.dtype == pl.String else values.cast(pl.String)
     found = text.str.strip_chars().cast(pl.Float64, strict=False).alias(column.parsed)
-    failed = found.is_null() & text.is_not_null()
-    if not failed.any():
+    if found.null_count() == text.null_count():
         return found
+    failed = found.is_null() & text.is_not_null()
     rest = nw.from_native(text.filter(failed).to_frame(column.role)).select(column.parse())
     return found.scatter(failed.arg_true(), rest.to_native().to_series())
 
