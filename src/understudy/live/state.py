@@ -28,8 +28,8 @@ from understudy.logs.learn import LearnResult, coverage_of_policy
 from understudy.logs.policy import Policy, Settings, from_text, playable
 from understudy.logs.provenance import Provenance
 from understudy.logs.schema import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, Columns
-from understudy.logs.setup import LAST, choose_contextual
-from understudy.logs.study import Study
+from understudy.logs.setup import choose_contextual
+from understudy.logs.study import LAST, Study, average_policy, last_rows
 from understudy.types import Log
 
 __all__ = ["COLUMN_TYPES", "StudyState", "precompile"]
@@ -166,8 +166,8 @@ class StudyState:
         if self.contextual is None:
             return replace(self, study=study.after(self._log(decisions, None)))
         x = self.contextual.features(self._contexts(decisions))
-        last = x[-LAST:] if self.last is None else np.concatenate([self.last, x])[-LAST:]
-        return replace(self, study=study.after(self._log(decisions, x)), last=last)
+        study = study.after(self._log(decisions, x))
+        return replace(self, study=study, last=last_rows(self.last, x))
 
     def _log(self, decisions: Sequence[Decision], features: Array | None) -> Log:
         default = self.spec.default
@@ -221,7 +221,7 @@ class StudyState:
         if (fault := self.spec.fault_of_context(context)) is not None:
             raise InvalidArgument("context", context, fault, "see the study's contexts")
         if self.study is None:
-            return self._uniform()
+            return np.full(len(self.spec.labels), 1.0 / len(self.spec.labels))
         if self.contextual is None or context is None:
             found = self.study.learner.policy(self.study.state)
         else:
@@ -229,9 +229,6 @@ class StudyState:
             found = self.study.learner.policy(self.study.state, x)
         kept = playable(found)
         return np.asarray(kept / kept.sum())
-
-    def _uniform(self) -> Array:
-        return np.full(len(self.spec.labels), 1.0 / len(self.spec.labels))
 
     @cached_property
     def policy(self) -> Policy | None:
@@ -242,19 +239,12 @@ class StudyState:
             actions=self.spec.labels,
             study=self.study,
             settings=self.settings,
-            average=self._average(self.study),
+            average=average_policy(self.study, self.contextual, self.last),
             files=(),
             refused={},
             warmup=self.warmup,
             contextual=self.contextual,
         )
-
-    def _average(self, study: Study) -> Array:
-        if self.contextual is None:
-            return study.learner.policy(study.state)
-        if self.last is None:
-            return self._uniform()
-        return np.asarray(self.contextual.learner.policies_at(study.state, self.last).mean(axis=0))
 
     @cached_property
     def result(self) -> LearnResult | None:

@@ -5,7 +5,7 @@ with a fixed rate, and the certificate of a fixed policy. Both are sums (docs/th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
-from understudy.behaviors import Behavior, Logged
+from understudy.behaviors import Logged
 from understudy.certificates import Certificate, FixedPolicy
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, NotMergeable
-from understudy.estimators import ImplicitExploration, ImportanceWeighting, Logarithmic
+from understudy.estimators import GainFormula
 from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledScores, Scores
 from understudy.logs.action_files import behavior_by_action
 from understudy.logs.aggregates import ROWS, Groups, collect, group
@@ -84,7 +84,10 @@ def learn_sums(
     if fixed is None:
         _require_propensities(columns)
         R, q = nw.col(REWARD), nw.col(PROPENSITY)
-        gains = {f"gain {i}": gain.of(R, q, rate) for i, rate in enumerate(gain.rates.tolist())}
+        gains = {
+            f"gain {i}": gain(R, q, rate, log1p=_log1p)
+            for i, rate in enumerate(gain.rates.tolist())
+        }
         groups = group(rows, columns, REWARDS | gains, actions)
         sums = np.stack([groups.sums(name) for name in gains])
     else:
@@ -163,59 +166,36 @@ def certify_sums(
     return SummedCertificate(empty.from_sufficient_statistics(rounds, S, totals), groups.refused)
 
 
-@dataclass(frozen=True, eq=False)
-class Gain:
-    """By how much a row raises the score of its action: a formula of R, q and a rate.
-
-    `rates` has one entry, or one for each level of a grid, or, of a fixed behavior, each action.
-    """
-
-    of: Callable[[Any, Any, Any], Any]
-    rates: Array
-    behavior: Behavior
-
-
-def _gain_of(learner: Any) -> Gain:
-    """What the estimators say, as formulas that every engine can compute."""
-    if isinstance(learner, CoverageAdaptive) and not learner.decaying:
-        if learner.gain == "implicit":
-            return Gain(_implicit, learner.rates / 2.0, learner.behavior)
-        return Gain(_logarithmic, learner.rates, learner.behavior)
-    if isinstance(learner, ExponentialWeights) and learner.order_dependence is None:
-        estimator = learner.estimator
-        if isinstance(estimator, ImportanceWeighting):
-            return Gain(_implicit, np.zeros(1), estimator.behavior)
-        if isinstance(estimator, ImplicitExploration):
-            return Gain(_implicit, estimator.gamma(np.ones(1, dtype=np.int64)), estimator.behavior)
-        if isinstance(estimator, Logarithmic):
-            return Gain(_logarithmic, np.array([estimator.eta]), estimator.behavior)
-    raise NotMergeable(
-        "the state of this learner is no sum over rows in any order; take exp3, exp3_ix, prod or "
-        "coverage_adaptive with a horizon and a known behavior, or replay the log in its order"
-    )
+def _gain_of(learner: Any) -> GainFormula:
+    """The gain of a row, of a learner whose state is a sum over rows in any order."""
+    formula: GainFormula | None = getattr(learner, "gain_formula", None)
+    if formula is None:
+        raise NotMergeable(
+            "the state of this learner is no sum over rows in any order; take exp3, exp3_ix, prod "
+            "or coverage_adaptive with a horizon and a known behavior, or replay the log in its "
+            "order"
+        )
+    return formula
 
 
-def _implicit(R: Any, q: Any, gamma: Any) -> Any:
-    return R / (q + gamma)
-
-
-def _logarithmic(R: nw.Expr, q: nw.Expr, eta: Any) -> nw.Expr:
-    """log(1 + η R/q)/η; what rounding takes from 1 + x is put back (Kahan)."""
-    x = R / q * eta
+def _log1p(x: nw.Expr) -> nw.Expr:
+    """log(1 + x) on every engine; what rounding takes from 1 + x is put back (Kahan)."""
     rounded = 1.0 + x
-    log1p = nw.when(rounded > 1.0).then(rounded.log() * (x / (rounded - 1.0))).otherwise(x)
-    gain: nw.Expr = log1p / eta
-    return gain
+    found: nw.Expr = nw.when(rounded > 1.0).then(rounded.log() * (x / (rounded - 1.0))).otherwise(x)
+    return found
 
 
-def _sums_of_fixed(gain: Gain, q: Array, rows: Rows, columns: Columns, groups: Groups) -> Array:
+def _sums_of_fixed(
+    gain: GainFormula, q: Array, rows: Rows, columns: Columns, groups: Groups
+) -> Array:
     """Of a fixed behavior: R times a factor for each action, or another pass if it is no factor."""
     rates = np.broadcast_to(gain.rates, q.shape)
-    if gain.of is _implicit:
-        factors: Array = _implicit(1.0, np.where(q > 0.0, q, 1.0), rates)
+    if not gain.logarithmic:
+        factors: Array = gain(1.0, np.where(q > 0.0, q, 1.0), rates)
         return groups.sums("rewards") * factors
     own = rows.beside(_own(groups, {OWN_PROPENSITY: q, OWN_RATE: rates}))
-    term = gain.of(nw.col(REWARD), nw.col(OWN_PROPENSITY), nw.col(OWN_RATE))
+    R, own_q, rate = nw.col(REWARD), nw.col(OWN_PROPENSITY), nw.col(OWN_RATE)
+    term = gain(R, own_q, rate, log1p=_log1p)
     return group(own, columns, {"gain": term}, groups.actions, q).sums("gain")
 
 
