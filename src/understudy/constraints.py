@@ -34,9 +34,6 @@ class ConstraintViolation(Exception):
     """Why a value does not satisfy a constraint; becomes an `InvalidArgument` with its name."""
 
 
-Refused = ConstraintViolation  # renamed; other areas still import it
-
-
 @dataclass(frozen=True)
 class Constraint:
     """`parse` returns the checked value or raises `ConstraintViolation`; it must refuse `wrong`."""

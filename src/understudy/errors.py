@@ -90,9 +90,6 @@ class Verbatim:
         return self.text
 
 
-Shown = Verbatim  # renamed; other areas still import it
-
-
 def _portable(value: object) -> object:
     try:
         pickle.dumps(value)

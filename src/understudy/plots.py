@@ -108,9 +108,6 @@ class CertificatePanel:
     limit: float | None = None
 
 
-Panel = CertificatePanel  # renamed; other areas still import it
-
-
 def require_matplotlib() -> None:
     """Raise `MissingExtra` if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:

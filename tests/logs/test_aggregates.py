@@ -27,11 +27,11 @@ from tests.support.strategies import quick, seeds
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.learners import CoverageAdaptive, ExponentialWeights
 from understudy.logs import aggregates as tallies
-from understudy.logs.action_files import behavior_by_action
+from understudy.logs.action_files import behavior_vector
 from understudy.logs.aggregates import seen_actions, tally
 from understudy.logs.engines import ENGINES, open_frame
 from understudy.logs.frames import rows_of
-from understudy.logs.readers.files import Source
+from understudy.logs.readers.files import FileSource
 from understudy.logs.schema import Actions, Columns
 from understudy.logs.sufficient_statistics import certify_sums, learn_sums
 
@@ -76,7 +76,7 @@ def opened(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Open]:
             half, paths = len(table) // 2, [tmp_path / "1.parquet", tmp_path / "2.parquet"]
             for path, part in zip(paths, (table[:half], table[half:]), strict=True):
                 pyarrow.parquet.write_table(part, path)
-            sources = [Source(path, "parquet") for path in paths]
+            sources = [FileSource(path, "parquet") for path in paths]
             named = columns or Columns()
             if "target" in table.column_names:
                 named = dataclasses.replace(named, target="target")
@@ -129,7 +129,7 @@ def test_nan_among_good_numbers_is_refused_on_every_engine(
         request.getfixturevalue("spark")
     table, columns, path = with_nan(role), Columns(target="target"), tmp_path / "log.parquet"
     pyarrow.parquet.write_table(table, path)
-    with open_frame(engine, [Source(path, "parquet")], columns) as frame:
+    with open_frame(engine, [FileSource(path, "parquet")], columns) as frame:
         found = tally(frame, columns)
     wrong = sum(map(math.isnan, table[role].to_pylist()))
     assert found.refused == {f"{role} is not finite": wrong}
@@ -187,7 +187,7 @@ def test_numbers_that_are_text_are_read_alike(
     lines = [f'a,"{text}",0.5,"x,\ny ""z"""' if text else "a,,0.5," for text in WRITTEN]
     lines += [f'b,1,"{text}",' if text else "b,1,," for text in WRITTEN]
     path.write_text("\n".join(["action,reward,propensity,note", *lines, "c,1,0.5,"]) + "\n")
-    with open_frame(engine, [Source(path, "csv")], Columns()) as frame:
+    with open_frame(engine, [FileSource(path, "csv")], Columns()) as frame:
         found = tally(frame, Columns())
     wrong = [reason for reason in WRITTEN.values() if reason]
     assert found.refused == {
@@ -519,11 +519,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "none of its rows can be learned from (reward is out of range: 2)",
     ),
     "a probability without an action": (
-        lambda: behavior_by_action({**BEHAVIOR, "9": 0.0}, ACTIONS),
+        lambda: behavior_vector({**BEHAVIOR, "9": 0.0}, ACTIONS),
         "behavior = '9': this action is not among those of the log",
     ),
     "probabilities that are none": (
-        lambda: behavior_by_action(dict.fromkeys(ACTIONS.texts, 0.5), ACTIONS),
+        lambda: behavior_vector(dict.fromkeys(ACTIONS.texts, 0.5), ACTIONS),
         "sum to 2.5",
     ),
     "a learner of more actions": (

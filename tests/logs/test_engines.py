@@ -26,7 +26,7 @@ from understudy.logs import engines
 from understudy.logs.aggregates import LogStatistics, tally
 from understudy.logs.engines import ENGINES, open_frame
 from understudy.logs.frames import lazy
-from understudy.logs.readers.files import Source
+from understudy.logs.readers.files import FileSource
 from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
@@ -54,7 +54,7 @@ def finite(table: pa.Table) -> pa.Table:
     return frame.with_columns(pl.when(numbers.is_finite()).then(numbers)).to_arrow()
 
 
-def read(engine: str, *sources: Source, columns: Columns | None = None) -> LogStatistics:
+def read(engine: str, *sources: FileSource, columns: Columns | None = None) -> LogStatistics:
     with open_frame(engine, sources, columns or Columns()) as frame:
         return tally(frame, columns or Columns())
 
@@ -64,7 +64,7 @@ def read(engine: str, *sources: Source, columns: Columns | None = None) -> LogSt
 def test_every_format_says_the_same_on_every_engine(engine: str, form: str, tmp_path: Path) -> None:
     table = finite(dirty_log())
     path = written(table, form, tmp_path / f"log.{form}")
-    found, expected = read(engine, Source(path, form)), tally(table, Columns())
+    found, expected = read(engine, FileSource(path, form)), tally(table, Columns())
     assert found.refused == expected.refused
     assert found.actions == expected.actions
     np.testing.assert_allclose(found.tally.squares, expected.tally.squares, rtol=1e-9)
@@ -78,14 +78,14 @@ def test_a_name_is_no_pattern(engine: str, form: str, name: str, tmp_path: Path)
     rows = pl.DataFrame({"action": ["a", "b"], "reward": 1.0, "propensity": 0.5})
     write(tmp_path / f"log1.{form}", pl.concat([rows, rows]))
     path = write(tmp_path / f"{name}.{form}", rows)
-    assert read(engine, Source(path, form)).tally.counts.tolist() == [1, 1]
+    assert read(engine, FileSource(path, form)).tally.counts.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("engine", HERE)
 def test_compressed_text_is_read(engine: str, tmp_path: Path) -> None:
     path = tmp_path / "log.csv.gz"
     path.write_bytes(gzip.compress(b"action,reward,propensity\na,1,0.5\nb,1,0.5\n"))
-    assert read(engine, Source(path, "csv")).tally.counts.tolist() == [1, 1]
+    assert read(engine, FileSource(path, "csv")).tally.counts.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("engine", HERE)
@@ -93,7 +93,7 @@ def test_only_the_columns_that_are_named_are_read(engine: str, tmp_path: Path) -
     table = dirty_log()
     path = written(table, "parquet", tmp_path / "log.parquet")
     with open_frame(
-        engine, [Source(path, "parquet")], Columns(propensity=None, target="target")
+        engine, [FileSource(path, "parquet")], Columns(propensity=None, target="target")
     ) as log:
         assert list(lazy(log).collect_schema()) == ["action", "reward", "target"]
 
@@ -128,7 +128,7 @@ def test_files_that_cannot_be_read_are_one_clear_line(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(InvalidLog) as caught:
-        read(engine, Source(path, ending.removesuffix(".gz")))
+        read(engine, FileSource(path, ending.removesuffix(".gz")))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
     assert str(path) in str(caught.value) or caught.value.argument == "log"
@@ -140,14 +140,14 @@ def test_truncated_tables_are_one_clear_line(engine: str, keep: float, tmp_path:
     path = written(dirty_log(), "parquet", tmp_path / "log.parquet")
     path.write_bytes(path.read_bytes()[: int(keep * path.stat().st_size)])
     with pytest.raises(InvalidLog, match=r"\w+ cannot read it: "):
-        read(engine, Source(path, "parquet"))
+        read(engine, FileSource(path, "parquet"))
 
 
 def test_errors_of_the_caller_stay_what_they_are(tmp_path: Path) -> None:
     path = written(dirty_log(), "parquet", tmp_path / "log.parquet")
     with (
         pytest.raises(ZeroDivisionError),
-        open_frame("duckdb", [Source(path, "parquet")], Columns()),
+        open_frame("duckdb", [FileSource(path, "parquet")], Columns()),
     ):
         _ = 1 / 0
 
@@ -155,13 +155,13 @@ def test_errors_of_the_caller_stay_what_they_are(tmp_path: Path) -> None:
 def test_engines_and_formats_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     path = written(dirty_log(), "parquet", tmp_path / "log.parquet")
     with pytest.raises(InvalidArgument, match="engine = 'duck': it must be 'polars' or 'duckdb'"):
-        read("duck", Source(path, "parquet"))
+        read("duck", FileSource(path, "parquet"))
     with pytest.raises(InvalidLog, match="polars reads csv, parquet, ndjson, arrow here"):
-        read("polars", Source(path, "vw"))
+        read("polars", FileSource(path, "vw"))
     with pytest.raises(InvalidLog, match="pyspark reads csv, parquet, ndjson here; leave out"):
-        read("pyspark", Source(path, "arrow"))
+        read("pyspark", FileSource(path, "arrow"))
     with pytest.raises(InvalidArgument, match="files of one format at a time"):
-        read("polars", Source(path, "parquet"), Source(path, "csv"))
+        read("polars", FileSource(path, "parquet"), FileSource(path, "csv"))
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "dask", "pyspark"])
@@ -178,7 +178,7 @@ def test_an_engine_that_is_not_installed_is_named_with_its_command(
     monkeypatch.setattr(importlib, "import_module", refuse)
     extra = {"duckdb": "logs", "dask": "dask", "pyspark": "spark"}[engine]
     with pytest.raises(MissingExtra, match=rf"type pip install 'understudy\[{extra}\]'"):
-        read(engine, Source(tmp_path / "log.csv", "csv"))
+        read(engine, FileSource(tmp_path / "log.csv", "csv"))
 
 
 @pytest.mark.needs("pyspark")
@@ -186,7 +186,7 @@ def test_spark_without_java_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(MissingExtra, match="needs Java 17 or newer, and there is none"):
-        read("pyspark", Source(tmp_path / "log.csv", "csv"))
+        read("pyspark", FileSource(tmp_path / "log.csv", "csv"))
 
 
 ON_SPARK = """

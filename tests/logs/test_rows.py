@@ -23,14 +23,14 @@ from understudy.kernels import reference
 from understudy.logs import frames, validate
 from understudy.logs.aggregates import tally
 from understudy.logs.frames import rows_of
-from understudy.logs.readers.files import find, format_of
+from understudy.logs.readers.files import find_files, format_of
 from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.readers.tabular import BATCH, read
 from understudy.logs.reject_reasons import REMEDIES, RejectReason, remedy_for
-from understudy.logs.schema import Actions, Columns, Scale
+from understudy.logs.schema import QUARANTINE, Actions, Columns, RewardScale
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.study import Study
-from understudy.logs.validate import QUARANTINE, RowRules, check
+from understudy.logs.validate import RowRules, check
 
 ROWS = pl.DataFrame(
     {
@@ -46,7 +46,7 @@ def rows(*paths: Path, rules: RowRules | None = None) -> list[Any]:
     rules = RowRules(Actions(("a", "b", "c"))) if rules is None else rules
     return [
         check(source.name, frame, rules)
-        for source in find(paths)
+        for source in find_files(paths)
         for frame in read(source, Columns())
     ]
 
@@ -73,7 +73,7 @@ def test_text_may_be_packed(form: str, tmp_path: Path) -> None:
 def test_rows_are_numbered_through_the_batches_of_a_file(tmp_path: Path) -> None:
     many = pl.DataFrame({"action": ["a"], "reward": [1.0], "propensity": [0.5]})
     path = write(tmp_path / "log.parquet", many.select(pl.all().repeat_by(BATCH + 10).explode()))
-    numbers = [frame["row"] for frame in read(find([path])[0], Columns())]
+    numbers = [frame["row"] for frame in read(find_files([path])[0], Columns())]
     assert len(numbers) > 1
     assert pl.concat(numbers).to_list() == list(range(1, BATCH + 11))
 
@@ -86,19 +86,19 @@ def test_folders_and_globs_are_files_in_the_order_of_their_names(tmp_path: Path)
     names = ["b.csv", "a.parquet", "day=2/c.ndjson"]
     for name in names:
         write(tmp_path / name, ROWS)
-    found = [str(source.path.relative_to(tmp_path)) for source in find([tmp_path])]
+    found = [str(source.path.relative_to(tmp_path)) for source in find_files([tmp_path])]
     assert found == ["a.parquet", "b.csv", "day=2/c.ndjson"]
-    assert [s.path.name for s in find([str(tmp_path / "*.csv"), tmp_path / "a.parquet"])] == [
+    assert [s.path.name for s in find_files([str(tmp_path / "*.csv"), tmp_path / "a.parquet"])] == [
         "b.csv",
         "a.parquet",
     ]
     with pytest.raises(InvalidLog, match="named twice"):
-        find([tmp_path, tmp_path / "b.csv"])
+        find_files([tmp_path, tmp_path / "b.csv"])
     with pytest.raises(InvalidLog, match="no file matches"):
-        find([str(tmp_path / "*.arrow")])
+        find_files([str(tmp_path / "*.arrow")])
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidLog, match="holds no log"):
-        find([tmp_path / "empty"])
+        find_files([tmp_path / "empty"])
     with pytest.raises(InvalidLog, match="does not say what format"):
         format_of(Path("log.txt"))
 
@@ -173,7 +173,7 @@ def test_text_is_read_as_the_rule_says_however_it_is_cast(texts: list[str | None
     rejected = lazily.rejected().collect().to_native()["reason"].to_list()
     values = lazily.clean().collect().to_native()["reward"].drop_nulls().to_list()
     numbered = frame.with_row_index("row", offset=1)
-    rules = RowRules(Actions(("a", "b")), Scale(-100.0, 100.0), propensities=False)
+    rules = RowRules(Actions(("a", "b")), RewardScale(-100.0, 100.0), propensities=False)
     found = check("f", numbered, rules)
     assert found.quarantined["reason"].to_list() == rejected
     assert found.rewards.tolist() == values
@@ -226,13 +226,13 @@ def test_eligible_sets_may_be_lists_or_text() -> None:
 
 def test_rewards_are_rescaled_and_a_given_behavior_has_its_support() -> None:
     frame = pl.DataFrame({"row": [1, 2, 3], "action": ["a", "b", "a"], "reward": [-1, 0, 3]})
-    rules = RowRules(Actions(("a", "b")), Scale(-1.0, 3.0), False, np.array([True, False]))
+    rules = RowRules(Actions(("a", "b")), RewardScale(-1.0, 3.0), False, np.array([True, False]))
     found = check("f", frame, rules)
     assert found.rewards.tolist() == [0.0, 1.0]
     assert found.quarantined["reason"].to_list() == ["action has probability 0 in the behavior"]
     for wrong in ((1.0, 1.0), (2.0, 1.0), (0.0, math.inf), (math.nan, 1.0), (-1e308, 1e308)):
         with pytest.raises(InvalidArgument, match="reward_range"):
-            Scale(*wrong)
+            RewardScale(*wrong)
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_whole_floats_are_whole_numbers_and_labels_have_an_order() -> None:
         -1,
         -1,
     ]
-    assert Actions.of([10, "9", 9]).labels == (9, 10)
-    assert Actions.of(["10", "9", "x"]).labels == ("10", "9", "x")
+    assert Actions.from_labels([10, "9", 9]).labels == (9, 10)
+    assert Actions.from_labels(["10", "9", "x"]).labels == ("10", "9", "x")
     huge = Actions((str(2**70), "0"))
     assert huge.indices(pl.Series([0, 5])).tolist() == [1, -1]
     for wrong in ((), ("a",), ("a", "a")):

@@ -21,7 +21,7 @@ from understudy.logs.diagnostics import (
     SampleSize,
     ShareChange,
 )
-from understudy.logs.schema import Scale
+from understudy.logs.schema import RewardScale
 from understudy.logs.verdicts import JudgeContext, Obstacle, Overlap, PolicyDecision, Verdict
 from understudy.report import as_dict, words
 
@@ -46,7 +46,7 @@ COVERAGE = Coverage(
     judge_context=JudgeContext(CALIBRATION),
     drift=STEADY,
     verdicts=(),
-    scale=Scale(),
+    scale=RewardScale(),
 )
 
 

@@ -22,7 +22,7 @@ from understudy.types import Integers, Log, Trace, read_only
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from understudy.plots import Panel
+    from understudy.plots import CertificatePanel
 
 __all__ = ["POINTS", "Certified", "Point", "certify", "follow"]
 
@@ -115,12 +115,12 @@ class Certified:
         """After which round, from 1, that was so for the first time."""
         return self.certificate.promoted_at
 
-    def panel(self, title: str) -> Panel:
+    def panel(self, title: str) -> CertificatePanel:
         """The curves as means per round, for a picture."""
-        from understudy.plots import Panel  # noqa: PLC0415 - drawing is above this module
+        from understudy.plots import CertificatePanel  # noqa: PLC0415 - drawing is above this module
 
         t = self.rounds
-        return Panel(
+        return CertificatePanel(
             title=title,
             rounds=t,
             lower=self.lower_curve / t,

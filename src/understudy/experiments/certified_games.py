@@ -15,7 +15,7 @@ from understudy.experiments.experiment import ExperimentOptions
 from understudy.kernels.reference import log_mixture, log_wealths
 from understudy.learners import exp3_ix
 from understudy.simulation import adversaries
-from understudy.simulation.engine import stretches
+from understudy.simulation.engine import log_chunks
 from understudy.simulation.game import Game, play
 from understudy.simulation.random_streams import RandomStreams
 from understudy.types import Log, Trace
@@ -131,7 +131,7 @@ def record_game(kind: GameKind, options: ExperimentOptions, run: int) -> GameRec
         log = Log(actions, rewards[np.arange(len(actions)), actions])
         return GameRecord(log, np.array([one.policy for one in played]), rewards, game.behavior)
     streams = RandomStreams(options.seed, run)
-    (whole,) = stretches(game, streams, size=game.rounds, all_rewards=True)
+    (whole,) = log_chunks(game, streams, size=game.rounds, all_rewards=True)
     log = whole.log.visible(propensities=False, features=False)
     if kind.policy is None:
         policies = learner.policies(learner.init(), log)[1]

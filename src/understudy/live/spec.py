@@ -14,10 +14,10 @@ from understudy.behaviors import Behavior, Logged
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, SMALLEST_PROBABILITY
 from understudy.errors import InvalidArgument
-from understudy.logs.action_files import behavior_by_action
+from understudy.logs.action_files import behavior_vector
 from understudy.logs.default_learner import CONTEXTUAL, LEARNERS, choose, name_of_default
-from understudy.logs.encoder import Number as NumberColumn
-from understudy.logs.features import Contextual
+from understudy.logs.encoder import NumberColumn
+from understudy.logs.features import ContextFeatures
 from understudy.logs.policy import Policy
 from understudy.logs.schema import (
     ACTION,
@@ -27,10 +27,10 @@ from understudy.logs.schema import (
     PROPENSITY,
     REWARD,
     Actions,
-    Kind,
     Label,
-    Scale,
-    a_few,
+    PropensitySource,
+    RewardScale,
+    first_few,
 )
 
 __all__ = ["MOST_ACTIONS", "SECOND", "Event", "StudySpec"]
@@ -140,7 +140,7 @@ class StudySpec(BaseModel):
     def _check_behavior(self) -> None:
         unknown = [a for a in self.behavior if a not in self.index] if self.kind == GIVEN else []
         if unknown:  # the message of `pi_b` would name an option of the command line
-            known = a_few(self.labels.labels)
+            known = first_few(self.labels.labels)
             raise InvalidArgument(
                 "behavior", unknown[0], "it is no action of this study", f"name some of {known}"
             )
@@ -159,7 +159,7 @@ class StudySpec(BaseModel):
     @cached_property
     def labels(self) -> Actions:
         """The actions, in the order of the learner's indices."""
-        return Actions.of(self.actions)
+        return Actions.from_labels(self.actions)
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -167,9 +167,9 @@ class StudySpec(BaseModel):
         return {text: i for i, text in enumerate(self.labels.texts)}
 
     @cached_property
-    def scale(self) -> Scale:
+    def scale(self) -> RewardScale:
         """The units of rewards."""
-        return Scale.of(self.reward_range)
+        return RewardScale.from_range(self.reward_range)
 
     @property
     def default(self) -> float:
@@ -182,7 +182,7 @@ class StudySpec(BaseModel):
         return round(self.reward_wait * SECOND)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> PropensitySource:
         """Where propensities come from."""
         if isinstance(self.behavior, dict):
             return GIVEN
@@ -192,7 +192,7 @@ class StudySpec(BaseModel):
     def pi_b(self) -> Behavior | None:
         """The behavior policy: probabilities, `Logged`, or None if propensities are estimated."""
         if isinstance(self.behavior, dict):
-            return behavior_by_action(self.behavior, self.labels)
+            return behavior_vector(self.behavior, self.labels)
         return Logged(n_actions=len(self.labels)) if self.behavior == LOGGED else None
 
     @property
@@ -222,7 +222,7 @@ class StudySpec(BaseModel):
         found: dict[str, str] = {}
         index = self.index.get(str(action))
         if index is None:
-            known = a_few(self.labels.labels)
+            known = first_few(self.labels.labels)
             found["action"] = f"{str(action)[:40]!r} is unknown: send one of {known}"
         elif isinstance(self.pi_b, np.ndarray) and not self.pi_b[index] > 0.0:
             found["action"] = "the behavior of this study never plays it"
@@ -294,7 +294,7 @@ def _behavior(policy: Policy) -> str | dict[str, float]:
     return policy.settings.behavior
 
 
-def _contexts(contextual: Contextual) -> dict[str, str]:
+def _contexts(contextual: ContextFeatures) -> dict[str, str]:
     """Return the context columns that the encoder uses; constant ones are left out."""
     return {
         column.name: "number" if isinstance(column, NumberColumn) else "text"

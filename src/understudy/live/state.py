@@ -21,13 +21,12 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot
-from understudy.logs.checking import QUARANTINE
 from understudy.logs.default_learner import Choice, choose
-from understudy.logs.features import Contextual
+from understudy.logs.features import ContextFeatures
 from understudy.logs.learn import LearnResult, coverage_of_policy
 from understudy.logs.policy import Policy, Settings, from_text, playable
 from understudy.logs.provenance import Provenance
-from understudy.logs.schema import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, Columns
+from understudy.logs.schema import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, QUARANTINE, Columns
 from understudy.logs.setup import choose_contextual
 from understudy.logs.study import LAST, Study, average_policy, last_rows
 from understudy.types import Log
@@ -54,7 +53,7 @@ class StudyState:
     expired: int = 0
     study: Study | None = None
     settings: Settings | None = None
-    contextual: Contextual | None = None
+    contextual: ContextFeatures | None = None
     warmup_rows: tuple[Decision, ...] = ()
     warmup: int = 0
     last: Array | None = None
@@ -99,7 +98,7 @@ class StudyState:
             warmup=policy.warmup,
         )
 
-    def _start(self, choice: Choice, contextual: Contextual | None) -> StudyState:
+    def _start(self, choice: Choice, contextual: ContextFeatures | None) -> StudyState:
         spec = self.spec
         columns = Columns(
             propensity=PROPENSITY if spec.kind == LOGGED else None,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.constraints import PROBABILITIES, Array, Refused
+from understudy.constraints import PROBABILITIES, Array, ConstraintViolation
 from understudy.errors import InvalidArgument, shorten
 from understudy.logs.schema import Actions, Label, is_unicode
 
@@ -100,7 +100,7 @@ def check_probabilities(
         return found
     try:
         values = PROBABILITIES.parse(list(found.values()))
-    except Refused as refusal:
+    except ConstraintViolation as refusal:
         reason = f"its probabilities are refused: {refusal}"
         raise InvalidArgument(argument, where, reason, remedy) from None
     return dict(zip(probabilities, values.tolist(), strict=True))
@@ -186,8 +186,3 @@ def _number(value: object) -> float:
 
 def _refused(argument: str, path: Path, reason: str) -> InvalidArgument:
     return InvalidArgument(argument, str(path), reason, REMEDIES[argument])
-
-
-# Renamed; other areas still import them.
-arranged, checked_probabilities = probability_vector, check_probabilities
-behavior_by_action = behavior_vector

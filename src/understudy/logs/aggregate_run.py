@@ -21,7 +21,12 @@ from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.aggregates import LogStatistics, seen_actions, tally
-from understudy.logs.coverage_table import Asked, candidates_beside, certify_candidates, covered
+from understudy.logs.coverage_table import (
+    Asked,
+    candidates_beside,
+    certify_candidates,
+    coverage_from,
+)
 from understudy.logs.default_learner import Assumption, Choice, choose, name_of_default
 from understudy.logs.engines import open_frame
 from understudy.logs.options import Options
@@ -31,16 +36,16 @@ from understudy.logs.policy import Policy, Settings
 from understudy.logs.progress import ProgressCallback
 from understudy.logs.provenance import Provenance, fingerprints_of, good_rows, intake_of, origins_of
 from understudy.logs.readers.inputs import (
-    Origin,
-    Reading,
-    Table,
+    FrameSource,
+    LogReader,
+    LogSource,
+    count_rows,
     has_propensities,
-    name_of,
-    rows_by_file,
+    sources_name,
 )
 from understudy.logs.reject_reasons import nothing_left, refuse_bad_rows
 from understudy.logs.runs import Certification, Covered, Learned, Run
-from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, Kind
+from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, PropensitySource
 from understudy.logs.setup import (
     ResolvedLog,
     behavior_of,
@@ -60,7 +65,7 @@ __all__ = ["AggregateRun", "LogInput"]
 class LogInput:
     """A log as it was passed: files or a frame in memory, or a native frame of another engine."""
 
-    origins: Sequence[Origin]
+    origins: Sequence[LogSource]
     native: Any = None
 
     @staticmethod
@@ -92,7 +97,7 @@ class LogInput:
 class AggregateRun:
     """One run over a log in no order: files that an engine opens, or a `native` frame of it."""
 
-    origins: Sequence[Origin]
+    origins: Sequence[LogSource]
     options: Options
     folder: Path
     watch: ProgressCallback
@@ -101,7 +106,7 @@ class AggregateRun:
     native: Any = None
 
     def __post_init__(self) -> None:
-        if self.engine != "polars" and any(isinstance(one, Table) for one in self.origins):
+        if self.engine != "polars" and any(isinstance(one, FrameSource) for one in self.origins):
             raise InvalidArgument(
                 "engine",
                 self.engine,
@@ -131,7 +136,7 @@ class AggregateRun:
                 for _ in good_rows(log, quarantine, "quarantining", self.watch, strict=self.strict):
                     pass
             else:
-                quarantine.rows.update(rows_by_file(self.origins, log.reading.columns))
+                quarantine.rows.update(count_rows(self.origins, log.reading.columns))
         intake = intake_of(self.origins, fingerprints, quarantine)
         policy = dataclasses.replace(policy, files=intake.files)
         if not self.origins:
@@ -153,13 +158,13 @@ class AggregateRun:
         declared = options.declared()
         with self._opened(columns) as frame:
             actions = options.actions or (
-                Actions.of(declared) if declared else seen_actions(frame, columns)
+                Actions.from_labels(declared) if declared else seen_actions(frame, columns)
             )
             choice, behavior, found = self._summed(frame, columns, kind, actions)
             if not found.counts.sum():
                 raise nothing_left(LOG, found.refused)
             if not declared and not found.counts.all():  # labels of bad rows alone are no actions
-                actions = Actions.of(np.array(actions.texts)[found.counts > 0].tolist())
+                actions = Actions.from_labels(np.array(actions.texts)[found.counts > 0].tolist())
                 choice, behavior, found = self._summed(frame, columns, kind, actions)
         sums = ActionStatistics.without_propensities(found.counts, found.rewards)
         settings = Settings(
@@ -172,7 +177,7 @@ class AggregateRun:
             unmet=choice.unmet if declared else (*choice.unmet, Assumption.DECLARED_ACTIONS),
         )
         rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
-        log = ResolvedLog(Reading(self.origins, columns), rules, actions, kind, behavior, None)
+        log = ResolvedLog(LogReader(self.origins, columns), rules, actions, kind, behavior, None)
         never = CountsOverTime.empty(len(actions))  # in no order there is no early or late
         policy = Policy(
             actions=actions,
@@ -185,7 +190,7 @@ class AggregateRun:
         return policy, log
 
     def _summed(
-        self, frame: Any, columns: Columns, kind: Kind, actions: Actions
+        self, frame: Any, columns: Columns, kind: PropensitySource, actions: Actions
     ) -> tuple[Choice, Behavior | None, SummedState]:
         """The learner for these actions, and its state after all rows."""
         options, behavior = self.options, behavior_of(kind, self.options, actions)
@@ -211,7 +216,7 @@ class AggregateRun:
             known = {label for target, _ in asked for label in target.labels}
             tallied = tally(frame, columns, actions=actions, **self._reading)
             if actions is None and not known <= set(tallied.actions.texts):
-                actions = Actions.of(known | set(tallied.actions.texts))
+                actions = Actions.from_labels(known | set(tallied.actions.texts))
                 tallied = tally(frame, columns, actions=actions, **self._reading)
             declared = bool(options.declared())
             candidates = candidates_beside(asked, fingerprints, tallied, declared=declared)
@@ -220,7 +225,7 @@ class AggregateRun:
                 certificates = certify_candidates(
                     frame, columns, tallied, candidates, confidence=options.sure, **self._reading
                 )
-        found = covered(
+        found = coverage_from(
             tallied,
             behavior=kind,
             candidates=candidates,
@@ -245,7 +250,7 @@ class AggregateRun:
             if options.probabilities is None:
                 sums = tally(frame, columns, **self._reading)
                 known = options.declared() | target.labels
-                actions = Actions.of(known | set(sums.actions.texts))
+                actions = Actions.from_labels(known | set(sums.actions.texts))
             else:
                 actions = declared_actions(options, target.labels)
             found = certify_sums(
@@ -293,20 +298,20 @@ class AggregateRun:
     @contextmanager
     def _opened(self, columns: Columns) -> Iterator[Any]:
         """The native frame, for as long as it is needed."""
-        tables = [origin.frame for origin in self.origins if isinstance(origin, Table)]
+        tables = [origin.frame for origin in self.origins if isinstance(origin, FrameSource)]
         if self.native is not None or tables:
             yield self.native if self.native is not None else tables[0]
             return
-        sources = [origin for origin in self.origins if not isinstance(origin, Table)]
+        sources = [origin for origin in self.origins if not isinstance(origin, FrameSource)]
         try:
             with open_frame(self.engine, sources, columns) as frame:
                 yield frame
         except InvalidLog as error:
             if error.value != LOG:
                 raise
-            raise InvalidLog(LOG, name_of(sources), error.reason, error.remedy) from None
+            raise InvalidLog(LOG, sources_name(sources), error.reason, error.remedy) from None
 
-    def _columns(self) -> tuple[Columns, Kind]:
+    def _columns(self) -> tuple[Columns, PropensitySource]:
         """Which columns are read, and where the propensities come from."""
         for role in ("time", "eligible", "context"):
             if self.options.columns.get(role):

@@ -12,9 +12,9 @@ import polars as pl
 
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument
-from understudy.logs.action_files import behavior_by_action
+from understudy.logs.action_files import behavior_vector
 from understudy.logs.frames import GOOD, Rows, lazy, require_column, rows_of
-from understudy.logs.reject_reasons import REASON, RejectReason, nothing_left, too_few
+from understudy.logs.reject_reasons import REASON, nothing_left, too_few
 from understudy.logs.schema import (
     ACTION,
     LOG,
@@ -23,7 +23,7 @@ from understudy.logs.schema import (
     UNKNOWN,
     Actions,
     Columns,
-    as_text,
+    label_text,
 )
 from understudy.logs.statistics import ActionStatistics
 from understudy.logs.validate import (
@@ -39,8 +39,6 @@ from understudy.logs.validate import (
 from understudy.types import Integers, read_only
 
 __all__ = [
-    "MISSING_ACTION",
-    "UNKNOWN_ACTION",
     "Groups",
     "LogStatistics",
     "collect",
@@ -50,8 +48,6 @@ __all__ = [
 ]
 
 ROWS = "rows"
-MISSING_ACTION = RejectReason.ACTION_MISSING  # renamed; other areas still import it
-UNKNOWN_ACTION = RejectReason.ACTION_UNKNOWN  # renamed; other areas still import it
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +134,8 @@ def tally(
     )
     fixed = None
     if behavior is not None:
-        actions = Actions.of(behavior) if actions is None else actions
-        fixed = behavior_by_action(behavior, actions)
+        actions = Actions.from_labels(behavior) if actions is None else actions
+        fixed = behavior_vector(behavior, actions)
     R, q = nw.col(REWARD), nw.col(PROPENSITY)
     terms = {"rewards": R}
     if logged := fixed is None and columns.propensity is not None:
@@ -235,7 +231,7 @@ def _of_sums(groups: Groups) -> ActionStatistics:
 
 def _texts(table: pl.DataFrame) -> pl.Series:
     """The labels as text: null where a label is missing, or no number at all."""
-    return table.select(as_text(pl.col(ACTION), table[ACTION].dtype))[ACTION]
+    return table.select(label_text(pl.col(ACTION), table[ACTION].dtype))[ACTION]
 
 
 def _with_indices(table: pl.DataFrame, actions: Actions | None) -> pl.DataFrame:
@@ -258,7 +254,7 @@ def _found(labels: frozenset[str], refused: Mapping[str, int]) -> Actions:
         raise nothing_left(LOG, refused)
     if len(labels) == 1:
         raise too_few(LOG, next(iter(labels)), refused)
-    return Actions.of(labels)
+    return Actions.from_labels(labels)
 
 
 def _refused(rows: Rows, labels: pl.DataFrame, actions: Actions | None) -> dict[str, int]:

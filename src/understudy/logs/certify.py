@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregate_run import LogInput
-from understudy.logs.coverage_table import Candidate, Coverage, covered
+from understudy.logs.coverage_table import Candidate, Coverage, coverage_from
 from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,
@@ -30,7 +30,7 @@ from understudy.logs.provenance import (
 )
 from understudy.logs.results import CertifyResult, LearnResult
 from understudy.logs.runs import Certification
-from understudy.logs.schema import Actions, Label, Scale
+from understudy.logs.schema import Actions, Label, RewardScale
 from understudy.logs.target_policies import Target, strangers, target_of
 from understudy.logs.verdicts import judge_rows
 
@@ -104,11 +104,11 @@ def certify(
     return judged
 
 
-def _coverage(target: Target, found: Certification, scale: Scale) -> Coverage:
+def _coverage(target: Target, found: Certification, scale: RewardScale) -> Coverage:
     """What the log says about actions, and about the one policy that was asked about."""
     tallied, certificate = found.tallied, found.certified.certificate
     fixed = target.fixed(tallied.actions)
-    coverage = covered(
+    coverage = coverage_from(
         tallied,
         behavior=found.kind,
         candidates=[] if fixed is None else [Candidate(target.name, fixed)],
@@ -119,7 +119,7 @@ def _coverage(target: Target, found: Certification, scale: Scale) -> Coverage:
     )
     if fixed is not None:
         return coverage
-    verdict = judge_rows(target.name, certificate, tallied.tally, coverage.grounds)
+    verdict = judge_rows(target.name, certificate, tallied.tally, coverage.judge_context)
     return dataclasses.replace(coverage, verdicts=(verdict,))
 
 

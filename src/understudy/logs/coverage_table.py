@@ -13,8 +13,7 @@ from understudy.certificates import Certificate
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import PROBABILITIES, Array, number
 from understudy.errors import InvalidArgument
-from understudy.logs.aggregates import MISSING_ACTION, UNKNOWN_ACTION, LogStatistics
-from understudy.logs.certified_targets import Target, Uniform
+from understudy.logs.aggregates import LogStatistics
 from understudy.logs.diagnostics import (
     Calibration,
     CalibrationFinding,
@@ -25,9 +24,18 @@ from understudy.logs.diagnostics import (
 )
 from understudy.logs.policy import Policy
 from understudy.logs.provenance import knows_rows
-from understudy.logs.schema import ESTIMATED, Columns, Kind, Label, Scale, in_words
+from understudy.logs.reject_reasons import WITHOUT_ACTION
+from understudy.logs.schema import (
+    ESTIMATED,
+    Columns,
+    Label,
+    PropensitySource,
+    RewardScale,
+    short_label,
+)
 from understudy.logs.statistics import ActionStatistics
 from understudy.logs.sufficient_statistics import certify_sums
+from understudy.logs.target_policies import Target, Uniform
 from understudy.logs.verdicts import UNIT, JudgeContext, Obstacle, Verdict, judge_policy
 from understudy.types import Integers, read_only
 
@@ -39,7 +47,6 @@ __all__ = [
     "candidates_of",
     "certify_candidates",
     "coverage_from",
-    "covered",
     "obstacle_of",
     "without_propensities",
 ]
@@ -99,17 +106,12 @@ class Coverage:
     judge_context: JudgeContext
     drift: Drift
     verdicts: tuple[Verdict, ...]
-    scale: Scale
+    scale: RewardScale
 
     @property
     def calibration(self) -> Calibration:
         """Whether propensities agree with frequencies."""
         return self.judge_context.calibration
-
-    @property
-    def grounds(self) -> JudgeContext:
-        """The same as `judge_context`."""
-        return self.judge_context  # renamed; other areas still use it
 
     @property
     def mean_reward(self) -> float:
@@ -121,13 +123,13 @@ class Coverage:
 def coverage_from(
     tallied: LogStatistics,
     *,
-    behavior: Kind = "logged",
+    behavior: PropensitySource = "logged",
     candidates: Sequence[Candidate] | None = None,
     certificates: Sequence[Certificate | None] = (),
     stretches: Integers | None = None,
     gain: float | None = None,
     confidence: float = 0.95,
-    scale: Scale = UNIT,
+    scale: RewardScale = UNIT,
 ) -> Coverage:
     """What a log can say, from its sums.
 
@@ -152,7 +154,7 @@ def coverage_from(
     """
     sure, wanted = CONFIDENCE("confidence", confidence), GAIN.optional()("gain", gain)
     unknown = bool(np.isnan(tallied.tally.weights).all())
-    kind: Kind = ESTIMATED if unknown else behavior
+    kind: PropensitySource = ESTIMATED if unknown else behavior
     counts, rewards = tallied.tally.counts, tallied.tally.rewards
     given = (
         ActionStatistics.without_propensities(counts, rewards)
@@ -189,9 +191,6 @@ def coverage_from(
     )
 
 
-covered = coverage_from  # renamed; other areas still import it
-
-
 def without_propensities(found: Coverage) -> Coverage:
     """The same without what takes propensities: sums that learners need do not hold them."""
     unknown = [pl.lit(None, pl.Float64).alias(name) for name in OF_PROPENSITIES]
@@ -205,7 +204,7 @@ def without_propensities(found: Coverage) -> Coverage:
     )
 
 
-def obstacle_of(tallied: LogStatistics, kind: Kind, drift: Drift) -> Obstacle | None:
+def obstacle_of(tallied: LogStatistics, kind: PropensitySource, drift: Drift) -> Obstacle | None:
     """Why nothing can be decided by a log, whatever the policy, if so.
 
     A certificate of an estimated behavior holds only if that stayed the same, and if all rows were
@@ -223,7 +222,7 @@ def obstacle_of(tallied: LogStatistics, kind: Kind, drift: Drift) -> Obstacle | 
         return None
     if drift.fixed is False:
         return Obstacle.BEHAVIOR_CHANGED
-    unlabelled = any(tallied.refused.get(reason) for reason in (MISSING_ACTION, UNKNOWN_ACTION))
+    unlabelled = any(tallied.refused.get(reason) for reason in WITHOUT_ACTION)
     return Obstacle.UNKNOWN_ACTIONS if unlabelled else None
 
 
@@ -245,7 +244,7 @@ def candidates_of(tallied: LogStatistics, *, declared: bool = True) -> list[Cand
     best = int(np.argmax(means))
     only = np.zeros(K)
     only[best] = 1.0
-    always = f"always {in_words(tallied.actions.labels[best])}"
+    always = f"always {short_label(tallied.actions.labels[best])}"
     return [
         Candidate(Uniform.name, read_only(np.full(K, 1.0 / K)), hindsight=not declared),
         Candidate(always, read_only(only), K if declared else K * (K + 1), hindsight=not declared),
@@ -345,7 +344,7 @@ def _known(tally: ActionStatistics) -> ActionStatistics:
 
 
 def _table(
-    labels: tuple[Label, ...], sums: ActionStatistics, calibration: Calibration, scale: Scale
+    labels: tuple[Label, ...], sums: ActionStatistics, calibration: Calibration, scale: RewardScale
 ) -> pl.DataFrame:
     n, seen = max(sums.rows, 1), sums.counts > 0
     with np.errstate(invalid="ignore", divide="ignore"):  # unseen actions have no means

@@ -13,7 +13,7 @@ from understudy import learners
 from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Encoder
-from understudy.logs.features import Contextual, make_contextual
+from understudy.logs.features import ContextFeatures, fit_context_features
 from understudy.protocols import Learner
 from understudy.types import Integers
 
@@ -156,7 +156,7 @@ def choose_contextual(
     context: Sequence[str],
     n_actions: int,
     horizon: int | None,
-) -> tuple[Choice, Contextual]:
+) -> tuple[Choice, ContextFeatures]:
     """The learner of contexts that the rows of a warm-up prepare, and their features.
 
     >>> import numpy as np
@@ -165,7 +165,7 @@ def choose_contextual(
     'lin-prod-compact'
     """
     encoder = Encoder.fit(frame, context)
-    contextual = make_contextual(encoder, frame, played, n_actions, horizon=horizon)
+    contextual = fit_context_features(encoder, frame, played, n_actions, horizon=horizon)
     unmet = tuple(contextual.assumptions())
     theorem = "Theorem 3, for LinProd in constant memory: regret at most log K/η + η n C_φ"
     return Choice(CONTEXTUAL, contextual.learner, theorem, unmet), contextual

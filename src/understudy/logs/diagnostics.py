@@ -56,7 +56,7 @@ from numpy.typing import NDArray
 from understudy.certificates.evidence import LARGEST_BET
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
-from understudy.logs.schema import LOGGED, Kind
+from understudy.logs.schema import LOGGED, PropensitySource
 from understudy.logs.statistics import ActionStatistics
 from understudy.types import Integers, read_only
 
@@ -226,7 +226,7 @@ class Drift:
     finding: DriftFinding
     factor: float
     p_value: float | None
-    behavior: Kind
+    behavior: PropensitySource
     periods: int = 0
     change: ShareChange | None = None
 
@@ -244,7 +244,9 @@ class Drift:
 
 
 def drift_of(
-    tally: ActionStatistics, kind: Kind = LOGGED, counts_over_time: Integers | None = None
+    tally: ActionStatistics,
+    kind: PropensitySource = LOGGED,
+    counts_over_time: Integers | None = None,
 ) -> Drift:
     """Whether production changed.
 

@@ -21,7 +21,7 @@ from understudy.constraints import (
     TRUTH,
     Array,
     Constraint,
-    Refused,
+    ConstraintViolation,
     enforce,
     number,
 )
@@ -47,15 +47,15 @@ NO_DATES = (
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise Refused("it must be text")
+        raise ConstraintViolation("it must be text")
     return value
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
-        raise Refused("it must be a list of texts")
+        raise ConstraintViolation("it must be a list of texts")
     if len(set(value)) < len(value):
-        raise Refused("a text is in it twice")
+        raise ConstraintViolation("a text is in it twice")
     return tuple(value)
 
 
@@ -148,8 +148,6 @@ class Encoder:
         for column in self.columns:
             found.update(column.unexpected_values(_context(frame, column.name)))
         return +found  # without zeros
-
-    oddities = unexpected_values  # renamed; other areas still call it
 
     def as_data(self) -> Any:
         """The encoder as JSON data."""
@@ -417,7 +415,3 @@ def _labels(column: pl.Series) -> pl.Series:
     """The labels of a column as text, null where it has none."""
     text = label_text(pl.col(column.name), column.dtype)
     return column.to_frame().select(text)[column.name]
-
-
-# Renamed; other areas still import it.
-Number = NumberColumn

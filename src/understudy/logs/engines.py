@@ -29,7 +29,7 @@ import pyarrow.json
 from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
 from understudy.logs.frames import lazy
-from understudy.logs.readers.files import Source
+from understudy.logs.readers.files import FileSource
 from understudy.logs.readers.tabular import check_arrow, header_of, scan_arrow
 from understudy.logs.schema import Columns
 
@@ -56,7 +56,7 @@ SPARK = {
 @contextlib.contextmanager
 def open_frame(
     engine: str,
-    sources: Sequence[Source],
+    sources: Sequence[FileSource],
     columns: Columns,
 ) -> Iterator[Any]:
     """The columns of files as one native frame, for as long as the context lasts.
@@ -73,7 +73,7 @@ def open_frame(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "log.csv")
     ...     _ = path.write_text("action,reward,note\\na,1,x\\nb,,y\\n")
-    ...     with open_frame("duckdb", [Source(path, "csv")], Columns(propensity=None)) as frame:
+    ...     with open_frame("duckdb", [FileSource(path, "csv")], Columns(propensity=None)) as frame:
     ...         frame.fetchall()
     [('a', '1'), ('b', None)]
     """
@@ -104,7 +104,7 @@ class Files:
     separator: str
 
 
-def _one_format(engine: str, sources: Sequence[Source]) -> Files:
+def _one_format(engine: str, sources: Sequence[FileSource]) -> Files:
     readable = (CSV, PARQUET, NDJSON) if engine == "pyspark" else (CSV, PARQUET, NDJSON, ARROW)
     for source in sources:
         if source.format not in readable:

@@ -222,8 +222,3 @@ def _largest_leverages(x: Array, inverse: Array) -> Array:
 
 def _rows(count: int) -> str:
     return f"{count:,} row{'' if count == 1 else 's'}"
-
-
-# Renamed; other areas still import them.
-Contextual = ContextFeatures
-make_contextual = fit_context_features

@@ -17,7 +17,7 @@ import polars as pl
 
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.reject_reasons import REASON
-from understudy.logs.schema import ACTION, LOG, PROPENSITY, REWARD, TARGET, Columns, Scale
+from understudy.logs.schema import ACTION, LOG, PROPENSITY, REWARD, TARGET, Columns, RewardScale
 from understudy.logs.validate import (
     TEXTS,
     NumberColumn,
@@ -50,7 +50,7 @@ class Rows:
 
     frame: nw.LazyFrame[Any]
     numbers: tuple[NumberColumn, ...]
-    scale: Scale
+    scale: RewardScale
     own: tuple[str, ...] = ()
 
     @property
@@ -126,7 +126,7 @@ def rows_of(
     >>> rows.rejected().collect().to_native().rows()
     [('b', 'reward is not a number')]
     """
-    scale = Scale.of(reward_range)
+    scale = RewardScale.from_range(reward_range)
     if columns.eligible is not None:
         raise InvalidArgument(
             "columns.eligible",

@@ -18,7 +18,7 @@ from understudy.logs.coverage_table import (
     Candidate,
     Coverage,
     candidates_of,
-    covered,
+    coverage_from,
     without_propensities,
 )
 from understudy.logs.options import CONFIDENT, LearnOptions, Options, with_options
@@ -33,7 +33,7 @@ from understudy.logs.outputs import (
 from understudy.logs.policy import Policy, playable
 from understudy.logs.progress import ProgressCallback, no_progress
 from understudy.logs.provenance import refuse_inside
-from understudy.logs.readers.inputs import Origin
+from understudy.logs.readers.inputs import LogSource
 from understudy.logs.results import UNDERSTUDY, LearnResult
 from understudy.logs.schema import ESTIMATED
 from understudy.logs.verdicts import judge_rows
@@ -49,7 +49,7 @@ def coverage_of_policy(policy: Policy) -> Coverage:
     if policy.contextual is not None:  # its average is another policy
         now = []
     certificate = study.certificate
-    found = covered(
+    found = coverage_from(
         tallied,
         behavior=policy.settings.behavior,
         candidates=[*now, *candidates_of(tallied)],
@@ -61,7 +61,7 @@ def coverage_of_policy(policy: Policy) -> Coverage:
         return without_propensities(found)
     if certificate is None:
         return found
-    watched = judge_rows(UNDERSTUDY, certificate, study.tally, found.grounds)
+    watched = judge_rows(UNDERSTUDY, certificate, study.tally, found.judge_context)
     return dataclasses.replace(found, verdicts=(watched, *found.verdicts))
 
 
@@ -164,7 +164,7 @@ def _kept(
     return Policy.load(resume), Path(resume).parent / QUARANTINE_FILE
 
 
-def _check_folder(out: Path, origins: Sequence[Origin], *, may_replace: bool) -> None:
+def _check_folder(out: Path, origins: Sequence[LogSource], *, may_replace: bool) -> None:
     """Say before the work that its results must not be written there."""
     refuse_inside(out, origins)
     if (out / POLICY_FILE).exists() and not may_replace:

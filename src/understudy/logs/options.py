@@ -13,8 +13,8 @@ from typing import Annotated, Any, TypedDict, TypeVar, Unpack, get_type_hints
 
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, integer, number
-from understudy.errors import InvalidArgument, Shown, shorten
-from understudy.logs.action_files import checked_probabilities, read_actions, read_probabilities
+from understudy.errors import InvalidArgument, Verbatim, shorten
+from understudy.logs.action_files import check_probabilities, read_actions, read_probabilities
 from understudy.logs.default_learner import LEARNERS
 from understudy.logs.engines import ENGINES
 from understudy.logs.policy import Settings
@@ -26,10 +26,10 @@ from understudy.logs.schema import (
     PRESETS,
     Actions,
     Columns,
-    Kind,
     Label,
-    Scale,
-    a_few,
+    PropensitySource,
+    RewardScale,
+    first_few,
 )
 
 __all__ = [
@@ -45,7 +45,7 @@ __all__ = [
     "with_options",
 ]
 
-WORDS: dict[str, Kind] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
+WORDS: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
 CONFIDENT = 0.95  # the usual confidence of a bound
 WARMUP = 0.1  # enough rows to prepare features, few enough to lose
 MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
@@ -175,7 +175,7 @@ class Options:
     columns: Mapping[str, Any]
     reward_range: tuple[float, float] | None = None
     actions: Actions | None = None
-    behavior: Kind | None = None
+    behavior: PropensitySource | None = None
     probabilities: Probabilities | None = None
     learner: str | None = None
     horizon: int | None = None
@@ -208,7 +208,7 @@ class Options:
         named: dict[str, Any] = {role: asked.get(role) for role in roles}
         named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
         reward_range = asked.get("reward_range")
-        scale = None if reward_range is None else Scale.of(reward_range)
+        scale = None if reward_range is None else RewardScale.from_range(reward_range)
         return Options(
             _preset(asked.get("preset"))
             | {role: name for role, name in named.items() if name is not None},
@@ -230,9 +230,9 @@ class Options:
         return self.confidence or CONFIDENT
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> RewardScale:
         """The units of rewards: those asked for, or [0, 1]."""
-        return Scale.of(self.reward_range)
+        return RewardScale.from_range(self.reward_range)
 
     def warmup_of(self, rows: int) -> int:
         """How many of so many rows prepare the features of contexts.
@@ -290,11 +290,11 @@ def agree(option: str, asked: object, kept: object) -> None:
         )
 
 
-def _unlike(actions: Actions, others: Actions) -> Shown:
+def _unlike(actions: Actions, others: Actions) -> Verbatim:
     """How many actions there are, and a few of them: first those that the others are not."""
     theirs = set(others.texts)
     labels = sorted(actions.texts, key=lambda text: text in theirs)
-    return Shown(f"{len(labels):,} actions ({a_few(labels)})")
+    return Verbatim(f"{len(labels):,} actions ({first_few(labels)})")
 
 
 def _warmup(asked: float) -> float:
@@ -316,16 +316,16 @@ def _actions(found: Iterable[Label] | str | os.PathLike[str] | None) -> Actions 
         return None
     if isinstance(found, str | os.PathLike):
         return read_actions(Path(found))
-    return Actions.of(found)
+    return Actions.from_labels(found)
 
 
 def _behavior(
     found: str | os.PathLike[str] | Probabilities | None,
-) -> tuple[Kind | None, Probabilities | None]:
+) -> tuple[PropensitySource | None, Probabilities | None]:
     if found is None:
         return None, None
     if isinstance(found, Mapping):
-        return GIVEN, checked_probabilities("behavior", dict(found), "behavior")
+        return GIVEN, check_probabilities("behavior", dict(found), "behavior")
     if isinstance(found, str) and found in WORDS:
         return WORDS[found], None
     return GIVEN, read_probabilities("behavior", Path(found))

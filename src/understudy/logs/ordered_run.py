@@ -15,9 +15,9 @@ import polars as pl
 from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
-from understudy.logs.action_files import arranged
+from understudy.logs.action_files import probability_vector
 from understudy.logs.aggregates import LogStatistics
-from understudy.logs.coverage_table import Asked, Candidate, candidates_beside, covered
+from understudy.logs.coverage_table import Asked, Candidate, candidates_beside, coverage_from
 from understudy.logs.default_learner import (
     CONTEXTUAL,
     Assumption,
@@ -26,13 +26,13 @@ from understudy.logs.default_learner import (
     choose_contextual,
     name_of_default,
 )
-from understudy.logs.features import Contextual
+from understudy.logs.features import ContextFeatures
 from understudy.logs.options import Options, agree
 from understudy.logs.outputs import QUARANTINE_FILE, Quarantine
 from understudy.logs.policy import Policy, Settings
 from understudy.logs.progress import ProgressCallback
 from understudy.logs.provenance import fingerprints_of, good_rows, intake_of, refuse_learned
-from understudy.logs.readers.inputs import Origin, Reading, name_of
+from understudy.logs.readers.inputs import LogReader, LogSource, sources_name
 from understudy.logs.reject_reasons import nothing_left
 from understudy.logs.runs import Certification, Covered, Learned
 from understudy.logs.schema import ESTIMATED
@@ -60,14 +60,14 @@ class RunPlan:
     settings: Settings
     study: Study
     warmup: int
-    contextual: Contextual | None
+    contextual: ContextFeatures | None
 
 
 @dataclass(frozen=True, eq=False)
 class OrderedRun:
     """One run over a log: what is read, what was asked for, and a folder for what it writes."""
 
-    origins: Sequence[Origin]
+    origins: Sequence[LogSource]
     options: Options
     folder: Path
     watch: ProgressCallback
@@ -89,7 +89,7 @@ class OrderedRun:
                 study, average, oddities = _learn(plan, rows)
             fingerprints = hashing.result()
         if study.rounds == plan.study.rounds:
-            raise nothing_left(name_of(self.origins), quarantine.by_reason())
+            raise nothing_left(sources_name(self.origins), quarantine.by_reason())
         refused, intake = quarantine.by_reason(), intake_of(self.origins, fingerprints, quarantine)
         files = intake.files
         if resume is not None:
@@ -135,7 +135,7 @@ class OrderedRun:
         study = Study.begin(choice.learner, log.behavior, confidence, declared=declared)
         return RunPlan(log, settings, study, warmup, contextual)
 
-    def _choice(self, log: ResolvedLog) -> tuple[Choice, Contextual | None, int]:
+    def _choice(self, log: ResolvedLog) -> tuple[Choice, ContextFeatures | None, int]:
         """The learner; with contexts also their features, and how many rows they were made of."""
         options, context = self.options, log.reading.columns.context
         name = options.learner or name_of_default(log.behavior, contexts=bool(context))
@@ -163,7 +163,7 @@ class OrderedRun:
             if left <= 0:
                 break
         if left == count:
-            raise nothing_left(name_of(self.origins), refused)
+            raise nothing_left(sources_name(self.origins), refused)
         return pl.concat(frames), np.concatenate(actions)
 
     def _go_on(self, kept: Policy) -> RunPlan:
@@ -175,7 +175,7 @@ class OrderedRun:
         agree("learner", options.learner, settings.learner)
         agree("horizon", options.horizon, settings.horizon)
         if options.probabilities is not None:
-            given = arranged("behavior", dict(options.probabilities), kept.actions)
+            given = probability_vector("behavior", dict(options.probabilities), kept.actions)
             agree("behavior", given.tolist(), np.asarray(behavior).tolist())
         if kept.study.certificate is not None:
             agree("confidence", options.confidence, kept.study.certificate.confidence)
@@ -183,7 +183,7 @@ class OrderedRun:
         rules = rules_of(
             options.after(settings), settings.behavior, kept.actions, behavior, closed=True
         )
-        reading = Reading(self.origins, columns).in_time(self.folder, self.watch)
+        reading = LogReader(self.origins, columns).in_time_order(self.folder, self.watch)
         log = ResolvedLog(reading, rules, kept.actions, settings.behavior, behavior, None)
         settings = dataclasses.replace(settings, columns=columns)
         study = dataclasses.replace(kept.study, declared=True)  # by the first run
@@ -202,7 +202,7 @@ class OrderedRun:
         tallied = LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason()))
         stretches, declared = seen.stretches.counts, bool(options.declared())
         candidates = candidates_beside(asked, fingerprints, tallied, stretches, declared=declared)
-        found = covered(
+        found = coverage_from(
             tallied,
             behavior=log.kind,
             candidates=candidates,
@@ -282,7 +282,7 @@ class OrderedRun:
                 probabilities,
             )
         if not seen.tally.rows:
-            raise nothing_left(name_of(self.origins), quarantine.by_reason())
+            raise nothing_left(sources_name(self.origins), quarantine.by_reason())
         (curve,) = seen.curves
         assert curve is not None
         return Certification(
@@ -313,7 +313,7 @@ def _learn(plan: RunPlan, rows: Iterator[ValidatedBatch]) -> tuple[Study, Array,
         x = None
         if contextual is not None:
             x = contextual.features(rest.contexts())
-            oddities += contextual.encoder.oddities(rest.contexts())
+            oddities += contextual.encoder.unexpected_values(rest.contexts())
             last = last_rows(last, x)
         study = study.after(rest.log(x), rest.rejected)
     return study, average_policy(study, contextual, last), oddities

@@ -19,16 +19,16 @@ from understudy.certificates.curves import POINTS, Point
 from understudy.constraints import HORIZON, PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.default_learner import LEARNERS
-from understudy.logs.features import Contextual
+from understudy.logs.features import ContextFeatures
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
     LOGGED,
     Actions,
     Columns,
-    Kind,
     Label,
-    Scale,
+    PropensitySource,
+    RewardScale,
     is_unicode,
 )
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
@@ -57,16 +57,16 @@ class Settings:
 
     columns: Columns
     reward_range: tuple[float, float]
-    behavior: Kind
+    behavior: PropensitySource
     learner: str
     horizon: int | None
     theorem: str
     unmet: tuple[str, ...]
 
     @property
-    def scale(self) -> Scale:
+    def scale(self) -> RewardScale:
         """The units of rewards."""
-        return Scale(*self.reward_range)
+        return RewardScale(*self.reward_range)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Policy:
     files: tuple[FileRead, ...]
     refused: Mapping[str, int]
     warmup: int = 0
-    contextual: Contextual | None = None
+    contextual: ContextFeatures | None = None
 
     def probabilities(self, context: Mapping[str, Any] | None = None) -> dict[Label, float]:
         """The probability of every action in the next round.
@@ -236,7 +236,7 @@ def _from_text(text: str) -> Policy:
         ),
         refused={str(reason): int(count) for reason, count in provenance["quarantined"].items()},
         warmup=int(provenance["warmup"]),
-        contextual=None if encoder is None else Contextual.from_data(encoder, study.learner),
+        contextual=None if encoder is None else ContextFeatures.from_data(encoder, study.learner),
     )
 
 
@@ -293,7 +293,7 @@ def _settings(found: dict[str, Any]) -> Settings:
         "settings",
         REMEDY,
         columns=lambda columns: _columns(columns, logged=logged),
-        reward_range=lambda two: dataclasses.astuple(Scale.of(two or ())),
+        reward_range=lambda two: dataclasses.astuple(RewardScale.from_range(two or ())),
         horizon=lambda n: HORIZON.optional()("horizon", n),
         unmet=lambda texts: tuple(str(text) for text in texts),
     )

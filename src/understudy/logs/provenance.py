@@ -22,10 +22,10 @@ from understudy.logs.outputs import Quarantine, by_reason
 from understudy.logs.policy import FileRead, Policy
 from understudy.logs.progress import ProgressCallback
 from understudy.logs.readers.bandit_feedback import from_bandit_feedback
-from understudy.logs.readers.files import Source, find
-from understudy.logs.readers.inputs import Origin, Table
+from understudy.logs.readers.files import FileSource, find_files
+from understudy.logs.readers.inputs import FrameSource, LogSource
 from understudy.logs.readers.prefetch import prefetch
-from understudy.logs.reject_reasons import QUARANTINE
+from understudy.logs.schema import QUARANTINE
 from understudy.logs.setup import ResolvedLog
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
@@ -47,20 +47,20 @@ MANY = 1_000  # rows: so many do not have the same sums by chance
 REMEDY = "pass a path, several, a frame (Polars, pandas, PyArrow, …), or a bandit_feedback dict"
 
 
-def origins_of(log: Any, format: str | None = None) -> list[Origin]:  # noqa: A002 - the option's name
+def origins_of(log: Any, format: str | None = None) -> list[LogSource]:  # noqa: A002 - the option's name
     """The files or the frame that are meant.
 
     >>> [table.name for table in origins_of(pl.DataFrame({"action": [1]}))]
     ['frame']
     """
     if isinstance(log, str | os.PathLike):
-        return list(find([log], format))
+        return list(find_files([log], format))
     if isinstance(log, Mapping):
         _refuse_columns(log)
-        return [Table(from_bandit_feedback(log), "bandit_feedback")]
+        return [FrameSource(from_bandit_feedback(log), "bandit_feedback")]
     if isinstance(log, Sequence) and all(isinstance(path, str | os.PathLike) for path in log):
-        return list(find(log, format))
-    return [Table(as_polars(log))]
+        return list(find_files(log, format))
+    return [FrameSource(as_polars(log))]
 
 
 def _refuse_columns(log: Mapping[Any, Any]) -> None:
@@ -86,12 +86,12 @@ def as_polars(frame: Any) -> pl.DataFrame:
     return found
 
 
-def fingerprints_of(origins: Sequence[Origin]) -> list[str]:
+def fingerprints_of(origins: Sequence[LogSource]) -> list[str]:
     """What tells the rows of each file or frame from those of others.
 
     Two files of the same bytes are refused: their rows would count twice.
 
-    >>> len(fingerprints_of([Table(pl.DataFrame({"action": [1]}))]))
+    >>> len(fingerprints_of([FrameSource(pl.DataFrame({"action": [1]}))]))
     1
     """
     found = [origin.fingerprint() for origin in origins]
@@ -99,7 +99,9 @@ def fingerprints_of(origins: Sequence[Origin]) -> list[str]:
     return found
 
 
-def refuse_learned(origins: Sequence[Origin], fingerprints: Sequence[str], policy: Policy) -> None:
+def refuse_learned(
+    origins: Sequence[LogSource], fingerprints: Sequence[str], policy: Policy
+) -> None:
     """Raise `InvalidLog` if the policy was learned from one of these files already."""
     known = {file.sha256: file.name for file in policy.files}
     names = {file.name for file in policy.files}
@@ -112,7 +114,7 @@ def refuse_learned(origins: Sequence[Origin], fingerprints: Sequence[str], polic
                 "pass a log of other rows: what was learned from cannot be learned from again, "
                 "nor judge what was learned",
             )
-        if isinstance(origin, Source) and origin.name in names:
+        if isinstance(origin, FileSource) and origin.name in names:
             raise InvalidLog(
                 "log",
                 origin.name,
@@ -152,7 +154,7 @@ def knows_rows(policy: Policy, tallied: LogStatistics, stretches: Integers | Non
     return same and np.array_equal(early[:, own], before)
 
 
-def _refuse_twice(origins: Sequence[Origin], fingerprints: Sequence[str]) -> None:
+def _refuse_twice(origins: Sequence[LogSource], fingerprints: Sequence[str]) -> None:
     """Raise `InvalidLog` if two files hold the same bytes: rows would count twice."""
     seen: dict[str, str] = {}
     for origin, fingerprint in zip(origins, fingerprints, strict=True):
@@ -166,15 +168,15 @@ def _refuse_twice(origins: Sequence[Origin], fingerprints: Sequence[str]) -> Non
         seen[fingerprint] = origin.name
 
 
-def refuse_inside(out: Path, origins: Iterable[Origin]) -> None:
+def refuse_inside(out: Path, origins: Iterable[LogSource]) -> None:
     """Raise `InvalidArgument` if results would be written among the files of the log.
 
-    >>> refuse_inside(Path("logs"), [Source(Path("logs/a.csv"), "csv")])
+    >>> refuse_inside(Path("logs"), [FileSource(Path("logs/a.csv"), "csv")])
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: out = 'logs': the log is in this folder; choose another ...
     """
     where = out.resolve()
-    if any(isinstance(one, Source) and where == one.path.resolve().parent for one in origins):
+    if any(isinstance(one, FileSource) and where == one.path.resolve().parent for one in origins):
         raise InvalidArgument(
             "out", str(out), "the log is in this folder", "choose another folder for the results"
         )
@@ -199,7 +201,7 @@ class Provenance:
 
     @staticmethod
     def in_no_order(
-        engine: str, refused: Mapping[str, int], origins: Sequence[Origin]
+        engine: str, refused: Mapping[str, int], origins: Sequence[LogSource]
     ) -> Provenance:
         """From sums, which do not tell files and rows apart."""
         where = f"all files, as {engine} read them"
@@ -222,7 +224,7 @@ def good_rows(
 
 
 def intake_of(
-    origins: Sequence[Origin], fingerprints: Sequence[str], quarantine: Quarantine
+    origins: Sequence[LogSource], fingerprints: Sequence[str], quarantine: Quarantine
 ) -> Provenance:
     """What came in, once a log was gone over."""
     refused = quarantine.by_file()
@@ -233,9 +235,9 @@ def intake_of(
     return Provenance(files, quarantine.counts, quarantine.examples, _remarks(origins))
 
 
-def _remarks(origins: Sequence[Origin]) -> tuple[str, ...]:
+def _remarks(origins: Sequence[LogSource]) -> tuple[str, ...]:
     return tuple(
-        origin.remark for origin in origins if isinstance(origin, Source) and origin.remark
+        origin.remark for origin in origins if isinstance(origin, FileSource) and origin.remark
     )
 
 

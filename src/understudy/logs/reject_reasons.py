@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-import polars as pl
-
 from understudy.errors import InvalidLog, shorten
-from understudy.logs.schema import ACTION, FILE, PROPENSITY, REWARD, ROW
 
 __all__ = [
-    "QUARANTINE",
     "REASON",
+    "WITHOUT_ACTION",
     "RejectReason",
     "counted",
     "nothing_left",
@@ -23,14 +20,6 @@ __all__ = [
 
 
 REASON = "reason"
-QUARANTINE = {  # the columns of quarantine.parquet
-    FILE: pl.String,
-    ROW: pl.Int64,
-    REASON: pl.String,
-    ACTION: pl.String,
-    REWARD: pl.String,
-    PROPENSITY: pl.String,
-}
 
 
 class RejectReason(StrEnum):
@@ -55,6 +44,8 @@ class RejectReason(StrEnum):
     TIME_MISSING = "time is missing or not a time"
 
 
+# Rows that may have been of any action: a behavior that is counted cannot be relied on.
+WITHOUT_ACTION = (RejectReason.ACTION_MISSING, RejectReason.ACTION_UNKNOWN)
 CHECK = "check the column of the {}".format
 WRITE = "write each {} with a point and no other signs, such as 0.5".format
 REMEDIES: dict[str, str] = {

@@ -18,7 +18,7 @@ from understudy.errors import InvalidArgument
 from understudy.logs.coverage_table import Coverage
 from understudy.logs.policy import Policy
 from understudy.logs.provenance import Provenance
-from understudy.logs.schema import Kind, Label, Scale
+from understudy.logs.schema import Label, PropensitySource, RewardScale
 from understudy.logs.verdicts import Obstacle, VerdictKind
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ class CertifyResult(Result):
     policy: dict[Label, float] | None
     certified: Certified
     coverage: Coverage
-    scale: Scale
-    kind: Kind
+    scale: RewardScale
+    kind: PropensitySource
     intake: Provenance
     oddities: Mapping[str, int]
     strange: Sequence[str] = ()
@@ -195,8 +195,8 @@ class CoverageResult(Result):
     """What a log can say about its actions, and about policies."""
 
     coverage: Coverage
-    scale: Scale
-    kind: Kind
+    scale: RewardScale
+    kind: PropensitySource
     intake: Provenance
 
     @property
@@ -227,7 +227,7 @@ class CoverageResult(Result):
         return describe_coverage(self.coverage)
 
 
-def _draw(certified: Certified, scale: Scale, name: str) -> Figure:
+def _draw(certified: Certified, scale: RewardScale, name: str) -> Figure:
     from understudy.plots import draw_certificates  # noqa: PLC0415 - presentation stands above data
     from understudy.report.build import panel_of  # noqa: PLC0415
 

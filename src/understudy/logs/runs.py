@@ -12,7 +12,7 @@ from understudy.logs.aggregates import LogStatistics
 from understudy.logs.coverage_table import Asked, Coverage
 from understudy.logs.policy import Policy
 from understudy.logs.provenance import Provenance
-from understudy.logs.schema import Kind
+from understudy.logs.schema import PropensitySource
 from understudy.logs.target_policies import Target
 from understudy.types import Integers
 
@@ -33,7 +33,7 @@ class Covered:
     """What a log says about actions and policies, and where its propensities come from."""
 
     coverage: Coverage
-    kind: Kind
+    kind: PropensitySource
     intake: Provenance
 
 
@@ -43,7 +43,7 @@ class Certification:
 
     certified: Certified
     tallied: LogStatistics
-    kind: Kind
+    kind: PropensitySource
     intake: Provenance
     stretches: Integers | None = None
     oddities: Mapping[str, int] = field(default_factory=dict)

@@ -71,7 +71,6 @@ PropensitySource = Literal["logged", "given", "estimated"]
 LOGGED: PropensitySource = "logged"  # a column of the log
 GIVEN: PropensitySource = "given"  # fixed probabilities by action
 ESTIMATED: PropensitySource = "estimated"  # action frequencies
-Kind = PropensitySource  # renamed; other areas still import it
 
 COLUMNS_SHOWN = 20  # by an error: a screen of text at most
 LONGEST_SHOWN = 40  # characters of a name or label in a sentence, which stays one line
@@ -193,8 +192,6 @@ class Actions:
         whole = all(_is_whole(text) for text in texts)
         return Actions(tuple(sorted(texts, key=int if whole else None)))
 
-    of = from_labels  # renamed; other areas still call it
-
     def __len__(self) -> int:
         return len(self.texts)
 
@@ -297,10 +294,6 @@ def _cut(column: str) -> str:
     return column if len(column) <= LONGEST_SHOWN else column[:LONGEST_SHOWN] + "…"
 
 
-# Renamed; other areas still import them.
-as_text, in_words, a_few = label_text, short_label, first_few
-
-
 Numbers = TypeVar("Numbers", float, Array)
 
 
@@ -343,8 +336,6 @@ class RewardScale:
             ) from None
         return RewardScale(low, high)
 
-    of = from_range  # renamed; other areas still call it
-
     @property
     def is_unit(self) -> bool:
         return self == RewardScale()
@@ -368,6 +359,3 @@ class RewardScale:
         6.0
         """
         return self.low * weights + (self.high - self.low) * rewards
-
-
-Scale = RewardScale  # renamed; other areas still import it

@@ -13,11 +13,11 @@ import polars as pl
 
 from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.action_files import arranged
+from understudy.logs.action_files import probability_vector
 from understudy.logs.default_learner import choose_contextual
 from understudy.logs.options import Options
 from understudy.logs.progress import ProgressCallback
-from understudy.logs.readers.inputs import Origin, Reading, has_propensities, name_of
+from understudy.logs.readers.inputs import LogReader, LogSource, has_propensities, sources_name
 from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.reject_reasons import RejectReason, nothing_left, too_few
 from understudy.logs.schema import (
@@ -27,8 +27,8 @@ from understudy.logs.schema import (
     LOGGED,
     Actions,
     Columns,
-    Kind,
-    as_text,
+    PropensitySource,
+    label_text,
 )
 from understudy.logs.study import LAST
 from understudy.logs.validate import MOST_ACTIONS, RowRules, ValidatedBatch, check
@@ -54,10 +54,10 @@ class ResolvedLog:
     `us.Logged`, or None if they are not known; `rows` counts the valid ones if the log was scanned.
     """
 
-    reading: Reading
+    reading: LogReader
     rules: RowRules
     actions: Actions
-    kind: Kind
+    kind: PropensitySource
     behavior: Behavior | None
     rows: int | None
     declared_only: bool = False
@@ -78,7 +78,7 @@ class UnexpectedAction(Exception):
 
 
 def resolve(
-    origins: Sequence[Origin],
+    origins: Sequence[LogSource],
     options: Options,
     folder: Path,
     watch: ProgressCallback,
@@ -99,7 +99,7 @@ def resolve(
     columns, kind = columns_of(
         options, lambda found: any(has_propensities(origin, found) for origin in origins)
     )
-    reading = Reading(origins, columns).in_time(folder, watch)
+    reading = LogReader(origins, columns).in_time_order(folder, watch)
     declared = options.declared()
     fixed = options.probabilities is not None or not grow
     closed = bool(declared) and (fixed or declared_only)
@@ -108,15 +108,15 @@ def resolve(
         rules = rules_of(options, kind, None, None, closed=False)
         found = _scan(prefetch(_validated(reading, rules)), watch)
         if not found.rows:
-            raise nothing_left(name_of(origins), found.refused)
+            raise nothing_left(sources_name(origins), found.refused)
         if len(declared | known | found.labels) == 1:
-            raise too_few(name_of(origins), next(iter(found.labels)), found.refused)
+            raise too_few(sources_name(origins), next(iter(found.labels)), found.refused)
     if closed:
         listed = options.actions is not None and not grow
         actions = declared_actions(options, frozenset() if listed else known)
     else:
         assert found is not None
-        actions = Actions.of(declared | known | found.labels)
+        actions = Actions.from_labels(declared | known | found.labels)
     behavior = behavior_of(kind, options, actions)
     rules = rules_of(options, kind, actions, behavior, closed=closed)
     rows = None if found is None else found.rows
@@ -154,18 +154,18 @@ def _scan(batches: Iterator[ValidatedBatch], watch: ProgressCallback) -> ScanRes
 
 def _labels(frame: pl.DataFrame) -> set[str]:
     found = frame[ACTION].unique()
-    texts = found.to_frame().select(as_text(pl.col(ACTION), found.dtype))
+    texts = found.to_frame().select(label_text(pl.col(ACTION), found.dtype))
     return set(texts.to_series().drop_nulls())
 
 
-def _validated(reading: Reading, rules: RowRules) -> Iterator[ValidatedBatch]:
+def _validated(reading: LogReader, rules: RowRules) -> Iterator[ValidatedBatch]:
     """Every batch of a log, divided into valid and rejected rows."""
     return (check(file, frame, rules) for file, frame in reading.batches())
 
 
 def columns_of(
     options: Options, has_propensities: Callable[[Columns], bool]
-) -> tuple[Columns, Kind]:
+) -> tuple[Columns, PropensitySource]:
     """Which columns are read, and where the propensities come from."""
     columns, kind = Columns(**options.columns), options.behavior
     if kind is None:
@@ -188,20 +188,20 @@ def declared_actions(options: Options, known: frozenset[str]) -> Actions:
             "this action alone has a probability, and there is nothing to choose from",
             "give the others the probability 0, or name all in --actions FILE",
         )
-    return Actions.of(labels)
+    return Actions.from_labels(labels)
 
 
-def behavior_of(kind: Kind, options: Options, actions: Actions) -> Behavior | None:
+def behavior_of(kind: PropensitySource, options: Options, actions: Actions) -> Behavior | None:
     """The behavior policy: probabilities, `us.Logged`, or None if they are to be counted."""
     if kind == GIVEN:
         assert options.probabilities is not None
-        return arranged("behavior", dict(options.probabilities), actions)
+        return probability_vector("behavior", dict(options.probabilities), actions)
     return Logged(n_actions=len(actions)) if kind == LOGGED else None
 
 
 def rules_of(
     options: Options,
-    kind: Kind,
+    kind: PropensitySource,
     actions: Actions | None,
     behavior: Behavior | None,
     *,

@@ -12,7 +12,7 @@ from understudy.behaviors import Behavior, Logged
 from understudy.certificates import Certificate
 from understudy.certificates.curves import Point, follow
 from understudy.constraints import Array
-from understudy.logs.features import Contextual
+from understudy.logs.features import ContextFeatures
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.validate import Rejected, ValidatedBatch
 from understudy.protocols import Learner
@@ -183,7 +183,7 @@ def last_rows(last: Array | None, features: Array) -> Array:
     return features[-LAST:] if last is None else np.concatenate([last, features])[-LAST:]
 
 
-def average_policy(study: Study, contextual: Contextual | None, last: Array | None) -> Array:
+def average_policy(study: Study, contextual: ContextFeatures | None, last: Array | None) -> Array:
     """The policy of the next row; with contexts, its mean over the last of them."""
     if contextual is None:
         return study.learner.policy(study.state)

@@ -20,7 +20,7 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.estimators import GainFormula
 from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledScores, Scores
-from understudy.logs.action_files import behavior_by_action
+from understudy.logs.action_files import behavior_vector
 from understudy.logs.aggregates import ROWS, Groups, collect, group
 from understudy.logs.frames import GOOD, Rows, rows_of
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, Columns
@@ -140,7 +140,7 @@ def certify_sums(
         raise InvalidArgument(
             "policy", policy, "there must be a policy or a column of its own", "pass one of the two"
         )
-    fixed = None if behavior is None else behavior_by_action(behavior, actions)
+    fixed = None if behavior is None else behavior_vector(behavior, actions)
     if fixed is None:
         _require_propensities(columns)
     known = Logged(len(actions)) if fixed is None else fixed

@@ -13,11 +13,11 @@ import numpy as np
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
-from understudy.logs.action_files import arranged, checked_probabilities, read_probabilities
+from understudy.logs.action_files import check_probabilities, probability_vector, read_probabilities
 from understudy.logs.aggregates import LogStatistics
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
-from understudy.logs.schema import Actions, Label, a_few
+from understudy.logs.schema import Actions, Label, first_few
 from understudy.logs.validate import ValidatedBatch
 from understudy.snapshots import Understudy
 
@@ -92,7 +92,7 @@ class Fixed:
         return frozenset(str(label) for label in self.by_label)
 
     def fixed(self, actions: Actions) -> Array:
-        return arranged("policy", dict(self.by_label), actions)
+        return probability_vector("policy", dict(self.by_label), actions)
 
     def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
         return np.asarray(self.fixed(actions)[rows.actions])
@@ -132,7 +132,7 @@ class ContextualTarget:
     def oddities(self, rows: ValidatedBatch) -> Counter[str]:
         contextual = self.policy.contextual
         assert contextual is not None
-        return contextual.encoder.oddities(rows.contexts())
+        return contextual.encoder.unexpected_values(rows.contexts())
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def strangers(target: Target, log: LogStatistics) -> list[str]:
         return []
     return [
         "The policy and the log have no action in common: the policy knows "
-        f"{a_few(sorted(target.labels))}; the log shows {a_few(shown)}."
+        f"{first_few(sorted(target.labels))}; the log shows {first_few(shown)}."
     ]
 
 
@@ -237,7 +237,7 @@ def _by_label(policy: object, learned: Policy | None) -> dict[Label, float]:
         probabilities = playable(learned.average).tolist()
         return dict(zip(learned.actions.labels, probabilities, strict=True))
     if isinstance(policy, Mapping):
-        return checked_probabilities("policy", dict(policy), "policy")
+        return check_probabilities("policy", dict(policy), "policy")
     return read_probabilities("policy", Path(policy))  # type: ignore[arg-type] # a path, by now
 
 

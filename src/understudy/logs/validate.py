@@ -24,20 +24,21 @@ from numpy.typing import NDArray
 
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidLog
-from understudy.logs.reject_reasons import QUARANTINE, REASON, RejectReason
+from understudy.logs.reject_reasons import REASON, RejectReason
 from understudy.logs.schema import (
     ACTION,
     CONTEXT,
     ELIGIBLE,
     FILE,
     PROPENSITY,
+    QUARANTINE,
     REWARD,
     ROW,
     TARGET,
     TIME,
     Actions,
-    Scale,
-    as_text,
+    RewardScale,
+    label_text,
 )
 from understudy.types import Integers, Log
 
@@ -77,7 +78,7 @@ NO_LABELS = (nw.Binary, nw.Object, nw.Duration)
 # Labels of a list that is text
 QUOTED, BETWEEN, WORDS = r'"[^"]*"', r"[^,|;\[\]]+", r"[^\s\[\]]+"
 
-UNIT = Scale()
+UNIT = RewardScale()
 
 Mask = NDArray[np.bool_]
 Fault = tuple[RejectReason, nw.Expr]
@@ -120,7 +121,7 @@ class NumberColumn:
     text: bool
 
     @staticmethod
-    def of(role: str, scale: Scale, *, text: bool) -> NumberColumn:
+    def of(role: str, scale: RewardScale, *, text: bool) -> NumberColumn:
         """The column of a role, with the range that its numbers must be in."""
         ranges = {REWARD: (scale.low, scale.high), PROPENSITY: (SMALLEST_PROBABILITY, 1.0)}
         return NumberColumn(role, *ranges.get(role, (0.0, 1.0)), text=text)
@@ -213,7 +214,7 @@ class RowRules:
     """
 
     actions: Actions | None = None
-    scale: Scale = UNIT
+    scale: RewardScale = UNIT
     propensities: bool = True
     support: Mask | None = None
     closed: bool = True
@@ -397,7 +398,7 @@ def _are_missing(column: pl.Series) -> Mask:
 
 def _labels(column: pl.Series) -> pl.Series:
     """The labels as text, null where there is none."""
-    return column.to_frame(LABEL).select(as_text(pl.col(LABEL), column.dtype)).to_series()
+    return column.to_frame(LABEL).select(label_text(pl.col(LABEL), column.dtype)).to_series()
 
 
 def _listed(file: str, frame: pl.DataFrame) -> pl.Series:
@@ -408,10 +409,10 @@ def _listed(file: str, frame: pl.DataFrame) -> pl.Series:
     require_labels(file, ELIGIBLE, _dtype(element), f"{kind}, not lists of labels")
     if isinstance(kind, pl.List | pl.Array):
         lists = among.arr.to_list() if isinstance(kind, pl.Array) else among
-        listed = lists.list.eval(as_text(pl.element(), inner))
+        listed = lists.list.eval(label_text(pl.element(), inner))
     else:
-        listed = _labels_in(as_text(among, kind))
-    label = as_text(pl.col(ACTION), frame[ACTION].dtype)
+        listed = _labels_in(label_text(among, kind))
+    label = label_text(pl.col(ACTION), frame[ACTION].dtype)
     inside = frame.select(listed.list.contains(label).fill_null(value=True).alias(LISTED))
     return inside.to_series()
 

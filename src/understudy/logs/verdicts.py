@@ -19,7 +19,7 @@ from understudy.logs.diagnostics import (
     rows_for,
     second_moment,
 )
-from understudy.logs.schema import Scale
+from understudy.logs.schema import RewardScale
 from understudy.logs.statistics import ActionStatistics
 
 __all__ = [
@@ -40,7 +40,7 @@ HIDDEN = 0.001  # the share of its plays that a policy may make where the log sh
 NEAR = 10  # times the rows: a gain that needs more is not within reach of this log
 THREE = 3.0  # standard errors
 NOTICEABLE = 1e-6  # a gain a row: less may be rounding
-UNIT = Scale()
+UNIT = RewardScale()
 
 
 class PolicyDecision(StrEnum):

@@ -20,10 +20,10 @@ from understudy.logs.coverage_table import Coverage
 from understudy.logs.default_learner import FIXED
 from understudy.logs.provenance import Provenance
 from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
-from understudy.logs.schema import ESTIMATED, Scale
+from understudy.logs.schema import ESTIMATED, RewardScale
 from understudy.logs.setup import LAST
 from understudy.logs.verdicts import Obstacle, PolicyDecision, Verdict
-from understudy.plots import Panel
+from understudy.plots import CertificatePanel
 from understudy.report import words
 from understudy.report.data import (
     ActionRow,
@@ -119,7 +119,7 @@ def _covered(result: CoverageResult) -> Report:
     )
 
 
-def panel_of(certified: Certified, scale: Scale) -> Panel:
+def panel_of(certified: Certified, scale: RewardScale) -> CertificatePanel:
     """The curves of a certificate for a picture, in the units of the log."""
     panel = certified.panel(f"{percent(certified.certificate.confidence)} confidence")
     return replace(
@@ -181,7 +181,7 @@ def _certified_line(certified: Certified, coverage: Coverage, who: str, when: st
     return words.certified_line(certified, coverage.scale, who, when, rejected=rejected)
 
 
-def _curve(certified: Certified, scale: Scale, target: str, rows: int) -> CertificateCurve:
+def _curve(certified: Certified, scale: RewardScale, target: str, rows: int) -> CertificateCurve:
     """A certificate over time, as means a round; estimates are of the `rows` that were read."""
     t, n = certified.rounds, certified.certificate.rounds
     gain = certified.gain_curve

@@ -25,7 +25,6 @@ from understudy.formatting import (
     rough,
     rough_count,
 )
-from understudy.logs.aggregates import MISSING_ACTION, UNKNOWN_ACTION
 from understudy.logs.coverage_table import Coverage
 from understudy.logs.diagnostics import (
     Calibration,
@@ -34,9 +33,9 @@ from understudy.logs.diagnostics import (
     DriftFinding,
     SampleSize,
 )
-from understudy.logs.scan import counted as reasons
-from understudy.logs.scan import remedy_for
-from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Label, Scale, in_words
+from understudy.logs.reject_reasons import WITHOUT_ACTION, remedy_for
+from understudy.logs.reject_reasons import counted as reasons
+from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Label, RewardScale, short_label
 from understudy.logs.verdicts import Obstacle, PolicyDecision, Verdict
 from understudy.report.data import MARKS, ActionRow, CertificateCurve, Report
 
@@ -149,7 +148,7 @@ def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
         remedy = _capital(remedy_for(refused))
         return f"Most rows are quarantined ({reasons(refused)}). {remedy}."
     if obstacle is Obstacle.UNKNOWN_ACTIONS:
-        rows = sum(refused.get(reason, 0) for reason in (MISSING_ACTION, UNKNOWN_ACTION))
+        rows = sum(refused.get(reason, 0) for reason in WITHOUT_ACTION)
         return (
             f"Production's action is unknown in {counted(rows, 'row')}, so its propensities cannot "
             f"be estimated. {LOG_THEM}"
@@ -157,7 +156,7 @@ def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
     return OBSTACLES[obstacle]
 
 
-def _decided(verdict: Verdict, certificate: Certificate, scale: Scale) -> str:
+def _decided(verdict: Verdict, certificate: Certificate, scale: RewardScale) -> str:
     n, sure = certificate.rounds, f"{percent(verdict.confidence)} confidence"
     estimated = gain(scale.gain(verdict.estimated_gain))
     if verdict.decision is PolicyDecision.WORSE:
@@ -173,7 +172,9 @@ def _decided(verdict: Verdict, certificate: Certificate, scale: Scale) -> str:
     return f"The gain is at least {least} per row with {sure} (estimated {estimated}).{when}"
 
 
-def _undecided(verdict: Verdict, certificate: Certificate, needed: SampleSize, scale: Scale) -> str:
+def _undecided(
+    verdict: Verdict, certificate: Certificate, needed: SampleSize, scale: RewardScale
+) -> str:
     if not needed.rows:
         return "The policy plays as production does, so there is no gain to show."
     wanted = f"a gain of {rough(scale.gain(needed.gain))} per row"
@@ -205,7 +206,7 @@ def _once_ahead(certificate: Certificate) -> str:
     return f"The policy was ahead of production{when}, but no gain is certain over all rows. "
 
 
-def _hidden(verdict: Verdict, needed: SampleSize, scale: Scale) -> str:
+def _hidden(verdict: Verdict, needed: SampleSize, scale: RewardScale) -> str:
     share, wanted = percent(verdict.hidden), f"a gain of {rough(scale.gain(needed.gain))} per row"
     what = (
         "actions that the log never shows"
@@ -230,7 +231,7 @@ def _about(rows: float) -> str:
 
 
 def certified_line(
-    certified: Certified, scale: Scale, who: str, when: str, *, rejected: int
+    certified: Certified, scale: RewardScale, who: str, when: str, *, rejected: int
 ) -> str:
     """What a certificate bounds, in one sentence; `rejected` of its rows could not be read."""
     n, sure = certified.certificate.rounds, percent(certified.certificate.confidence)
@@ -258,7 +259,7 @@ def findings(coverage: Coverage) -> list[str]:
     if coverage.unseen:
         hidden = len(coverage.unseen) - MANY_ACTIONS
         more = f" and {count(hidden)} more" if hidden > 0 else ""
-        shown = ", ".join(map(in_words, coverage.unseen[:MANY_ACTIONS]))
+        shown = ", ".join(map(short_label, coverage.unseen[:MANY_ACTIONS]))
         lines.append(f"Never played: {shown}{more}")
     if coverage.deterministic:
         lines.append(_deterministic(coverage))
@@ -277,7 +278,11 @@ def describe_coverage(coverage: Coverage) -> str:
 
 def _deterministic(coverage: Coverage) -> str:
     played = coverage.table.filter(coverage.table["count"] > 0)["action"].to_list()
-    why = f"it always played {in_words(played[0])}" if len(played) == 1 else "every propensity is 1"
+    why = (
+        f"it always played {short_label(played[0])}"
+        if len(played) == 1
+        else "every propensity is 1"
+    )
     return f"Production was deterministic ({why}), so the log shows nothing of other choices"
 
 
@@ -311,12 +316,12 @@ def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
 def _worst(labels: Sequence[Label], ratios: Array, which: NDArray[np.bool_], order: Array) -> str:
     """The actions that differ most, by name."""
     first, *rest = [int(a) for a in np.argsort(order) if which[a]]
-    shown = [f"action {in_words(labels[a])} {ratios[a]:.2g}×" for a in rest[: FEW_ACTIONS - 1]]
+    shown = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest[: FEW_ACTIONS - 1]]
     hidden = len(rest) - len(shown)
     more = f" and {count(hidden)} more" if hidden else ""
     others = f" ({', '.join(shown)}{more})" if shown else ""
     often = f"{ratios[first]:.2g}× as often"
-    return f"action {in_words(labels[first])} was played {often} as its propensities say{others}"
+    return f"action {short_label(labels[first])} was played {often} as its propensities say{others}"
 
 
 def drift_line(drift: Drift, labels: Sequence[Label]) -> str:
@@ -344,7 +349,7 @@ def _changed(drift: Drift, labels: Sequence[Label]) -> str:
     assert drift.change is not None  # it is what changed
     action, low, high = drift.change
     change = (
-        f"shares of actions change over time (action {in_words(labels[action])}: between "
+        f"shares of actions change over time (action {short_label(labels[action])}: between "
         f"{100 * low:.2g} % and {100 * high:.2g} %)"
     )
     if drift.behavior != LOGGED:
@@ -395,7 +400,7 @@ def horizon_warning(rows: int) -> list[str]:
     return [late] if rows else []
 
 
-def scale_warning(scale: Scale) -> list[str]:
+def scale_warning(scale: RewardScale) -> list[str]:
     """That another range of rewards would give another learner."""
     if scale.is_unit:
         return []

@@ -82,7 +82,3 @@ class ComparatorTotals:
             self.contextual[i] = comparator
         else:
             self.fixed[i] = as_policy(comparator, self.game.n_actions)
-
-    @property
-    def comparators(self) -> ComparatorTotals:  # merged; other areas still import it
-        return self

@@ -45,7 +45,6 @@ __all__ = [
     "Totals",
     "log_chunks",
     "play_runs",
-    "stretches",
 ]
 
 
@@ -64,7 +63,7 @@ class LogChunk:
 
 
 def log_chunks(
-    game: Game, dice: RandomStreams, *, size: int, all_rewards: bool
+    game: Game, streams: RandomStreams, *, size: int, all_rewards: bool
 ) -> Iterator[LogChunk]:
     """The run's log, at most that many rounds at a time.
 
@@ -77,24 +76,22 @@ def log_chunks(
     [2, 2, 1]
     """
     for start, rounds in chunks(game.rounds, size):
-        contexts, features, behavior = dice.draw_contexts(game, rounds)
+        contexts, features, behavior = streams.draw_contexts(game, rounds)
         if features is None:
             rewards, starts = game.pieces_between(start, start + rounds)
             behavior_row = game.behavior
         else:
             rewards, starts = game.means_between(start, start + rounds, features), np.arange(rounds)
             behavior_row = behavior
-        actions = dice.draw_behavior_actions(behavior)
+        actions = streams.draw_behavior_actions(behavior)
         each = np.arange(rounds)
         row = np.searchsorted(starts, each, side="right") - 1
-        observed = dice.draw_observed_rewards(game, rewards[row, actions])
+        observed = streams.draw_observed_rewards(game, rewards[row, actions])
         log = Log._of(actions, observed, behavior[each, actions], features)
         if all_rewards:
-            rewards, starts = dice.draw_rewards(game, rewards[row], actions, observed), each
+            rewards, starts = streams.draw_rewards(game, rewards[row], actions, observed), each
         yield LogChunk(log, contexts, behavior_row, rewards, starts)
 
-
-stretches = log_chunks  # renamed; other areas still import it
 
 Rewards = Literal["mean", "realised"]
 How = Literal["compiled", "stretches", "referee"]
@@ -233,9 +230,9 @@ def _play_whole_games(
     behaviors, observed = generators[:RUNS_PER_CALL], generators[RUNS_PER_CALL:]
     for first, count in chunks(len(runs), RUNS_PER_CALL):
         for run, one, other in zip(runs[first:], behaviors, observed, strict=False):
-            dice = RandomStreams(plan.seed, run)
-            dice.lend("behavior", one)
-            dice.lend("observed", other)
+            streams = RandomStreams(plan.seed, run)
+            streams.restart(one, "behavior")
+            streams.restart(other, "observed")
         state = kernels.games.init(count, len(learners), game.n_actions)
         for start, rounds in chunks(game.rounds, ROUNDS_PER_CALL):
             kernels.games.play_runs((behaviors, observed), world, start, rounds, cast, state)
@@ -267,7 +264,7 @@ def _go_over_logs(
     """Learners with a compiled `expected_reward`; longer chunks if no table (n, K) is needed."""
     game = plan.game
     no_table = _is_piecewise(game) and not plan.draws_all_rewards
-    size = max(ROUNDS_WITHOUT_TABLE, game.n_actions) if no_table else game.stretch
+    size = max(ROUNDS_WITHOUT_TABLE, game.n_actions) if no_table else game.chunk_size
 
     def expected_reward(learner: Any, state: Any, chunk: LogChunk) -> tuple[Any, float]:
         log = _visible(chunk.log, learner.spec)
@@ -286,7 +283,9 @@ def _go_over_policies(
         rewards = expand(chunk.rewards, chunk.starts, len(chunk.log))
         return state, float((policies * rewards).sum())
 
-    return (_go_over_log(plan, learners, run, plan.game.stretch, expected_reward) for run in runs)
+    return (
+        _go_over_log(plan, learners, run, plan.game.chunk_size, expected_reward) for run in runs
+    )
 
 
 def _go_over_log(
@@ -299,8 +298,8 @@ def _go_over_log(
     states = {name: learner.init() for name, learner in learners.items()}
     earned = dict.fromkeys(learners, 0.0)
     tally = ComparatorTotals(plan.game, plan.comparators)
-    dice = RandomStreams(plan.seed, run)
-    for chunk in log_chunks(plan.game, dice, size=size, all_rewards=plan.draws_all_rewards):
+    streams = RandomStreams(plan.seed, run)
+    for chunk in log_chunks(plan.game, streams, size=size, all_rewards=plan.draws_all_rewards):
         for name, learner in learners.items():
             states[name], more = expected_reward(learner, states[name], chunk)
             earned[name] += more
@@ -326,7 +325,7 @@ def _play_adaptive_compiled(
 
 
 def _play_adaptive_run(plan: SimulationPlan, learner: ExponentialWeights, run: int) -> Totals:
-    game, dice, tally = (
+    game, streams, tally = (
         plan.game,
         RandomStreams(plan.seed, run),
         ComparatorTotals(plan.game, plan.comparators),
@@ -335,17 +334,17 @@ def _play_adaptive_run(plan: SimulationPlan, learner: ExponentialWeights, run: i
     referee, memory, parameters = game.adversary.compiled()
     stage = (
         kernel_view(game.behavior),
-        tally.comparators.by_action,
+        tally.by_action,
         plan.rewards == "realised",
-        dice.observed,
-        dice.unobserved,
-        dice.learner,
+        streams.observed,
+        streams.unobserved,
+        streams.learner,
     )
     memory = np.array(memory, dtype=np.float64)  # a copy for this run: others share the array
     meet = partial(referee, (memory, kernel_view(parameters)), stage)
     state, earned = learner.init(), 0.0
     for _, rounds in chunks(game.rounds, ROUNDS_WITHOUT_TABLE):
-        actions = choose(game.behavior, dice.behavior.random(rounds))
+        actions = choose(game.behavior, streams.behavior.random(rounds))
         state, (own, behaviors) = learner.play_adaptive(
             state, actions, game.behavior[actions], meet
         )

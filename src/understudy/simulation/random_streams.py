@@ -58,9 +58,6 @@ class RandomStreams:
         """Set a generator to the start of a stream; this is cheaper than a new generator."""
         generator.bit_generator.state = self._bits(purpose).state
 
-    def lend(self, purpose: str, to: Generator) -> None:  # renamed; other areas still import it
-        self.restart(to, purpose)
-
     def _bits(self, purpose: str) -> PCG64:
         key = (self.run, self.PURPOSES.index(purpose))
         return PCG64(np.random.SeedSequence(self.seed, spawn_key=key))

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, constrained, integer
+from understudy.constraints import (
+    COUNT,
+    SEED,
+    Array,
+    Constraint,
+    ConstraintViolation,
+    constrained,
+    integer,
+)
 from understudy.errors import InvalidArgument
 from understudy.protocols import Learner
 from understudy.simulation.cache import ResultCache
@@ -51,19 +59,21 @@ class Simulation:
 def _jobs(value: Any) -> int:
     jobs = int(AT_LEAST_MINUS_ONE.parse(value))
     if jobs == 0:
-        raise Refused("it must be at least 1, or -1")
+        raise ConstraintViolation("it must be at least 1, or -1")
     return jobs
 
 
 def _progress(value: Any) -> Any:
     if not callable(value) and not isinstance(value, bool):
-        raise Refused("it must be True, False, or a function of the number of runs just done")
+        raise ConstraintViolation(
+            "it must be True, False, or a function of the number of runs just done"
+        )
     return value
 
 
 def _folder(value: Any) -> Path:
     if not isinstance(value, str | os.PathLike) or not str(value):
-        raise Refused("it is not the name of a folder")
+        raise ConstraintViolation("it is not the name of a folder")
     return Path(value)
 
 

@@ -14,7 +14,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from understudy.constraints import COUNT, SEED, Array, Constraint, Refused, array, enforce, one_of
+from understudy.constraints import (
+    COUNT,
+    SEED,
+    Array,
+    Constraint,
+    ConstraintViolation,
+    array,
+    enforce,
+    one_of,
+)
 from understudy.errors import InvalidArgument, UnknownCell, shorten
 from understudy.protocols import Learner
 from understudy.simulation.comparators import Comparator, ComparatorTotals, Totals
@@ -29,17 +38,17 @@ Learners = Mapping[str, Learner[Any]]
 
 def _by_name(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not value:
-        raise Refused("there must be at least one, by name")
+        raise ConstraintViolation("there must be at least one, by name")
     return dict(value)
 
 
 def _seeds(value: Any) -> tuple[int, ...]:
     given = value.tolist() if isinstance(value, np.ndarray) else value
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-        raise Refused("it must be a list of at least one seed")
+        raise ConstraintViolation("it must be a list of at least one seed")
     seeds = tuple(SEED.parse(seed) for seed in given)
     if len(set(seeds)) < len(seeds):
-        raise Refused("it names a seed twice")
+        raise ConstraintViolation("it names a seed twice")
     return seeds
 
 

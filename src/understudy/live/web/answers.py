@@ -13,7 +13,7 @@ from starlette.responses import Response
 from understudy.errors import InvalidArgument, shorten
 from understudy.formatting import count, counted
 from understudy.live.web.field_errors import fields_of
-from understudy.logs.schema import a_few
+from understudy.logs.schema import first_few
 
 __all__ = [
     "FieldRefusal",
@@ -117,7 +117,7 @@ def refuse_body(error: ValidationError) -> Response:
         status, name = (400, "malformed") if malformed else (422, "invalid")
         return refuse(status, name, f"the body: {fields[0]['message']}")
     verb = "is" if len(fields) == 1 else "are"
-    names = a_few([field["field"] for field in fields])
+    names = first_few([field["field"] for field in fields])
     rest = f"; the first {MOST_FIELDS} are listed" if len(fields) > MOST_FIELDS else ""
     message = f"{counted(len(fields), 'field')} {verb} wrong: {names}{rest}"
     return refuse(422, "invalid", message, fields[:MOST_FIELDS])

@@ -249,8 +249,3 @@ def _start(path: Path) -> bytes:
             return file.read(START)
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-# Renamed; other areas still import them.
-Source = FileSource
-find = find_files

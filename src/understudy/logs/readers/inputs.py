@@ -97,8 +97,6 @@ class LogReader:
             return frame
         return frame.with_columns(self.times.parse(frame[TIME]).alias(TIME))
 
-    in_time = in_time_order  # renamed; other areas still call it
-
 
 def sources_name(sources: Sequence[LogSource]) -> str:
     """The name of all sources together, for an error.
@@ -141,10 +139,3 @@ def _frame_batches(source: FrameSource, columns: Columns) -> Iterator[pl.DataFra
     columns.require(source.frame.columns, source.name)
     rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
     return source.frame.select(rows, *columns.selection()).iter_slices(tabular.BATCH)
-
-
-# Renamed; other areas still import them.
-Origin = LogSource
-Table = FrameSource
-Reading = LogReader
-name_of, rows_by_file = sources_name, count_rows
