@@ -7,19 +7,21 @@ import warnings
 from collections.abc import Callable, Container
 from typing import Any
 
-__all__ = ["OldName", "adopt_old_members", "old_module_names"]
+__all__ = ["OldName", "adopt_old_members", "old_module_names", "warn_of_old_name"]
 
-MEMBERS = {  # of learners, estimators and certificates
+MEMBERS = {  # of learners, estimators, certificates and games
     "form": "spec",
     "reads_past": "order_dependence",
     "remembers": "accepts_memory",
     "of_sums": "from_sufficient_statistics",
     "earn": "expected_reward",
     "meet": "play_adaptive",
+    "stretch": "chunk_size",
 }
 
 
 def warn_of_old_name(old: str, new: str, *, stacklevel: int) -> None:
+    """Warn the caller, `stacklevel` frames up, that a name was renamed."""
     message = f"{old} is now {new}; the old name goes with 0.7"
     warnings.warn(message, DeprecationWarning, stacklevel=stacklevel + 1)
 

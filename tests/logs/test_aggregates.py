@@ -26,14 +26,14 @@ from tests.support.logs.invalid_rows import LABELS, ByHand, by_hand, dirty_log, 
 from tests.support.strategies import quick, seeds
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.learners import CoverageAdaptive, ExponentialWeights
-from understudy.logs import aggregates as tallies
 from understudy.logs.action_files import behavior_vector
-from understudy.logs.aggregates import seen_actions, tally
-from understudy.logs.engines import ENGINES, open_frame
-from understudy.logs.frames import rows_of
+from understudy.logs.aggregation import aggregates as tallies
+from understudy.logs.aggregation.aggregates import seen_actions, tally
+from understudy.logs.aggregation.engines import ENGINES, open_frame
+from understudy.logs.aggregation.frames import rows_of
+from understudy.logs.aggregation.sufficient_statistics import certify_sums, learn_sums
 from understudy.logs.readers.files import FileSource
 from understudy.logs.schema import Actions, Columns
-from understudy.logs.sufficient_statistics import certify_sums, learn_sums
 
 pytestmark = pytest.mark.plain
 

@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.logs.log_files import LABELS, make_rows
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs import CertifyResult, certify, learn, setup, validate
+from understudy.logs import CertifyResult, certify, learn, validate
+from understudy.logs.runs import setup
 
 pytestmark = pytest.mark.plain
 

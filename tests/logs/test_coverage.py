@@ -17,14 +17,14 @@ import understudy as us
 from tests.support.logs.invalid_rows import by_hand, dirty_log, labels_of
 from tests.support.strategies import behaviors, policies, quick, seeds
 from understudy.errors import InvalidArgument
-from understudy.logs.aggregates import LogStatistics, tally
-from understudy.logs.coverage_table import (
+from understudy.logs.aggregation.aggregates import LogStatistics, tally
+from understudy.logs.evaluation.coverage_table import (
     Candidate,
     candidates_of,
     certify_candidates,
     coverage_from,
 )
-from understudy.logs.diagnostics import (
+from understudy.logs.evaluation.diagnostics import (
     CalibrationFinding,
     DriftFinding,
     calibrate,
@@ -34,15 +34,15 @@ from understudy.logs.diagnostics import (
     rows_for,
     second_moment,
 )
-from understudy.logs.schema import Actions, Columns
-from understudy.logs.statistics import ActionStatistics
-from understudy.logs.verdicts import (
+from understudy.logs.evaluation.verdicts import (
     JudgeContext,
     Obstacle,
     PolicyDecision,
     judge_policy,
     overlap_of,
 )
+from understudy.logs.schema import Actions, Columns
+from understudy.logs.statistics import ActionStatistics
 from understudy.report.words import describe_coverage
 
 Array = NDArray[np.float64]

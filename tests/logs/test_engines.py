@@ -22,10 +22,10 @@ import pytest
 from tests.support.logs.invalid_rows import dirty_log
 from tests.support.logs.log_files import write
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra
-from understudy.logs import engines
-from understudy.logs.aggregates import LogStatistics, tally
-from understudy.logs.engines import ENGINES, open_frame
-from understudy.logs.frames import lazy
+from understudy.logs.aggregation import engines
+from understudy.logs.aggregation.aggregates import LogStatistics, tally
+from understudy.logs.aggregation.engines import ENGINES, open_frame
+from understudy.logs.aggregation.frames import lazy
 from understudy.logs.readers.files import FileSource
 from understudy.logs.schema import Columns
 
@@ -194,9 +194,9 @@ import sys
 from pathlib import Path
 from understudy.errors import InvalidLog
 from understudy.logs.schema import Columns
-from understudy.logs.engines import open_frame
+from understudy.logs.aggregation.engines import open_frame
 from understudy.logs.readers.files import Source
-from understudy.logs.aggregates import tally
+from understudy.logs.aggregation.aggregates import tally
 
 def read(path, form):
     with open_frame("pyspark", [Source(Path(path), form)], Columns()) as frame:

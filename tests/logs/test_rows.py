@@ -20,16 +20,17 @@ from tests.support.strategies import quick
 from understudy import Certified
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.kernels import reference
-from understudy.logs import frames, validate
-from understudy.logs.aggregates import tally
-from understudy.logs.frames import rows_of
+from understudy.logs import validate
+from understudy.logs.aggregation import frames
+from understudy.logs.aggregation.aggregates import tally
+from understudy.logs.aggregation.frames import rows_of
 from understudy.logs.readers.files import find_files, format_of
 from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.readers.tabular import BATCH, read
 from understudy.logs.reject_reasons import REMEDIES, RejectReason, remedy_for
+from understudy.logs.runs.study import Study
 from understudy.logs.schema import QUARANTINE, Actions, Columns, RewardScale
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
-from understudy.logs.study import Study
 from understudy.logs.validate import RowRules, check
 
 ROWS = pl.DataFrame(
@@ -185,7 +186,7 @@ def test_a_rule_that_is_added_once_holds_in_batches_and_on_engines(
     """Say, that a reward of exactly 0.25 is an error of the logger, and not finite."""
     today = validate.number_rule
 
-    def stricter(column: validate.NumberColumn) -> validate.Rule:
+    def stricter(column: validate.BoundedColumn) -> validate.Rule:
         rule, wrong = today(column), nw.col(column.parsed) == 0.25
         if column.role != "reward":
             return rule

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.support.strategies import quick, seeds
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs import diagnostics
-from understudy.logs.diagnostics import RejectedShare, calibrate, drift_of, rows_for
+from understudy.logs.evaluation import diagnostics
+from understudy.logs.evaluation.diagnostics import RejectedShare, calibrate, drift_of, rows_for
+from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision
 from understudy.logs.statistics import ActionStatistics
-from understudy.logs.verdicts import Obstacle, PolicyDecision
 
 pytestmark = pytest.mark.plain
 

@@ -21,18 +21,13 @@ PACKAGE = SRC / "understudy"
 COMMANDS = "understudy.cli.log_commands"
 
 # Limits are about the present values: lower them when the code gets better, never raise them.
-LARGEST_FOLDER = 32  # modules in a folder, without __init__; target: 15
+LARGEST_FOLDER = 15  # modules in a folder, without __init__
+LARGER_FOLDERS = {"web": 22}  # a router and an OpenAPI generator of its own; target: none
 MODULES_VISITED = 60  # by `understudy learn log.parquet`; target: 35
 IMPORT_DEPTH = 21  # of the log commands; target: 15
 
 # A kernel beside its learner may share its name.
 KERNELS_BESIDE_LEARNERS = {"exponential_weights", "lin_prod", "weighted_entropy"}
-# Names that still mean two things; target: none.
-CLASSES_TWICE = {
-    *("BatchTaken", "Candidate", "Drawn", "Event", "Refused", "Scale", "Shown", "Study"),
-    *("Table", "Taken", "Verdict"),
-}
-MODULES_TWICE = {"rates", "schema", "study"}
 
 
 def sources(*folders: Path) -> Iterator[Path]:
@@ -43,7 +38,7 @@ def sources(*folders: Path) -> Iterator[Path]:
 def test_no_folder_has_too_many_modules() -> None:
     for folder in {path.parent for path in sources(PACKAGE)}:
         modules = [path for path in folder.glob("*.py") if path.stem != "__init__"]
-        assert len(modules) <= LARGEST_FOLDER, folder
+        assert len(modules) <= LARGER_FOLDERS.get(folder.name, LARGEST_FOLDER), folder
 
 
 def test_no_class_and_no_module_has_the_name_of_another() -> None:
@@ -55,9 +50,9 @@ def test_no_class_and_no_module_has_the_name_of_another() -> None:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 classes.setdefault(node.name, []).append(path)
-    assert {name for name, paths in classes.items() if len(paths) > 1} <= CLASSES_TWICE
+    assert {name for name, paths in classes.items() if len(paths) > 1} == set()
     twice = {name for name, paths in modules.items() if len(paths) > 1}
-    assert twice <= MODULES_TWICE | KERNELS_BESIDE_LEARNERS
+    assert twice <= KERNELS_BESIDE_LEARNERS
     for name in KERNELS_BESIDE_LEARNERS & twice:
         assert {path.parent.name for path in modules[name]} == {"kernels", "learners"}
 

@@ -12,8 +12,8 @@ import pytest
 
 import understudy as us
 from understudy.formatting import least_gain
-from understudy.logs.coverage_table import Coverage
-from understudy.logs.diagnostics import (
+from understudy.logs.evaluation.coverage_table import Coverage
+from understudy.logs.evaluation.diagnostics import (
     Calibration,
     CalibrationFinding,
     Drift,
@@ -21,8 +21,14 @@ from understudy.logs.diagnostics import (
     SampleSize,
     ShareChange,
 )
+from understudy.logs.evaluation.verdicts import (
+    JudgeContext,
+    Obstacle,
+    Overlap,
+    PolicyDecision,
+    Verdict,
+)
 from understudy.logs.schema import RewardScale
-from understudy.logs.verdicts import JudgeContext, Obstacle, Overlap, PolicyDecision, Verdict
 from understudy.report import as_dict, words
 
 pytestmark = pytest.mark.plain

@@ -141,4 +141,5 @@ class UnknownBehavior(RegretExperiment):
         ]
 
 
-FIGURE_1, UNKNOWN = Figure1(), UnknownBehavior()
+FIGURE_1 = Figure1()
+UNKNOWN = UnknownBehavior()

@@ -8,7 +8,7 @@ from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store.records import Decision, StudyRecord
 from understudy.live.store.sql import Reader
-from understudy.logs.progress import ProgressCallback
+from understudy.logs.readers.progress import ProgressCallback
 
 __all__ = ["AuditResult", "audit"]
 

@@ -19,7 +19,7 @@ from understudy.live.state import COLUMN_TYPES
 from understudy.live.store.records import Decision, StudyRecord, moment
 from understudy.live.store.sql import Reader
 from understudy.logs.outputs import scratch_folder
-from understudy.logs.progress import ProgressCallback
+from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
 
 __all__ = ["as_lines", "export", "study_named"]

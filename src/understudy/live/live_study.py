@@ -20,7 +20,7 @@ from understudy.live.spec import SECOND, Event, StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store.records import Changes, Decision, StudyRecord
 from understudy.live.store.sql import Reader, Store
-from understudy.logs.study import LAST
+from understudy.logs.runs.study import LAST
 
 __all__ = ["LiveStudy", "Rate", "load_state"]
 

@@ -15,10 +15,10 @@ from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, SMALLEST_PROBABILITY
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_vector
-from understudy.logs.default_learner import CONTEXTUAL, LEARNERS, choose, name_of_default
 from understudy.logs.encoder import NumberColumn
 from understudy.logs.features import ContextFeatures
 from understudy.logs.policy import Policy
+from understudy.logs.runs.default_learner import CONTEXTUAL, LEARNERS, choose, name_of_default
 from understudy.logs.schema import (
     ACTION,
     ESTIMATED,

@@ -10,8 +10,9 @@ from tempfile import gettempdir
 from typing import Any, Unpack
 
 from understudy.errors import InvalidArgument
-from understudy.logs.aggregate_run import LogInput
-from understudy.logs.coverage_table import Candidate, Coverage, coverage_from
+from understudy.logs.evaluation.coverage_table import Candidate, Coverage, coverage_from
+from understudy.logs.evaluation.target_policies import Target, strangers, target_of
+from understudy.logs.evaluation.verdicts import judge_rows
 from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,
@@ -21,18 +22,17 @@ from understudy.logs.outputs import (
     scratch_folder,
 )
 from understudy.logs.policy import Policy
-from understudy.logs.progress import ProgressCallback, no_progress
-from understudy.logs.provenance import (
+from understudy.logs.readers.progress import ProgressCallback, no_progress
+from understudy.logs.results import CertifyResult, LearnResult
+from understudy.logs.runs.aggregate_run import LogInput
+from understudy.logs.runs.provenance import (
     fingerprints_of,
     refuse_inside,
     refuse_learned,
     refuse_same_rows,
 )
-from understudy.logs.results import CertifyResult, LearnResult
-from understudy.logs.runs import Certification
+from understudy.logs.runs.run import Certification
 from understudy.logs.schema import Actions, Label, RewardScale
-from understudy.logs.target_policies import Target, strangers, target_of
-from understudy.logs.verdicts import judge_rows
 
 __all__ = ["CertifyResult", "certify"]
 

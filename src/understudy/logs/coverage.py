@@ -9,15 +9,15 @@ from tempfile import gettempdir
 from typing import Any, Unpack
 
 from understudy.errors import InvalidArgument
-from understudy.logs.aggregate_run import LogInput
+from understudy.logs.evaluation.target_policies import ContextualTarget, Target, target_of
 from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import scratch_folder
 from understudy.logs.policy import Policy
-from understudy.logs.progress import ProgressCallback, no_progress
-from understudy.logs.provenance import fingerprints_of
+from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.results import CoverageResult, LearnResult
+from understudy.logs.runs.aggregate_run import LogInput
+from understudy.logs.runs.provenance import fingerprints_of
 from understudy.logs.schema import Label
-from understudy.logs.target_policies import ContextualTarget, Target, target_of
 
 __all__ = ["CoverageResult", "coverage"]
 

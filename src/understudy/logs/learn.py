@@ -12,15 +12,15 @@ from typing import Any, Unpack
 import numpy as np
 
 from understudy.errors import InvalidArgument
-from understudy.logs.aggregate_run import LogInput
-from understudy.logs.aggregates import LogStatistics
-from understudy.logs.coverage_table import (
+from understudy.logs.aggregation.aggregates import LogStatistics
+from understudy.logs.evaluation.coverage_table import (
     Candidate,
     Coverage,
     candidates_of,
     coverage_from,
     without_propensities,
 )
+from understudy.logs.evaluation.verdicts import judge_rows
 from understudy.logs.options import CONFIDENT, LearnOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,
@@ -31,12 +31,12 @@ from understudy.logs.outputs import (
     scratch_folder,
 )
 from understudy.logs.policy import Policy, playable
-from understudy.logs.progress import ProgressCallback, no_progress
-from understudy.logs.provenance import refuse_inside
 from understudy.logs.readers.inputs import LogSource
+from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.results import UNDERSTUDY, LearnResult
+from understudy.logs.runs.aggregate_run import LogInput
+from understudy.logs.runs.provenance import refuse_inside
 from understudy.logs.schema import ESTIMATED
-from understudy.logs.verdicts import judge_rows
 
 __all__ = ["LearnResult", "coverage_of_policy", "learn"]
 

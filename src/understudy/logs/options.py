@@ -15,10 +15,10 @@ from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, integer, number
 from understudy.errors import InvalidArgument, Verbatim, shorten
 from understudy.logs.action_files import check_probabilities, read_actions, read_probabilities
-from understudy.logs.default_learner import LEARNERS
-from understudy.logs.engines import ENGINES
+from understudy.logs.aggregation.engines import ENGINES
 from understudy.logs.policy import Settings
 from understudy.logs.readers.files import FORMATS
+from understudy.logs.runs.default_learner import LEARNERS
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,

@@ -18,8 +18,9 @@ from understudy.certificates import Certificate
 from understudy.certificates.curves import POINTS, Point
 from understudy.constraints import HORIZON, PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
-from understudy.logs.default_learner import LEARNERS
 from understudy.logs.features import ContextFeatures
+from understudy.logs.runs.default_learner import LEARNERS
+from understudy.logs.runs.study import Study
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
@@ -32,7 +33,6 @@ from understudy.logs.schema import (
     is_unicode,
 )
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
-from understudy.logs.study import Study
 from understudy.snapshots import (
     FORMAT,
     VERSION,

@@ -15,11 +15,11 @@ import polars as pl
 
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
-from understudy.logs.coverage_table import Coverage
+from understudy.logs.evaluation.coverage_table import Coverage
+from understudy.logs.evaluation.verdicts import Obstacle, VerdictKind
 from understudy.logs.policy import Policy
-from understudy.logs.provenance import Provenance
+from understudy.logs.runs.provenance import Provenance
 from understudy.logs.schema import Label, PropensitySource, RewardScale
-from understudy.logs.verdicts import Obstacle, VerdictKind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -45,7 +45,7 @@ from understudy.types import Integers, Log
 __all__ = [
     "MOST_ACTIONS",
     "QUARANTINE",
-    "NumberColumn",
+    "BoundedColumn",
     "Rejected",
     "RowRules",
     "Rule",
@@ -112,7 +112,7 @@ def first_reason(rules: Sequence[Rule]) -> nw.Expr:
 
 
 @dataclass(frozen=True)
-class NumberColumn:
+class BoundedColumn:
     """A column that holds numbers in [low, high], or `text` that reads as such numbers."""
 
     role: str
@@ -121,10 +121,10 @@ class NumberColumn:
     text: bool
 
     @staticmethod
-    def of(role: str, scale: RewardScale, *, text: bool) -> NumberColumn:
+    def of(role: str, scale: RewardScale, *, text: bool) -> BoundedColumn:
         """The column of a role, with the range that its numbers must be in."""
         ranges = {REWARD: (scale.low, scale.high), PROPENSITY: (SMALLEST_PROBABILITY, 1.0)}
-        return NumberColumn(role, *ranges.get(role, (0.0, 1.0)), text=text)
+        return BoundedColumn(role, *ranges.get(role, (0.0, 1.0)), text=text)
 
     @property
     def parsed(self) -> str:
@@ -150,7 +150,7 @@ FAULTS = ("MISSING", "NOT_A_NUMBER", "NOT_FINITE", "OUT_OF_RANGE")  # of a numbe
 
 
 @functools.cache
-def number_rule(column: NumberColumn) -> Rule:
+def number_rule(column: BoundedColumn) -> Rule:
     """A number is there, is finite, and is in its range."""
     missing, no_number, not_finite, out_of_range = (
         RejectReason[f"{column.role.upper()}_{fault}"] for fault in FAULTS
@@ -219,11 +219,11 @@ class RowRules:
     support: Mask | None = None
     closed: bool = True
 
-    def numbers(self, frame: pl.DataFrame) -> dict[str, NumberColumn]:
+    def numbers(self, frame: pl.DataFrame) -> dict[str, BoundedColumn]:
         """The columns of a batch that must hold numbers, by role."""
         roles = (REWARD, *([PROPENSITY] if self.propensities else []), TARGET)
         return {
-            role: NumberColumn.of(role, self.scale, text=isinstance(frame[role].dtype, TEXT_TYPES))
+            role: BoundedColumn.of(role, self.scale, text=isinstance(frame[role].dtype, TEXT_TYPES))
             for role in roles
             if role != TARGET or role in frame.columns
         }
@@ -296,7 +296,7 @@ class ValidatedBatch:
         """The probability of each logged action under the user's own policy."""
         column = self.frame[TARGET]
         text = isinstance(column.dtype, TEXT_TYPES)
-        return _as_array(_parsed(NumberColumn.of(TARGET, UNIT, text=text), column))
+        return _as_array(_parsed(BoundedColumn.of(TARGET, UNIT, text=text), column))
 
     def reasons(self) -> list[str]:
         """Why rows were rejected, one reason each."""
@@ -347,7 +347,7 @@ def _mask(frame: pl.DataFrame, condition: nw.Expr) -> Mask:
 
 
 def _parse(
-    file: str, frame: pl.DataFrame, rules: RowRules, numbers: Mapping[str, NumberColumn]
+    file: str, frame: pl.DataFrame, rules: RowRules, numbers: Mapping[str, BoundedColumn]
 ) -> tuple[pl.DataFrame, Integers]:
     """The batch with the columns that the rules read, and the index of each action."""
     require_labels(file, ACTION, _dtype(frame[ACTION]))
@@ -366,11 +366,11 @@ def _parse(
     return frame.hstack(found), actions
 
 
-def _parsed(column: NumberColumn, values: pl.Series) -> pl.Series:
-    """What `NumberColumn.parse` finds. Only text that Polars cannot cast needs a closer look.
+def _parsed(column: BoundedColumn, values: pl.Series) -> pl.Series:
+    """What `BoundedColumn.parse` finds. Only text that Polars cannot cast needs a closer look.
 
     >>> rewards = pl.Series("reward", ["1", " 0.5", "one", "true", None])
-    >>> _parsed(NumberColumn.of("reward", UNIT, text=True), rewards).to_list()
+    >>> _parsed(BoundedColumn.of("reward", UNIT, text=True), rewards).to_list()
     [1.0, 0.5, None, 1.0, None]
     """
     if not column.text:

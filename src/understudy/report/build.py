@@ -16,13 +16,13 @@ import polars as pl
 from understudy.certificates import Certified
 from understudy.constraints import Array
 from understudy.formatting import count, counted, percent
-from understudy.logs.coverage_table import Coverage
-from understudy.logs.default_learner import FIXED
-from understudy.logs.provenance import Provenance
+from understudy.logs.evaluation.coverage_table import Coverage
+from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, Verdict
 from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
+from understudy.logs.runs.default_learner import FIXED
+from understudy.logs.runs.provenance import Provenance
+from understudy.logs.runs.setup import LAST
 from understudy.logs.schema import ESTIMATED, RewardScale
-from understudy.logs.setup import LAST
-from understudy.logs.verdicts import Obstacle, PolicyDecision, Verdict
 from understudy.plots import CertificatePanel
 from understudy.report import words
 from understudy.report.data import (

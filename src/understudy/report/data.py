@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.errors import InvalidArgument
-from understudy.logs.diagnostics import CalibrationFinding, DriftFinding
+from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
+from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, VerdictKind
 from understudy.logs.policy import FileRead
-from understudy.logs.verdicts import Obstacle, PolicyDecision, VerdictKind
 
 __all__ = [
     "MARKS",

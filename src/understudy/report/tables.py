@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from understudy.errors import shorten
 from understudy.formatting import count, counted, named, number, percent, plain, size
-from understudy.logs.verdicts import VerdictKind
+from understudy.logs.evaluation.verdicts import VerdictKind
 from understudy.report.data import ActionRow, CertificateCurve, Report
 
 __all__ = [

@@ -25,18 +25,18 @@ from understudy.formatting import (
     rough,
     rough_count,
 )
-from understudy.logs.coverage_table import Coverage
-from understudy.logs.diagnostics import (
+from understudy.logs.evaluation.coverage_table import Coverage
+from understudy.logs.evaluation.diagnostics import (
     Calibration,
     CalibrationFinding,
     Drift,
     DriftFinding,
     SampleSize,
 )
+from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, Verdict
 from understudy.logs.reject_reasons import WITHOUT_ACTION, remedy_for
 from understudy.logs.reject_reasons import counted as reasons
 from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Label, RewardScale, short_label
-from understudy.logs.verdicts import Obstacle, PolicyDecision, Verdict
 from understudy.report.data import MARKS, ActionRow, CertificateCurve, Report
 
 __all__ = [

@@ -12,7 +12,6 @@ a dataclass with `init`, `choose` and `observe`, in plain Python. To make it fas
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from understudy.constraints import (
     enforce,
     number,
 )
+from understudy.deprecated import old_module_names
 from understudy.errors import InvalidArgument
 from understudy.types import Integers, Round, saved
 
@@ -392,10 +392,4 @@ table = RewardTable
 retaliating = Retaliating
 hiding = Hiding
 
-
-def __getattr__(name: str) -> Any:
-    if name == "Table":
-        message = "us.adversaries.Table is now RewardTable; the old name goes with 0.7"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return RewardTable
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = old_module_names("us.adversaries", {"Table": RewardTable})

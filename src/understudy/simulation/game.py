@@ -23,6 +23,7 @@ from understudy.constraints import (
     having,
 )
 from understudy.contexts import POLICY, Contexts, FiniteContexts, rows
+from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument
 from understudy.protocols import LEARNER, EventSpec, Learner
 from understudy.simulation.adversaries import Adversary, Oblivious, Piecewise
@@ -99,10 +100,7 @@ class Game:
         """How many rounds to draw at a time where tables (n, K) are needed."""
         return min(MOST_ROUNDS, rounds_per_chunk(self.n_actions))
 
-    @property
-    def stretch(self) -> int:
-        """The name of `chunk_size` in 0.5."""
-        return self.chunk_size  # no warning as long as the engine still uses this name
+    stretch = OldName()
 
     def means(self, chosen: Array, features: Array | None) -> Array:
         """Conditional means of the rewards, (n, K), from the adversary's choices, (n, K or d)."""

@@ -6,7 +6,6 @@ of these, so a finished cell can be stored in a file and need not be played agai
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +23,7 @@ from understudy.constraints import (
     enforce,
     one_of,
 )
+from understudy.deprecated import warn_of_old_name
 from understudy.errors import InvalidArgument, UnknownCell, shorten
 from understudy.protocols import Learner
 from understudy.simulation.comparators import Comparator, ComparatorTotals, Totals
@@ -190,18 +190,13 @@ class Sweep:
     @property
     def casts(self) -> dict[str, dict[str, Learner[Any]]]:
         """The name of `learners_by_game` in 0.5."""
-        self._warn_of_old_name("casts", "learners_by_game")
+        warn_of_old_name("Sweep.casts", "learners_by_game", stacklevel=2)
         return self.learners_by_game
 
     def plans(self) -> Iterator[dict[SweepCell, Learner[Any]]]:
         """The name of `groups` in 0.5."""
-        self._warn_of_old_name("plans", "groups")
+        warn_of_old_name("Sweep.plans", "groups", stacklevel=2)
         return self.groups()
-
-    @staticmethod
-    def _warn_of_old_name(old: str, new: str) -> None:
-        message = f"us.Sweep.{old} is now {new}; the old name goes with 0.7"
-        warnings.warn(message, DeprecationWarning, stacklevel=3)
 
     def plan(self, cells: Mapping[SweepCell, Learner[Any]]) -> SimulationPlan:
         """The engine's plan for some cells of a group."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from understudy.formatting import count, counted, percent, plain
-from understudy.logs.verdicts import VerdictKind
+from understudy.logs.evaluation.verdicts import VerdictKind
 from understudy.report import Report
 from understudy.report.data import Mark
 from understudy.report.html import environment, sections

@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from understudy.logs.progress import ProgressCallback
 from understudy.logs.readers import dsjson, tabular, vowpal
 from understudy.logs.readers.files import FileSource
+from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.readers.sorting import (
     NUMBER,
     TimeColumn,

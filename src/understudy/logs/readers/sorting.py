@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import InvalidLog, first_line
-from understudy.logs.progress import ProgressCallback, no_progress
+from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.schema import ACTION, FILE, TIME, label_text, stripped
 
 __all__ = [

@@ -28,7 +28,7 @@ import pyarrow.json
 
 from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
-from understudy.logs.frames import lazy
+from understudy.logs.aggregation.frames import lazy
 from understudy.logs.readers.files import FileSource
 from understudy.logs.readers.tabular import check_arrow, header_of, scan_arrow
 from understudy.logs.schema import Columns

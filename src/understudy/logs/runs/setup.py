@@ -14,12 +14,13 @@ import polars as pl
 from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.action_files import probability_vector
-from understudy.logs.default_learner import choose_contextual
 from understudy.logs.options import Options
-from understudy.logs.progress import ProgressCallback
 from understudy.logs.readers.inputs import LogReader, LogSource, has_propensities, sources_name
 from understudy.logs.readers.prefetch import prefetch
+from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.reject_reasons import RejectReason, nothing_left, too_few
+from understudy.logs.runs.default_learner import choose_contextual
+from understudy.logs.runs.study import LAST
 from understudy.logs.schema import (
     ACTION,
     ESTIMATED,
@@ -30,7 +31,6 @@ from understudy.logs.schema import (
     PropensitySource,
     label_text,
 )
-from understudy.logs.study import LAST
 from understudy.logs.validate import MOST_ACTIONS, RowRules, ValidatedBatch, check
 
 __all__ = [

@@ -20,7 +20,7 @@ from understudy.types import Integers, Log
 
 __all__ = [
     "LAST",
-    "CertificateCurve",
+    "CertificatePath",
     "Observed",
     "Study",
     "average_policy",
@@ -35,7 +35,7 @@ LAST = 4_096  # rows whose contexts a policy is averaged over: recent ones, of a
 
 
 @dataclass(frozen=True, eq=False)
-class CertificateCurve:
+class CertificatePath:
     """The certificate of one policy after the rows so far, and the points of its curve.
 
     If the policy's actions were read from the log itself (`hindsight`), it knew too early which
@@ -48,7 +48,7 @@ class CertificateCurve:
 
     def after(
         self, log: Log, probability: Array, counts: Integers, rejected: Rejected | None
-    ) -> CertificateCurve:
+    ) -> CertificatePath:
         """With more rows, in which the policy gave the logged actions these probabilities."""
         if self.hindsight:
             probability = without_first_plays(probability, log.actions, counts)
@@ -70,13 +70,13 @@ class Observed:
     behavior: Behavior | None
     tally: ActionStatistics
     stretches: CountsOverTime
-    curves: tuple[CertificateCurve | None, ...] = ()
+    curves: tuple[CertificatePath | None, ...] = ()
 
     @staticmethod
     def begin(
         n_actions: int,
         behavior: Behavior | None,
-        curves: Iterable[CertificateCurve | None] = (),
+        curves: Iterable[CertificatePath | None] = (),
     ) -> Observed:
         """Before the first row."""
         empty = ActionStatistics.empty(n_actions), CountsOverTime.empty(n_actions)
@@ -119,7 +119,7 @@ class Study:
     `behavior` holds the probabilities of production, `us.Logged`, or None if they are not known.
     Without a `certificate`, none is kept: contexts whose behavior is not known cannot be certified.
     `stretches` counts actions early and late; `curve` has the points of the certificate so far.
-    Actions that were not `declared` were read from the log (`CertificateCurve.hindsight`).
+    Actions that were not `declared` were read from the log (`CertificatePath.hindsight`).
     """
 
     learner: Learner[Any]
@@ -174,7 +174,7 @@ class Study:
     def _observed(self) -> Observed:
         curve = None
         if self.certificate is not None:
-            curve = CertificateCurve(self.certificate, not self.declared, self.curve)
+            curve = CertificatePath(self.certificate, not self.declared, self.curve)
         return Observed(self.behavior, self.tally, self.stretches, (curve,))
 
 

@@ -13,8 +13,9 @@ from understudy.certificates import Certificate
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import PROBABILITIES, Array, number
 from understudy.errors import InvalidArgument
-from understudy.logs.aggregates import LogStatistics
-from understudy.logs.diagnostics import (
+from understudy.logs.aggregation.aggregates import LogStatistics
+from understudy.logs.aggregation.sufficient_statistics import certify_sums
+from understudy.logs.evaluation.diagnostics import (
     Calibration,
     CalibrationFinding,
     Drift,
@@ -22,9 +23,11 @@ from understudy.logs.diagnostics import (
     calibrate,
     drift_of,
 )
+from understudy.logs.evaluation.target_policies import Target, Uniform
+from understudy.logs.evaluation.verdicts import UNIT, JudgeContext, Obstacle, Verdict, judge_policy
 from understudy.logs.policy import Policy
-from understudy.logs.provenance import knows_rows
 from understudy.logs.reject_reasons import WITHOUT_ACTION
+from understudy.logs.runs.provenance import knows_rows
 from understudy.logs.schema import (
     ESTIMATED,
     Columns,
@@ -34,9 +37,6 @@ from understudy.logs.schema import (
     short_label,
 )
 from understudy.logs.statistics import ActionStatistics
-from understudy.logs.sufficient_statistics import certify_sums
-from understudy.logs.target_policies import Target, Uniform
-from understudy.logs.verdicts import UNIT, JudgeContext, Obstacle, Verdict, judge_policy
 from understudy.types import Integers, read_only
 
 __all__ = [
@@ -144,7 +144,7 @@ def coverage_from(
         confidence: 1 − δ, of what would suffice.
         scale: the units of rewards in words and table.
 
-    >>> from understudy.logs.aggregates import tally
+    >>> from understudy.logs.aggregation.aggregates import tally
     >>> log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0, 1] * 50, "propensity": 0.5})
     >>> found = coverage_from(tally(log, Columns()))
     >>> found.table.select("action", "count", "mean_reward", "coverage_ratio").rows()
@@ -298,7 +298,7 @@ def certify_candidates(
 
     Without an order the first row of an action is unknown, so a hindsight gets none.
 
-    >>> from understudy.logs.aggregates import tally
+    >>> from understudy.logs.aggregation.aggregates import tally
     >>> log = pl.DataFrame({"action": ["a", "b"] * 99, "reward": [0, 1] * 99, "propensity": 0.5})
     >>> sums = tally(log, Columns())
     >>> found = certify_candidates(log, Columns(), sums, candidates_of(sums))

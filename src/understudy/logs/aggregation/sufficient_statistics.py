@@ -21,8 +21,8 @@ from understudy.errors import InvalidArgument, NotMergeable
 from understudy.estimators import GainFormula
 from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledScores, Scores
 from understudy.logs.action_files import behavior_vector
-from understudy.logs.aggregates import ROWS, Groups, collect, group
-from understudy.logs.frames import GOOD, Rows, rows_of
+from understudy.logs.aggregation.aggregates import ROWS, Groups, collect, group
+from understudy.logs.aggregation.frames import GOOD, Rows, rows_of
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, Columns
 from understudy.types import Integers
 

@@ -20,7 +20,7 @@ from understudy.logs.reject_reasons import REASON
 from understudy.logs.schema import ACTION, LOG, PROPENSITY, REWARD, TARGET, Columns, RewardScale
 from understudy.logs.validate import (
     TEXTS,
-    NumberColumn,
+    BoundedColumn,
     Rule,
     all_hold,
     first_reason,
@@ -49,7 +49,7 @@ class Rows:
     """
 
     frame: nw.LazyFrame[Any]
-    numbers: tuple[NumberColumn, ...]
+    numbers: tuple[BoundedColumn, ...]
     scale: RewardScale
     own: tuple[str, ...] = ()
 
@@ -101,7 +101,7 @@ class Rows:
         marked = self.frame.select(nw.col(ACTION), first_reason(self.rules))
         return marked.filter(~nw.col(REASON).is_null())
 
-    def _value(self, column: NumberColumn) -> nw.Expr:
+    def _value(self, column: BoundedColumn) -> nw.Expr:
         value: Any = nw.col(column.parsed)
         rescaled: nw.Expr = self.scale.unit(value) if column.role == REWARD else value
         return rescaled
@@ -147,7 +147,7 @@ def rows_of(
         named[TARGET] = target
     shown = found.select(*(_readable(name, schema[name], role) for role, name in named.items()))
     numbers = tuple(
-        NumberColumn.of(role, scale, text=isinstance(schema[name], TEXTS))
+        BoundedColumn.of(role, scale, text=isinstance(schema[name], TEXTS))
         for role, name in named.items()
         if role != ACTION
     )

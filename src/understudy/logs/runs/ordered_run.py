@@ -16,9 +16,22 @@ from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import probability_vector
-from understudy.logs.aggregates import LogStatistics
-from understudy.logs.coverage_table import Asked, Candidate, candidates_beside, coverage_from
-from understudy.logs.default_learner import (
+from understudy.logs.aggregation.aggregates import LogStatistics
+from understudy.logs.evaluation.coverage_table import (
+    Asked,
+    Candidate,
+    candidates_beside,
+    coverage_from,
+)
+from understudy.logs.evaluation.target_policies import ContextualTarget, Target, is_hindsight
+from understudy.logs.features import ContextFeatures
+from understudy.logs.options import Options, agree
+from understudy.logs.outputs import QUARANTINE_FILE, Quarantine
+from understudy.logs.policy import Policy, Settings
+from understudy.logs.readers.inputs import LogReader, LogSource, sources_name
+from understudy.logs.readers.progress import ProgressCallback
+from understudy.logs.reject_reasons import nothing_left
+from understudy.logs.runs.default_learner import (
     CONTEXTUAL,
     Assumption,
     Choice,
@@ -26,26 +39,18 @@ from understudy.logs.default_learner import (
     choose_contextual,
     name_of_default,
 )
-from understudy.logs.features import ContextFeatures
-from understudy.logs.options import Options, agree
-from understudy.logs.outputs import QUARANTINE_FILE, Quarantine
-from understudy.logs.policy import Policy, Settings
-from understudy.logs.progress import ProgressCallback
-from understudy.logs.provenance import fingerprints_of, good_rows, intake_of, refuse_learned
-from understudy.logs.readers.inputs import LogReader, LogSource, sources_name
-from understudy.logs.reject_reasons import nothing_left
-from understudy.logs.runs import Certification, Covered, Learned
-from understudy.logs.schema import ESTIMATED
-from understudy.logs.setup import ResolvedLog, UnexpectedAction, resolve, rules_of
-from understudy.logs.study import (
-    CertificateCurve,
+from understudy.logs.runs.provenance import fingerprints_of, good_rows, intake_of, refuse_learned
+from understudy.logs.runs.run import Certification, Covered, Learned
+from understudy.logs.runs.setup import ResolvedLog, UnexpectedAction, resolve, rules_of
+from understudy.logs.runs.study import (
+    CertificatePath,
     Observed,
     Study,
     average_policy,
     last_rows,
     observe_rows,
 )
-from understudy.logs.target_policies import ContextualTarget, Target, is_hindsight
+from understudy.logs.schema import ESTIMATED
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
 
@@ -221,7 +226,7 @@ class OrderedRun:
             return [None] * len(candidates)  # what can be played differs, so it cannot be counted
         K = len(log.actions)
         curves = [
-            CertificateCurve(
+            CertificatePath(
                 Certificate(log.behavior, one.confidence(self.options.sure), K), one.hindsight
             )
             if one.may_be_judged
@@ -268,7 +273,7 @@ class OrderedRun:
         _refuse_uncertifiable(target, log)
         certificate = Certificate(log.behavior, self.options.sure, len(log.actions))
         hindsight = is_hindsight(target, log.actions, self.options.declared())
-        curves = [CertificateCurve(certificate, hindsight)]
+        curves = [CertificatePath(certificate, hindsight)]
         oddities = Counter[str]()
 
         def probabilities(batch: ValidatedBatch) -> list[Array]:

@@ -20,21 +20,19 @@ from understudy.behaviors import Behavior
 from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.aggregates import LogStatistics, seen_actions, tally
-from understudy.logs.coverage_table import (
+from understudy.logs.aggregation.aggregates import LogStatistics, seen_actions, tally
+from understudy.logs.aggregation.engines import open_frame
+from understudy.logs.aggregation.sufficient_statistics import SummedState, certify_sums, learn_sums
+from understudy.logs.evaluation.coverage_table import (
     Asked,
     candidates_beside,
     certify_candidates,
     coverage_from,
 )
-from understudy.logs.default_learner import Assumption, Choice, choose, name_of_default
-from understudy.logs.engines import open_frame
+from understudy.logs.evaluation.target_policies import ColumnTarget, Target, is_hindsight
 from understudy.logs.options import Options
-from understudy.logs.ordered_run import OrderedRun
 from understudy.logs.outputs import QUARANTINE_FILE, Quarantine
 from understudy.logs.policy import Policy, Settings
-from understudy.logs.progress import ProgressCallback
-from understudy.logs.provenance import Provenance, fingerprints_of, good_rows, intake_of, origins_of
 from understudy.logs.readers.inputs import (
     FrameSource,
     LogReader,
@@ -43,20 +41,28 @@ from understudy.logs.readers.inputs import (
     has_propensities,
     sources_name,
 )
+from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.reject_reasons import nothing_left, refuse_bad_rows
-from understudy.logs.runs import Certification, Covered, Learned, Run
-from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, PropensitySource
-from understudy.logs.setup import (
+from understudy.logs.runs.default_learner import Assumption, Choice, choose, name_of_default
+from understudy.logs.runs.ordered_run import OrderedRun
+from understudy.logs.runs.provenance import (
+    Provenance,
+    fingerprints_of,
+    good_rows,
+    intake_of,
+    origins_of,
+)
+from understudy.logs.runs.run import Certification, Covered, Learned, Run
+from understudy.logs.runs.setup import (
     ResolvedLog,
     behavior_of,
     columns_of,
     declared_actions,
     rules_of,
 )
+from understudy.logs.runs.study import Study
+from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, PropensitySource
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
-from understudy.logs.study import Study
-from understudy.logs.sufficient_statistics import SummedState, certify_sums, learn_sums
-from understudy.logs.target_policies import ColumnTarget, Target, is_hindsight
 
 __all__ = ["AggregateRun", "LogInput"]
 

@@ -13,7 +13,7 @@ import polars as pl
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_vector
-from understudy.logs.frames import GOOD, Rows, lazy, require_column, rows_of
+from understudy.logs.aggregation.frames import GOOD, Rows, lazy, require_column, rows_of
 from understudy.logs.reject_reasons import REASON, nothing_left, too_few
 from understudy.logs.schema import (
     ACTION,

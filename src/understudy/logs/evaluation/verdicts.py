@@ -11,7 +11,7 @@ import numpy as np
 
 from understudy.certificates import Certificate
 from understudy.constraints import Array
-from understudy.logs.diagnostics import (
+from understudy.logs.evaluation.diagnostics import (
     Calibration,
     RejectedShare,
     SampleSize,
@@ -160,7 +160,7 @@ def judge_policy(
 ) -> Verdict:
     """The verdict about a fixed policy, from the sums of the log; deciding takes a certificate.
 
-    >>> from understudy.logs.diagnostics import calibrate
+    >>> from understudy.logs.evaluation.diagnostics import calibrate
     >>> counts, rewards = np.array([500, 500]), np.array([200.0, 200.0])
     >>> sums = ActionStatistics.of_behavior(counts, rewards, np.full(2, 0.5))
     >>> found = judge_policy("b", np.array([0.0, 1.0]), sums, JudgeContext(calibrate(sums)))

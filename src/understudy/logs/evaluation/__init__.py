@@ -1,0 +1,1 @@
+"""Evaluation: what a log says about policies, as enums and numbers."""

@@ -1,0 +1,1 @@
+"""Runs: one pass over a log, row by row or from sums, for every command."""
