@@ -15,7 +15,7 @@ from understudy.types import Array, Integers, Log
 PI = [0.5, 0.3, 0.2]
 
 
-@us.saved
+@us.saved(tag="tests.Means")
 @dataclass(frozen=True, eq=False)
 class Means:
     """Sum of rewards and number of plays of each action."""
@@ -25,7 +25,7 @@ class Means:
     rounds: int
 
 
-@us.saved
+@us.saved(tag="tests.EpsilonGreedy")
 @dataclass(frozen=True, eq=False)
 class EpsilonGreedy(us.learners.Learner[Means]):
     """Plays the action of the best mean reward so far, and any action with probability ε."""
