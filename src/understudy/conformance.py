@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from understudy.constraints import COUNT, SEED
+from understudy.constraints import COUNT, SEED, Array
 from understudy.errors import BrokenLaw, InvalidArgument, NotMergeable, NotSaveable
 from understudy.learners import RECIPES
 from understudy.protocols import LEARNER, EventSpec, Learner
 from understudy.snapshots import from_json, to_json
-from understudy.types import Array, Feedback, Log
-
-__all__ = ["LAWS", "check_learner", "example_learners", "example_log"]
+from understudy.types import Feedback, Log
 
 Player = Learner[Any]
 MERGE_TOLERANCE = 1e-9  # states add up to rounding, so policies agree to a little more

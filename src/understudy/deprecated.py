@@ -7,8 +7,6 @@ import warnings
 from collections.abc import Callable, Container
 from typing import Any
 
-__all__ = ["OldName", "adopt_old_members", "old_module_names", "warn_of_old_name"]
-
 MEMBERS = {  # of learners, estimators, certificates and games
     "form": "spec",
     "reads_past": "order_dependence",

@@ -5,22 +5,6 @@ from __future__ import annotations
 import math
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-__all__ = [
-    "approximate",
-    "count",
-    "counted",
-    "gain",
-    "least_gain",
-    "named",
-    "number",
-    "percent",
-    "plain",
-    "quoted",
-    "rough",
-    "rough_count",
-    "size",
-]
-
 NOTHING = "–"
 DIGITS = 4  # of a mean reward: enough to tell two policies apart
 FEW_DIGITS = 2  # of an estimate: more would be noise

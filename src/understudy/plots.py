@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "CertificatePanel",
-    "CurvePanel",
-    "RegretCurve",
-    "TailCurve",
-    "draw_bars",
-    "draw_certificates",
-    "draw_curve_panels",
-    "draw_regret",
-    "draw_tails",
-    "require_matplotlib",
-    "to_bytes",
-]
-
 # Okabe and Ito's palette: people with any kind of color vision can tell these apart.
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#8C8C8C")
 MARKERS = ("s", "o", "^", "D", "*", "v", "P", "X")

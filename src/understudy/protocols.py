@@ -29,17 +29,6 @@ from understudy.types import (
     rounds_past,
 )
 
-__all__ = [
-    "ESTIMATOR",
-    "LEARNER",
-    "CompiledPath",
-    "Estimator",
-    "EventSpec",
-    "Learner",
-    "not_a_state",
-    "refuse_features",
-]
-
 State = TypeVar("State")
 
 

@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from understudy.types import Array, Integers, expand, kernel_view, segments
-
-__all__ = ["ActionProbabilities", "AllPolicies", "ExpectedReward", "Recorder"]
+from understudy.constraints import Array
+from understudy.types import Integers, expand, kernel_view, segments
 
 
 class Recorder:

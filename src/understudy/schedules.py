@@ -32,23 +32,6 @@ from understudy.deprecated import old_module_names
 from understudy.errors import InvalidArgument
 from understudy.types import Integers, chunks, read_only, saved
 
-__all__ = [
-    "ETA",
-    "GAMMA",
-    "Constant",
-    "Decaying",
-    "FunctionOfTime",
-    "HalfOf",
-    "HoeffdingWidth",
-    "Rate",
-    "Schedule",
-    "Tabulated",
-    "chunks_of_constant_rate",
-    "geometric_grid",
-    "last_change",
-    "rate_at",
-]
-
 
 def geometric_grid(percent: int) -> Integers:
     """Rounds 1, 2, …, each at least `percent` % after the one before, up to the largest count.

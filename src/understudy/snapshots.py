@@ -27,22 +27,6 @@ from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, sho
 from understudy.protocols import LEARNER, Learner
 from understudy.types import SAVED, Feedback, Log, Trace, read_only, saved_tag
 
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "Understudy",
-    "as_data",
-    "fields_as_data",
-    "fields_from_data",
-    "from_data",
-    "from_json",
-    "load",
-    "parse",
-    "read_text",
-    "to_json",
-    "write_atomically",
-]
-
 FORMAT = "understudy"
 VERSION = 2
 DTYPES = ("float64", "int64")

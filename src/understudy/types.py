@@ -24,8 +24,6 @@ from understudy.constraints import (
 )
 from understudy.errors import InvalidArgument, InvalidEvent
 
-__all__ = ["Array", "Feedback", "Log", "Round", "Trace", "one_event", "rounds_past", "saved"]
-
 Integers = NDArray[np.int64]
 Class = TypeVar("Class", bound=type)
 

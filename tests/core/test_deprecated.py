@@ -10,9 +10,10 @@ import pytest
 
 import understudy as us
 from understudy import behaviors, protocols, schedules
+from understudy.constraints import Array
 from understudy.estimators import KnownBehavior
 from understudy.learners import ExponentialWeights
-from understudy.types import Array, Integers, Log
+from understudy.types import Integers, Log
 
 PI = [0.5, 0.3, 0.2]
 

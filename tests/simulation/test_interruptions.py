@@ -26,8 +26,8 @@ import pytest
 
 import understudy as us
 from understudy import saved
+from understudy.constraints import Array
 from understudy.simulation.adversaries import Oblivious
-from understudy.types import Array
 
 pytestmark = pytest.mark.plain
 

@@ -51,8 +51,6 @@ from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
 from understudy.protocols import EventSpec
 from understudy.types import Feedback, Integers, Log, chunks, kernel_view, one_event, saved
 
-__all__ = ["Certificate"]
-
 CHUNK = 1 << 13  # events at a time: their columns, 256 KB, stay in the cache
 COUNTING = 0.25  # share of δ for the bounds on a counted behavior: it enters through log(1/δ) alone
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from understudy.plots import CertificatePanel
 
-__all__ = ["POINTS", "Certified", "Point", "certify", "follow"]
-
 # Rounds after which a curve has a point: every 2 %, below the width of a line in a picture. These
 # are 1 707 points up to the largest count.
 POINTS: Integers = geometric_grid(2)

@@ -26,8 +26,6 @@ from understudy.constraints import (
 from understudy.errors import InvalidArgument
 from understudy.types import Integers, kernel_view, read_only, saved
 
-__all__ = ["BEHAVIOR_OR_NONE", "CONFIDENCE", "EVIDENCE", "LAMBDAS", "Evidence", "count_actions"]
-
 LARGEST_BET = 0.9  # of the λ on a gain x ≥ −1: below 1, so that no round can take all the wealth
 # 4, 2, 1, …, 2^-21: the best λ is of the order √(log(1/δ)/n), so this serves some 10^12 rounds.
 GRID: Array = read_only(2.0 ** -np.arange(-2.0, 22.0))

@@ -19,8 +19,6 @@ from understudy.snapshots import (
     write_atomically,
 )
 
-__all__ = ["load_certificate", "save_certificate"]
-
 
 def save_certificate(certificate: Certificate, path: str | os.PathLike[str]) -> None:
     """Write a certificate, whole or not at all; `load_certificate` reads it.

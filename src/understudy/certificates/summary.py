@@ -6,8 +6,6 @@ from typing import Protocol
 
 from understudy.formatting import count, counted, least_gain, number, percent
 
-__all__ = ["Bounds", "describe"]
-
 CONTRADICTION = (
     "the bounds contradict each other, so behavior, propensities or target are wrong: check the "
     "order of the actions, and that every probability was made before its own round"

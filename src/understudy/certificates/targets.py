@@ -12,8 +12,6 @@ from understudy.constraints import PROBABILITIES, Array, array, dimensions_of, e
 from understudy.errors import InvalidArgument
 from understudy.types import Log, Trace
 
-__all__ = ["FixedPolicy", "Target", "actions_of", "probabilities_under"]
-
 
 @dataclass(frozen=True, eq=False)
 class FixedPolicy:

@@ -13,8 +13,6 @@ import click
 from understudy.cli.common import FOLDER, check_writable, wide_console
 from understudy.simulation.simulate import progress_bar
 
-__all__ = ["bench"]
-
 CHECKOUT = Path(__file__).parents[3]
 # Help must work without a checkout, so the names are written here; a test compares them.
 NAMES = (

@@ -14,15 +14,6 @@ from typing import Any
 import click
 from rich.console import Console
 
-__all__ = [
-    "FOLDER",
-    "POSITIVE",
-    "check_writable",
-    "silence_native_stderr",
-    "watched",
-    "wide_console",
-]
-
 STANDARD_ERROR = 2
 NARROWEST = 80  # a narrower table would cut numbers off
 POSITIVE = click.IntRange(min=1)

@@ -15,8 +15,6 @@ from understudy.cli.common import FOLDER, check_writable, watched, wide_console
 if TYPE_CHECKING:
     from understudy.report import Report
 
-__all__ = ["certify", "coverage", "learn"]
-
 FILE = click.Path(dir_okay=False, path_type=Path)
 KINDS: dict[str, dict[str, Any]] = {  # how a declared option is typed
     "text": {},

@@ -17,8 +17,6 @@ from understudy.experiments import EXPERIMENTS, Experiment, write
 from understudy.experiments.experiment import as_json
 from understudy.plots import require_matplotlib
 
-__all__ = ["paper"]
-
 
 def _sizes(option: str) -> str:
     """The default of an option, for each experiment."""

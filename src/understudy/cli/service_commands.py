@@ -14,8 +14,6 @@ import click
 from understudy import errors
 from understudy.cli.common import watched, wide_console
 
-__all__ = ["audit", "export", "serve", "token"]
-
 STORE = click.option(
     "--store",
     default="understudy.db",

@@ -25,8 +25,6 @@ from understudy.types import chunks
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["CERTIFICATE", "CertificateExperiment", "CertificateRow"]
-
 CONFIDENCE = 0.95
 GAMES_PER_TASK = 10  # of a worker: enough that the cost of a task does not show
 

@@ -20,8 +20,6 @@ from understudy.simulation.game import Game, play
 from understudy.simulation.random_streams import RandomStreams
 from understudy.types import Log, Trace
 
-__all__ = ["KINDS", "GameKind", "GameRecord", "ever_wrong", "record_game"]
-
 # Games that show when a promotion is justified are longer, so that the hard one is promoted too;
 # there are fewer of them, as each takes ten times as long.
 LONGER, FEWER = 10, 0.4

@@ -36,8 +36,6 @@ from understudy.simulation.game import Game
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ADAPTIVE"]
-
 RAREST, LEAST_RARE = 1e-3, 0.1  # probabilities of the rare action: coverages from 10 to 1000
 COMMON_MEAN = 0.55
 RARE_BEST, COMMON_BEST, PAPER = "rare best", "common best", "paper's game"

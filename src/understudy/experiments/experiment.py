@@ -26,20 +26,6 @@ from understudy.snapshots import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Column",
-    "Experiment",
-    "ExperimentOptions",
-    "GamePoint",
-    "as_csv",
-    "as_json",
-    "bound_text",
-    "play_points",
-    "size_text",
-    "standard_error",
-    "write",
-]
-
 Rows = Sequence[Any]  # frozen dataclasses, all of one class
 Column = Callable[[Any], str]  # the text of a row in one column of the table
 LARGE = 1e5  # from here on, only the size of a bound matters: three digits are enough

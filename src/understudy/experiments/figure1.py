@@ -24,8 +24,6 @@ from understudy.simulation import adversaries
 from understudy.simulation.game import Game
 from understudy.types import durations
 
-__all__ = ["COMPARATOR", "FIGURE_1", "UNKNOWN", "paper_game", "theorem1_for"]
-
 COMPARATOR = 0  # the paper's arm 1
 KNOWN_NAME, UNKNOWN_NAME, CHERNOFF_NAME = "Exp3-IX", "Exp3-IX, unknown", "Exp3-IX, unknown, kl"
 

@@ -22,8 +22,6 @@ from understudy.learners import LinProd, lin_prod
 from understudy.simulation.adversaries import halves
 from understudy.simulation.game import Game
 
-__all__ = ["LINEAR", "TUNED_NAME", "UNIFORM_NAME"]
-
 N_CONTEXTS = 8
 THETAS = np.array(
     [[0.4, 0.1, 0.8], [1.0, 0.1, 0.0]]

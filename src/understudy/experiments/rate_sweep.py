@@ -36,8 +36,6 @@ from understudy.simulation.game import Game
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COMMON", "PAIRS", "RARE", "RATES", "world"]
-
 RARE, COMMON = 0, 1
 RARE_MEAN = 0.9
 COVERAGES = np.geomspace(1.0, 1e5, 21)  # of the single rates: four per factor of ten

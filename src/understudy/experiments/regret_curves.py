@@ -24,8 +24,6 @@ from understudy.plots import RegretCurve, draw_regret
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["RegretExperiment", "RegretPoint", "RegretRow", "curves", "quartiles"]
-
 
 @dataclass(frozen=True, eq=False)
 class RegretPoint(GamePoint):

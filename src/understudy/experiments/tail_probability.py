@@ -35,8 +35,6 @@ from understudy.types import Integers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PROBABILITY", "ProbabilityExperiment", "TailRow"]
-
 DELTAS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # the last: four of 2000 runs
 ALPHA = 0.75  # of the behavior: it covers all actions, some better than others
 COMPARATOR = 0

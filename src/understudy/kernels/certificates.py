@@ -29,8 +29,6 @@ import numpy as np
 
 from understudy.kernels.compiler import compiled
 
-__all__ = ["kl_upper", "kl_uppers", "log_mixture", "log_wealths", "observe", "root"]
-
 Array = Any
 
 FACTORS = 16  # multiplications for one logarithm, whose cost then no longer shows

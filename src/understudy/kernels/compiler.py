@@ -12,8 +12,6 @@ import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.errors import NumbaWarning
 
-__all__ = ["compiled", "inlined"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # numba keeps the code of a function until the function's own file changes. Kernels call kernels of

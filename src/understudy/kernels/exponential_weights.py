@@ -22,8 +22,6 @@ import numpy as np
 
 from understudy.kernels.compiler import compiled
 
-__all__ = ["expected_reward", "merge", "policies", "policy", "replay"]
-
 Array = Any  # float64 or int64 vectors: a kernel takes what it is given
 
 LARGEST_EXPONENT = 600.0  # of a weight: below overflow, also for a sum of very many of them

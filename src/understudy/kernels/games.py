@@ -25,9 +25,6 @@ from understudy.kernels.exponential_weights import expected_reward, replay
 from understudy.kernels.exponential_weights import policy as make_policy
 from understudy.kernels.sampling import observe
 
-__all__ = ["hiding", "init", "play", "play_adaptive", "play_runs", "retaliating"]
-
-
 Array = Any
 
 BLOCK = 1024  # rounds at a time, or K if that is more: each block makes all weights once

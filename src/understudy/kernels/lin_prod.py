@@ -26,18 +26,6 @@ import numpy as np
 
 from understudy.kernels.compiler import compiled
 
-__all__ = [
-    "add_squares",
-    "disjoint_log_weights",
-    "invert",
-    "leverages",
-    "log_weights",
-    "replay",
-    "shared_log_weights",
-    "softmax",
-]
-
-
 Array = Any
 
 TILE = 256  # rounds of the past at a time

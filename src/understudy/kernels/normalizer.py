@@ -31,8 +31,6 @@ import numpy as np
 
 from understudy.kernels.compiler import compiled, inlined
 
-__all__ = ["exp", "exp_by_library", "exp_by_series", "rescale", "root", "seek", "settle"]
-
 Array = Any
 
 MOST_STEPS = 200  # of Newton or of bisection: the bracket is then one number wide

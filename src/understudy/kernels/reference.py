@@ -9,22 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "count_before",
-    "exponential_weights",
-    "first_crossing",
-    "kl_upper",
-    "lin_prod",
-    "lin_prod_compact",
-    "log_mixture",
-    "log_wealths",
-    "lower_root",
-    "observe",
-    "tally",
-    "weighted_entropy",
-]
-
-
 Array = Any
 
 

@@ -9,8 +9,6 @@ from numpy.random import Generator
 
 from understudy.kernels.compiler import compiled
 
-__all__ = ["count_before", "guide_table", "observe", "tally"]
-
 Array = Any
 
 SMALLEST_GUIDE = 1024  # fits into the fastest cache, and nearly always leaves no step to take

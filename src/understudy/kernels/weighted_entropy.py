@@ -31,9 +31,7 @@ from understudy.kernels.exponential_weights import (
     plus,
     probability_of,
 )
-from understudy.kernels.normalizer import exp, rescale, root, seek, settle
-
-__all__ = ["add", "begin", "expected_reward", "policies", "policy", "replay", "root"]
+from understudy.kernels.normalizer import exp, rescale, seek, settle
 
 Array = Any
 GroupTuning = tuple[Array, Array, Array, bool]  # rates, log w₁, the row of every action; which gain

@@ -42,8 +42,6 @@ from understudy.types import (
     saved,
 )
 
-__all__ = ["ExponentialWeights", "Scores"]
-
 CHUNK = 1 << 13  # events at a time: their four columns, 256 KB, stay in the cache
 LARGEST_RESIDUE = 300.0  # of an exponent: as in the kernel
 CARRIED = (

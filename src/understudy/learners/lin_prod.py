@@ -47,15 +47,6 @@ from understudy.recorders import Recorder
 from understudy.schedules import Decaying, chunks_of_constant_rate, last_change, rate_at
 from understudy.types import Integers, Log, kernel_view, read_only, saved
 
-__all__ = [
-    "Estimates",
-    "LinProd",
-    "LinProdCompact",
-    "LinProdUnknown",
-    "Sums",
-    "SumsAndInverse",
-]
-
 CONTEXTS = array("pass φ(x, ·) as (n, K, d), or contexts as (n, p)", dimensions=(2, 3))
 EPSILON = float(np.finfo(np.float64).eps)
 

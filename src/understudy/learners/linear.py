@@ -42,19 +42,6 @@ from understudy.types import (
     saved,
 )
 
-__all__ = [
-    "ROUNDING",
-    "DisjointFeatures",
-    "Features",
-    "KnownCovariance",
-    "Linear",
-    "SharedFeatures",
-    "linear_spec",
-    "played",
-    "rows",
-    "theta_hats",
-]
-
 
 @saved
 @dataclass(frozen=True, eq=False)

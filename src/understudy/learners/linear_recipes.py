@@ -23,8 +23,6 @@ from understudy.schedules import Decaying
 from understudy.theory import kappa_from_feature_bound, largest_lin_prod_rate, lin_prod_rate
 from understudy.theory.coverage_ratio import COVARIANCES
 
-__all__ = ["lin_prod", "lin_prod_compact", "lin_prod_unknown"]
-
 KNOWN_COVARIANCE = {
     "V": COVARIANCES,
     "n_actions": N_ACTIONS,

@@ -44,8 +44,6 @@ from understudy.theory import (
 from understudy.theory.coverage_adaptive import MULTIPLIER, PRIOR, RATES, resolved
 from understudy.theory.rates import COVERAGE_RATIO
 
-__all__ = ["coverage_adaptive", "exp3", "exp3_ix", "exp3_ix_unknown", "prod"]
-
 Gamma = float | ArrayLike | Callable[[int], float] | Schedule
 
 

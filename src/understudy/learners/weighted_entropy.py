@@ -39,8 +39,6 @@ from understudy.types import (
     saved,
 )
 
-__all__ = ["GAIN", "CoverageAdaptive", "LeveledScores"]
-
 CARRIED = 1e-9  # relative error of the carried sums of weights: far above that of their rounding
 SUMS = array("pass one sum of gains per expert", dimensions=(2,))
 ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)

@@ -10,8 +10,6 @@ from understudy.live.store.records import Decision, StudyRecord
 from understudy.live.store.sql import Reader
 from understudy.logs.readers.progress import ProgressCallback
 
-__all__ = ["AuditResult", "audit"]
-
 MOST_FAULTS = 10  # reported per study: one damaged row often makes all later ones wrong
 
 

@@ -22,8 +22,6 @@ from understudy.logs.outputs import scratch_folder
 from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
 
-__all__ = ["as_lines", "export", "study_named"]
-
 FORMATS = (".parquet", ".ndjson")
 
 

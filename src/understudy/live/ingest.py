@@ -13,8 +13,6 @@ from understudy.errors import shorten
 from understudy.live.spec import Event, StudySpec
 from understudy.live.store.records import Changes, Decision, Rewarded
 
-__all__ = ["REASONS", "Ingest", "Outcome", "is_ready"]
-
 Status = Literal["accepted", "known", "conflict", "late", "unknown decision", "archived"]
 REASONS: dict[str, str] = {
     "conflict": "this id was sent before, and said something else",

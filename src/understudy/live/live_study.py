@@ -22,8 +22,6 @@ from understudy.live.store.records import Changes, Decision, StudyRecord
 from understudy.live.store.sql import Reader, Store
 from understudy.logs.runs.study import LAST
 
-__all__ = ["LiveStudy", "Rate", "load_state"]
-
 MOST_IN_MEMORY = 100_000  # decisions that wait: some 30 MB; a reward in memory needs no query
 CHUNK = 4_096  # decisions processed, or read back, at a time: some milliseconds of work
 

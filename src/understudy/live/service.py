@@ -24,8 +24,6 @@ from understudy.live.writer import Writer
 from understudy.logs.policy import from_text
 from understudy.logs.schema import Label
 
-__all__ = ["HttpError", "Service"]
-
 MOST_STUDIES = 1_000  # each is looked at twenty times a second, and kept in memory
 
 log = structlog.get_logger("understudy.live")

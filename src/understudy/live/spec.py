@@ -33,8 +33,6 @@ from understudy.logs.schema import (
     first_few,
 )
 
-__all__ = ["MOST_ACTIONS", "SECOND", "Event", "StudySpec"]
-
 MOST_ACTIONS = 10_000  # a policy of so many is some 500 kB of JSON, sent with every GET policy
 MOST_CONTEXTS = 64  # columns: the state of a learner grows with the square of their features
 LONGEST_WAIT = 366 * 24 * 3600.0  # seconds: learning stops at a decision that waits

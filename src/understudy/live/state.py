@@ -22,16 +22,14 @@ from understudy.errors import InvalidArgument, InvalidLog
 from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot
 from understudy.logs.features import ContextFeatures
-from understudy.logs.learn import LearnResult, coverage_of_policy
+from understudy.logs.learn import coverage_of_policy
 from understudy.logs.policy import Policy, Settings, from_text, playable
-from understudy.logs.runs.default_learner import Choice, choose
+from understudy.logs.results import LearnResult
+from understudy.logs.runs.default_learner import Choice, choose, choose_contextual
 from understudy.logs.runs.provenance import Provenance
-from understudy.logs.runs.setup import choose_contextual
 from understudy.logs.runs.study import LAST, Study, average_policy, last_rows
 from understudy.logs.schema import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, QUARANTINE, Columns
 from understudy.types import Log
-
-__all__ = ["COLUMN_TYPES", "StudyState", "precompile"]
 
 MOST_WARMUP_ROWS = 200_000  # twice the largest `warmup`, so that each can be doubled once
 COLUMN_TYPES = {"number": pl.Float64(), "text": pl.String()}

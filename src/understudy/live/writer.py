@@ -25,8 +25,6 @@ from understudy.live.spec import Event
 from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.store.sql import Store
 
-__all__ = ["Writer"]
-
 MOST_IN_GROUP = 4_096  # events: a larger group makes its first request wait, and saves nothing
 MOST_QUEUED = (
     100_000  # events: five seconds of work at 20 000 a second, half of a client's time-out

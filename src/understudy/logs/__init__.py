@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from understudy.deprecated import old_module_names
-from understudy.logs.certify import CertifyResult, certify
-from understudy.logs.coverage import CoverageResult, coverage
-from understudy.logs.learn import LearnResult, learn
+from understudy.logs.certify import certify
+from understudy.logs.coverage import coverage
+from understudy.logs.learn import learn
 from understudy.logs.policy import Policy
 from understudy.logs.readers.bandit_feedback import from_bandit_feedback, to_bandit_feedback
+from understudy.logs.results import CertifyResult, CoverageResult, LearnResult
 
 __all__ = [
     "CertifyResult",

@@ -16,14 +16,6 @@ from understudy.constraints import PROBABILITIES, Array, ConstraintViolation
 from understudy.errors import InvalidArgument, shorten
 from understudy.logs.schema import Actions, Label, is_unicode
 
-__all__ = [
-    "behavior_vector",
-    "check_probabilities",
-    "probability_vector",
-    "read_actions",
-    "read_probabilities",
-]
-
 FORM = 'JSON {"label": probability, …}, or CSV with columns action and probability'
 REMEDIES = {
     "actions": "write one label per line, or a JSON list",

@@ -34,8 +34,6 @@ from understudy.logs.runs.provenance import (
 from understudy.logs.runs.run import Certification
 from understudy.logs.schema import Actions, Label, RewardScale
 
-__all__ = ["CertifyResult", "certify"]
-
 
 @with_options(LogOptions)
 def certify(

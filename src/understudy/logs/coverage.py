@@ -19,8 +19,6 @@ from understudy.logs.runs.aggregate_run import LogInput
 from understudy.logs.runs.provenance import fingerprints_of
 from understudy.logs.schema import Label
 
-__all__ = ["CoverageResult", "coverage"]
-
 Asked = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
 
 

@@ -30,8 +30,6 @@ from understudy.logs.readers.sorting import look_like_dates
 from understudy.logs.schema import CONTEXT, label_text, stripped
 from understudy.snapshots import fields_as_data, fields_from_data
 
-__all__ = ["NEW", "REMEDY", "CategoryColumn", "Encoder", "NumberColumn", "require_rows"]
-
 BOUND = 5.0  # standard deviations: an outlier counts as this far out, so that features are bounded
 MOST_CATEGORIES = 50  # with a feature of their own: the learner's state has K p² numbers
 MOST_RARE = 1_000  # labels that are remembered: a column of ids would fill policy.json

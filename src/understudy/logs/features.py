@@ -34,8 +34,6 @@ from understudy.snapshots import fields_as_data, fields_from_data
 from understudy.theory import leverage
 from understudy.types import Integers, kernel_view, rounds_per_chunk
 
-__all__ = ["ContextFeatures", "fit_context_features"]
-
 # The ridge is min(1, 16/√m) times the mean eigenvalue of V: 1 for a short warm-up, 0.16 for one of
 # 10⁴ rows. A large ridge leaves a bias for good; a small one makes κ large and so the start slow,
 # for which long logs have time.

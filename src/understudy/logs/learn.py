@@ -38,8 +38,6 @@ from understudy.logs.runs.aggregate_run import LogInput
 from understudy.logs.runs.provenance import refuse_inside
 from understudy.logs.schema import ESTIMATED
 
-__all__ = ["LearnResult", "coverage_of_policy", "learn"]
-
 
 def coverage_of_policy(policy: Policy) -> Coverage:
     """What the log says about actions, and about the understudy beside other policies."""

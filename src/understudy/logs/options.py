@@ -32,19 +32,6 @@ from understudy.logs.schema import (
     first_few,
 )
 
-__all__ = [
-    "CONFIDENT",
-    "MOST_WARMUP",
-    "AllOptions",
-    "LearnOptions",
-    "LogOptions",
-    "Option",
-    "Options",
-    "agree",
-    "declared_options",
-    "with_options",
-]
-
 WORDS: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
 CONFIDENT = 0.95  # the usual confidence of a bound
 WARMUP = 0.1  # enough rows to prepare features, few enough to lose

@@ -19,17 +19,6 @@ import pyarrow.parquet as pq
 from understudy.errors import InvalidArgument, first_line
 from understudy.logs.schema import QUARANTINE, ROW
 
-__all__ = [
-    "POLICY_FILE",
-    "QUARANTINE_FILE",
-    "REPORT_FILE",
-    "RESULTS",
-    "Quarantine",
-    "by_reason",
-    "publish",
-    "scratch_folder",
-]
-
 fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 POLICY_FILE, REPORT_FILE, QUARANTINE_FILE = "policy.json", "report.html", "quarantine.parquet"

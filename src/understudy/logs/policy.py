@@ -44,8 +44,6 @@ from understudy.snapshots import (
     write_atomically,
 )
 
-__all__ = ["FileRead", "Policy", "Settings", "playable"]
-
 KIND = "policy"
 KINDS = {LOGGED: Logged, ESTIMATED: type(None), GIVEN: np.ndarray}
 REMEDY = "pass a policy.json that `understudy learn` wrote, unchanged"

@@ -7,18 +7,6 @@ from enum import StrEnum
 
 from understudy.errors import InvalidLog, shorten
 
-__all__ = [
-    "REASON",
-    "WITHOUT_ACTION",
-    "RejectReason",
-    "counted",
-    "nothing_left",
-    "refuse_bad_rows",
-    "remedy_for",
-    "too_few",
-]
-
-
 REASON = "reason"
 
 

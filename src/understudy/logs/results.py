@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from understudy.report.data import Report
 
-__all__ = ["UNDERSTUDY", "CertifyResult", "CoverageResult", "LearnResult", "Result"]
-
 UNDERSTUDY = "the understudy"
 
 

@@ -14,34 +14,6 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.types import Integers
 
-__all__ = [
-    "ACTION",
-    "CONTEXT",
-    "ELIGIBLE",
-    "ESTIMATED",
-    "FILE",
-    "GIVEN",
-    "LOGGED",
-    "PRESETS",
-    "PROPENSITY",
-    "QUARANTINE",
-    "REWARD",
-    "ROLE_OPTIONS",
-    "ROW",
-    "TARGET",
-    "TIME",
-    "Actions",
-    "Columns",
-    "Label",
-    "PropensitySource",
-    "RewardScale",
-    "first_few",
-    "is_unicode",
-    "label_text",
-    "short_label",
-    "stripped",
-]
-
 # Frames of rows have columns of these names, whatever the file calls them.
 ROW = "row"  # counted from 1 in each file, without the header
 FILE = "file"  # only where rows of several files are mixed

@@ -17,9 +17,6 @@ from understudy.errors import InvalidSnapshot
 from understudy.snapshots import fields_as_data, fields_from_data
 from understudy.types import Integers, Log, kernel_view, read_only
 
-__all__ = ["ActionStatistics", "CountsOverTime"]
-
-
 ENOUGH = 30  # rows of one propensity, to take it for the only one: fewer may agree by chance
 
 ROUNDING = 1.0 + 1e-9  # sums of many rows are rounded

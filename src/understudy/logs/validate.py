@@ -42,24 +42,6 @@ from understudy.logs.schema import (
 )
 from understudy.types import Integers, Log
 
-__all__ = [
-    "MOST_ACTIONS",
-    "QUARANTINE",
-    "BoundedColumn",
-    "Rejected",
-    "RowRules",
-    "Rule",
-    "ValidatedBatch",
-    "action_rule",
-    "all_hold",
-    "check",
-    "first_reason",
-    "number_rule",
-    "require_labels",
-    "require_numbers",
-    "support_rule",
-]
-
 MOST_ACTIONS = 100_000  # that a log may bring up by itself: more are no column of actions
 LONGEST = 200  # characters of a value that is quarantined: enough to recognize it
 

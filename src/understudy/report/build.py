@@ -21,7 +21,7 @@ from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, Verdic
 from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
 from understudy.logs.runs.default_learner import FIXED
 from understudy.logs.runs.provenance import Provenance
-from understudy.logs.runs.setup import LAST
+from understudy.logs.runs.study import LAST
 from understudy.logs.schema import ESTIMATED, RewardScale
 from understudy.plots import CertificatePanel
 from understudy.report import words
@@ -33,8 +33,6 @@ from understudy.report.data import (
     QuarantinedRow,
     Report,
 )
-
-__all__ = ["panel_of", "report_of"]
 
 COLUMNS = {
     "mean_reward": "mean_reward",

@@ -25,15 +25,6 @@ from understudy.report.svg import (
 )
 from understudy.report.tables import folded
 
-__all__ = [
-    "MOST_BARS",
-    "draw_certificate",
-    "draw_gain",
-    "draw_interval",
-    "draw_policy",
-    "has_history",
-]
-
 Points = NDArray[np.float64]
 ROUNDS, LOWER, UPPER, PRODUCTION, GAIN = range(5)
 SHOWN = 1_000.0  # rounds before the last one's thousandth say little, and take much room

@@ -16,18 +16,6 @@ from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFind
 from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, VerdictKind
 from understudy.logs.policy import FileRead
 
-__all__ = [
-    "MARKS",
-    "ActionRow",
-    "CandidateRow",
-    "CertificateCurve",
-    "Mark",
-    "QuarantineCount",
-    "QuarantinedRow",
-    "Report",
-    "as_dict",
-]
-
 
 class Mark(NamedTuple):
     """How a verdict looks: its sign and word differ, not its color alone."""

@@ -15,8 +15,6 @@ from understudy.formatting import plain
 from understudy.report import charts, tables, words
 from understudy.report.data import CertificateCurve, Report
 
-__all__ = ["environment", "fragment", "render", "sections"]
-
 MOST_ACTIONS = 200
 MOST_ROWS, MOST_IN_NOTEBOOKS = 100, 8
 WIDE, NARROW = 720.0, 330.0  # pixels of a picture: on a laptop, on a phone

@@ -14,22 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.formatting import approximate, named, plain
 
-__all__ = [
-    "PixelScale",
-    "Plot",
-    "area",
-    "breadth",
-    "chart",
-    "cut",
-    "decades",
-    "element",
-    "fitted",
-    "line",
-    "round_values",
-    "spread",
-    "text",
-]
-
 LETTER = 0.56  # the width of a letter as a share of its height, about
 WIDE = "WF"  # what Unicode calls letters that are twice as wide
 LINE_HEIGHT = 14.0

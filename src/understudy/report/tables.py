@@ -11,21 +11,6 @@ from understudy.formatting import count, counted, named, number, percent, plain,
 from understudy.logs.evaluation.verdicts import VerdictKind
 from understudy.report.data import ActionRow, CertificateCurve, Report
 
-__all__ = [
-    "TextCell",
-    "TextColumn",
-    "TextTable",
-    "bounds",
-    "estimates",
-    "folded",
-    "tabulate_actions",
-    "tabulate_candidates",
-    "tabulate_examples",
-    "tabulate_files",
-    "tabulate_quarantine",
-    "tabulate_reasons",
-]
-
 LONGEST_LABEL, LONGEST_NAME, LONGEST_ROW = 80, 120, 400
 MOST = "would have earned at most"
 

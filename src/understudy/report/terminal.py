@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["show"]
-
 MOST_ACTIONS, MOST_ROWS = 15, 10
 ALL = "in report.html, or with --json"
 NARROWEST, WIDEST = 10, 28  # letters of a first column, and of another one

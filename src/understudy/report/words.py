@@ -39,27 +39,6 @@ from understudy.logs.reject_reasons import counted as reasons
 from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Label, RewardScale, short_label
 from understudy.report.data import MARKS, ActionRow, CertificateCurve, Report
 
-__all__ = [
-    "BEHAVIORS",
-    "averaged",
-    "calibration_line",
-    "certified_line",
-    "context_warnings",
-    "describe_coverage",
-    "drift_line",
-    "explain",
-    "explain_obstacle",
-    "findings",
-    "headline",
-    "holds",
-    "horizon_warning",
-    "judged",
-    "others",
-    "quarantine_line",
-    "quarantine_warning",
-    "scale_warning",
-]
-
 BEHAVIORS = {
     LOGGED: "propensities as logged, row by row",
     GIVEN: "fixed probabilities, as given",

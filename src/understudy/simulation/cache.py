@@ -18,8 +18,6 @@ from understudy.simulation.comparators import Comparator
 from understudy.simulation.sweep import CellResult, Sweep, SweepCell
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 
-__all__ = ["ResultCache"]
-
 # Part of every key. Increase it when a change of code changes the bits of any result.
 NUMERICS = 1
 

@@ -16,8 +16,6 @@ from understudy.simulation.game import Game
 from understudy.theory.coverage_ratio import as_policy
 from understudy.types import Integers
 
-__all__ = ["BEST", "Comparator", "ComparatorTotals", "Totals"]
-
 BEST = "best"  # the best fixed action in hindsight, which may differ from run to run
 
 Comparator = int | ArrayLike | ContextPolicy | str

@@ -30,8 +30,6 @@ from understudy.simulation.adversaries import Adversary, Oblivious, Piecewise
 from understudy.simulation.random_streams import RandomStreams
 from understudy.types import Feedback, Integers, Round, read_only, rounds_per_chunk, saved
 
-__all__ = ["Game", "RandomStreams", "check_player", "feedback_for", "play"]
-
 ROUNDING = 1e-9  # ⟨θ, φ⟩ may leave [0, 1] by rounding, never by this much
 MOST_ROUNDS = 256  # in a chunk: with 256 actions, its tables have types.BLOCK numbers
 CHOICE = array(

@@ -18,8 +18,6 @@ from understudy.types import Integers, chunks
 if TYPE_CHECKING:
     from understudy.simulation.game import Game
 
-__all__ = ["RandomStreams"]
-
 
 class RandomStreams:
     """The random numbers of one run.

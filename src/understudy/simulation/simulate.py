@@ -31,8 +31,6 @@ from understudy.types import chunks
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-__all__ = ["Simulation", "closing", "progress_bar", "reporter", "simulate"]
-
 ROUNDS_PER_TASK = 500_000  # tens of milliseconds of compiled code: far more than a task costs
 TASKS_PER_WORKER = 4  # at least, so that no worker is idle for long at the end
 ONLY_GAME = "game"

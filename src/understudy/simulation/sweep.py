@@ -31,8 +31,6 @@ from understudy.simulation.engine import COMPILED, REFEREE, STRETCHES, How, Rewa
 from understudy.simulation.game import Game, check_player
 from understudy.types import saved
 
-__all__ = ["CellResult", "Results", "Sweep", "SweepCell"]
-
 Learners = Mapping[str, Learner[Any]]
 
 

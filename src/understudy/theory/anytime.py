@@ -25,14 +25,6 @@ from understudy.theory.coverage_ratio import as_policy
 from understudy.theory.rates import largest_lin_prod_rate
 from understudy.types import Integers
 
-__all__ = [
-    "lin_prod_anytime_bound",
-    "theorem1_anytime_bound",
-    "theorem1_anytime_tuned_bound",
-    "theorem1_anytime_uniform_bound",
-]
-
-
 HOLDING = math.sqrt(1.05)  # what a rate that is held may be above s/√t
 
 

@@ -37,29 +37,6 @@ from understudy.theory.coverage_ratio import as_policy
 from understudy.theory.rates import smallest_probability
 from understudy.types import chunks, rounds_per_chunk
 
-__all__ = [
-    "RATIO",
-    "TOTALS",
-    "chernoff_bound",
-    "chernoff_simplified_bound",
-    "comparator_rewards",
-    "exp3_bound",
-    "exp3_condition",
-    "exp3_order",
-    "exp3_worst_case_bound",
-    "lin_prod_bound",
-    "lin_prod_tuned_bound",
-    "lin_prod_uniform_bound",
-    "pessimism",
-    "prod_bound",
-    "theorem1_bound",
-    "theorem1_high_probability_bound",
-    "theorem1_tuned_bound",
-    "theorem1_uniform_bound",
-    "theorem2_bound",
-    "theorem2_simplified_bound",
-]
-
 
 def ratio(low: float) -> Constraint:
     """A coverage ratio of at least `low`, or infinity."""

@@ -32,16 +32,6 @@ from understudy.theory.anytime import rounds_at_each_rate
 from understudy.theory.bounds import RATIO, TOTALS, comparator_rewards
 from understudy.theory.coverage_ratio import as_policy
 
-__all__ = [
-    "Tuning",
-    "coverage_adaptive_bound",
-    "coverage_adaptive_price",
-    "coverage_adaptive_tuning",
-    "coverage_adaptive_uniform_bound",
-    "coverage_grid_bound",
-    "coverage_grid_tuning",
-]
-
 FINEST = 25  # levels of the grid without a horizon: rates fall by 2²⁵, enough for 2⁵⁰ rounds
 MULTIPLIER = number(0.0, 1e6, "pass a positive number, such as 2.0", above=True)
 RATES = array("pass one positive rate per action (or level), at most 1e9", low=0.0, high=1e9)

@@ -23,18 +23,6 @@ from understudy.constraints import (
 from understudy.errors import InfiniteCoverage, InvalidArgument
 from understudy.types import kernel_view
 
-__all__ = [
-    "COVARIANCE",
-    "COVARIANCES",
-    "COVARIANCE_BLOCKS",
-    "as_policy",
-    "coverage",
-    "feature_covariance",
-    "feature_coverage",
-    "largest_leverage",
-    "leverage",
-]
-
 SINGULAR = 1e-12  # relative to the largest eigenvalue
 ACTION = integer(0, "pass the 0-based index of an action")
 COVARIANCE_REMEDY = "pass us.theory.feature_covariance(...) of a behavior that excites all features"

@@ -20,17 +20,6 @@ from understudy.constraints import (
 from understudy.errors import InvalidArgument
 from understudy.theory.coverage_ratio import COVARIANCES
 
-__all__ = [
-    "COVERAGE_RATIO",
-    "anytime_scale",
-    "exp3_ix_rate",
-    "exp3_worst_case_rate",
-    "kappa_from_feature_bound",
-    "largest_lin_prod_rate",
-    "lin_prod_rate",
-    "smallest_probability",
-]
-
 COVERAGE_RATIO = number(
     1.0 - 1e-8,  # 1, but for the rounding of probabilities
     math.inf,

@@ -16,15 +16,8 @@ from pydantic_core.core_schema import ErrorType
 from tests.support.live.sample_operations import Batch, Study
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument
-from understudy.live.web.answers import (
-    MOST_ERRORS,
-    MOST_FIELDS,
-    answer,
-    fields_of,
-    refuse,
-    refuse_body,
-)
-from understudy.live.web.field_errors import WORDS
+from understudy.live.web.answers import MOST_ERRORS, MOST_FIELDS, answer, refuse, refuse_body
+from understudy.live.web.field_errors import WORDS, fields_of
 
 pytestmark = pytest.mark.plain
 

@@ -25,8 +25,6 @@ from understudy.live.client.transport import AsyncConnection, retry_policy, sett
 if TYPE_CHECKING:
     from understudy.logs.schema import Label
 
-__all__ = ["AsyncClient", "AsyncStudyClient"]
-
 
 class AsyncClient:
     """Talks to a live service as `Client` does. Use it in an `async with` block.

@@ -25,8 +25,6 @@ from understudy.live.client.events import (
 if TYPE_CHECKING:
     from understudy.logs.schema import Label
 
-__all__ = ["Background", "Delivery", "Outbox"]
-
 SMALLER_MAY_DO = {413, 422}  # refused whole, because of its size or of one event
 LATE = "late"
 PAUSE = 1.0  # seconds between rounds of tries

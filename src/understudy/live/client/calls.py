@@ -18,27 +18,6 @@ from understudy.live.client.events import Context, OutgoingEvent, as_json
 if TYPE_CHECKING:
     from understudy.logs.schema import Label
 
-__all__ = [
-    "BatchTaken",
-    "Call",
-    "Drawn",
-    "RefusedEvent",
-    "StudyOptions",
-    "Taken",
-    "about",
-    "archive",
-    "batch",
-    "create_study",
-    "draw",
-    "load_snapshot",
-    "log",
-    "part",
-    "policy",
-    "send",
-    "snapshot",
-    "studies",
-]
-
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 from understudy.constraints import NONNEGATIVE, SUM_TOLERANCE, number
 from understudy.errors import InvalidArgument
 
-__all__ = ["mixture"]
-
 Action = TypeVar("Action", bound=int | str)
 
 SHARE = number(0.0, 1.0, "pass the share of decisions that the understudy takes, such as 0.1")

@@ -25,8 +25,6 @@ from understudy.live.client.transport import Connection, retry_policy, settings_
 if TYPE_CHECKING:
     from understudy.logs.schema import Label
 
-__all__ = ["Client", "StudyClient"]
-
 URL = "http://127.0.0.1:8642"
 
 

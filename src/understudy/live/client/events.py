@@ -22,18 +22,6 @@ from understudy.errors import InvalidEvent
 if TYPE_CHECKING:
     from understudy.logs.schema import Label
 
-__all__ = [
-    "LARGEST_BATCH",
-    "Context",
-    "OutgoingEvent",
-    "as_json",
-    "batches",
-    "decision_event",
-    "make_event",
-    "observation_event",
-    "reward_event",
-]
-
 Context = Mapping[str, Any]
 
 LARGEST_BATCH = 1_000  # events: what the service accepts

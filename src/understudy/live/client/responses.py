@@ -14,8 +14,6 @@ import httpx
 from understudy.errors import Refused, ServiceUnavailable
 from understudy.live.client.calls import Call
 
-__all__ = ["Attempt", "Lines", "RetryPolicy", "interrupted", "read", "settle"]
-
 T = TypeVar("T")
 Attempt = httpx.Response | httpx.RequestError
 

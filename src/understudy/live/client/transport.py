@@ -16,8 +16,6 @@ from understudy.errors import InvalidArgument
 from understudy.live.client.calls import Call
 from understudy.live.client.responses import Attempt, Lines, RetryPolicy, interrupted, read, settle
 
-__all__ = ["AsyncConnection", "Connection", "request_of", "retry_policy", "settings_of"]
-
 T = TypeVar("T")
 
 RETRIES = integer(0, "pass how often to try again, a whole number of at least 0")

@@ -37,8 +37,6 @@ except ImportError:
         "pip install 'understudy[postgresql]'"
     ) from None
 
-__all__ = ["Postgres", "settings_of"]
-
 SCHEMA = "understudy"
 # Keys of two advisory locks, "unde" and "rstu" in ASCII: one per writer, one per transaction.
 WRITER_LOCK, TRANSACTION_LOCK = 0x756E6465, 0x72737475

@@ -7,17 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
-__all__ = [
-    "Changes",
-    "Decision",
-    "Rewarded",
-    "Scope",
-    "Snapshot",
-    "StudyRecord",
-    "TokenRecord",
-    "moment",
-]
-
 Scope = Literal["read", "write"]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -9,17 +9,6 @@ from typing import Any, Literal, Protocol
 from understudy.errors import InvalidArgument, StoreUnavailable
 from understudy.live.store.records import Decision, Rewarded
 
-__all__ = [
-    "COLUMNS",
-    "Access",
-    "Dialect",
-    "Row",
-    "Session",
-    "as_row",
-    "create_statements",
-    "refused_rows",
-]
-
 Access = Literal["read", "tokens", "write"]
 Row = tuple[Any, ...]
 

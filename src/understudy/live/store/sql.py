@@ -16,8 +16,6 @@ from understudy.live.store.records import (
 )
 from understudy.live.store.session import COLUMNS, Session
 
-__all__ = ["Reader", "Store", "TokenStore"]
-
 BATCH = 10_000  # decisions read at a time, some 3 MB
 STUDIES = "SELECT key, name, spec, base, created_at, archived_at FROM studies"
 

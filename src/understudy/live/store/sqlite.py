@@ -23,8 +23,6 @@ from understudy.live.store.session import (
     refused_rows,
 )
 
-__all__ = ["Sqlite"]
-
 BUSY_TIMEOUT = 5.0  # seconds that another program, such as a backup, may lock the file
 PRAGMAS = (
     "synchronous = FULL",  # a commit is on disk when it returns

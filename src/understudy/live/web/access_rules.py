@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from understudy.live.store.records import Scope
 
-__all__ = ["HEADERS", "NO_STORE", "Limits", "is_loopback", "is_same_origin", "needed_scope"]
-
 MEBIBYTE = 2**20
 READING = frozenset({"GET", "HEAD"})
 PUBLIC = frozenset({"/", "/docs", "/openapi.json", "/healthz", "/readyz"})

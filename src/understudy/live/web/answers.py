@@ -15,16 +15,6 @@ from understudy.formatting import count, counted
 from understudy.live.web.field_errors import fields_of
 from understudy.logs.schema import first_few
 
-__all__ = [
-    "FieldRefusal",
-    "Refusal",
-    "answer",
-    "fields_of",
-    "refuse",
-    "refuse_argument",
-    "refuse_body",
-]
-
 JSON = "application/json"
 RETRY_SECONDS = "1"
 MOST_FIELDS = 100  # that are listed

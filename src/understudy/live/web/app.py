@@ -30,8 +30,6 @@ from understudy.live.web.streams import Streams
 from understudy.live.web.study_views import StudyViews
 from understudy.live.web.tokens import TokenRegistry
 
-__all__ = ["make_app"]
-
 HOST = re.compile(r"([a-z0-9][a-z0-9.-]{0,252}|\[[0-9a-f:]+\])(:[0-9]{1,5})?", re.IGNORECASE)
 
 

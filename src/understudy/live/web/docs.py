@@ -17,8 +17,6 @@ from markupsafe import Markup, escape
 from understudy.live.web.answers import JSON
 from understudy.live.web.schema_words import FieldRow, field_rows, type_words
 
-__all__ = ["docs_page"]
-
 BASE = "http://localhost:8642"
 REFUSED = 400  # and above
 CODE = re.compile(r"`([^`]+)`")

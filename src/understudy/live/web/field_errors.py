@@ -16,8 +16,6 @@ from understudy.errors import InvalidArgument, shorten
 from understudy.formatting import counted, plain
 from understudy.live.spec import NAMING, STORABLE, Event, StudySpec
 
-__all__ = ["fields_of", "names_in", "names_in_spec", "repeated_names"]
-
 LONGEST_INPUT = 60
 LONGEST_WORDS = 200  # of a list of allowed values, or of another's message
 REPEATED = "it is there twice; send it once"

@@ -23,8 +23,6 @@ from understudy.live.web.models import Batch, Draw
 from understudy.live.web.router import body_of
 from understudy.live.web.study_json import certificate_of, coverage_of, describe, policy_of
 
-__all__ = ["Handlers"]
-
 MOST_FAULTS = 100
 CONTEXT: TypeAdapter[dict[str, Any]] = TypeAdapter(Context)
 

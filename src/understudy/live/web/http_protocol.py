@@ -7,9 +7,6 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["BufferedHttpProtocol"]
-
-
 LARGEST_HEAD = 64 * 1024  # bytes
 SILENCE = 30.0  # seconds for which the rest of a request may fail to come
 

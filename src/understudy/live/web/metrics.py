@@ -15,8 +15,6 @@ from prometheus_client.registry import Collector
 
 from understudy.formatting import plain
 
-__all__ = ["LogRateLimit", "RequestMetrics", "Warnings"]
-
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER = "other"
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

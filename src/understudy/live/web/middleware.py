@@ -30,8 +30,6 @@ from understudy.live.web.answers import JSON, refuse, refuse_argument, refuse_bo
 from understudy.live.web.request_log import LoggedRequest, RequestLog, address_of
 from understudy.live.web.tokens import BadTokens, Clock, TokenRegistry
 
-__all__ = ["LIMITS", "AuthMiddleware"]
-
 LIMITS = Limits()
 LONGEST_LENGTH = 18  # digits of a number of bytes
 LONGEST_TYPE = 60

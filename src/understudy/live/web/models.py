@@ -12,19 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from understudy.live.spec import STRICT, Action, Context, Event, Id, StudySpec
 
-__all__ = [
-    "Batch",
-    "BatchResult",
-    "CertificateNow",
-    "CoverageNow",
-    "Draw",
-    "DrawResult",
-    "EventResult",
-    "PolicyNow",
-    "StudyList",
-    "StudyNow",
-]
-
 MOST_EVENTS = 1_000
 ANSWER = ConfigDict(extra="forbid")
 

@@ -17,8 +17,6 @@ from understudy.live.store.records import Scope
 from understudy.live.web.access_rules import READING, needed_scope
 from understudy.live.web.answers import JSON, Refusal
 
-__all__ = ["IN_PATH", "Content", "Operation", "Parameter", "by_path", "document"]
-
 TITLE = "Understudy, live"
 ABOUT = (
     "An understudy beside production: it is told what production did and what came of it, learns "

@@ -8,8 +8,6 @@ from understudy.live.web.handlers import Handlers
 from understudy.live.web.openapi import Content, Operation, Parameter
 from understudy.live.web.streams import Streams
 
-__all__ = ["operations"]
-
 STUDY = Parameter(
     "study",
     {"type": "string", "pattern": NAMING},

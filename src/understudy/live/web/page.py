@@ -13,8 +13,6 @@ from starlette.routing import Route
 
 from understudy.report.html import environment
 
-__all__ = ["routes"]
-
 NO_CACHE = {"cache-control": "no-cache"}  # asked for again each time, and sent only if it changed
 TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript", "svg": "image/svg+xml"}
 

@@ -16,8 +16,6 @@ from understudy.live.web.answers import refuse
 from understudy.live.web.metrics import OTHER, RequestMetrics, Warnings
 from understudy.live.web.tokens import Clock
 
-__all__ = ["OPERATION", "LoggedRequest", "RequestLog", "address_of"]
-
 OPERATION = "understudy.operation"  # where a route says which operation it leads to
 API_HEADERS = (*HEADERS, NO_STORE)
 WARNED = frozenset({401, 403, 429})

@@ -19,8 +19,6 @@ from understudy.live.web.answers import MOST_FIELDS, refuse
 from understudy.live.web.openapi import IN_PATH, Operation, by_path
 from understudy.live.web.request_log import OPERATION
 
-__all__ = ["OperationRouter", "body_of", "not_found"]
-
 LONGEST_PATH = LONGEST_NAME = 60
 UNKNOWN, TWICE = "there is no such parameter; leave it out", "it came more than once; send it once"
 

@@ -10,8 +10,6 @@ from typing import Any
 from understudy.formatting import count
 from understudy.live.spec import STORABLE
 
-__all__ = ["FieldRow", "field_rows", "type_words"]
-
 Schema = Mapping[str, Any]
 BOUNDS = (
     ("exclusiveMinimum", "above {}"),

@@ -21,8 +21,6 @@ from understudy.live.web.app import make_app
 from understudy.live.web.http_protocol import BufferedHttpProtocol
 from understudy.live.web.metrics import LogRateLimit
 
-__all__ = ["serve"]
-
 GRACE = 10  # seconds for requests that are under way at SIGTERM
 SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
 MOST_CONNECTIONS = 1_000

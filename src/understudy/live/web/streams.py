@@ -16,8 +16,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from understudy.errors import shorten
 
-__all__ = ["Streams", "ViewSource"]
-
 HEARTBEAT = 15.0  # seconds: less than what proxies and browsers wait for
 STILL_HERE = ": still here\n\n"
 HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}

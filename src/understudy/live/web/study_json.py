@@ -11,8 +11,6 @@ from understudy.live.state import StudyState
 from understudy.live.store.records import moment
 from understudy.report import CertificateCurve, as_dict
 
-__all__ = ["certificate_of", "coverage_of", "describe", "policy_of"]
-
 NOTHING = "nothing was learned yet"
 
 

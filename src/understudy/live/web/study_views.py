@@ -16,8 +16,6 @@ from understudy.logs.schema import LOGGED
 from understudy.report import Report
 from understudy.report.words import BEHAVIORS
 
-__all__ = ["StudyViews"]
-
 
 class StudyViews:
     """The `ViewSource` of a service."""

@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from understudy.errors import StoreUnavailable
 from understudy.live.store.records import Scope, TokenRecord
 
-__all__ = ["BadTokens", "TokenRegistry", "digest_of", "new_token"]
-
 PREFIX = "us_"  # so that people, and programs that look for secrets in code, know what it is
 RANDOM_BYTES = 32
 FRESH_SECONDS = 2.0

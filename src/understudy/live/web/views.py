@@ -14,8 +14,6 @@ from understudy.report.data import Mark
 from understudy.report.html import environment, sections
 from understudy.report.tables import TextCell, TextColumn, TextTable
 
-__all__ = ["About", "Counters", "Headline", "headline_of", "show", "summarize"]
-
 Kind = VerdictKind | Literal["waiting", "warming up"]
 WAITING, WARMING_UP = Mark("…", "Waiting", "open"), Mark("…", "Warming up", "open")
 MONTHS = (

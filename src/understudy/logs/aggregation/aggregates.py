@@ -38,15 +38,6 @@ from understudy.logs.validate import (
 )
 from understudy.types import Integers, read_only
 
-__all__ = [
-    "Groups",
-    "LogStatistics",
-    "collect",
-    "group",
-    "seen_actions",
-    "tally",
-]
-
 ROWS = "rows"
 
 

@@ -33,8 +33,6 @@ from understudy.logs.readers.files import FileSource
 from understudy.logs.readers.tabular import check_arrow, header_of, scan_arrow
 from understudy.logs.schema import Columns
 
-__all__ = ["ENGINES", "open_frame"]
-
 CSV, PARQUET, NDJSON, ARROW = "csv", "parquet", "ndjson", "arrow"
 EXTRAS = {
     "duckdb": ("duckdb", "logs"),

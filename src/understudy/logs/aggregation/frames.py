@@ -29,8 +29,6 @@ from understudy.logs.validate import (
     require_numbers,
 )
 
-__all__ = ["GOOD", "Rows", "lazy", "require_column", "rows_of"]
-
 GOOD = "good"
 ENGINES = (
     nw.Implementation.POLARS,

@@ -26,8 +26,6 @@ from understudy.logs.aggregation.frames import GOOD, Rows, rows_of
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, Columns
 from understudy.types import Integers
 
-__all__ = ["SummedCertificate", "SummedState", "certify_sums", "learn_sums"]
-
 REWARDS = {"rewards": nw.col(REWARD)}
 OWN_ACTION = "own action"  # what belongs to the action of a row
 OWN_PROPENSITY, OWN_RATE, OWN_TARGET = "own q", "own rate", "own target"

@@ -39,18 +39,6 @@ from understudy.logs.schema import (
 from understudy.logs.statistics import ActionStatistics
 from understudy.types import Integers, read_only
 
-__all__ = [
-    "Asked",
-    "Candidate",
-    "Coverage",
-    "candidates_beside",
-    "candidates_of",
-    "certify_candidates",
-    "coverage_from",
-    "obstacle_of",
-    "without_propensities",
-]
-
 GAIN = number(0.0, 1.0, "pass a gain a row in (0, 1], with rewards in [0, 1]", above=True)
 CERTAIN = 1.0 - 1e-9  # a propensity of 1, rounded
 OF_PROPENSITIES = (

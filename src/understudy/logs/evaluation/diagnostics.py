@@ -60,22 +60,6 @@ from understudy.logs.schema import LOGGED, PropensitySource
 from understudy.logs.statistics import ActionStatistics
 from understudy.types import Integers, read_only
 
-__all__ = [
-    "Calibration",
-    "CalibrationFinding",
-    "Drift",
-    "DriftFinding",
-    "RejectedShare",
-    "SampleSize",
-    "ShareChange",
-    "calibrate",
-    "drift_of",
-    "exploration_for",
-    "homogeneity",
-    "rows_for",
-    "second_moment",
-]
-
 # ---------------------------------------------------------------------------------- calibration
 
 FALSE_ALARM = 0.01  # the probability of an alarm about right propensities, over all actions

@@ -21,17 +21,6 @@ from understudy.logs.schema import Actions, Label, first_few
 from understudy.logs.validate import ValidatedBatch
 from understudy.snapshots import Understudy
 
-__all__ = [
-    "ColumnTarget",
-    "ContextualTarget",
-    "Fixed",
-    "Target",
-    "Uniform",
-    "is_hindsight",
-    "strangers",
-    "target_of",
-]
-
 UNIFORM = "uniform"
 POLICIES = (
     "pass --policy FILE (policy.json, or probabilities by action), --policy uniform, or "

@@ -22,18 +22,6 @@ from understudy.logs.evaluation.diagnostics import (
 from understudy.logs.schema import RewardScale
 from understudy.logs.statistics import ActionStatistics
 
-__all__ = [
-    "JudgeContext",
-    "Obstacle",
-    "Overlap",
-    "PolicyDecision",
-    "Verdict",
-    "VerdictKind",
-    "judge_policy",
-    "judge_rows",
-    "overlap_of",
-]
-
 VerdictKind = Literal["promote", "not yet", "cannot tell", "worse", "coverage"]
 USUAL_GAIN = 0.05  # a row: what a log should be able to show if the policy seems to have no gain
 HIDDEN = 0.001  # the share of its plays that a policy may make where the log shows nothing

@@ -14,8 +14,6 @@ from understudy.errors import InvalidArgument
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD
 from understudy.types import Log
 
-__all__ = ["from_bandit_feedback", "to_bandit_feedback"]
-
 POSITION, CONTEXT = "position", "context_"
 REQUIRED = ("n_rounds", "n_actions", "action", "reward", "pscore")
 NUMBERS = array("pass one finite number per round")

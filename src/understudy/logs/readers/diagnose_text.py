@@ -13,8 +13,6 @@ from typing import Any, TextIO
 from understudy.logs.readers.files import FileSource
 from understudy.logs.readers.text import BYTE_ORDER_MARK, open_text
 
-__all__ = ["BrokenFile", "JsonObject", "diagnose_text", "parse_json_lines"]
-
 LONGEST_JSON_ERROR = 80  # characters of Python's message, so that ours stays one line
 
 

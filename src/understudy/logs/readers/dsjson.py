@@ -37,8 +37,6 @@ from understudy.logs.schema import (
     Columns,
 )
 
-__all__ = ["read"]
-
 ACTION_KEYS = ("_label_Action", "_labelIndex")
 KEYS = (*ACTION_KEYS, "_label_cost", "_label_probability", "_skipLearn", "pdrop")
 NESTED = ("OBJECT", "ARRAY")

@@ -15,16 +15,6 @@ from typing import BinaryIO, cast
 from understudy.errors import LONGEST_PATH, InvalidLog, shorten
 from understudy.logs.outputs import REPORT_FILE, RESULTS
 
-__all__ = [
-    "FORMATS",
-    "FileSource",
-    "find_files",
-    "format_of",
-    "invalid_file",
-    "open_bytes",
-    "unreadable",
-]
-
 FORMATS = {
     "csv": (".csv", ".tsv"),
     "parquet": (".parquet", ".pq"),

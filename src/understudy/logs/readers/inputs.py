@@ -21,15 +21,6 @@ from understudy.logs.readers.sorting import (
 )
 from understudy.logs.schema import ROW, TIME, Columns
 
-__all__ = [
-    "FrameSource",
-    "LogReader",
-    "LogSource",
-    "count_rows",
-    "has_propensities",
-    "sources_name",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:

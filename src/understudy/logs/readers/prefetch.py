@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-__all__ = ["prefetch"]
-
 Item = TypeVar("Item")
 DEPTH = 4  # batches that wait: enough to smooth out slow ones, a few MB of memory
 

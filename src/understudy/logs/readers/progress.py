@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["ProgressCallback", "no_progress"]
-
 ProgressCallback = Callable[[str, int, int | None], None]  # what is done, rows since, rows expected
 
 

@@ -19,15 +19,6 @@ from understudy.errors import InvalidLog, first_line
 from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.schema import ACTION, FILE, TIME, label_text, stripped
 
-__all__ = [
-    "TimeColumn",
-    "in_order",
-    "look_like_dates",
-    "read_sorted",
-    "sorted_by_time",
-    "write_sorted",
-]
-
 NUMBER, WHOLE, DATE = "number", "whole number", "date"
 EXACT = 2**53  # from here on, not every whole number is a float
 SECOND = 10**9  # nanoseconds

@@ -33,8 +33,6 @@ from understudy.logs.readers.files import FileSource, invalid_file, unreadable
 from understudy.logs.readers.text import open_text
 from understudy.logs.schema import ROW, Columns
 
-__all__ = ["BATCH", "check_arrow", "header_of", "names", "read", "scan", "scan_arrow"]
-
 BATCH = 1 << 16  # rows: large enough for columnar speed, small enough for a few MB of memory
 LINES_PEEKED = 1_000  # of NDJSON: keys that come later are not known as columns
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}

@@ -14,15 +14,6 @@ from understudy.errors import first_line
 from understudy.logs.readers.files import FileSource, invalid_file, open_bytes
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD, ROLE_OPTIONS, ROW, Columns
 
-__all__ = [
-    "LINE",
-    "open_text",
-    "read_lines",
-    "refuse_column_names",
-    "reward_of_cost",
-    "select_roles",
-]
-
 LINE = "line"
 ROWS = 1 << 16  # lines of a frame, as in `tabular.BATCH`
 PIECE = 1 << 23  # bytes read at a time: about 2^16 lines of 100 bytes

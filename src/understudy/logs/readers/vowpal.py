@@ -31,8 +31,6 @@ from understudy.logs.readers.text import (
 )
 from understudy.logs.schema import ACTION, CONTEXT, ELIGIBLE, PROPENSITY, REWARD, ROW, Columns
 
-__all__ = ["read"]
-
 COST, PROBABILITY, LISTED, SHARED = "cost", "probability", "listed", "shared"
 WORDS, COSTS, WRONG, EVENT = "words", "costs", "wrong", "event"
 MOST_LINES = 1 << 20  # of an event: more is a file without blank lines

@@ -64,8 +64,6 @@ from understudy.logs.runs.study import Study
 from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, PropensitySource
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 
-__all__ = ["AggregateRun", "LogInput"]
-
 
 @dataclass(frozen=True, eq=False)
 class LogInput:

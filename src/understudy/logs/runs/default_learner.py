@@ -17,17 +17,6 @@ from understudy.logs.features import ContextFeatures, fit_context_features
 from understudy.protocols import Learner
 from understudy.types import Integers
 
-__all__ = [
-    "CONTEXTUAL",
-    "FIXED",
-    "LEARNERS",
-    "Assumption",
-    "Choice",
-    "choose",
-    "choose_contextual",
-    "name_of_default",
-]
-
 Recipe = Callable[[Behavior, int | None], Learner[Any]]
 
 KNOWN: dict[str, Recipe] = {

@@ -54,8 +54,6 @@ from understudy.logs.schema import ESTIMATED
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
 
-__all__ = ["OrderedRun"]
-
 
 @dataclass(frozen=True, eq=False)
 class RunPlan:

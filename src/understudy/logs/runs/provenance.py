@@ -30,19 +30,6 @@ from understudy.logs.schema import QUARANTINE
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
 
-__all__ = [
-    "Provenance",
-    "fingerprints_of",
-    "good_rows",
-    "intake_of",
-    "knows_rows",
-    "origins_of",
-    "refuse_inside",
-    "refuse_learned",
-    "refuse_same_rows",
-]
-
-
 MANY = 1_000  # rows: so many do not have the same sums by chance
 REMEDY = "pass a path, several, a frame (Polars, pandas, PyArrow, …), or a bandit_feedback dict"
 

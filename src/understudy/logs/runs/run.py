@@ -16,8 +16,6 @@ from understudy.logs.runs.provenance import Provenance
 from understudy.logs.schema import PropensitySource
 from understudy.types import Integers
 
-__all__ = ["Certification", "Covered", "Learned", "Run"]
-
 
 @dataclass(frozen=True, eq=False)
 class Learned:

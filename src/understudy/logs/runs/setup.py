@@ -19,8 +19,6 @@ from understudy.logs.readers.inputs import LogReader, LogSource, has_propensitie
 from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.reject_reasons import RejectReason, nothing_left, too_few
-from understudy.logs.runs.default_learner import choose_contextual
-from understudy.logs.runs.study import LAST
 from understudy.logs.schema import (
     ACTION,
     ESTIMATED,
@@ -32,18 +30,6 @@ from understudy.logs.schema import (
     label_text,
 )
 from understudy.logs.validate import MOST_ACTIONS, RowRules, ValidatedBatch, check
-
-__all__ = [
-    "LAST",  # moved to study; other areas still import it from here
-    "ResolvedLog",
-    "UnexpectedAction",
-    "behavior_of",
-    "choose_contextual",  # moved to default_learner; other areas still import it from here
-    "columns_of",
-    "declared_actions",
-    "resolve",
-    "rules_of",
-]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,19 +18,6 @@ from understudy.logs.validate import Rejected, ValidatedBatch
 from understudy.protocols import Learner
 from understudy.types import Integers, Log
 
-__all__ = [
-    "LAST",
-    "CertificatePath",
-    "Observed",
-    "Study",
-    "average_policy",
-    "last_rows",
-    "observe_rows",
-    "with_propensities",
-    "with_rejected",
-    "without_first_plays",
-]
-
 LAST = 4_096  # rows whose contexts a policy is averaged over: recent ones, of a bounded number
 
 
