@@ -195,11 +195,11 @@ from pathlib import Path
 from understudy.errors import InvalidLog
 from understudy.logs.schema import Columns
 from understudy.logs.aggregation.engines import open_frame
-from understudy.logs.readers.files import Source
+from understudy.logs.readers.files import FileSource
 from understudy.logs.aggregation.aggregates import tally
 
 def read(path, form):
-    with open_frame("pyspark", [Source(Path(path), form)], Columns()) as frame:
+    with open_frame("pyspark", [FileSource(Path(path), form)], Columns()) as frame:
         return tally(frame, Columns()).tally.counts.tolist()
 
 print(read(sys.argv[1], "csv"))

@@ -31,7 +31,7 @@ from understudy.logs.runs.provenance import (
     refuse_learned,
     refuse_same_rows,
 )
-from understudy.logs.runs.run import Certification
+from understudy.logs.runs.run import CertifyOutcome
 from understudy.logs.schema import Actions, Label, RewardScale
 
 
@@ -102,7 +102,7 @@ def certify(
     return judged
 
 
-def _coverage(target: Target, found: Certification, scale: RewardScale) -> Coverage:
+def _coverage(target: Target, found: CertifyOutcome, scale: RewardScale) -> Coverage:
     """What the log says about actions, and about the one policy that was asked about."""
     tallied, certificate = found.tallied, found.certified.certificate
     fixed = target.fixed(tallied.actions)

@@ -52,7 +52,7 @@ from understudy.logs.runs.provenance import (
     intake_of,
     origins_of,
 )
-from understudy.logs.runs.run import Certification, Covered, Learned, Run
+from understudy.logs.runs.run import CertifyOutcome, CoverageOutcome, LearnOutcome, Run
 from understudy.logs.runs.setup import (
     ResolvedLog,
     behavior_of,
@@ -120,7 +120,7 @@ class AggregateRun:
 
     # ------------------------------------------------------------------------------------ learn
 
-    def learn(self, resume: Policy | None, earlier: Path | None) -> Learned:  # noqa: ARG002 - it cannot go on
+    def learn(self, resume: Policy | None, earlier: Path | None) -> LearnOutcome:  # noqa: ARG002 - it cannot go on
         """The policy of a fixed rate, a sum per action. There is no certificate without an order.
 
         Which rows were refused is for a second look to say, in order.
@@ -145,7 +145,7 @@ class AggregateRun:
         policy = dataclasses.replace(policy, files=intake.files)
         if not self.origins:
             intake = self._intake(policy.refused)
-        return Learned(policy, intake, {})
+        return LearnOutcome(policy, intake, {})
 
     def _learned(self) -> tuple[Policy, ResolvedLog]:
         """The policy, and how the same rows would be read in order."""
@@ -211,7 +211,7 @@ class AggregateRun:
 
     # ------------------------------------------------------------------------------------ cover
 
-    def cover(self, asked: Sequence[Asked], fingerprints: Sequence[str]) -> Covered:
+    def cover(self, asked: Sequence[Asked], fingerprints: Sequence[str]) -> CoverageOutcome:
         """What the log can say, also about policies that were asked about."""
         options = self.options
         columns, kind = self._columns()
@@ -237,11 +237,11 @@ class AggregateRun:
             confidence=options.sure,
             scale=options.scale,
         )
-        return Covered(found, kind, self._intake(found.refused))
+        return CoverageOutcome(found, kind, self._intake(found.refused))
 
     # ---------------------------------------------------------------------------------- certify
 
-    def certify(self, target: Target, fingerprints: Sequence[str]) -> Certification:  # noqa: ARG002 - sums do not distinguish files
+    def certify(self, target: Target, fingerprints: Sequence[str]) -> CertifyOutcome:  # noqa: ARG002 - sums do not distinguish files
         """The certificate of a fixed policy at the end of the log, without a curve."""
         options = self.options
         columns, kind = self._columns()
@@ -274,7 +274,7 @@ class AggregateRun:
             refuse_bad_rows(found.refused)
         with Quarantine(self.folder / QUARANTINE_FILE):
             pass  # which rows they are is not known
-        return Certification(
+        return CertifyOutcome(
             Certified.of(found.certificate),
             LogStatistics(sums.actions, sums.tally, found.refused),
             kind,

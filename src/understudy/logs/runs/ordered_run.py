@@ -40,7 +40,7 @@ from understudy.logs.runs.default_learner import (
     name_of_default,
 )
 from understudy.logs.runs.provenance import fingerprints_of, good_rows, intake_of, refuse_learned
-from understudy.logs.runs.run import Certification, Covered, Learned
+from understudy.logs.runs.run import CertifyOutcome, CoverageOutcome, LearnOutcome
 from understudy.logs.runs.setup import ResolvedLog, UnexpectedAction, resolve, rules_of
 from understudy.logs.runs.study import (
     CertificatePath,
@@ -78,7 +78,7 @@ class OrderedRun:
 
     # ------------------------------------------------------------------------------------ learn
 
-    def learn(self, resume: Policy | None, earlier: Path | None) -> Learned:
+    def learn(self, resume: Policy | None, earlier: Path | None) -> LearnOutcome:
         """Learn row by row, from the beginning or from a policy, whose quarantine is kept too."""
         with ThreadPoolExecutor(1) as pool:
             hashing = pool.submit(fingerprints_of, self.origins)
@@ -108,7 +108,7 @@ class OrderedRun:
             warmup=plan.warmup if resume is None else resume.warmup,
             contextual=plan.contextual,
         )
-        return Learned(policy, intake, dict(oddities))
+        return LearnOutcome(policy, intake, dict(oddities))
 
     def _begin(self) -> RunPlan:
         """Look at the log as far as needed, and fix who learns from it and how."""
@@ -194,7 +194,7 @@ class OrderedRun:
 
     # ------------------------------------------------------------------------------------ cover
 
-    def cover(self, asked: Sequence[Asked], fingerprints: Sequence[str]) -> Covered:
+    def cover(self, asked: Sequence[Asked], fingerprints: Sequence[str]) -> CoverageOutcome:
         """Two passes: the second certifies the policies that the first has brought up."""
         options = self.options
         known = frozenset(label for target, _ in asked for label in target.labels)
@@ -214,7 +214,7 @@ class OrderedRun:
             confidence=options.sure,
             scale=options.scale,
         )
-        return Covered(found, log.kind, intake_of(self.origins, fingerprints, quarantine))
+        return CoverageOutcome(found, log.kind, intake_of(self.origins, fingerprints, quarantine))
 
     def _certificates(
         self, log: ResolvedLog, candidates: Sequence[Candidate]
@@ -246,7 +246,7 @@ class OrderedRun:
 
     # ---------------------------------------------------------------------------------- certify
 
-    def certify(self, target: Target, fingerprints: Sequence[str]) -> Certification:
+    def certify(self, target: Target, fingerprints: Sequence[str]) -> CertifyOutcome:
         """In one pass, if all actions of the log are declared; else a scan comes before it."""
         found = None
         if self.options.actions is not None and self.options.probabilities is None:
@@ -258,7 +258,7 @@ class OrderedRun:
 
     def _certify(
         self, target: Target, fingerprints: Sequence[str], *, declared_only: bool
-    ) -> Certification:
+    ) -> CertifyOutcome:
         log = resolve(
             self.origins,
             self.options,
@@ -288,7 +288,7 @@ class OrderedRun:
             raise nothing_left(sources_name(self.origins), quarantine.by_reason())
         (curve,) = seen.curves
         assert curve is not None
-        return Certification(
+        return CertifyOutcome(
             Certified.of(curve.certificate, curve.points),
             LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason())),
             log.kind,

@@ -18,7 +18,7 @@ from understudy.types import Integers
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnOutcome:
     """A policy, the files that it came from, and how many contexts had unusual values."""
 
     policy: Policy
@@ -27,7 +27,7 @@ class Learned:
 
 
 @dataclass(frozen=True, eq=False)
-class Covered:
+class CoverageOutcome:
     """What a log says about actions and policies, and where its propensities come from."""
 
     coverage: Coverage
@@ -36,7 +36,7 @@ class Covered:
 
 
 @dataclass(frozen=True, eq=False)
-class Certification:
+class CertifyOutcome:
     """The certificate of one policy, and what the log showed: `stretches` if it has an order."""
 
     certified: Certified
@@ -50,14 +50,14 @@ class Certification:
 class Run(Protocol):
     """One run over a log: `OrderedRun` row by row, or `AggregateRun` from sums in no order."""
 
-    def learn(self, resume: Policy | None, earlier: Path | None) -> Learned:
+    def learn(self, resume: Policy | None, earlier: Path | None) -> LearnOutcome:
         """Learn from the log; `earlier` is the quarantine of the policy to go on from."""
         ...
 
-    def cover(self, asked: Sequence[Asked], fingerprints: Sequence[str]) -> Covered:
+    def cover(self, asked: Sequence[Asked], fingerprints: Sequence[str]) -> CoverageOutcome:
         """Say what the log can tell, also about the policies that were asked about."""
         ...
 
-    def certify(self, target: Target, fingerprints: Sequence[str]) -> Certification:
+    def certify(self, target: Target, fingerprints: Sequence[str]) -> CertifyOutcome:
         """Certify a policy that stays the same."""
         ...
