@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from typing import Any
 
 import click
 
 from understudy import __version__
-from understudy.cli.bench import bench
 from understudy.cli.common import silence_native_stderr
-from understudy.cli.log_commands import certify, coverage, learn
-from understudy.cli.paper import paper
-from understudy.cli.service_commands import audit, export, serve, token
 from understudy.errors import UnderstudyError
 
 __all__ = ["main"]
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+MODULES = {
+    "log_commands": ("certify", "coverage", "learn"),
+    "service_commands": ("audit", "export", "serve", "token"),
+    "paper": ("paper",),
+    "bench": ("bench",),
+}
+COMMANDS = {command: module for module, commands in MODULES.items() for command in commands}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class LazyGroup(click.Group):
+    """The commands, each imported when it is used: `learn` does not wait for the experiments."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - always the same
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module: Any = importlib.import_module(f"understudy.cli.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="understudy")
 def app() -> None:
     """Online learning from off-policy feedback, with guarantees."""
-
-
-for command in (learn, coverage, certify, serve, audit, export, token, paper, bench):
-    app.add_command(command)
 
 
 def main() -> None:

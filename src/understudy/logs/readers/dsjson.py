@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import duckdb
 import polars as pl
 
 from understudy.errors import first_line
@@ -37,6 +37,9 @@ from understudy.logs.schema import (
     Columns,
 )
 
+if TYPE_CHECKING:
+    import duckdb
+
 ACTION_KEYS = ("_label_Action", "_labelIndex")
 KEYS = (*ACTION_KEYS, "_label_cost", "_label_probability", "_skipLearn", "pdrop")
 NESTED = ("OBJECT", "ARRAY")
@@ -57,6 +60,8 @@ def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     ...     [frame.rows() for frame in read(path, Columns(context=("user.age",)))]
     [[(1, '2', '1', '0.8', '30')]]
     """
+    import duckdb  # noqa: PLC0415 - most logs are read without it
+
     refuse_column_names(columns, path)
     try:
         with duckdb.connect() as connection:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,9 @@ import pyarrow.parquet as pq
 from understudy.errors import InvalidLog, first_line
 from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.schema import ACTION, FILE, TIME, label_text, stripped
+
+if TYPE_CHECKING:
+    import duckdb
 
 NUMBER, WHOLE, DATE = "number", "whole number", "date"
 EXACT = 2**53  # from here on, not every whole number is a float
@@ -133,6 +136,8 @@ def sorted_by_time(
     ...     [frame.rows() for frame in sorted_by_time(batches, Path(folder))]
     [[(1, 'a'), (2, 'b'), (3, 'a')]]
     """
+    import duckdb  # noqa: PLC0415 - most logs are read without it
+
     try:
         with TemporaryDirectory(prefix="sorting-", dir=folder) as spilled:
             if _spill(batches, Path(spilled), watch):
@@ -187,6 +192,8 @@ def _with_keys(
 
 
 def _sort(folder: Path, memory_limit: str, watch: ProgressCallback) -> Iterator[pl.DataFrame]:
+    import duckdb  # noqa: PLC0415 - most logs are read without it
+
     limits: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": memory_limit,
         "temp_directory": str(folder / "duckdb"),
