@@ -151,6 +151,7 @@ def assert_goes_on(folder: Path, undisturbed: tuple[dict[str, bytes], Any]) -> N
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
 
+@pytest.mark.full  # processes that start again and again
 def test_a_sweep_that_is_killed_again_and_again_goes_on(
     tmp_path: Path, undisturbed: tuple[dict[str, bytes], Any]
 ) -> None:
@@ -167,6 +168,7 @@ def test_a_sweep_that_is_killed_again_and_again_goes_on(
     assert_goes_on(tmp_path, undisturbed)
 
 
+@pytest.mark.full  # processes that start again and again
 def test_two_sweeps_may_share_a_folder(
     tmp_path: Path, undisturbed: tuple[dict[str, bytes], Any]
 ) -> None:
@@ -241,6 +243,7 @@ def paper(folder: Path, *options: str) -> list[str]:
 
 
 @pytest.mark.large
+@pytest.mark.full  # processes that start again and again
 def test_ctrl_c_on_the_command_line_is_not_the_end_of_the_work(tmp_path: Path) -> None:
     """One line, exit code 130, nothing half-written; the same command goes on, to the same CSV."""
     code, _, errors = finish(*paper(tmp_path / "undisturbed"))
@@ -272,6 +275,7 @@ def said(errors: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("runs ")]
 
 
+@pytest.mark.full  # processes that start again and again
 def test_a_file_system_that_takes_no_more_is_named(
     tmp_path: Path, undisturbed: tuple[dict[str, bytes], Any]
 ) -> None:

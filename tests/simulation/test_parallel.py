@@ -229,6 +229,7 @@ def peak(name: str, n_actions: int, rounds: int) -> int:
 
 
 @pytest.mark.large
+@pytest.mark.full  # half a million rounds, traced
 @pytest.mark.parametrize("name", [name for name in WAYS if name != "hiding"])
 def test_memory_does_not_grow_with_the_rounds(name: str) -> None:
     peak(name, 50, 1_000)  # what is made once: imports, compiled code
