@@ -131,9 +131,7 @@ class KnownBehavior(CheckedEstimator):
 
     @cached_property
     def spec(self) -> EventSpec:
-        if isinstance(self.behavior, Logged):
-            return EventSpec(self.behavior.n_actions, propensities=True)
-        return EventSpec(len(self.behavior), support=self.behavior > 0)
+        return EventSpec.for_behavior(self.behavior)
 
     @property
     def formula(self) -> GainFormula | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from understudy.behaviors import Behavior, Logged
 from understudy.constraints import Array, Constraint, having
 from understudy.deprecated import OldName, adopt_old_members, old_module_names
 from understudy.errors import BrokenLaw, InvalidArgument, InvalidEvent, NotMergeable
@@ -47,6 +48,13 @@ class EventSpec:
     features: tuple[int, ...] | None = None
     unread: str = "leave it out, or make the learner with us.Logged(n_actions=K) to use it"
     unseen: str = "correct pi_b, or use us.Logged or exp3_ix_unknown if it is not known"
+
+    @staticmethod
+    def for_behavior(behavior: Behavior) -> EventSpec:
+        """The spec of events of a known behavior, or of one that is logged with each event."""
+        if isinstance(behavior, Logged):
+            return EventSpec(behavior.n_actions, propensities=True)
+        return EventSpec(len(behavior), support=behavior > 0)
 
     def check(self, log: Log) -> None:
         """Raise `InvalidEvent` at the first event that does not fit."""

@@ -117,9 +117,7 @@ class CoverageAdaptive(Learner[LeveledScores]):
 
     @cached_property
     def spec(self) -> EventSpec:
-        if isinstance(self.behavior, Logged):
-            return EventSpec(self.behavior.n_actions, propensities=True)
-        return EventSpec(len(self.behavior), support=self.behavior > 0)
+        return EventSpec.for_behavior(self.behavior)
 
     @property
     def order_dependence(self) -> str | None:

@@ -28,6 +28,7 @@ from understudy.constraints import (
     integer,
 )
 from understudy.errors import InvalidArgument, InvalidLog
+from understudy.formatting import counted
 from understudy.learners import DisjointFeatures, LinProdCompact, lin_prod_compact
 from understudy.logs.encoder import REMEDY, Encoder, require_rows
 from understudy.snapshots import fields_as_data, fields_from_data
@@ -78,7 +79,7 @@ class ContextFeatures:
         if not self.encoder.constants:
             return []
         return [
-            f"Contexts that did not change in the {_rows(self.rows)} of the warm-up are "
+            f"Contexts that did not change in the {counted(self.rows, 'row')} of the warm-up are "
             f"left out: {', '.join(self.encoder.constants)}; a larger --warmup may see them change."
         ]
 
@@ -92,7 +93,7 @@ class ContextFeatures:
         found = [
             "mean rewards are linear in the features: no log can show that",
             "contexts are drawn alike, and production plays alike, in the warm-up and after it",
-            f"V is known: here it is an average of {_rows(self.rows)} and a ridge of "
+            f"V is known: here it is an average of {counted(self.rows, 'row')} and a ridge of "
             f"{self.ridge:.3g}, which makes estimates cautious and biased",
             f"features are bounded: here {100 * share:.4g} % of the warm-up are scaled down to "
             f"κ = {self.learner.kappa:.4g}, and rewards would have to be linear in what is left",
@@ -187,7 +188,8 @@ def _check_size(encoder: Encoder, rows: int, n_actions: int) -> None:
         raise InvalidLog(
             "contexts",
             ", ".join(encoder.constants),
-            f"no context changes in the {_rows(rows)} of the warm-up, so there are no features",
+            f"no context changes in the {counted(rows, 'row')} of the warm-up, "
+            "so there are no features",
             "pass a larger --warmup, such as 0.5, name other columns, or leave out --context",
         )
     if n_actions * p**2 > LARGEST_STATE:
@@ -216,7 +218,3 @@ def _shrink(x: Array, learner: LinProdCompact) -> Array:
 def _largest_leverages(x: Array, inverse: Array) -> Array:
     """max_a xᵀ V_a⁻¹ x of every context, (n,)."""
     return np.asarray(leverage(x, inverse).max(axis=1))
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"

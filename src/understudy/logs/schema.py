@@ -12,6 +12,7 @@ import polars as pl
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
+from understudy.formatting import quoted
 from understudy.types import Integers
 
 # Frames of rows have columns of these names, whatever the file calls them.
@@ -227,8 +228,7 @@ def short_label(label: Label) -> str:
     >>> short_label(7), short_label("a "), len(short_label("x" * 1_000))
     ('7', "'a '", 40)
     """
-    text = str(label)
-    text = text if text == text.strip() else f"'{text}'"
+    text = quoted(label)
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
 
 

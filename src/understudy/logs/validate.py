@@ -210,11 +210,11 @@ class RowRules:
             if role != TARGET or role in frame.columns
         }
 
-    def of(self, frame: pl.DataFrame) -> list[Rule]:
+    def of(self, frame: pl.DataFrame, numbers: Mapping[str, BoundedColumn]) -> list[Rule]:
         """The rules for a batch, in the order in which reasons are looked for."""
-        numbers = {role: number_rule(column) for role, column in self.numbers(frame).items()}
-        target = numbers.pop(TARGET, None)
-        found = [action_rule(closed=self.closed), *numbers.values()]
+        columns = {role: number_rule(column) for role, column in numbers.items()}
+        target = columns.pop(TARGET, None)
+        found = [action_rule(closed=self.closed), *columns.values()]
         if self.support is not None:
             found.append(support_rule())
         if ELIGIBLE in frame.columns:
@@ -296,7 +296,8 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     >>> checked.rewards.tolist(), checked.quarantined["reason"].to_list()
     ([0.5], ['reward is out of range'])
     """
-    numbers, each = rules.numbers(frame), rules.of(frame)
+    numbers = rules.numbers(frame)
+    each = rules.of(frame, numbers)
     parsed, actions = _parse(file, frame, rules, numbers)
     good = _mask(parsed, all_hold(each))
     rewards = _as_array(parsed[numbers[REWARD].parsed])
@@ -332,9 +333,9 @@ def _parse(
     file: str, frame: pl.DataFrame, rules: RowRules, numbers: Mapping[str, BoundedColumn]
 ) -> tuple[pl.DataFrame, Integers]:
     """The batch with the columns that the rules read, and the index of each action."""
-    require_labels(file, ACTION, _dtype(frame[ACTION]))
+    require_labels(file, ACTION, _dtype(frame[ACTION].dtype))
     for role in numbers:
-        require_numbers(file, role, _dtype(frame[role]))
+        require_numbers(file, role, _dtype(frame[role].dtype))
     found = [_parsed(column, frame[role]) for role, column in numbers.items()]
     if rules.actions is None:  # any label is an action
         actions = -_are_missing(frame[ACTION]).astype(np.int64)
@@ -387,8 +388,7 @@ def _listed(file: str, frame: pl.DataFrame) -> pl.Series:
     """Whether each action is among those that were eligible; a missing list allows all."""
     kind, among = frame[ELIGIBLE].dtype, pl.col(ELIGIBLE)
     inner: Any = getattr(kind, "inner", kind)
-    element = pl.Series(dtype=inner)
-    require_labels(file, ELIGIBLE, _dtype(element), f"{kind}, not lists of labels")
+    require_labels(file, ELIGIBLE, _dtype(inner), f"{kind}, not lists of labels")
     if isinstance(kind, pl.List | pl.Array):
         lists = among.arr.to_list() if isinstance(kind, pl.Array) else among
         listed = lists.list.eval(label_text(pl.element(), inner))
@@ -454,5 +454,6 @@ def _wrong_type(file: str, role: str, holds: str) -> InvalidLog:
     return InvalidLog("log", file, reason, f"name another column with {option}")
 
 
-def _dtype(column: pl.Series) -> nw.dtypes.DType:
-    return nw.from_native(column, series_only=True).dtype
+@functools.cache  # batches of a log have the same types
+def _dtype(dtype: pl.DataType) -> nw.dtypes.DType:
+    return nw.from_native(pl.Series(dtype=dtype), series_only=True).dtype

@@ -30,6 +30,7 @@ from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
 from understudy.logs.aggregation.frames import lazy
 from understudy.logs.readers.files import FileSource
+from understudy.logs.readers.inputs import sources_name
 from understudy.logs.readers.tabular import check_arrow, header_of, scan_arrow
 from understudy.logs.schema import Columns
 
@@ -80,7 +81,7 @@ def open_frame(
     if engine in EXTRAS:
         _require(engine, *EXTRAS[engine])
     names = columns.names()
-    where = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    where = sources_name(sources)
     with _in_our_words(engine, where), _quietly(engine), contextlib.ExitStack() as stack:
         if files.format == CSV:
             for source in sources:
