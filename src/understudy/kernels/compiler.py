@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.errors import NumbaWarning
+from numba.core.runtime import rtsys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -39,8 +40,12 @@ class ForgivingCache(FunctionCache):  # type: ignore[misc] # numba is not typed
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        # numba first imports all that it could compile, which takes longer than all else at the
+        # start of a command. Code that is only loaded needs numba's runtime. A compilation, where
+        # there is nothing to load, imports the rest by itself.
         try:
-            return super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)
+            return self._load_overload(sig, target_context)
         except Exception as error:  # noqa: BLE001 - a damaged file may raise anything
             return warn_of(error)
 

@@ -52,6 +52,15 @@ def plus(score: float, residue: float, gain: float) -> tuple[float, float]:
 
 
 @compiled
+def largest(values: Array) -> float:
+    """The largest value: numba's own `max` would import SciPy wherever the code is loaded."""
+    found = values[0]
+    for value in values[1:]:
+        found = max(found, value)
+    return float(found)
+
+
+@compiled
 def weigh(eta: float, scores: Array, residues: Array, reference: float, weights: Array) -> None:
     """w(a) of every action."""
     for a in range(scores.size):
@@ -61,7 +70,7 @@ def weigh(eta: float, scores: Array, residues: Array, reference: float, weights:
 @compiled
 def refresh(eta: float, scores: Array, residues: Array, weights: Array) -> tuple[float, float]:
     """The reference, max G, and W relative to it, from nothing but the scores."""
-    reference = scores.max()
+    reference = largest(scores)
     weigh(eta, scores, residues, reference, weights)
     total = 0.0
     for a in range(scores.size):

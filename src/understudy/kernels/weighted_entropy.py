@@ -28,6 +28,7 @@ from understudy.kernels.exponential_weights import (
     UNKNOWN,
     exponent,
     is_due,
+    largest,
     plus,
     probability_of,
 )
@@ -129,7 +130,7 @@ def begin(tuning: GroupTuning, scores: Array, residues: Array, sums: GroupSums) 
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of = in_rows(totals, experts)
     refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
-    level, room = float(references.max()), np.empty(rates.size)
+    level, room = largest(references), np.empty(rates.size)
     for _ in range(2):
         level = seek(rates, log_prior, references, totals, level, room)
     return level
@@ -223,7 +224,7 @@ def replay(
     experts, scales, weights = scores.shape[1], np.empty(rates.size), np.empty(scores.shape)
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of, scales_of = in_rows(totals, experts), in_rows(scales, experts)
-    weights[:, 0], room, fastest = UNKNOWN, np.empty(experts), rates.max()
+    weights[:, 0], room, fastest = UNKNOWN, np.empty(experts), largest(rates)
     mass = rescale(rates, log_prior, references, totals, level, scales)
     for t in range(actions.size):
         b, row = actions[t], rows[actions[t]]
@@ -299,7 +300,7 @@ def expected_reward(
     experts, scales, weights = scores.shape[1], np.empty(rates.size), np.empty(scores.shape)
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of, weighted, room = in_rows(totals, experts), np.empty(rates.size), np.empty(experts)
-    weighted_of, fastest = in_rows(weighted, experts), rates.max()
+    weighted_of, fastest = in_rows(weighted, experts), largest(rates)
     mass = rescale(rates, log_prior, references, totals, level, scales)
     weigh_all(rates_of, references_of, rows, scores, residues, weights)
     earned, value, k = 0.0, 0.0, -1
