@@ -1,4 +1,4 @@
-"""How kernels are compiled: once, without the GIL, kept on disk, and never failing for the disk."""
+"""Compilation of kernels: once, without the GIL, cached on disk; a full disk is no error."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from numba.core.runtime import rtsys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# numba keeps the code of a function until the function's own file changes. Kernels call kernels of
-# other files, so here any change of any kernel makes all of them compile again.
+# numba caches the code of a function until the function's own file changes. Kernels call kernels of
+# other files, so here a change of any kernel invalidates all of them.
 HERE = Path(__file__).parent
 SOURCES = tuple(
     (path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(HERE.glob("*.py"))
@@ -24,7 +24,7 @@ SOURCES = tuple(
 
 
 class ForgivingCache(FunctionCache):  # type: ignore[misc] # numba is not typed
-    """numba's cache on disk, except that a disk that is full or gone costs a warning, not a run.
+    """numba's cache on disk; if the disk is full or missing, it warns instead of failing.
 
     The stamp of the sources is part of the files' names: numba writes its index before the code, so
     that after a full disk an index could otherwise lead to code of older sources.
@@ -62,14 +62,14 @@ def warn_of(problem: Exception) -> None:
         f"compiled kernels cannot be kept on disk ({why}): every start compiles "
         "them again; set NUMBA_CACHE_DIR to a folder that can be written to",
         NumbaWarning,
-        stacklevel=1,  # one place, so that it is said once and not for every kernel
+        stacklevel=1,  # one place, so that Python shows it once and not for every kernel
     )
 
 
 def compiled(function: Function) -> Function:
-    """Compile a kernel for the types of its arguments when it is first called with them.
+    """Compile a kernel for the types of its arguments, on the first call with them.
 
-    The code of this folder's kernels is kept on disk; your own are compiled in every process.
+    The code of this folder's kernels is cached on disk; your own are compiled in every process.
     """
     if numba.config.DISABLE_JIT:
         return function
@@ -84,5 +84,5 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Compile a function into each of its callers: so it may take other kernels as arguments."""
+    """Compile a function into each of its callers, so that it may take kernels as arguments."""
     return function if numba.config.DISABLE_JIT else numba.njit(inline="always")(function)
