@@ -24,9 +24,9 @@ from understudy.logs import validate
 from understudy.logs.aggregation import frames
 from understudy.logs.aggregation.aggregates import tally
 from understudy.logs.aggregation.frames import rows_of
-from understudy.logs.readers.files import find_files, format_of
-from understudy.logs.readers.prefetch import prefetch
-from understudy.logs.readers.tabular import BATCH, read
+from understudy.logs.readers.files import BATCH, find_files, format_of
+from understudy.logs.readers.inputs import prefetch
+from understudy.logs.readers.tabular import read
 from understudy.logs.reject_reasons import REMEDIES, RejectReason, remedy_for
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import QUARANTINE, Actions, Columns, RewardScale

@@ -8,7 +8,7 @@ from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store.records import Decision, StudyRecord
 from understudy.live.store.sql import Reader
-from understudy.logs.readers.progress import ProgressCallback
+from understudy.logs.outputs import ProgressCallback
 
 MOST_FAULTS = 10  # reported per study: one damaged row often makes all later ones wrong
 

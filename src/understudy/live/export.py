@@ -18,8 +18,7 @@ from understudy.live.spec import StudySpec
 from understudy.live.state import COLUMN_TYPES
 from understudy.live.store.records import Decision, StudyRecord, moment
 from understudy.live.store.sql import Reader
-from understudy.logs.outputs import scratch_folder
-from understudy.logs.readers.progress import ProgressCallback
+from understudy.logs.outputs import ProgressCallback, scratch_folder
 from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
 
 FORMATS = (".parquet", ".ndjson")

@@ -1,4 +1,4 @@
-"""The files that a run writes: all of them or none, and the quarantine as rows come."""
+"""What a run puts out: progress, the quarantine as rows come, and files, all of them or none."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ POLICY_FILE, REPORT_FILE, QUARANTINE_FILE = "policy.json", "report.html", "quara
 RESULTS = (QUARANTINE_FILE, REPORT_FILE, POLICY_FILE)  # in the order in which they are published
 SCHEMA = pa.schema([(name, pa.int64() if name == ROW else pa.string()) for name in QUARANTINE])
 EXAMPLES = 100  # quarantined rows that a report can show: a page of them
+ProgressCallback = Callable[[str, int, int | None], None]  # what is done, rows since, rows expected
+
+
+def no_progress(phase: str, rows: int, expected: int | None) -> None:
+    """No progress reporting."""
 
 
 @contextmanager

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
+import pyarrow.parquet as pq
 
-from understudy.logs.readers import dsjson, tabular, vowpal
-from understudy.logs.readers.files import FileSource
-from understudy.logs.readers.progress import ProgressCallback
+from understudy.logs.outputs import ProgressCallback
+from understudy.logs.readers import tabular, vowpal
+from understudy.logs.readers.files import BATCH, FileSource
 from understudy.logs.readers.sorting import (
-    NUMBER,
-    TimeColumn,
+    TimeParser,
     in_order,
-    read_sorted,
+    numbers,
+    time_parser,
     write_sorted,
 )
 from understudy.logs.schema import ROW, TIME, Columns
+
+DEPTH = 4  # batches that wait: enough to smooth out slow ones, a few MB of memory
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,52 +47,74 @@ LogSource = FileSource | FrameSource
 class LogReader:
     """The rows of all sources in order: as they come, or by time once `in_time_order` was called.
 
-    `times` is the format of the column of times, and `sorted_file` holds all rows by time if those
-    of the sources are in another order.
+    `parse_times` reads the column of times. `sorted_file` holds all rows by time, with times
+    that are parsed, if those of the sources are in another order.
     """
 
     sources: Sequence[LogSource]
     columns: Columns
-    times: TimeColumn | None = None
+    parse_times: TimeParser | None = None
     sorted_file: Path | None = None
 
     def batches(self) -> Iterator[tuple[str, pl.DataFrame]]:
         """Batches of rows in order, each with the name of its source.
 
         The name is empty if rows of several sources are mixed; a column `file` then names them.
+        Times are numbers once `in_time_order` was called, null where they cannot be parsed.
         """
         if self.sorted_file is not None:
-            for frame in read_sorted(self.sorted_file):
-                yield "", self._parse_times(frame)
+            with pq.ParquetFile(self.sorted_file) as file:
+                for batch in file.iter_batches(BATCH):
+                    yield "", pl.DataFrame(batch)
             return
         for source in self.sources:
             for frame in _batches(source, self.columns):
-                yield source.name, self._parse_times(frame)
+                if self.parse_times is None:
+                    yield source.name, frame
+                else:
+                    yield source.name, frame.with_columns(self.parse_times(frame[TIME]).alias(TIME))
 
     def in_time_order(self, folder: Path, watch: ProgressCallback) -> LogReader:
         """A reader of the same rows by time; they are sorted in a folder if they are not."""
         if self.columns.time is None:
             return self
-        times: TimeColumn | None = None
+        parse: TimeParser | None = None
         previous: Any = None
         for _, frame in self.batches():
             watch("checking the order", len(frame), None)
-            times = times or TimeColumn.detect(frame[TIME])
-            if times is None:
+            parse = parse or time_parser(frame[TIME])
+            if parse is None:
                 continue
-            parsed = times.parse(frame[TIME])
-            if not in_order(previous, parsed):
+            times = parse(frame[TIME])
+            if not in_order(previous, times):
                 path = folder / "sorted.parquet"
-                write_sorted(self.batches(), path, watch)
-                return replace(self, times=times, sorted_file=path)
-            previous = parsed.max() if parsed.null_count() < len(parsed) else previous
-        return replace(self, times=times or TimeColumn(NUMBER))
+                write_sorted(self.batches(), parse, path, watch)
+                return replace(self, sorted_file=path)
+            previous = times.max() if times.null_count() < len(times) else previous
+        return replace(self, parse_times=parse or numbers)
 
-    def _parse_times(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The frame with times as numbers, null where they cannot be parsed."""
-        if self.times is None:
-            return frame
-        return frame.with_columns(self.times.parse(frame[TIME]).alias(TIME))
+
+def prefetch(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items in the same order, made by another thread, a few of them in advance.
+
+    So one thread reads and validates batches while another learns from them. An error of the other
+    thread is raised here, in its place.
+
+    >>> list(prefetch(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="understudy-reader") as pool:
+        waiting = deque(pool.submit(_next, items) for _ in range(DEPTH))
+        while found := waiting.popleft().result():
+            waiting.append(pool.submit(_next, items))
+            yield found[0]
+
+
+def _next(items: Iterator[Item]) -> tuple[Item] | None:
+    """The next item, or None at the end."""
+    for item in items:
+        return (item,)
+    return None
 
 
 def sources_name(sources: Sequence[LogSource]) -> str:
@@ -120,13 +148,13 @@ def _batches(source: LogSource, columns: Columns) -> Iterator[pl.DataFrame]:
     if isinstance(source, FrameSource):
         return _frame_batches(source, columns)
     if source.format == "vw":
-        return vowpal.read(source.path, columns)
+        return vowpal.read_text(source.path, columns)
     if source.format == "dsjson":
-        return dsjson.read(source.path, columns)
+        return vowpal.read_dsjson(source.path, columns)
     return tabular.read(source, columns)
 
 
 def _frame_batches(source: FrameSource, columns: Columns) -> Iterator[pl.DataFrame]:
     columns.require(source.frame.columns, source.name)
     rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
-    return source.frame.select(rows, *columns.selection()).iter_slices(tabular.BATCH)
+    return source.frame.select(rows, *columns.selection()).iter_slices(BATCH)

@@ -11,7 +11,6 @@ import glob
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -23,21 +22,11 @@ import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from understudy.errors import InvalidLog, first_line
-from understudy.logs.readers.diagnose_text import (
-    BrokenFile,
-    JsonObject,
-    diagnose_text,
-    parse_json_lines,
-)
-from understudy.logs.readers.files import FileSource, invalid_file, unreadable
-from understudy.logs.readers.text import open_text
+from understudy.logs.readers.files import BATCH, FileSource, invalid_file, unreadable
+from understudy.logs.readers.text_tables import BrokenFile, csv_header, json_keys, wrong_line
 from understudy.logs.schema import ROW, Columns
 
-BATCH = 1 << 16  # rows: large enough for columnar speed, small enough for a few MB of memory
-LINES_PEEKED = 1_000  # of NDJSON: keys that come later are not known as columns
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for null
-Opened = tuple[pl.LazyFrame, list[str]]
 READ_ERRORS = (
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
@@ -85,28 +74,6 @@ def names(source: FileSource, columns: Columns) -> list[str]:
         return _open(source, columns)[1]
 
 
-def header_of(source: FileSource, columns: Columns) -> list[str]:
-    """The header of a CSV file, or `InvalidLog` if it cannot be that of a log."""
-    with open_text(source) as file:
-        header = next(csv.reader(file, delimiter=source.separator), [])
-        line_ends = file.newlines
-    if line_ends == "\r":
-        raise invalid_file(
-            source.path,
-            "its lines end in carriage returns alone",
-            "convert it, such as with tr '\\r' '\\n'",
-        )
-    others = [words for sign, words in SEPARATORS.items() if sign in "".join(header)]
-    if len(header) == 1 and others:
-        raise invalid_file(
-            source.path,
-            f"its fields are separated by {others[0]}, not by {SEPARATORS[source.separator]}",
-            "write .csv files with commas and .tsv files with tabs",
-        )
-    _refuse_repeated(header, source, columns)
-    return header
-
-
 def scan_arrow(path: Path) -> pl.LazyFrame:
     """The rows of an Arrow file, read and checked by PyArrow.
 
@@ -140,9 +107,22 @@ def check_arrow(path: Path) -> None:
         pass
 
 
-def _open(source: FileSource, columns: Columns) -> Opened:
-    """A file as a lazy frame, with the columns that the names of its folders add."""
-    frame, found = _OPEN[source.format](source, columns)
+def _open(source: FileSource, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
+    """A file as a lazy frame, and its columns, with those that the names of its folders add."""
+    found: list[str] | None = None
+    if source.format == "csv":
+        found = csv_header(source, columns)
+        frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
+    elif source.format == "ndjson":
+        found = json_keys(source, columns)
+        schema = dict.fromkeys(columns.names(), pl.String)
+        frame = pl.scan_ndjson(glob.escape(source.name), schema=schema)
+    elif source.format == "arrow":
+        frame = scan_arrow(source.path)
+    else:
+        _check_pages(source, columns)
+        frame = pl.scan_parquet(source.path, glob=False)
+    found = frame.collect_schema().names() if found is None else found
     added = {name: value for name, value in _partition(source).items() if name not in found}
     return frame.with_columns(**added), [*found, *added]
 
@@ -155,55 +135,6 @@ def _partition(source: FileSource) -> dict[str, pl.Expr]:
         name: pl.lit(None if value == NO_PARTITION else value, pl.String)
         for name, value in values.items()
     }
-
-
-def _open_parquet(source: FileSource, columns: Columns) -> Opened:
-    _check_pages(source, columns)
-    frame = pl.scan_parquet(source.path, glob=False)
-    return frame, frame.collect_schema().names()
-
-
-def _open_arrow(source: FileSource, columns: Columns) -> Opened:  # noqa: ARG001 - one signature
-    frame = scan_arrow(source.path)
-    return frame, frame.collect_schema().names()
-
-
-def _open_csv(source: FileSource, columns: Columns) -> Opened:
-    header = header_of(source, columns)
-    frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
-    return frame, header
-
-
-def _open_ndjson(source: FileSource, columns: Columns) -> Opened:
-    found: dict[str, bool] = {}  # whether all values of a key are nested
-    with open_text(source) as file:
-        for pairs in parse_json_lines(islice(file, LINES_PEEKED)):
-            _refuse_repeated([name for name, _ in pairs], source, columns)
-            for name, value in pairs:
-                found[name] = found.get(name, True) and isinstance(value, JsonObject | list)
-    if found.get(columns.action, False):
-        raise invalid_file(
-            source.path,
-            f"its column {columns.action!r} holds lists or objects, not labels",
-            "name another column with --action",
-        )
-    schema = dict.fromkeys(columns.names(), pl.String)
-    return pl.scan_ndjson(glob.escape(source.name), schema=schema), list(found)
-
-
-_OPEN = {
-    "parquet": _open_parquet,
-    "arrow": _open_arrow,
-    "csv": _open_csv,
-    "ndjson": _open_ndjson,
-}
-
-
-def _refuse_repeated(found: list[str], source: FileSource, columns: Columns) -> None:
-    for name in columns.names():
-        if found.count(name) > 1:
-            reason = f"it has two columns {name!r}"
-            raise invalid_file(source.path, reason, "give each its own name")
 
 
 def _check_pages(source: FileSource, columns: Columns) -> None:
@@ -272,6 +203,6 @@ def _one_error(source: FileSource) -> Iterator[None]:
 def _diagnose(source: FileSource, error: BaseException) -> str:
     """The line that is wrong, or else the message of the reader."""
     with suppress(UnicodeError, *READ_ERRORS):
-        if wrong := diagnose_text(source):
+        if wrong := wrong_line(source):
             return wrong
     return first_line(error)
