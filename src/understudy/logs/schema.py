@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from understudy.constraints import Array
-from understudy.errors import InvalidArgument, InvalidLog
+from understudy.errors import InvalidArgument, InvalidLog, shorten
 from understudy.formatting import quoted
 from understudy.types import Integers
 
@@ -49,7 +50,7 @@ COLUMNS_SHOWN = 20  # by an error: a screen of text at most
 LONGEST_SHOWN = 40  # characters of a name or label in a sentence, which stays one line
 LABELS_SHOWN = 3
 WIDEST_TABLE = 1 << 20  # whole numbers between the smallest and the largest label: 8 MB
-MOST_DIGITS = 19  # of a whole number of 64 bits
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")  # of 64 bits: at most 19 digits, and none to spare
 UNKNOWN = -1
 NARROWEST, WIDEST = 1e-100, 1e100  # so that squares of rewards neither underflow nor overflow
 
@@ -94,7 +95,9 @@ class Columns:
             raise InvalidLog("log", where, "it has no columns", "leave it out")
         for role, name in self._pairs():
             if name not in found:
-                shown = ", ".join(repr(_cut(column)) for column in found[:COLUMNS_SHOWN])
+                shown = ", ".join(
+                    shorten(column, LONGEST_SHOWN) for column in found[:COLUMNS_SHOWN]
+                )
                 more = len(found) - COLUMNS_SHOWN
                 others = f" and {more} more" if more > 0 else ""
                 raise InvalidLog(
@@ -257,13 +260,7 @@ def is_unicode(text: str) -> bool:
 
 def _is_whole(text: str) -> bool:
     """Whether a label is a whole number of 64 bits, written without zeros or signs to spare."""
-    digits = text.removeprefix("-")
-    short = len(digits) <= MOST_DIGITS and digits.isascii() and digits.isdigit()
-    return short and str(int(digits)) == digits and text != "-0" and int(digits) < 1 << 63
-
-
-def _cut(column: str) -> str:
-    return column if len(column) <= LONGEST_SHOWN else column[:LONGEST_SHOWN] + "…"
+    return WHOLE.fullmatch(text) is not None and abs(int(text)) < 1 << 63
 
 
 Numbers = TypeVar("Numbers", float, Array)

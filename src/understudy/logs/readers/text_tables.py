@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, TextIO
 
+from understudy.errors import first_line
 from understudy.logs.readers.files import BYTE_ORDER_MARK, FileSource, invalid_file, open_bytes
 from understudy.logs.schema import Columns
 
 LINES_PEEKED = 1_000  # of NDJSON: keys that come later are not known as columns
-LONGEST_JSON_ERROR = 80  # characters of Python's message, so that ours stays one line
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 Pairs = tuple[tuple[str, Any], ...]  # a JSON object as it is written: a key may come twice
 
@@ -102,8 +102,7 @@ def parse_json_lines(lines: Iterable[str]) -> Iterator[Pairs]:
         try:
             value = json.loads(line, object_pairs_hook=tuple, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            message = str(error)[:LONGEST_JSON_ERROR]
-            raise BrokenFile(f"line {number} is not JSON: {message}") from None
+            raise BrokenFile(f"line {number} is not JSON: {first_line(error)}") from None
         if not isinstance(value, tuple):
             raise BrokenFile(f"line {number} is no JSON object")
         yield value
