@@ -36,11 +36,7 @@ def no_progress(phase: str, rows: int, expected: int | None) -> None:
 def scratch_folder(near: Path) -> Iterator[Path]:
     """A hidden folder on the same disk as `near`, removed at the end, also after an error.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with scratch_folder(Path(folder, "a", "b")) as hidden:
-    ...         hidden.parent == Path(folder)
-    True
+    It is in `near`, or in the nearest folder above that exists.
     """
     nearest = next(folder for folder in (near, *near.absolute().parents) if folder.is_dir())
     hidden = None
@@ -145,11 +141,7 @@ class Quarantine:
 
 
 def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
-    """Rejected rows by reason, over all files.
-
-    >>> by_reason({("a.csv", "reward is missing"): 2, ("b.csv", "reward is missing"): 3})
-    Counter({'reward is missing': 5})
-    """
+    """Rejected rows by reason, from those by file and reason."""
     found: Counter[str] = Counter()
     for (_, reason), count in counts.items():
         found[reason] += count

@@ -246,11 +246,7 @@ def first_few(labels: Sequence[Label]) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be encoded: JSON can hold half of a surrogate pair, which UTF-8 cannot.
-
-    >>> is_unicode("é"), is_unicode("\\ud800")
-    (True, False)
-    """
+    """Whether a text can be encoded: JSON can hold half of a surrogate pair, which UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -290,11 +286,7 @@ class RewardScale:
 
     @staticmethod
     def from_range(reward_range: Sequence[float] | None) -> RewardScale:
-        """The scale of a pair (low, high); [0, 1] for None.
-
-        >>> RewardScale.from_range([0, 5])
-        RewardScale(low=0.0, high=5.0)
-        """
+        """The scale of a pair (low, high); [0, 1] for None."""
         if reward_range is None:
             return RewardScale()
         try:

@@ -17,7 +17,7 @@ import polars as pl
 
 from understudy.errors import LONGEST_PATH, InvalidLog, first_line, shorten
 from understudy.logs.outputs import REPORT_FILE, RESULTS
-from understudy.logs.schema import ROW
+from understudy.logs.schema import ROW, is_unicode
 
 FORMATS = {
     "csv": (".csv", ".tsv"),
@@ -76,10 +76,6 @@ def find_files(
     """Every file that the arguments name, once, in their order; those of a glob or folder sorted.
 
     `format` overrides the format that the names of the files say.
-
-    >>> find_files(["missing.csv"])
-    Traceback (most recent call last):
-    understudy.errors.InvalidLog: log = 'missing.csv': there is no such file or folder; ...
     """
     found = [
         FileSource(path, format or format_of(path), remark)
@@ -251,10 +247,8 @@ def _check_compressed(source: FileSource, start: bytes) -> None:
 
 def _start(path: Path) -> bytes:
     """The first bytes of a regular file: pipes cannot be read twice."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise invalid_file(path, "its name is not UTF-8", "rename it") from None
+    if not is_unicode(str(path)):
+        raise invalid_file(path, "its name is not UTF-8", "rename it")
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe could wait forever
             raise invalid_file(

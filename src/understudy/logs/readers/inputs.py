@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,22 +100,16 @@ def prefetch(items: Iterator[Item]) -> Iterator[Item]:
 
     So one thread reads and validates batches while another learns from them. An error of the other
     thread is raised here, in its place.
-
-    >>> list(prefetch(iter("abc")))
-    ['a', 'b', 'c']
     """
+
+    def next_one() -> list[Item]:
+        return list(islice(items, 1))  # none at the end
+
     with ThreadPoolExecutor(1, thread_name_prefix="understudy-reader") as pool:
-        waiting = deque(pool.submit(_next, items) for _ in range(DEPTH))
+        waiting = deque(pool.submit(next_one) for _ in range(DEPTH))
         while found := waiting.popleft().result():
-            waiting.append(pool.submit(_next, items))
+            waiting.append(pool.submit(next_one))
             yield found[0]
-
-
-def _next(items: Iterator[Item]) -> tuple[Item] | None:
-    """The next item, or None at the end."""
-    for item in items:
-        return (item,)
-    return None
 
 
 def sources_name(sources: Sequence[LogSource]) -> str:
@@ -146,15 +141,11 @@ def count_rows(sources: Sequence[LogSource], columns: Columns) -> dict[str, int]
 
 def _batches(source: LogSource, columns: Columns) -> Iterator[pl.DataFrame]:
     if isinstance(source, FrameSource):
-        return _frame_batches(source, columns)
+        columns.require(source.frame.columns, source.name)
+        rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
+        return source.frame.select(rows, *columns.selection()).iter_slices(BATCH)
     if source.format == "vw":
         return vowpal.read_text(source.path, columns)
     if source.format == "dsjson":
         return vowpal.read_dsjson(source.path, columns)
     return tabular.read(source, columns)
-
-
-def _frame_batches(source: FrameSource, columns: Columns) -> Iterator[pl.DataFrame]:
-    columns.require(source.frame.columns, source.name)
-    rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
-    return source.frame.select(rows, *columns.selection()).iter_slices(BATCH)

@@ -52,11 +52,7 @@ def time_parser(column: pl.Series) -> TimeParser | None:
 
 
 def in_order(previous: float | None, times: pl.Series) -> bool:
-    """Whether no time is before the one that it follows; nulls do not count.
-
-    >>> in_order(2, pl.Series([2, None, 5])), in_order(3, pl.Series([2, 5]))
-    (True, False)
-    """
+    """Whether no time is before the one that it follows, or `previous`; nulls do not count."""
     known = times.drop_nulls()
     if not len(known):
         return True

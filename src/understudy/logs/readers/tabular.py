@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 import polars as pl
@@ -21,7 +20,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
-from understudy.errors import InvalidLog, first_line
+from understudy.errors import first_line
 from understudy.logs.readers.files import BATCH, FileSource, invalid_file, unreadable
 from understudy.logs.readers.text_tables import BrokenFile, csv_header, json_keys, wrong_line
 from understudy.logs.schema import ROW, Columns
@@ -42,9 +41,8 @@ READ_ERRORS = (
 def read(source: FileSource, columns: Columns) -> Iterator[pl.DataFrame]:
     """The rows of a file in their order, numbered from 1, under the column names of `schema`.
 
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "log.csv")
     ...     _ = path.write_text("action,reward,propensity\\na,1,0.5\\n", encoding="utf-8")
     ...     [frame.rows() for frame in read(FileSource(path, "csv"), Columns())]
@@ -57,7 +55,8 @@ def read(source: FileSource, columns: Columns) -> Iterator[pl.DataFrame]:
             rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
             yield batch.insert_column(0, rows.alias(ROW))
             first += batch.height
-        _check_count(source, first - 1)
+        if source.format == "parquet" and first - 1 != pq.read_metadata(source.path).num_rows:
+            raise BrokenFile("a page is damaged")  # a reader that fails in its thread may just end
 
 
 def scan(source: FileSource, columns: Columns) -> pl.LazyFrame:
@@ -78,13 +77,6 @@ def scan_arrow(path: Path) -> pl.LazyFrame:
     """The rows of an Arrow file, read and checked by PyArrow.
 
     Polars would write a page to standard error for each fault of a damaged file.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "log.arrow")
-    ...     pl.DataFrame({"action": ["a", "b"], "reward": [1, 0]}).write_ipc(path)
-    ...     scan_arrow(path).select("reward").collect().rows()
-    [(1,), (0,)]
     """
 
     def batches(
@@ -152,12 +144,6 @@ def _check_pages(source: FileSource, columns: Columns) -> None:
                 raise invalid_file(source.path, "a part of it is missing", "write the file again")
 
 
-def _check_count(source: FileSource, rows: int) -> None:
-    """Raise if rows of Parquet are missing: a reader that fails in its own thread may just end."""
-    if source.format == "parquet" and rows != pq.read_metadata(source.path).num_rows:
-        raise BrokenFile("a page is damaged")
-
-
 def _arrow_batches(path: Path, columns: list[str] | None) -> Iterator[pl.DataFrame]:
     names = _arrow_schema(path).names()
     fields = None if columns is None else sorted(names.index(name) for name in columns)
@@ -166,18 +152,12 @@ def _arrow_batches(path: Path, columns: list[str] | None) -> Iterator[pl.DataFra
         for number in range(reader.num_record_batches):
             batch = reader.get_batch(number)
             batch.validate(full=True)
-            yield _as_polars(batch)
+            yield pl.DataFrame(batch)
 
 
 def _arrow_schema(path: Path) -> pl.Schema:
     with pa.OSFile(str(path)) as file, pyarrow.ipc.open_file(file) as reader:
-        return _as_polars(reader.schema.empty_table()).schema
-
-
-def _as_polars(table: Any) -> pl.DataFrame:
-    found = pl.from_arrow(table)
-    assert isinstance(found, pl.DataFrame)
-    return found
+        return pl.DataFrame(reader.schema.empty_table()).schema
 
 
 @contextmanager
@@ -185,8 +165,6 @@ def _one_error(source: FileSource) -> Iterator[None]:
     """Turn every error that a reader raises about a file into an `InvalidLog` that names it."""
     try:
         yield
-    except InvalidLog:
-        raise
     except UnicodeError:
         remedy = "save it as UTF-8, or as Parquet"
         raise invalid_file(source.path, "it is not UTF-8 text", remedy) from None

@@ -50,7 +50,7 @@ def json_keys(source: FileSource, columns: Columns) -> list[str]:
     """The keys of the first objects of an NDJSON file, or `InvalidLog` if it cannot be a log."""
     nested: dict[str, bool] = {}  # whether all values of a key are lists or objects
     with _open_text(source) as file:
-        for pairs in parse_json_lines(islice(file, LINES_PEEKED)):
+        for pairs in _parse_json_lines(islice(file, LINES_PEEKED)):
             _refuse_repeated([key for key, _ in pairs], source, columns)
             for key, value in pairs:
                 nested[key] = nested.get(key, True) and isinstance(value, tuple | list)
@@ -82,18 +82,14 @@ def wrong_line(source: FileSource) -> str | None:
         if source.format == "csv":
             return _wrong_csv_line(file, source.separator)
         try:
-            deque(parse_json_lines(file), maxlen=0)
+            deque(_parse_json_lines(file), maxlen=0)
         except BrokenFile as broken:
             return str(broken)
     return None
 
 
-def parse_json_lines(lines: Iterable[str]) -> Iterator[Pairs]:
-    """The object of each line that is not blank; `BrokenFile` names the first line without one.
-
-    >>> next(parse_json_lines(['{"a": 1, "a": 2}']))
-    (('a', 1), ('a', 2))
-    """
+def _parse_json_lines(lines: Iterable[str]) -> Iterator[Pairs]:
+    """The object of each line that is not blank; `BrokenFile` names the first line without one."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
