@@ -83,17 +83,17 @@ class Columns:
 
     def names(self) -> list[str]:
         """The columns that are read, as the log names them."""
-        return [name for _, name in self._pairs()]
+        return [name for _, name in self.roles()]
 
     def selection(self) -> list[pl.Expr]:
         """Expressions that select the columns under the names that they have here."""
-        return [pl.col(name).alias(ours) for ours, name in self._pairs()]
+        return [pl.col(name).alias(ours) for ours, name in self.roles()]
 
     def require(self, found: Sequence[str], where: str) -> None:
         """Raise `InvalidLog` if a file does not have all columns that are read."""
         if not found:
             raise InvalidLog("log", where, "it has no columns", "leave it out")
-        for role, name in self._pairs():
+        for role, name in self.roles():
             if name not in found:
                 shown = ", ".join(
                     shorten(column, LONGEST_SHOWN) for column in found[:COLUMNS_SHOWN]
@@ -107,7 +107,7 @@ class Columns:
                     _remedy(role, name, found),
                 )
 
-    def _pairs(self) -> list[tuple[str, str]]:
+    def roles(self) -> list[tuple[str, str]]:
         """Every column that is read: its name here, its name in the log."""
         roles = [(role, getattr(self, role)) for role in ROLE_OPTIONS]
         known = [(role, name) for role, name in roles if name is not None]

@@ -39,7 +39,6 @@ from understudy.logs.schema import (
     ELIGIBLE,
     PROPENSITY,
     REWARD,
-    ROLE_OPTIONS,
     ROW,
     TIME,
     Columns,
@@ -227,8 +226,8 @@ def _text_rows(events: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         PROPENSITY: probability,
         ELIGIBLE: pl.when(clear & (pl.col(WORDS) > 1)).then(pl.col(LISTED)),
     }
-    features = [_feature(name).alias(CONTEXT + name) for name in columns.context]
-    return events.select(*_select_roles(columns, values), *features)
+    features = {CONTEXT + name: _feature(name) for name in columns.context}
+    return _select(events, columns, values | features)
 
 
 def _feature(name: str) -> pl.Expr:
@@ -242,10 +241,8 @@ def _feature(name: str) -> pl.Expr:
     )
     found = pl.col(LINE).str.extract_groups(pattern).struct
     text = found.field("value").fill_null("1").replace("", None)
-    scaled = found.field("scale").cast(pl.Float64, strict=False) * text.cast(
-        pl.Float64, strict=False
-    )
-    present = pl.coalesce(scaled.cast(pl.String), text)
+    scale, number = (part.cast(pl.Float64, strict=False) for part in (found.field("scale"), text))
+    present = pl.coalesce((scale * number).cast(pl.String), text)
     return pl.when(found.field("name").is_null()).then(pl.lit("0")).otherwise(present)
 
 
@@ -348,8 +345,8 @@ def _dsjson_rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         TIME: pl.col(TIME),
         ELIGIBLE: pl.col(ELIGIBLE),
     }
-    contexts = [CONTEXT + name for name in columns.context]
-    return values.select(*_select_roles(columns, roles), *contexts)
+    contexts = {CONTEXT + name: pl.col(CONTEXT + name) for name in columns.context}
+    return _select(values, columns, roles | contexts)
 
 
 def _reward_of_cost(cost: pl.Expr) -> pl.Expr:
@@ -372,7 +369,7 @@ def _refuse_column_names(columns: Columns, path: Path) -> None:
             )
 
 
-def _select_roles(columns: Columns, values: Mapping[str, pl.Expr]) -> list[pl.Expr]:
+def _select(frame: pl.DataFrame, columns: Columns, values: Mapping[str, pl.Expr]) -> pl.DataFrame:
     """The number of the row and, of the values by role, those that are read."""
-    read = [role for role in ROLE_OPTIONS if role in values and getattr(columns, role) is not None]
-    return [pl.col(ROW), *(values[role].alias(role) for role in read)]
+    read = [role for role, _ in columns.roles() if role in values]
+    return frame.select(ROW, *(values[role].alias(role) for role in read))
