@@ -30,8 +30,7 @@ from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
 from understudy.logs.aggregation.frames import lazy
 from understudy.logs.readers.files import FileSource
-from understudy.logs.readers.inputs import sources_name
-from understudy.logs.readers.tabular import check_arrow, scan_arrow
+from understudy.logs.readers.inputs import check_arrow, scan_arrow, sources_name
 from understudy.logs.readers.text_tables import csv_header
 from understudy.logs.schema import Columns
 
