@@ -95,17 +95,11 @@ class Columns:
             raise InvalidLog("log", where, "it has no columns", "leave it out")
         for role, name in self.roles():
             if name not in found:
-                shown = ", ".join(
-                    shorten(column, LONGEST_SHOWN) for column in found[:COLUMNS_SHOWN]
-                )
+                shown = ", ".join(shorten(one, LONGEST_SHOWN) for one in found[:COLUMNS_SHOWN])
                 more = len(found) - COLUMNS_SHOWN
                 others = f" and {more} more" if more > 0 else ""
-                raise InvalidLog(
-                    "log",
-                    where,
-                    f"it has no column {name!r}, only {shown}{others}",
-                    _remedy(role, name, found),
-                )
+                reason = f"it has no column {name!r}, only {shown}{others}"
+                raise InvalidLog("log", where, reason, _remedy(role, name, found))
 
     def roles(self) -> list[tuple[str, str]]:
         """Every column that is read: its name here, its name in the log."""

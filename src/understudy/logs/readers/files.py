@@ -1,4 +1,4 @@
-"""Files, globs and folders as a list of log files, whose first bytes are checked; their lines."""
+"""Log files: those that paths, globs and folders name, their first bytes, their lines of text."""
 
 from __future__ import annotations
 
