@@ -9,8 +9,7 @@ import re
 from pathlib import Path
 
 from understudy.errors import InvalidArgument
-from understudy.live.store.session import Access, Dialect, Session
-from understudy.live.store.sql import Reader, Store, TokenStore
+from understudy.live.store.sql import Access, Database, Reader, Store, TokenStore
 from understudy.live.store.sqlite import Sqlite
 
 __all__ = ["hide_credentials", "open_reader", "open_store", "open_tokens"]
@@ -26,7 +25,7 @@ def open_store(where: str) -> Store:
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: store = 'mysql://…': there is no store of this kind; ...
     """
-    return Store(Session(_dialect(where, "write")))
+    return Store(_database(where, "write"))
 
 
 def open_reader(where: str) -> Reader:
@@ -36,10 +35,10 @@ def open_reader(where: str) -> Reader:
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: store = 'missing.db': there is no such file; ...
     """
-    dialect = _dialect(where, "read")
-    if isinstance(dialect, Sqlite) and not dialect.path.exists():
+    database = _database(where, "read")
+    if isinstance(database, Sqlite) and not database.path.exists():
         raise InvalidArgument("store", where, "there is no such file", REMEDY)
-    return Reader(Session(dialect))
+    return Reader(database)
 
 
 def open_tokens(where: str) -> TokenStore:
@@ -49,7 +48,7 @@ def open_tokens(where: str) -> TokenStore:
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: store = 'missing/folder/understudy.db': there is no folder...
     """
-    return TokenStore(Session(_dialect(where, "tokens")))
+    return TokenStore(_database(where, "tokens"))
 
 
 def hide_credentials(where: str) -> str:
@@ -62,7 +61,7 @@ def hide_credentials(where: str) -> str:
     return f"{scheme}://…" if separator else where
 
 
-def _dialect(where: str, access: Access) -> Dialect:
+def _database(where: str, access: Access) -> Database:
     scheme = SCHEME.match(where)
     if scheme is None:
         return Sqlite(_file(where).resolve(), access)
