@@ -12,7 +12,7 @@ import pytest
 
 import understudy as us
 from tests.support.live.single_study import Desk, learned_parts
-from understudy.live.export import export, study_named
+from understudy.live.decision_log import export, study_named
 from understudy.live.spec import Event
 from understudy.live.state import StudyState
 

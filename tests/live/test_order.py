@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.support.live.single_study import SECOND, Desk, statuses
 from tests.support.strategies import quick
-from understudy.live.audit import audit
+from understudy.live.decision_log import audit
 from understudy.live.spec import Event
 from understudy.live.store.records import Snapshot
 
@@ -151,6 +153,34 @@ def test_decisions_that_come_during_an_audit_are_none_of_its_business(tmp_path: 
 
     (found,) = audit(one.store, meanwhile)
     assert (found.faults, found.decisions) == ((), 1)
+
+
+def audited(study: Desk, settings: dict[str, Any]) -> tuple[str, ...]:
+    """The faults of a store whose snapshot has other settings."""
+    kept = study.store.snapshot(study.study.record.key)
+    assert kept is not None
+    content = json.loads(kept.policy)
+    content["settings"].update(settings)
+    policy = json.dumps(content, ensure_ascii=False, indent=1)
+    assert (policy == kept.policy) == (not settings)
+    study.store.save_snapshot(study.study.record.key, dataclasses.replace(kept, policy=policy))
+    (found,) = audit(study.store, lambda *_: None)
+    study.store.save_snapshot(study.study.record.key, kept)
+    return found.faults
+
+
+def test_an_audit_compares_numbers_and_not_sentences(tmp_path: Path) -> None:
+    """Other versions word the theorem and its assumptions in another way."""
+    study = Desk(tmp_path)
+    study.send(*(decision(i, reward_of(i)) for i in range(6)))
+    study.study.save_snapshot(study.store)
+    assert audited(study, {}) == ()
+    assert audited(study, {"theorem": "in other words", "unmet": ["in other words"]}) == ()
+    fault = ("the snapshot after decision 6 is not the fold of the log",)
+    for settings in ({"horizon": 7}, {"reward_range": [0, 1]}, {"reward_range": [-0.0, 1.0]}):
+        assert audited(study, settings) == fault
+    study.store.save_snapshot(study.study.record.key, Snapshot(6, "damaged", 0))
+    assert [found.faults for found in audit(study.store, lambda *_: None)] == [fault]
 
 
 def test_a_snapshot_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:

@@ -24,8 +24,7 @@ from tests.support.live.load_generator import PATIENCE, until
 from tests.support.strategies import quick
 from understudy.errors import StoreUnavailable
 from understudy.live import writer
-from understudy.live.audit import audit
-from understudy.live.export import export
+from understudy.live.decision_log import audit, export
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
 from understudy.live.state import StudyState

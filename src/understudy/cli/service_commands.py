@@ -52,7 +52,7 @@ def audit(store: str, json_output: bool) -> int:
     The exit code is 1 if something differs. The service may be running.
     """
     _need_extra()
-    from understudy.live.audit import audit as run  # noqa: PLC0415 - only here
+    from understudy.live.decision_log import audit as run  # noqa: PLC0415 - only here
     from understudy.live.store import open_reader  # noqa: PLC0415
 
     with _naming(store), closing(open_reader(store)) as reader, watched() as watch:
@@ -99,8 +99,8 @@ def export(study: str, store: str, out: Path) -> None:
     `understudy learn` on it gives the state of the study, bit for bit.
     """
     _need_extra()
-    from understudy.live.export import export as run  # noqa: PLC0415 - only here
-    from understudy.live.export import study_named  # noqa: PLC0415
+    from understudy.live.decision_log import export as run  # noqa: PLC0415 - only here
+    from understudy.live.decision_log import study_named  # noqa: PLC0415
     from understudy.live.store import open_reader  # noqa: PLC0415
 
     with _naming(store), closing(open_reader(store)) as reader:

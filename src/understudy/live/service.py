@@ -13,7 +13,7 @@ import structlog
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, UnderstudyError
-from understudy.live.export import as_lines
+from understudy.live.decision_log import as_lines
 from understudy.live.ingest import REASONS, Outcome
 from understudy.live.live_study import LiveStudy
 from understudy.live.spec import Event, StudySpec
