@@ -59,33 +59,41 @@ def is_ready(decision: Decision, spec: StudySpec, now: int) -> bool:
 class Ingest:
     """One study's part of a group of events that are written together.
 
-    `known` holds the decisions that the events may refer to, by id. Decisions up to the `seq`
+    The events may refer to decisions `in_memory` or `in_store`, by id. Decisions up to the `seq`
     `processed` are final. `updated` holds earlier decisions with the reward that they get here.
-    A study that is `archived` accepts no new decisions.
+    A study that is `archived` accepts no new decisions. `known` counts events that were sent
+    before.
     """
 
     spec: StudySpec
     changes: Changes
-    known: Mapping[str, Decision]
+    in_memory: Mapping[str, Decision]
+    in_store: Mapping[str, Decision]
     processed: int
     next_seq: int
     now: int
-    archived: bool = False
+    archived: bool
     staged: dict[str, Decision] = field(default_factory=dict)
     updated: list[Decision] = field(default_factory=list)
+    events: int = 0
+    known: int = 0
 
     def add(self, events: Sequence[Event]) -> list[Outcome]:
         """Add events to the group; return the outcome of each, in their order."""
-        return [self._outcome(event) for event in events]
+        outcomes = [self._outcome(event) for event in events]
+        self.events += len(outcomes)
+        self.known += sum(outcome.status == "known" for outcome in outcomes)
+        return outcomes
 
     def _outcome(self, event: Event) -> Outcome:
-        found = self.staged.get(event.id) or self.known.get(event.id)
+        name = event.id
+        found = self.staged.get(name) or self.in_memory.get(name) or self.in_store.get(name)
         status = self._status(event, found)
         if status in COUNTED:
             self.changes.refused[status] += 1
         if found is None or status != "conflict":
-            return Outcome(event.id, status)
-        return Outcome(event.id, status, self._difference(found, event))
+            return Outcome(name, status)
+        return Outcome(name, status, self._difference(found, event))
 
     def _status(self, event: Event, found: Decision | None) -> Status:
         if event.action is None:

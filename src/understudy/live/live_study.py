@@ -15,8 +15,8 @@ from typing import Any
 import structlog
 
 from understudy.errors import InvalidSnapshot
-from understudy.live.ingest import Ingest, Outcome, is_ready
-from understudy.live.spec import SECOND, Event, StudySpec
+from understudy.live.ingest import Ingest, is_ready
+from understudy.live.spec import SECOND, StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store.records import Changes, Decision, StudyRecord
 from understudy.live.store.sql import Reader, Store
@@ -56,24 +56,6 @@ class Rate:
         return sum(count for second, count in counts if second > oldest) / self.SPAN
 
 
-def load_state(store: Reader, record: StudyRecord) -> StudyState:
-    """Return the state of the newest snapshot, or the one before the first decision."""
-    spec = StudySpec.model_validate_json(record.spec)
-    begun = StudyState.begin(spec, record.base)
-    snapshot = store.snapshot(record.key)
-    if snapshot is None:
-        return begun
-    before: list[Decision] = []
-    if spec.context is not None:
-        before = store.decisions(record.key, max(0, snapshot.seq - LAST), LAST)
-        before = [decision for decision in before if decision.seq <= snapshot.seq]
-    try:
-        return begun.restored(snapshot, before)
-    except InvalidSnapshot as error:  # of another version, say: a snapshot is only a cache
-        log.warning("all decisions are processed again", study=record.name, reason=str(error))
-        return begun
-
-
 class LiveStudy:
     """A study: its state, and the decisions that wait to be processed.
 
@@ -96,7 +78,7 @@ class LiveStudy:
     def load(self, store: Reader) -> None:
         """Take over the state that the store holds."""
         try:
-            self.state = load_state(store, self.record)
+            self.state = self._restored(StudyState.begin(self.spec, self.record.base), store)
         except InvalidSnapshot as error:  # the policy.json that it continues cannot be read
             self.state = StudyState(self.spec)
             self._stop(error)
@@ -104,6 +86,23 @@ class LiveStudy:
         self.late = store.late(self.record.key)
         self.refused = Counter(store.refused(self.record.key))
         self.forget_waiting(store)
+
+    def _restored(self, begun: StudyState, store: Reader) -> StudyState:
+        """Return the state of the newest snapshot, or the one before the first decision."""
+        snapshot = store.snapshot(self.record.key)
+        if snapshot is None:
+            return begun
+        before: list[Decision] = []
+        if self.spec.context is not None:
+            rows = min(LAST, snapshot.seq)
+            before = store.decisions(self.record.key, snapshot.seq - rows, rows)
+        try:
+            return begun.restored(snapshot, before)
+        except InvalidSnapshot as error:  # of another version, say: a snapshot is only a cache
+            log.warning(
+                "all decisions are processed again", study=self.spec.name, reason=str(error)
+            )
+            return begun
 
     def forget_waiting(self, store: Reader) -> None:
         """Drop the decisions in memory: the last write may or may not have happened."""
@@ -131,21 +130,19 @@ class LiveStudy:
             self._policy = version, json.dumps(shown, ensure_ascii=False).encode()
         return self._policy[1]
 
-    def not_in_memory(self, events: Sequence[Event]) -> list[str]:
-        """Return the ids that must be looked up in the store."""
-        return [event.id for event in events if event.id not in self.by_id]
-
-    def ingest(self, found: dict[str, Decision], now: int) -> Ingest:
-        """Return an empty group; `found` are decisions that the store found by id."""
-        known = found | self.by_id if found else self.by_id
-        changes = Changes(self.record.key)
-        archived = self.record.archived_at is not None
-        return Ingest(self.spec, changes, known, self.state.seq, self.next_seq, now, archived)
-
-    def count(self, outcomes: Sequence[Outcome], now: int) -> None:
-        """Count events that were answered."""
-        self.known += sum(outcome.status == "known" for outcome in outcomes)
-        self.rate.add(len(outcomes), now)
+    def ingest(self, store: Store, ids: Sequence[str], now: int) -> Ingest:
+        """Return an empty group for events about decisions with these ids."""
+        key, unknown = self.record.key, [name for name in ids if name not in self.by_id]
+        return Ingest(
+            spec=self.spec,
+            changes=Changes(key),
+            in_memory=self.by_id,
+            in_store=store.find(key, unknown) if unknown else {},
+            processed=self.state.seq,
+            next_seq=self.next_seq,
+            now=now,
+            archived=self.record.archived_at is not None,
+        )
 
     def committed(self, ingest: Ingest) -> None:
         """Take over a group that is on disk now."""
@@ -162,6 +159,8 @@ class LiveStudy:
                 waiting.late_reward = updated.late_reward
         self.refused = self.refused + changes.refused  # a new object: other threads read the old
         self.late += len(changes.late)
+        self.known += ingest.known
+        self.rate.add(ingest.events, ingest.now)
 
     def _remember(self, decisions: Sequence[Decision]) -> None:
         self.waiting.extend(decisions)

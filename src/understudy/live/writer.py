@@ -12,14 +12,14 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from understudy.errors import StoreUnavailable
-from understudy.live.ingest import Ingest, Outcome
+from understudy.live.ingest import Outcome
 from understudy.live.live_study import LiveStudy
 from understudy.live.spec import Event
 from understudy.live.store.records import StudyRecord, TokenRecord
@@ -228,23 +228,16 @@ class Writer:
 
     def _commit(self, requests: Sequence[EventRequest]) -> list[list[Outcome]]:
         now = self.now()
-        groups = dict(self._ingests(requests, now))
+        ids: dict[LiveStudy, list[str]] = {}
+        for request in requests:
+            ids.setdefault(request.study, []).extend(event.id for event in request.events)
+        groups = {study: study.ingest(self.store, own, now) for study, own in ids.items()}
         outcomes = [groups[request.study].add(request.events) for request in requests]
         self.store.write([ingest.changes for ingest in groups.values()], now)
         self.commits += 1
-        for request, own in zip(requests, outcomes, strict=True):
-            request.study.count(own, now)
         for study, ingest in groups.items():
             study.committed(ingest)
         return outcomes
-
-    def _ingests(
-        self, requests: Sequence[EventRequest], now: int
-    ) -> Iterator[tuple[LiveStudy, Ingest]]:
-        for study in {request.study: None for request in requests}:
-            own = (request.events for request in requests if request.study is study)
-            ids = [id_ for events in own for id_ in study.not_in_memory(events)]
-            yield study, study.ingest(self.store.find(study.record.key, ids) if ids else {}, now)
 
     def _answer(self, answers: Sequence[Answer], events: int = 0) -> None:
         """Resolve futures in one call to the event loop, which is another thread."""

@@ -36,11 +36,9 @@ class Desk:
         study = self.study
         for event in events:
             assert not study.spec.faults(event)
-        found = self.store.find(study.record.key, study.not_in_memory(events))
-        ingest = study.ingest(found, self.now)
+        ingest = study.ingest(self.store, [event.id for event in events], self.now)
         outcomes = ingest.add(events)
         self.store.write([ingest.changes], self.now)
-        study.count(outcomes, self.now)
         study.committed(ingest)
         self.process()
         return outcomes
