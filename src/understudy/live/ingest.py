@@ -88,21 +88,41 @@ class Ingest:
     def _outcome(self, event: Event) -> Outcome:
         name = event.id
         found = self.staged.get(name) or self.in_memory.get(name) or self.in_store.get(name)
-        status = self._status(event, found)
+        about = "" if found is None else self._contradiction(found, event)
+        status = "conflict" if about else self._status(event, found)
         if status in COUNTED:
             self.changes.refused[status] += 1
-        if found is None or status != "conflict":
-            return Outcome(name, status)
-        return Outcome(name, status, self._difference(found, event))
+        return Outcome(name, status, about)
+
+    def _contradiction(self, found: Decision, event: Event) -> str:
+        """Name the first field in which an event contradicts what is stored, if there is one."""
+        fields: list[tuple[str, object, object]] = []
+        if event.action is not None:
+            fields = [
+                ("action", self.spec.labels.texts[found.action], str(event.action)),
+                ("propensity", found.propensity, event.propensity),
+                ("context", found.context, self.spec.context_text(event.context)),
+            ]
+        if event.reward is not None and found.reward is not None:
+            fields.append(("reward", found.reward, event.reward))
+        for name, kept, sent in fields:
+            if kept != sent:
+                return f"{name}: {shorten(kept)} is kept, {shorten(sent)} was sent"
+        return ""
 
     def _status(self, event: Event, found: Decision | None) -> Status:
-        if event.action is None:
-            return "unknown decision" if found is None else self._add_reward(found, event.reward)
+        """Return the status of an event that contradicts nothing, after adding what is new."""
         if found is None:
+            if event.action is None:
+                return "unknown decision"
             return "archived" if self.archived else self._add_decision(event)
-        if any(kept != sent for _, kept, sent in self._decision_fields(found, event)):
-            return "conflict"
-        return "known" if event.reward is None else self._add_reward(found, event.reward)
+        if event.reward is None or found.reward is not None:
+            return "known"
+        if found.seq <= self.processed or is_ready(found, self.spec, self.now):
+            self._add_late_reward(found, event.reward)
+            return "late"
+        self._add_reward(found, event.reward)
+        return "accepted"
 
     def _add_decision(self, event: Event) -> Status:
         decision = Decision(
@@ -120,30 +140,7 @@ class Ingest:
         self.changes.decisions.append(decision)
         return "accepted"
 
-    def _decision_fields(
-        self, found: Decision, event: Event
-    ) -> tuple[tuple[str, object, object], ...]:
-        """The fields of a decision, each with its stored value and the one sent."""
-        return (
-            ("action", self.spec.labels.texts[found.action], str(event.action)),
-            ("propensity", found.propensity, event.propensity),
-            ("context", found.context, self.spec.context_text(event.context)),
-        )
-
-    def _difference(self, found: Decision, event: Event) -> str:
-        """Name the first field in which an event differs from what is stored."""
-        fields = () if event.action is None else self._decision_fields(found, event)
-        reward = ("reward", found.reward, event.reward)
-        name, kept, sent = next(one for one in (*fields, reward) if one[1] != one[2])
-        return f"{name}: {shorten(kept)} is kept, {shorten(sent)} was sent"
-
-    def _add_reward(self, found: Decision, reward: float | None) -> Status:
-        assert reward is not None  # `StudySpec.faults` refuses an event without action and reward
-        if found.reward is not None:
-            return "known" if found.reward == reward else "conflict"
-        if found.seq <= self.processed or is_ready(found, self.spec, self.now):
-            self._add_late_reward(found, reward)
-            return "late"
+    def _add_reward(self, found: Decision, reward: float) -> None:
         rewarded = replace(found, reward=reward, rewarded_at=self.now)
         self.staged[found.id] = rewarded
         first = self.next_seq - len(self.changes.decisions)  # the first `seq` of this group
@@ -152,7 +149,6 @@ class Ingest:
         else:
             self.changes.rewards.append(Rewarded(found.seq, reward, self.now))
             self.updated.append(rewarded)
-        return "accepted"
 
     def _add_late_reward(self, found: Decision, reward: float) -> None:
         if found.late_reward is None:  # a late reward that is sent again counts once

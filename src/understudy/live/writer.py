@@ -298,15 +298,11 @@ class Writer:
                 self._reopen_store()
             if self.store_error is None:
                 self._process(self.studies.values())
-                self._load_tokens()
+                if time.monotonic() >= self._tokens_at:  # other processes add and remove them
+                    self.tokens = self.store.tokens()
+                    self._tokens_at = time.monotonic() + TOKENS_EVERY
         except Exception as error:  # noqa: BLE001 - as above
             self._lose_store(error)
-
-    def _load_tokens(self) -> None:
-        """Read the tokens, which other processes add and remove."""
-        if time.monotonic() >= self._tokens_at:
-            self.tokens = self.store.tokens()
-            self._tokens_at = time.monotonic() + TOKENS_EVERY
 
     def _save_snapshots(self, *, all_of_them: bool) -> None:
         """Save snapshots, which make the next start quick, as often as they are cheap.

@@ -5,7 +5,6 @@ One process writes to a store (`open_store`); any number read it, or change its 
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from understudy.errors import InvalidArgument
@@ -14,7 +13,6 @@ from understudy.live.store.sqlite import Sqlite
 
 __all__ = ["hide_credentials", "open_reader", "open_store", "open_tokens"]
 
-SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 REMEDY = "pass the path of a file, or postgresql://user@host/database"
 
 
@@ -62,15 +60,15 @@ def hide_credentials(where: str) -> str:
 
 
 def _database(where: str, access: Access) -> Database:
-    scheme = SCHEME.match(where)
-    if scheme is None:
+    scheme, is_url, _ = where.partition("://")
+    if not is_url:
         return Sqlite(_file(where).resolve(), access)
-    if scheme[1] not in {"postgresql", "postgres"}:
+    if scheme not in {"postgresql", "postgres"}:
         shown = hide_credentials(where)
         raise InvalidArgument("store", shown, "there is no store of this kind", REMEDY)
-    from understudy.live.store.postgresql import Postgres, settings_of  # noqa: PLC0415 - an extra
+    from understudy.live.store.postgresql import Postgres  # noqa: PLC0415 - an extra
 
-    return Postgres(settings_of(where), access)
+    return Postgres(where, access)
 
 
 def _file(where: str) -> Path:
@@ -79,7 +77,6 @@ def _file(where: str) -> Path:
         what = "this is a folder" if where else "no file is named"
         raise InvalidArgument("store", where, what, REMEDY)
     if not path.parent.is_dir():
-        raise InvalidArgument(
-            "store", where, f"there is no folder {str(path.parent)!r}", "make it first"
-        )
+        what = f"there is no folder {str(path.parent)!r}"
+        raise InvalidArgument("store", where, what, "make it first")
     return path

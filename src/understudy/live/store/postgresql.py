@@ -92,9 +92,9 @@ class Postgres(Database):
     tuning = TUNING
     tables = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
 
-    def __init__(self, settings: dict[str, Any], access: Access) -> None:
+    def __init__(self, url: str, access: Access) -> None:
         super().__init__(access)
-        self._settings = settings
+        self._settings = settings_of(url)
 
     @contextmanager
     def connected(self) -> Iterator[psycopg.Connection]:
