@@ -19,7 +19,7 @@ LEARNED = (
 )
 
 
-class Desk:
+class SingleStudy:
     """Does what the writer's thread does, step by step."""
 
     def __init__(self, folder: Path, **spec: Any) -> None:
