@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from understudy.errors import InvalidArgument
-from understudy.live.ingest import is_ready
+from understudy.live.live_study import is_ready
 from understudy.live.spec import StudySpec
 from understudy.live.state import COLUMN_TYPES, StudyState
 from understudy.live.store.records import Decision, Snapshot, StudyRecord, moment

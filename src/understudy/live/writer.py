@@ -19,8 +19,7 @@ from typing import Any
 import structlog
 
 from understudy.errors import StoreUnavailable
-from understudy.live.ingest import Outcome
-from understudy.live.live_study import LiveStudy
+from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.spec import Event
 from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.store.sql import Store

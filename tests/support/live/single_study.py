@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.live.ingest import Outcome
-from understudy.live.live_study import LiveStudy
+from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.spec import Event, StudySpec
 from understudy.live.store import open_store
 
