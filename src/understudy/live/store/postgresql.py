@@ -56,8 +56,6 @@ SET synchronous_commit = on;
 SET statement_timeout = '{STATEMENT_TIMEOUT}s';
 SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3
 """
-# Every query has an index. Without statistics, the planner might still choose a scan.
-TUNING = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
 HOLDER = """
 SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = 0
@@ -89,7 +87,8 @@ class Postgres(Database):
     create = f"CREATE SCHEMA IF NOT EXISTS {SCHEMA};" + TABLES.format(
         number="DOUBLE PRECISION", sorted="", version=VERSION
     )
-    tuning = TUNING
+    # Every query has an index. Without statistics, the planner might still choose a scan.
+    tuning = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
     tables = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
 
     def __init__(self, url: str, access: Access) -> None:
