@@ -1,23 +1,23 @@
-"""A log of a weak digit reader, a better reader learned from it, and the proof that it is better.
+"""Learn a digit classifier from the log of a weak one, and certify that it is better.
 
     python examples/digits.py
 
-scikit-learn's 1 797 bundled images are the contexts, the ten digits are the actions, and an action
-earns 1 if it is the label. A weak reader is in production: it was trained on a hundred labels and
-guesses at random three times in ten. Its log (context, action, reward, propensity) is all that
-anybody learns from: a wrong guess does not tell what would have been right. Contexts are drawn
-from the images with replacement, so the log can be longer than the set of images, every round is
-alike, and the true reward of a policy is its mean over all images.
+The contexts are scikit-learn's 1 797 bundled images, the actions are the ten digits, and an action
+earns 1 if it is the label. Production is a weak classifier: it was trained on a hundred labels and
+guesses at random three times in ten. Learners see its log only (context, action, reward,
+propensity): a wrong guess does not reveal the label. Contexts are drawn from the images with
+replacement. So the log can be longer than the set of images, all rounds have the same
+distribution, and the true reward of a policy is its mean over all images.
 
-LinProd in constant memory plays φ(x, a) = e_a ⊗ x, where x is a constant and 64 pixels: ten blocks
-of 65 parameters. It needs V, how production excites these features, before its first round. So V
-comes from the first rounds of the log, of which only the contexts and production's known policy are
-used; they are neither learned from nor certified. Some pixels are the same in all images, which
-makes V singular: a ridge of a tenth of its mean eigenvalue makes it invertible. That ridge shrinks
-the estimates a little, and labels are no linear function of pixels either, so that Theorem 3 does
-not promise anything here. The certificate does: it holds whatever the learner is. Vowpal Wabbit,
-which has no worst case to fear, learns faster; logistic regression, which sees the whole log, ends
-best.
+The learner is LinProd in constant memory with disjoint features φ(x, a) = e_a ⊗ x, where x is a
+constant and 64 pixels: ten blocks of 65 parameters. It needs V(π_B), the covariance of these
+features under production, before its first round. V comes from the contexts of the first rounds
+and production's known policy; these rounds are neither learned from nor certified. Some pixels are
+the same in all images, which makes V singular: a ridge of a tenth of its mean eigenvalue makes it
+invertible. The ridge shrinks the estimates a little, and labels are no linear function of pixels,
+so Theorem 3 does not apply. The certificate does: it holds for any learner. Vowpal Wabbit, which
+does not guard against the worst case, learns faster; logistic regression, which sees the whole log
+at once, has the best final policy.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ class World:
     production: Array
 
     def reward(self, policy: Array) -> float:
-        """The true reward of a policy (X, K): how often it names the label."""
+        """The true reward of a policy (X, K): its mean probability of the label."""
         return float(policy[np.arange(len(self.labels)), self.labels].mean())
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What LinProd earned in truth, round by round, and what can be said without the labels."""
+    """The true rewards of production and LinProd, round by round, and the certificate."""
 
     production: Array
     earned: Array
@@ -79,7 +79,7 @@ def make_world(rng: np.random.Generator) -> World:
 
 
 def make_log(world: World, rounds: int, rng: np.random.Generator) -> tuple[Integers, us.Log]:
-    """Which image each round showed, and the log of it."""
+    """The image of each round, and production's log."""
     shown = rng.integers(len(world.labels), size=rounds)
     edges = world.production[shown].cumsum(axis=1)
     actions = (rng.random((rounds, 1)) * edges[:, -1:] > edges).sum(axis=1)
@@ -92,16 +92,16 @@ def make_log(world: World, rounds: int, rng: np.random.Generator) -> tuple[Integ
 
 
 def make_learner(world: World, prefix: Integers) -> us.learners.LinProdCompact:
-    """LinProd in constant memory at its largest admissible rate, for V of the prefix."""
+    """LinProd in constant memory at its largest admissible rate, with V of the prefix."""
     V = us.theory.feature_covariance(world.production[prefix], world.contexts[prefix])
     V += RIDGE * np.linalg.eigvalsh(V).mean() * np.eye(V.shape[-1])
-    kappa = us.theory.largest_leverage(world.contexts, V)  # over all images that there are
+    kappa = us.theory.largest_leverage(world.contexts, V)  # over all images
     eta = us.theory.largest_lin_prod_rate(kappa)
     return us.lin_prod_compact(V, n_actions=K, eta=eta, kappa=kappa)
 
 
 def learn(world: World, shown: Integers, log: us.Log) -> Learned:
-    """Go over the log after its prefix, and certify what was played on the way."""
+    """Learn from the log after its prefix, and certify the policies while they learn."""
     learner = make_learner(world, shown[:PREFIX])
     shown, log = shown[PREFIX:], log[PREFIX:]
     state, policies = learner.policies(
@@ -124,11 +124,11 @@ def learn(world: World, shown: Integers, log: us.Log) -> Learned:
 
 
 def logistic_regression(world: World, shown: Integers, log: us.Log) -> float:
-    """The true reward of the classifier that is fitted to the log, each row weighted by R/q."""
+    """The true reward of a classifier fitted to the log, with weights R/q."""
     assert log.propensities is not None
     weights = np.zeros(world.production.shape)
     np.add.at(weights, (shown, log.actions), log.rewards / log.propensities)
-    images, actions = np.nonzero(weights)  # equal rows are one row with the sum of their weights
+    images, actions = np.nonzero(weights)  # equal rows become one row with the sum of their weights
     reader = LogisticRegression(max_iter=2000)
     reader.fit(
         world.contexts[images],
@@ -139,7 +139,7 @@ def logistic_regression(world: World, shown: Integers, log: us.Log) -> float:
 
 
 def vowpal_wabbit(world: World, shown: Integers, log: us.Log) -> tuple[str, float, float]:
-    """Its best setting, by its true reward while learning, and that reward; and the final one."""
+    """The best setting by true reward while learning, that reward, and the final true reward."""
     found = []
     for kind in VOWPAL_KINDS:
         for rate in VOWPAL_RATES:
@@ -151,8 +151,8 @@ def vowpal_wabbit(world: World, shown: Integers, log: us.Log) -> tuple[str, floa
 def run_vowpal_wabbit(
     world: World, shown: Integers, log: us.Log, arguments: str
 ) -> tuple[float, float]:
-    """Asked about every round before it learns from it, and about all images in the end."""
-    import vowpalwabbit  # noqa: PLC0415 - a peer, and optional
+    """True reward while learning (it predicts each round before it learns from it), and final."""
+    import vowpalwabbit  # noqa: PLC0415 - an optional peer
 
     workspace = vowpalwabbit.Workspace(f"{arguments} --quiet")
     texts = [
@@ -183,13 +183,13 @@ def main() -> None:
     final = logistic_regression(world, shown[PREFIX:], log[PREFIX:])
     show("IPW logistic regression, scikit-learn", None, final)
     if importlib.util.find_spec("vowpalwabbit") is None:
-        print("Vowpal Wabbit is not installed, and left out: pip install vowpalwabbit")
+        print("Vowpal Wabbit is not installed; to compare: pip install vowpalwabbit")
     else:
         setting, earned, final = vowpal_wabbit(world, shown[PREFIX:], log[PREFIX:])
         show(f"Vowpal Wabbit, {setting}", earned, final)
         tried = len(VOWPAL_KINDS) * len(VOWPAL_RATES)
         print(
-            f"\nVowpal Wabbit's setting is the best of {tried} by true reward, which no log tells."
+            f"\nVowpal Wabbit's setting is the best of {tried} by true reward, which no log shows."
         )
     print(
         f"\nFrom the log alone, Understudy's estimate is {certified.estimate / ROUNDS:.3f} (IPS)."

@@ -1,13 +1,13 @@
-"""An LLM router and its understudy: it learns which model to use, from thumbs that may never come.
+"""An LLM router with an understudy: it learns which model to use, from likes that may never come.
 
-    python examples/llm_router.py                              # with a service of its own
-    python examples/llm_router.py --url http://127.0.0.1:8642  # with one that runs
+    python examples/llm_router.py                              # starts a service of its own
+    python examples/llm_router.py --url http://127.0.0.1:8642  # uses a running service
 
-Every prompt goes to one of three models. An answer that the user likes is worth the less the more
-it cost: that is the reward. It comes a while after the decision, or never. Production's rule of
-thumb is the large model, to be safe, and now and then another one, at random: so it knows the
-probability of what it does, which is all that its understudy needs. There is one study for each
-kind of prompt. When the understudies are better for sure, they get a share of the prompts.
+The router sends every prompt to one of three models. The reward is the value of an answer that the
+user likes, less its cost. It comes a while after the decision, or never. Production usually chooses
+the large model, to be safe, and sometimes another model at random. So it knows the propensity of
+each choice, which is all that its understudy needs. There is one study for each kind of prompt.
+When the understudies are certainly better, they get a share of the prompts.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import understudy as us
 
 
 class Router:
-    """Chooses a model for each prompt, and tells the understudy: what you would paste.
+    """Chooses a model for each prompt and reports the decision. Copy this class.
 
-    `chances` may change at any time: a decision carries the probability that it had.
+    `chances` may change at any time: a decision carries the propensity at its time.
     """
 
     def __init__(
@@ -39,30 +39,31 @@ class Router:
         self.feed, self.chances, self.rng = feed, chances, rng
 
     def choose(self) -> tuple[str, str | None]:
-        """A model, and the ticket with which its reward is reported."""
+        """Choose a model; return it with the ticket for its reward."""
         (model,) = self.rng.choices(list(self.chances), list(self.chances.values()))
         return model, self.feed.decide(model, propensity=self.chances[model])
 
     def reward(self, ticket: str | None, worth: float) -> None:
-        """What came of a decision; it may come late, or not at all."""
-        if ticket is not None:  # there was no room for the decision: see feed.delivery
+        """Report the reward of a decision; it may come late, or not at all."""
+        if ticket is not None:  # None if the queue was full: see feed.delivery
             self.feed.reward(ticket, worth)
 
 
-WORTH = {"small": 1.0, "medium": 0.8, "large": 0.4}  # of an answer that is liked, less its cost
-LIKED = {  # how often that is
+WORTH = {"small": 1.0, "medium": 0.8, "large": 0.4}  # of a liked answer, less its cost
+LIKED = {  # the probability that the user likes the answer
     "chat": {"small": 0.85, "medium": 0.85, "large": 0.90},
     "code": {"small": 0.20, "medium": 0.80, "large": 0.90},
 }
 RULE = {"small": 0.1, "medium": 0.1, "large": 0.8}
-BESIDE, CANARY, SHARE = 3_000, 1_000, 0.5  # prompts, prompts, the understudies' share of these
-REFRESH = 100  # prompts between looks at the policies
-SLOWEST_THUMB = 20  # prompts later
-REWARD_WAIT = 3.0  # seconds, and then it counts as never
+BESIDE = 3_000  # prompts in shadow mode
+CANARY, SHARE = 1_000, 0.5  # prompts of the canary, and the understudies' share of them
+REFRESH = 100  # prompts between updates of the policies
+SLOWEST_THUMB = 20  # prompts between an answer and its like, at most
+REWARD_WAIT = 3.0  # seconds; then the default reward counts
 
 
 def serve_prompts(routers: dict[str, Router], prompts: int, rng: random.Random) -> float:
-    """Prompts, and the thumbs that go up some prompts later; what they are worth."""
+    """Serve prompts and report the likes that come some prompts later; return the total reward."""
     thumbs = defaultdict[int, list[tuple[Router, str | None, float]]](list)
     total = 0.0
     for now in range(prompts + SLOWEST_THUMB):
@@ -79,7 +80,7 @@ def serve_prompts(routers: dict[str, Router], prompts: int, rng: random.Random) 
 
 
 def open_study(client: us.live.Client, name: str) -> us.live.StudyClient:
-    """The study of this name, which is made if there is none."""
+    """Open the study of this name; create it if there is none."""
     try:
         return client.create_study(name, list(WORTH), reward_wait=REWARD_WAIT, default_reward=0.0)
     except us.errors.Refused as refused:
@@ -89,7 +90,7 @@ def open_study(client: us.live.Client, name: str) -> us.live.StudyClient:
 
 
 def report(client: us.live.Client, studies: dict[str, us.live.StudyClient]) -> None:
-    """What the understudies would do, and whether they should, when all decisions are folded."""
+    """Print policies and verdicts after the service has processed all decisions."""
     for kind, study in studies.items():
         while (now := client.study(study.name))["folded"] < now["decisions"]:
             time.sleep(0.1)
@@ -102,10 +103,10 @@ def report(client: us.live.Client, studies: dict[str, us.live.StudyClient]) -> N
 def play(
     client: us.live.Client, prompts: int, share: float, rng: random.Random
 ) -> dict[str, us.live.StudyClient]:
-    """Prompts, of which the understudies take a share."""
+    """Serve prompts, a share of them by the understudies."""
     studies = {kind: open_study(client, f"router-{kind}") for kind in LIKED}
     total = 0.0
-    with ExitStack() as feeds:  # when it ends, all was sent
+    with ExitStack() as feeds:  # its end sends all queued events
         routers = {
             kind: Router(feeds.enter_context(client.background(study.name)), RULE, rng)
             for kind, study in studies.items()
@@ -120,7 +121,7 @@ def play(
 
 @contextmanager
 def own_service(folder: Path) -> Iterator[str]:
-    """The url of a service that keeps its things in a folder."""
+    """Start a service with its store in a folder; yield its URL."""
     command = ["serve", "--store", str(folder / "understudy.db"), "--port", "0"]
     said = folder / "said.txt"
     with said.open("w") as errors:
@@ -138,8 +139,8 @@ def own_service(folder: Path) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--url", help="of a service that runs; left out: one is started")
-    parser.add_argument("--token", help="that it wants, if it does")
+    parser.add_argument("--url", help="URL of a running service; default: start one")
+    parser.add_argument("--token", help="token of the service, if it needs one")
     given = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -8,8 +8,7 @@ Off-Policy Feedback" (Gabbianelli, Papini, Neu).
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from understudy import behaviors, contexts, errors, estimators, learners, theory
 from understudy.behaviors import Logged
@@ -32,13 +31,14 @@ from understudy.learners import (
     lin_prod_unknown,
     prod,
 )
-from understudy.simulation import Game, Results, Simulation, Sweep, adversaries, play, simulate
 from understudy.snapshots import Understudy, load
 from understudy.theory import coverage, feature_coverage
 from understudy.types import Feedback, Log, Round, Trace, saved
 
 if TYPE_CHECKING:
     from understudy import live, logs
+    from understudy.simulation import Game, Results, Sweep, adversaries, play
+    from understudy.simulation.simulate import Simulation, simulate
 
 __version__ = "0.5.0"
 
@@ -87,10 +87,13 @@ __all__ = [
 
 
 EXTRAS = {"live": "talking to a live service", "logs": "reading logs"}
+SIMULATION = {"Game", "Results", "Simulation", "Sweep", "adversaries", "play", "simulate"}
 
 
-def __getattr__(name: str) -> ModuleType:
-    """Import a part that has an extra of its name, and what that brings, when first asked for."""
+def __getattr__(name: str) -> Any:
+    """Import a part when it is first used: the extras, and the simulations that no log needs."""
+    if name in SIMULATION:
+        return getattr(importlib.import_module("understudy.simulation"), name)
     if name not in EXTRAS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with errors.require_extra(name, EXTRAS[name]):

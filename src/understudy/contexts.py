@@ -1,4 +1,4 @@
-"""Where contexts come from in a linear game: i.i.d., from a finite or a continuous space.
+"""Distributions of the i.i.d. contexts of a linear game, over a finite or a continuous space.
 
 A context-dependent policy is a table (X, K) over a finite space, a function from contexts to
 rows of probabilities over any space, or a vector (K,) that ignores the context.
@@ -48,11 +48,11 @@ class Contexts(Protocol):
     def dimension(self) -> int: ...
 
     def draw(self, rng: Generator, rounds: int) -> NDArray[Any]:
-        """Contexts X_t, one per round."""
+        """Draw contexts X_t, one per round."""
         ...
 
     def features(self, contexts: NDArray[Any]) -> Array:
-        """φ(X_t, ·) of every round, (n, K, d)."""
+        """Return φ(X_t, ·) of every round, (n, K, d)."""
         ...
 
 
@@ -105,7 +105,7 @@ class FiniteContexts:
         return np.asarray(self.table[contexts])
 
     def covariance(self, policy: ContextPolicy) -> Array:
-        """V(π), exactly."""
+        """Compute V(π) exactly."""
         everywhere = rows(policy, np.arange(len(self.table)), self.n_actions, "policy")
         return feature_covariance(everywhere, self.table, self.probabilities)
 
@@ -163,7 +163,7 @@ class ContinuousContexts:
         return features
 
     def covariance(self, policy: ContextPolicy, *, samples: int, seed: int) -> Array:
-        """V(π), averaged over that many sampled contexts."""
+        """Estimate V(π) as a mean over `samples` sampled contexts."""
         rng = np.random.default_rng(SEED("seed", seed))
         contexts = self.draw(rng, COUNT("samples", samples))
         return feature_covariance(
@@ -172,7 +172,7 @@ class ContinuousContexts:
 
 
 def rows(policy: ContextPolicy, contexts: NDArray[Any], n_actions: int, argument: str) -> Array:
-    """π(·|X_t) for every round, (n, K), checked.
+    """Return π(·|X_t) of every round, (n, K); refuse a policy of the wrong shape or sum.
 
     >>> rows([0.5, 0.5], np.array([0, 0, 1]), 2, "policy").shape
     (3, 2)

@@ -1,7 +1,7 @@
-"""Learner and state as JSON, bit for bit, and `Understudy`, the one object that remembers.
+"""Snapshots: a learner and its state as JSON, bit for bit; and `Understudy`, which holds both.
 
-A snapshot is readable and versioned, and loading one runs no code: only the dataclasses that were
-marked `@saved` are ever built, and all their fields are checked as if a caller had passed them.
+A snapshot has a version, and loading one runs no code: only dataclasses marked `@saved` are built,
+and all their fields are validated like arguments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Record = TypeVar("Record")
 
 
 def to_json(learner: Learner[State], state: State) -> str:
-    """A learner and its state as text.
+    """Write a learner and its state as JSON text.
 
     >>> import understudy as us
     >>> learner = us.exp3([0.5, 0.5], eta=0.1)
@@ -55,7 +55,7 @@ def to_json(learner: Learner[State], state: State) -> str:
 
 
 def from_json(text: str) -> tuple[Learner[Any], Any]:
-    """The learner and state that `to_json` wrote, or `InvalidSnapshot`.
+    """Read a learner and its state from the text of `to_json`, or raise `InvalidSnapshot`.
 
     >>> import understudy as us
     >>> learner = us.exp3([0.5, 0.5], eta=0.1)
@@ -80,7 +80,7 @@ def from_json(text: str) -> tuple[Learner[Any], Any]:
 
 
 class Understudy(Generic[State]):
-    """A learner with its state: watches, answers, saves itself.
+    """A learner with its current state: it observes events, returns its policy, and saves itself.
 
     >>> import understudy as us
     >>> u = us.Understudy(us.exp3_ix([0.5, 0.5], horizon=100))
@@ -105,41 +105,41 @@ class Understudy(Generic[State]):
         propensity: float | None = None,
         features: ArrayLike | None = None,
     ) -> None:
-        """Learn from one round of the behavior policy; a bad event raises and changes nothing."""
+        """Learn from one round of the behavior policy; an invalid event raises, the state stays."""
         feedback = Feedback(action, reward, propensity, features)
         self.state = self.learner.update(self.state, feedback)
 
     def replay(self, log: Log) -> Trace:
-        """Learn from a whole log; a bad event raises and nothing of the log is learned."""
+        """Learn from a whole log; if an event is invalid, raise and learn nothing from the log."""
         self.state, trace = self.learner.replay(self.state, log)
         return trace
 
     def policy(self, features: ArrayLike | None = None) -> Array:
-        """The probability of each action in the next round."""
+        """Return the probability of each action in the next round."""
         return self.learner.policy(self.state, features)
 
     def act(self, rng: Generator, features: ArrayLike | None = None) -> int:
-        """An action drawn from the policy; the caller owns the random numbers."""
+        """Draw an action from the policy with the caller's random generator."""
         uniform = RNG("rng", rng).random(1)
         return int(choose(self.policy(features), uniform)[0])
 
     @property
     def rounds(self) -> int:
-        """How many rounds were watched."""
+        """The number of observed rounds."""
         return self.learner.rounds(self.state)
 
     @property
     def past_horizon(self) -> int:
-        """How many of them came after the horizon that the learner was tuned for."""
+        """The number of observed rounds after the horizon of the learning rate."""
         return self.learner.past_horizon(self.state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a snapshot, whole or not at all."""
+        """Write a snapshot to a file, atomically."""
         write_atomically(Path(path), to_json(self.learner, self.state).encode())
 
 
 def load(path: str | os.PathLike[str]) -> Understudy[Any]:
-    """The understudy that was saved at `path`.
+    """Read the understudy that `Understudy.save` wrote to `path`.
 
     >>> import tempfile, understudy as us
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -200,7 +200,7 @@ def _remove(temporary: Path) -> None:
 
 
 def as_data(value: Any, where: str = "value") -> Any:
-    """A number, an array or a `@saved` dataclass as what JSON can hold, exactly.
+    """Convert a number, an array or a `@saved` dataclass to JSON data, exactly.
 
     >>> as_data(np.array([0.5]))
     {'array': 'float64', 'shape': [1], 'values': [0.5]}
@@ -324,7 +324,7 @@ def _decode_record(value: dict[str, Any], where: str) -> Any:
 
 
 def fields_as_data(value: Any) -> Any:
-    """A dataclass as a JSON object of its fields, in their order, without the tag of `as_data`.
+    """Convert a dataclass to a JSON object of its fields, in their order, without a `kind` tag.
 
     Dataclasses within it become objects, tuples and arrays become lists, NaN becomes null. A class
     that is one of several alternatives has a `KIND`, which comes first.
@@ -352,7 +352,7 @@ def fields_from_data(
     remedy: str = REMEDY,
     **decoders: Callable[[Any], Any],
 ) -> Record:
-    """The dataclass that `fields_as_data` made data of, or `InvalidSnapshot`, which names `where`.
+    """Convert an object of `fields_as_data` back to its dataclass, or raise `InvalidSnapshot`.
 
     The object must have exactly the fields of `cls`, or its `KIND` and those of one of several
     classes. A decoder turns the JSON of its field into a value; the class checks all of them.

@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 import understudy as us
@@ -153,12 +152,6 @@ EXAMPLES: dict[str, Arguments] = {
     "learners.recipes.exp3_ix": {"pi_b": PI, "horizon": 10, "gamma": 0.1},
     "learners.recipes.exp3_ix_unknown": {**SIZES, "gamma": [0.2] * 10},
     "learners.recipes.prod": {"pi_b": PI, "horizon": 10, "coverage": 2.0},
-    "logs.features.fit_context_features": {
-        "encoder": Encoder((NumberColumn("age", 40.0, 10.0, missing=False),)),
-        "frame": pl.DataFrame({"context.age": [30.0, 50.0, 45.0]}),
-        "actions": np.array([0, 1, 2]),
-        **SIZES,
-    },
     "logs.encoder.CategoryColumn": {
         "name": "city",
         "categories": ["Rome", "Oslo"],
@@ -289,7 +282,6 @@ CHECKED_OTHERWISE: dict[str, set[str]] = {
     "simulation.game.Game": {"behavior"},
     "logs.encoder.Encoder": {"columns"},
     "logs.features.ContextFeatures": {"encoder", "learner"},
-    "logs.features.fit_context_features": {"encoder", "frame", "actions"},
     "simulation.simulate.simulate": {"game", "learners", "comparators"},
     "simulation.sweep.Sweep": {"learners", "comparators"},
     "theory.coverage_adaptive.coverage_adaptive_bound": {"comparator", "rates", "prior"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,6 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 import understudy as us
-from tests.support.refusals import assert_refused
 from tests.support.strategies import Array, Integers, quick, seeds
 from understudy.errors import InvalidLog, InvalidSnapshot
 from understudy.logs.encoder import Encoder
@@ -285,18 +284,8 @@ def test_a_learner_of_other_features_is_refused() -> None:
             ContextFeatures.from_data(made().as_data(), learner)
 
 
-def test_actions_that_do_not_go_with_the_rows_are_refused() -> None:
-    warmup = rows(0, 4)
-    encoder = Encoder.fit(warmup, NAMES)
-    for wrong in ([0, 1, 2], [0, 1, 2, K], [0, 1, 2, -1]):
-        call = partial(fit_context_features, encoder, warmup, np.array(wrong), K)
-        assert_refused(call, "actions", "4 rows and 3 actions")
-
-
-def test_a_warm_up_that_is_empty_or_a_state_that_is_too_large() -> None:
+def test_a_state_that_is_too_large_is_refused() -> None:
     encoder = Encoder.fit(rows(0, 4), NAMES)
-    with pytest.raises(InvalidLog, match="no rows"):
-        fit_context_features(encoder, rows(0, 0), np.zeros(0, dtype=np.int64), K)
     with pytest.raises(InvalidLog, match="name fewer columns of contexts: at most 2 features"):
         fit_context_features(encoder, rows(0, 4), np.zeros(4, dtype=np.int64), 10**6)
 

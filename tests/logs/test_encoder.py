@@ -21,6 +21,7 @@ from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.logs.encoder import BOUND, MOST_CATEGORIES, CategoryColumn, Encoder, NumberColumn
+from understudy.snapshots import fields_as_data
 
 NAMES = ("size", "city", "member")
 FLOATS = st.one_of(
@@ -344,7 +345,7 @@ def test_any_batching_gives_the_same_bits(
 @forall(warmup=frames(), later=frames())
 def test_data_round_trip(warmup: pl.DataFrame, later: pl.DataFrame) -> None:
     encoder = Encoder.fit(warmup, NAMES)
-    again = Encoder.from_data(json.loads(json.dumps(encoder.as_data(), allow_nan=False)))
+    again = Encoder.from_data(json.loads(json.dumps(fields_as_data(encoder), allow_nan=False)))
     assert again == encoder
     assert again.encode(later).tobytes() == encoder.encode(later).tobytes()
 
@@ -418,7 +419,7 @@ def test_text_in_a_column_of_numbers_counts_as_missing_and_is_told() -> None:
 # Damaged files
 
 
-WHOLE = fit(x=[1.0, None, 3.0], y=["a", "b", "b"], z=["s"] * 3).as_data()
+WHOLE = fields_as_data(fit(x=[1.0, None, 3.0], y=["a", "b", "b"], z=["s"] * 3))
 WRONG: dict[str, tuple[Any, ...]] = {
     "kind": (None, "ordinal", []),
     "name": (None, 3, ["x"]),

@@ -208,8 +208,8 @@ def test_reasons_are_kept_in_the_order_in_which_they_came(tmp_path: Path) -> Non
 UNREAD = {"b.log": "x", "c.txt": "x", "e.json": "{}", "sub/x.csv.bz2": "x"}
 HIDDEN = {".notes": "x", "_SUCCESS": "", "_logs/d.txt": "x"}
 WORDS = (
-    "4 files of the folder '{}' were not read, because their names do not say the format: "
-    "'b.log', 'c.txt', 'e.json', …; name them, with --format."
+    "Files whose name does not say the format are not read, here 4 of the folder '{}': "
+    "'b.log', 'c.txt', 'e.json', …; to read one, name it, with --format."
 )
 
 
@@ -243,8 +243,8 @@ def test_one_file_that_is_not_read_and_results_of_before(place: Place) -> None:
     assert json.loads(place.run("coverage", folder, "--json").out)["warnings"] == []
     place.write("caf\ne\u0301.log", "x")
     (warning,) = json.loads(place.run("coverage", folder, "--json").out)["warnings"]
-    assert "1 file of the folder" in warning
-    assert "was not read, because its name does not say the format: 'caf\\ne" in warning
+    assert "are not read, here 1 of the folder" in warning
+    assert "'caf\\ne" in warning
 
 
 def test_advice_fits_what_was_asked_for(place: Place) -> None:

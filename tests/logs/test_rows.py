@@ -24,9 +24,8 @@ from understudy.logs import validate
 from understudy.logs.aggregation import frames
 from understudy.logs.aggregation.aggregates import tally
 from understudy.logs.aggregation.frames import rows_of
-from understudy.logs.readers.files import find_files, format_of
-from understudy.logs.readers.prefetch import prefetch
-from understudy.logs.readers.tabular import BATCH, read
+from understudy.logs.readers.files import BATCH, find_files, format_of
+from understudy.logs.readers.inputs import LogReader, prefetch
 from understudy.logs.reject_reasons import REMEDIES, RejectReason, remedy_for
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import QUARANTINE, Actions, Columns, RewardScale
@@ -46,9 +45,8 @@ NAMES = ("log.csv", "log.parquet", "log.ndjson", "log.arrow")
 def rows(*paths: Path, rules: RowRules | None = None) -> list[Any]:
     rules = RowRules(Actions(("a", "b", "c"))) if rules is None else rules
     return [
-        check(source.name, frame, rules)
-        for source in find_files(paths)
-        for frame in read(source, Columns())
+        check(file, frame, rules)
+        for file, frame in LogReader(find_files(paths), Columns()).batches()
     ]
 
 
@@ -74,7 +72,8 @@ def test_text_may_be_packed(form: str, tmp_path: Path) -> None:
 def test_rows_are_numbered_through_the_batches_of_a_file(tmp_path: Path) -> None:
     many = pl.DataFrame({"action": ["a"], "reward": [1.0], "propensity": [0.5]})
     path = write(tmp_path / "log.parquet", many.select(pl.all().repeat_by(BATCH + 10).explode()))
-    numbers = [frame["row"] for frame in read(find_files([path])[0], Columns())]
+    reader = LogReader(find_files([path]), Columns())
+    numbers = [frame["row"] for _, frame in reader.batches()]
     assert len(numbers) > 1
     assert pl.concat(numbers).to_list() == list(range(1, BATCH + 11))
 

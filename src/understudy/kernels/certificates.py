@@ -1,23 +1,23 @@
-"""Certificates in O(1) a round: products of 1 + λ x for every λ of a grid, and the bounds in them.
+"""Betting confidence sequences in O(1) a round: products of 1 + λ x for a grid of bets λ.
 
     lower  x = w R          on the target's mean reward        w = π_t(b) / q_t(b)
     upper  x = w (1 − R)    on one minus it
     gain   x = (w − 1) R    on its mean gain over production
 
-The three grids stand one after the other in `lambdas`; the first two are alike and have `size`
-entries, and the third is empty where no gain is wanted. S_i = Σ_t log(1 + λ_i x_t) is `sums[i]` +
-log `products[i]`: up to 16 factors are multiplied before a logarithm is taken, after rounds that
-are counted from the beginning of the log and not of the call, so that any batching gives the same
-bits, and sooner where a product grows large.
+`lambdas` holds the three grids one after the other. The first two are equal and have `size`
+entries; the third is empty if no gain is needed. S_i = Σ_t log(1 + λ_i x_t) is `sums[i]` +
+log `products[i]`: up to 16 factors are multiplied before a logarithm is taken. That happens at
+rounds counted from the beginning of the log and not of the call, so that any batching gives the
+same bits, and sooner if a product grows large.
 
-Upper confidence bounds on a probability, from how often an action was played: Chernoff's, by kl.
+Chernoff's upper confidence bound on a probability, from the frequency of an action:
 
     kl_upper(q̂, m, ℓ) = max{p ∈ [q̂, 1] : m kl(q̂, p) ≤ ℓ}
     kl(q, p) = q log(q/p) + (1−q) log((1−q)/(1−p))
 
-With p = q + d and h(x) = x − log(1 + x) ≥ 0 this is kl = q h(d/q) + (1−q) h(−d/(1−q)): the terms
-that cancel are gone, so it is right to the last digits however small d is. kl is convex in d and
-rises, so Newton's steps from above never pass the root: wherever they end, p is an upper bound.
+With p = q + d and h(x) = x − log(1 + x) ≥ 0 this is kl = q h(d/q) + (1−q) h(−d/(1−q)). This form
+has no cancellation, so it is exact to the last digits for any small d. kl is convex and increasing
+in d, so Newton's steps from above never pass the root: after each step, p is an upper bound.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from understudy.kernels.compiler import compiled
 
 Array = Any
 
-FACTORS = 16  # multiplications for one logarithm, whose cost then no longer shows
-LARGEST_PRODUCT = 1e100  # times 1 + λ x with λ, x ≤ 1e100 it is still a double
+FACTORS = 16  # multiplications per logarithm, enough to make its cost negligible
+LARGEST_PRODUCT = 1e100  # times 1 + λ x, with λ, x ≤ 1e100, it is still a double
 LARGEST_EXPONENT = 600.0  # of a weight: far above any threshold, below overflow
 ROUNDING = 1e-9  # more than rounding can add to the mixture in a round
-STEPS = 1000  # a guard against a loop without end: every step is a valid bound
+STEPS = 1000  # a guard against an endless loop: every step is a valid bound
 NEGLIGIBLE = 60.0  # e^-60 of the largest term is below its last digit
 
 
 @compiled
 def multiply(products: Array, lambdas: Array, start: int, stop: int, x: float) -> None:
-    """One more factor 1 + λ x for each λ of a grid."""
+    """Multiply the product of each λ of a grid by 1 + λ x."""
     for i in range(start, stop):
         products[i] *= 1.0 + lambdas[i] * x
 
@@ -56,14 +56,14 @@ def flush(sums: Array, products: Array, start: int, stop: int) -> None:
 
 @compiled
 def weigh(sums: Array, start: int, weights: Array) -> None:
-    """ρ e^S of each λ of the last grid, without what is still a product."""
+    """Compute ρ e^S of each λ of the last grid, without the pending products."""
     for i in range(weights.size):
         weights[i] = math.exp(min(LARGEST_EXPONENT, sums[start + i])) / weights.size
 
 
 @compiled
 def mixture(weights: Array, products: Array, start: int) -> float:
-    """Σ_i ρ_i e^{S_i}, in one order."""
+    """Return Σ_i ρ_i e^{S_i}, summed in a fixed order."""
     total = 0.0
     for i in range(weights.size):
         total += weights[i] * products[start + i]
@@ -84,11 +84,11 @@ def observe(
     propensities: Array,
     rewards: Array,
 ) -> int:
-    """Take a chunk of rounds into sums, products and totals (Σ R, Σ w R, Σ w, Σ w²), in place.
+    """Add a chunk of rounds to sums, products and totals (Σ R, Σ w R, Σ w, Σ w²), in place.
 
-    The first round after which the mixture Σ_i ρ_i e^{S_i} of the gains is at least `threshold` is
-    returned, or 0; it is `crossed` if it came before. Between exact tests a ceiling on the mixture
-    follows it: it grows by 1 + λ_1 x at most, and falls where x ≤ 0.
+    Return the first round after which the mixture Σ_i ρ_i e^{S_i} of the gains is at least
+    `threshold`, or 0; that is `crossed` if it is an earlier round. Exact tests are rare: between
+    them a ceiling bounds the mixture, which grows by 1 + λ_1 x at most, and falls if x ≤ 0.
     """
     paired = lambdas.size > 2 * size
     testing = paired and crossed == 0
@@ -125,7 +125,7 @@ def observe(
 
 @compiled
 def log_wealths(sums: Array, products: Array, out: Array) -> None:
-    """S_i = Σ_t log(1 + λ_i x_t)."""
+    """Compute the log wealth S_i = Σ_t log(1 + λ_i x_t) of every bet."""
     for i in range(sums.size):
         out[i] = sums[i] + math.log(products[i])
 
@@ -134,7 +134,7 @@ def log_wealths(sums: Array, products: Array, out: Array) -> None:
 def log_mixture(
     S: Array, lambdas: Array, rounds: int, m: float, exponents: Array
 ) -> tuple[float, float]:
-    """log Σ_i ρ_i exp(S_i − n log(1 + λ_i m)), and its derivative in m."""
+    """Return log Σ_i ρ_i exp(S_i − n log(1 + λ_i m)), and its derivative in m."""
     largest = -math.inf
     for i in range(S.size):
         exponents[i] = S[i] - rounds * math.log1p(lambdas[i] * m)
@@ -151,10 +151,10 @@ def log_mixture(
 
 @compiled
 def root(S: Array, lambdas: Array, rounds: int, log_threshold: float, low: float) -> float:
-    """The m in [low, 1] at which the log of the mixture falls to `log_threshold`, or an end.
+    """Return the m in [low, 1] at which `log_mixture` falls to `log_threshold`, or an end.
 
-    It decreases and is convex in m, so that Newton's steps from the left never pass the root: each
-    is a bound of its own, and no bracket can be lost.
+    `log_mixture` is decreasing and convex in m, so Newton's steps from the left never pass the
+    root: each step is a valid bound.
     """
     exponents = np.empty(S.size)
     value, slope = log_mixture(S, lambdas, rounds, low, exponents)
@@ -171,16 +171,16 @@ def root(S: Array, lambdas: Array, rounds: int, log_threshold: float, low: float
     return low
 
 
-SMALL = 0.1  # below, x − log(1 + x) is made from its series
+SMALL = 0.1  # below, x − log(1 + x) is computed by its series
 OUTWARD = 2.0**-44  # relative to d: more than rounding can take from it
 LAST_DIGITS = 2.0**-51  # relative to p
-LAST_STEP = 2.0**-24  # relative to d: what then is left is about its square
+LAST_STEP = 2.0**-24  # relative to d: the remaining error is about its square
 MOST_STEPS = 50  # never needed: the tests count them
 
 
 @compiled
 def beyond_log(x: float) -> float:
-    """h(x) = x − log(1 + x) for x > −1, by log(1 + x) = 2 artanh(r), r = x/(2 + x)."""
+    """Return h(x) = x − log(1 + x) for x > −1, by log(1 + x) = 2 artanh(r), r = x/(2 + x)."""
     if abs(x) > SMALL:
         return x - math.log1p(x)
     r = x / (2.0 + x)
@@ -191,7 +191,7 @@ def beyond_log(x: float) -> float:
 
 @compiled
 def largest_distance(q: float, c: float) -> float:
-    """A bound from above on the d with kl(q, q + d) = c, by two bounds from below on kl.
+    """Return an upper bound on the d with kl(q, q + d) = c, by two lower bounds on kl.
 
     By log(1+x) ≤ x(6+x)/(6+4x), h(x) ≥ x²/(2 + 4x/3); and h(−y) ≥ y²/2; so d² ≤ 2c(1−q)(q + 2d/3).
     By q log(1+d/q) ≤ min(d, −q log q), c ≥ (1−q) log((1−q)/(1−q−d)) − min(1−q, −q log q).
@@ -199,14 +199,14 @@ def largest_distance(q: float, c: float) -> float:
     rest = 1.0 - q
     a = 2.0 * c * rest / 3.0
     near = a + math.sqrt(a * (a + 3.0 * q))
-    if near < rest / 2.0:  # there the other is no better, and costs as much as a step
+    if near < rest / 2.0:  # there the second bound is no better, and costs as much as a step
         return near
     return min(near, -rest * math.expm1(-c / rest - min(1.0, -q * math.log(q) / rest)))
 
 
 @compiled
 def kl_upper(frequency: float, count: float, budget: float) -> float:
-    """max{p : count · kl(frequency, p) ≤ budget}, rounded up; 1 if nothing was counted.
+    """Return max{p : count · kl(frequency, p) ≤ budget}, rounded up; 1 if `count` is 0.
 
     For frequencies of 0, and from 1e-200 to 1; the budget is not negative.
     """
@@ -230,6 +230,6 @@ def kl_upper(frequency: float, count: float, budget: float) -> float:
 
 @compiled
 def kl_uppers(frequencies: Array, counts: Array, budgets: Array, out: Array) -> None:
-    """`kl_upper` of each."""
+    """Compute `kl_upper` for each entry."""
     for i in range(out.size):
         out[i] = kl_upper(frequencies[i], float(counts[i]), budgets[i])

@@ -1,4 +1,4 @@
-"""How kernels are compiled: once, without the GIL, kept on disk, and never failing for the disk."""
+"""Compilation of kernels: once, without the GIL, cached on disk; a full disk is no error."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.errors import NumbaWarning
+from numba.core.runtime import rtsys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# numba keeps the code of a function until the function's own file changes. Kernels call kernels of
-# other files, so here any change of any kernel makes all of them compile again.
+# numba caches the code of a function until the function's own file changes. Kernels call kernels of
+# other files, so here a change of any kernel invalidates all of them.
 HERE = Path(__file__).parent
 SOURCES = tuple(
     (path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(HERE.glob("*.py"))
@@ -23,7 +24,7 @@ SOURCES = tuple(
 
 
 class ForgivingCache(FunctionCache):  # type: ignore[misc] # numba is not typed
-    """numba's cache on disk, except that a disk that is full or gone costs a warning, not a run.
+    """numba's cache on disk; if the disk is full or missing, it warns instead of failing.
 
     The stamp of the sources is part of the files' names: numba writes its index before the code, so
     that after a full disk an index could otherwise lead to code of older sources.
@@ -39,8 +40,12 @@ class ForgivingCache(FunctionCache):  # type: ignore[misc] # numba is not typed
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        # numba first imports all that it could compile, which takes longer than all else at the
+        # start of a command. Code that is only loaded needs numba's runtime. A compilation, where
+        # there is nothing to load, imports the rest by itself.
         try:
-            return super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)
+            return self._load_overload(sig, target_context)
         except Exception as error:  # noqa: BLE001 - a damaged file may raise anything
             return warn_of(error)
 
@@ -57,14 +62,14 @@ def warn_of(problem: Exception) -> None:
         f"compiled kernels cannot be kept on disk ({why}): every start compiles "
         "them again; set NUMBA_CACHE_DIR to a folder that can be written to",
         NumbaWarning,
-        stacklevel=1,  # one place, so that it is said once and not for every kernel
+        stacklevel=1,  # one place, so that Python shows it once and not for every kernel
     )
 
 
 def compiled(function: Function) -> Function:
-    """Compile a kernel for the types of its arguments when it is first called with them.
+    """Compile a kernel for the types of its arguments, on the first call with them.
 
-    The code of this folder's kernels is kept on disk; your own are compiled in every process.
+    The code of this folder's kernels is cached on disk; your own are compiled in every process.
     """
     if numba.config.DISABLE_JIT:
         return function
@@ -79,5 +84,5 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Compile a function into each of its callers: so it may take other kernels as arguments."""
+    """Compile a function into each of its callers, so that it may take kernels as arguments."""
     return function if numba.config.DISABLE_JIT else numba.njit(inline="always")(function)

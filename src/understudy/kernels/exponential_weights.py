@@ -1,14 +1,14 @@
-"""Exponential weights in O(1) a round: one weight changes, so the sums follow it.
+"""Exponential weights in O(1) a round: an event changes one weight, and its change updates W.
 
     w(a) = exp(η (G(a) − reference)),   W = Σ_a w(a),   π(a) = w(a) / W
 
-- G(a) is a compensated sum: `scores[a]` + `residues[a]` is right to the last digit after any
+- G(a) is a compensated sum: `scores[a]` + `residues[a]` is exact to the last digit after any
   number of rounds.
-- w(a) is always made from G(a), never multiplied, so a weight that underflowed can come back. It
-  is kept while G(a) and the reference stay, and made when it is first needed.
+- w(a) is always computed from G(a), never multiplied, so a weight that underflowed can recover. It
+  is computed on first use, and cached until G(a) or the reference changes.
 - W is refreshed, relative to the largest score, after the rounds E, 2E, … (E = max(1024, K)),
-  counted from the beginning of the log and not of the call, before a weight could overflow, and
-  whenever a weight falls: so it cannot drift, and any batching gives the same bits.
+  counted from the beginning of the log and not of the call; before a weight could overflow; and
+  whenever a weight falls. So rounding errors do not grow, and any batching gives the same bits.
 
 Helpers that run every round take numbers, not arrays: numba then compiles them away.
 """
@@ -22,20 +22,20 @@ import numpy as np
 
 from understudy.kernels.compiler import compiled
 
-Array = Any  # float64 or int64 vectors: a kernel takes what it is given
+Array = Any  # float64 or int64 vectors
 
 LARGEST_EXPONENT = 600.0  # of a weight: below overflow, also for a sum of very many of them
 LARGEST_RESIDUE = 300.0  # of an exponent, after a refresh
 SHORTEST_REFRESH = 1024
-UNKNOWN = -1.0  # a weight that was not needed yet
+UNKNOWN = -1.0  # a weight that is not computed yet
 
 
 @compiled
 def exponent(eta: float, score: float, residue: float, reference: float) -> float:
-    """log w = η (G − reference).
+    """Return log w = η (G − reference).
 
-    A residue is at most half a last digit of its score. Where even that is a factor of e^300,
-    no digit means anything, but weights must stay finite, and one of them above 0.
+    A residue is at most half a last digit of its score. If even that is a factor of e^300,
+    no digit is significant, but weights must stay finite, and one of them positive.
     """
     rest = max(-LARGEST_RESIDUE, min(LARGEST_RESIDUE, eta * residue))
     return eta * (score - reference) + rest
@@ -43,7 +43,7 @@ def exponent(eta: float, score: float, residue: float, reference: float) -> floa
 
 @compiled
 def plus(score: float, residue: float, gain: float) -> tuple[float, float]:
-    """G + gain: what rounding takes goes to the residue (Knuth), what adds up there comes back."""
+    """Return G + gain as a compensated sum: score and residue, by Knuth's two-sum."""
     total = score + gain
     arrived = total - score
     residue += (score - (total - arrived)) + (gain - arrived)
@@ -52,16 +52,25 @@ def plus(score: float, residue: float, gain: float) -> tuple[float, float]:
 
 
 @compiled
+def largest(values: Array) -> float:
+    """Return the largest value. numba's own `max` imports SciPy when its code is loaded."""
+    found = values[0]
+    for value in values[1:]:
+        found = max(found, value)
+    return float(found)
+
+
+@compiled
 def weigh(eta: float, scores: Array, residues: Array, reference: float, weights: Array) -> None:
-    """w(a) of every action."""
+    """Compute w(a) of every action."""
     for a in range(scores.size):
         weights[a] = math.exp(exponent(eta, scores[a], residues[a], reference))
 
 
 @compiled
 def refresh(eta: float, scores: Array, residues: Array, weights: Array) -> tuple[float, float]:
-    """The reference, max G, and W relative to it, from nothing but the scores."""
-    reference = scores.max()
+    """Return the reference, max G, and W relative to it, from the scores only."""
+    reference = largest(scores)
     weigh(eta, scores, residues, reference, weights)
     total = 0.0
     for a in range(scores.size):
@@ -71,7 +80,7 @@ def refresh(eta: float, scores: Array, residues: Array, weights: Array) -> tuple
 
 @compiled
 def probability_of(weight: float, total: float) -> float:
-    """w / W; the carried W may be a few last digits below a w that is nearly all of it."""
+    """Return w / W, at most 1: by rounding, W may be slightly below a dominant w."""
     return min(1.0, weight / total)
 
 
@@ -79,7 +88,7 @@ def probability_of(weight: float, total: float) -> float:
 def policy(
     eta: float, scores: Array, residues: Array, reference: float, total: float, out: Array
 ) -> None:
-    """π(a) of every action."""
+    """Compute π(a) of every action."""
     weigh(eta, scores, residues, reference, out)
     for a in range(scores.size):
         out[a] = probability_of(out[a], total)
@@ -87,23 +96,22 @@ def policy(
 
 @compiled
 def is_due(n_actions: int, rounds: int) -> bool:
-    """Whether W is refreshed after that many rounds: K of them pay for the K weights."""
+    """Return whether W is due for a refresh: every K rounds or more, so it costs O(1) a round."""
     return rounds % max(SHORTEST_REFRESH, n_actions) == 0
 
 
 @compiled
 def is_risky(gain: float, x: float) -> bool:
-    """Whether W must be refreshed after a gain that leads to w = e^x.
+    """Return whether W must be refreshed after a gain that gives w = e^x.
 
-    A weight that falls would leave W without the digits that it had under it; e^x must not
-    overflow.
+    If a large weight falls, W has lost the digits of the small ones; and e^x must not overflow.
     """
     return gain < 0.0 or x > LARGEST_EXPONENT
 
 
 @compiled
 def weighted_sum(weights: Array, rewards: Array) -> float:
-    """Σ_a w(a) r(a), in one order."""
+    """Return Σ_a w(a) r(a), summed in a fixed order."""
     total = 0.0
     for a in range(weights.size):
         total += weights[a] * rewards[a]
@@ -112,7 +120,7 @@ def weighted_sum(weights: Array, rewards: Array) -> float:
 
 @compiled
 def merge(eta: float, scores: Array, residues: Array, others: Array) -> tuple[float, float]:
-    """G(a) += the other scores; the residues have been added. The reference and W after it."""
+    """Add other scores to G (residues are already added); return the new reference and W."""
     for a in range(scores.size):
         scores[a], residues[a] = plus(scores[a], residues[a], others[a])
     return refresh(eta, scores, residues, np.empty(scores.size))
@@ -130,7 +138,7 @@ def replay(
     gains: Array,
     probability: Array,
 ) -> tuple[float, float]:
-    """Learn from every event in place, with π_t(b_t) before each; the last reference and W."""
+    """Learn from all events in place; record π_t(b_t) before each; return the reference and W."""
     n_actions = scores.size
     weights = np.full(n_actions, UNKNOWN)
     for t in range(actions.size):
@@ -140,7 +148,7 @@ def replay(
         before = weights[b]
         probability[t] = probability_of(before, total)
         due = is_due(n_actions, rounds + t + 1)
-        if gain == 0.0 and not due:  # half of all events, where rewards are 0 or 1
+        if gain == 0.0 and not due:  # a common case: rewards of 0
             continue
         score, residue = plus(scores[b], residues[b], gain)
         scores[b], residues[b] = score, residue
@@ -165,7 +173,7 @@ def policies(
     gains: Array,
     out: Array,
 ) -> tuple[float, float]:
-    """`replay` with every π_t in full, (n, K), in place of a trace."""
+    """Like `replay`, but record every policy π_t, (n, K)."""
     played = np.empty(1)
     for t in range(actions.size):
         policy(eta, scores, residues, reference, total, out[t])
@@ -189,9 +197,9 @@ def expected_reward(
     rewards: Array,
     starts: Array,
 ) -> tuple[float, float, float]:
-    """`replay` for a referee, who knows all rewards: Σ_t ⟨π_t, r_t⟩ in place of a trace.
+    """Like `replay`, but return the expected reward Σ_t ⟨π_t, r_t⟩, given all rewards.
 
-    Row i of `rewards` holds from event starts[i] on. A round costs O(1), a new row O(K).
+    Row i of `rewards` applies from event starts[i] on. A round costs O(1), a new row O(K).
     """
     n_actions = scores.size
     weights = np.empty(n_actions)

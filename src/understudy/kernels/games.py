@@ -1,15 +1,15 @@
-"""Whole games in one call: piecewise constant means in O(1) a round, and adaptive adversaries.
+"""Compiled games: piecewise constant means in O(1) a round, and adaptive adversaries.
 
 `play_adaptive` is the loop of `game.play`, compiled.
 
 An adversary is two compiled functions over a memory of its own, a float64 vector:
 
     choose(memory, parameters, t, means)                     fill the means of round t = 1, 2, …
-    observe(memory, parameters, t, policy, action, b, rewards)      remember the round played
+    observe(memory, parameters, t, policy, action, b, rewards)      update the memory
 
-and `play_adaptive` with these two is its game (`hiding`, `retaliating`). The behavior's actions
-do not depend on the adversary, so they and the gains that they would bring, for either reward, come
-from outside; only what depends on the past is decided here.
+and `play_adaptive` with these two is its game (`hiding`, `retaliating`). The actions of the
+behavior policy do not depend on the adversary, so the caller draws them and computes their gains,
+for either reward; the kernel computes the rest, which depends on the past.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from understudy.kernels.sampling import observe
 
 Array = Any
 
-BLOCK = 1024  # rounds at a time, or K if that is more: each block makes all weights once
+BLOCK = 1024  # rounds at a time, or K if that is more: each block computes all weights once
 
 
 def init(runs: int, n_learners: int, n_actions: int) -> tuple[Array, ...]:
-    """Scores, residues, references, totals and earnings, of all learners in all runs, at first."""
+    """Return initial scores, residues, references, totals and rewards of all learners and runs."""
     return (
         np.zeros((runs, n_learners, n_actions)),
         np.zeros((runs, n_learners, n_actions)),
@@ -50,7 +50,7 @@ def play(
     learners: tuple[Array, Array],
     state: tuple[Array, Array, Array, Array, Array],
 ) -> None:
-    """The next rounds, after `start` of them: all learners learn and earn in place.
+    """Play the next rounds, after the first `start`; update all learners and rewards in place.
 
     `streams` are of the behavior's actions and of the observed rewards. `world` is `edges` and
     `guide` of the behavior, and `means`, whose row i holds after starts[i] rounds. `learners` are
@@ -101,9 +101,9 @@ def play_runs(
     learners: tuple[Array, Array],
     state: tuple[Array, Array, Array, Array, Array],
 ) -> None:
-    """`play` for several runs, as many as there are rows of the state.
+    """Call `play` for several runs, one per row of the state.
 
-    One call for several, because threads that often come back for the interpreter wait for it.
+    Several runs share a call because threads wait for the interpreter between calls.
     """
     behaviors, observed = streams
     scores, residues, references, totals, earned = state
@@ -117,7 +117,7 @@ ROUNDING = 1e-9
 
 @compiled
 def draw(probabilities: Array, u: float) -> int:
-    """The action that u stands for, as `behaviors.choose` finds it."""
+    """Return the action at u in the cumulative distribution, like `behaviors.choose`."""
     whole = 0.0
     for a in range(probabilities.size):
         whole += probabilities[a]
@@ -137,13 +137,13 @@ def play_adaptive(
     stage: tuple[Array, Array, bool, Generator, Generator, Generator],
     learner: tuple[float, Array, Array, float, float, int, Array, Array],
 ) -> tuple[float, float, float, float]:
-    """A chunk of rounds: reference, W, and the rewards of learner and behavior.
+    """Play a chunk of rounds; return the reference, W, and the rewards of learner and behavior.
 
-    `adversary` is its memory and its parameters. `stage` is π_B, what every action would have
-    earned so far, whether realised rewards count, and three streams of random numbers: for the
-    observed reward, all rewards, the learner's draw. `learner` is what `replay` takes, but that
-    gains are (2, n): what each round adds to the score of its action if the reward is 0, or 1.
-    Means outside of [0, 1] end the game: then the learner has earned nan.
+    `adversary` is its memory and its parameters. `stage` is π_B, the total reward of every action,
+    whether realised rewards count, and three random streams: for the observed reward, all rewards,
+    the learner's draw. `learner` has the arguments of `replay`, except that gains are (2, n): the
+    gain of each round's action if the reward is 0, or 1. Means outside [0, 1] end the game with a
+    reward of nan.
     """
     memory, parameters = adversary
     behavior, by_action, realised, observed, unobserved, own = stage
@@ -180,7 +180,7 @@ def play_adaptive(
 
 @compiled
 def choose_hiding(memory: Array, parameters: Array, t: int, means: Array) -> None:  # noqa: ARG001 - the form of all adversaries
-    """`high` for the action that the behavior has played least."""
+    """Set the mean `high` for the action that the behavior policy has played least."""
     means[:] = parameters[0]
     means[np.argmin(memory)] = parameters[1]
 
@@ -200,7 +200,7 @@ def observe_hiding(
 
 @compiled
 def choose_retaliating(memory: Array, parameters: Array, t: int, means: Array) -> None:
-    """Less for what the last policy favored, `low` for what it drew: the last entry."""
+    """Lower the means of actions that the last policy favored; the drawn action gets `low`."""
     low, high = parameters[0], parameters[1]
     for a in range(means.size):
         means[a] = high - (high - low) * memory[a]

@@ -1,20 +1,20 @@
-"""LinProd's exact product over all rounds before, in tiles that stay in the cache.
+"""LinProd: the exact product over all earlier rounds in tiles, and the form in constant memory.
 
     log w_t(x, a) = Σ_{k<t} log(1 + η ⟨θ̂_k, φ(x, a)⟩)
 
-All factors lie in [½, 1½], so up to 8 × 512 of them are multiplied, as eight products side by
-side, before one logarithm each is taken. Tiles and products begin at absolute rounds, and every sum
-has one order: a policy asked for alone has the bits that it has in the middle of a long log. (BLAS
-would choose its order by the shape of a batch and the number of threads.)
+All factors lie in [½, 1½], so up to 8 × 512 of them are multiplied, in eight parallel products,
+before one logarithm of each is taken. Tiles fit the cache. Tiles and products begin at absolute
+rounds, and every sum has a fixed order: a policy has the same bits alone and within a long log.
+(The order of BLAS depends on the shape of a batch and the number of threads.)
 
-LinProd in constant memory: two sums stand for all rounds before.
+LinProd in constant memory replaces the product by two sums:
 
     log w_t(x, a) = η_t ⟨Θ − Sφ(x, a), φ(x, a)⟩,  Θ = Σ_{k<t} θ̂_k,  S = Σ_{k<t} η_k θ̂_k θ̂_kᵀ
 
 Θ is (B, d) and S (B, d, d): one block for all actions, or one for each. Features are (n, A, d): a
-row for each action, or one for all. Every sum goes through the rounds, and through the features of
-a round, in one order, so that the cuts of a log do not change a bit; inner loops run over the
-entries of a vector, each with a sum of its own, which a compiler may do side by side.
+row for each action, or one for all. Every sum runs over the rounds, and over the features of
+a round, in a fixed order, so that batching does not change a bit. Inner loops run over the
+entries of a vector, each with its own sum, so that the compiler can vectorize them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from understudy.kernels.compiler import compiled
 
 Array = Any
 
-TILE = 256  # rounds of the past at a time
-LANES = 8  # products side by side
+TILE = 256  # earlier rounds at a time
+LANES = 8  # parallel products
 SPAN = 16 * TILE  # rounds between logarithms: 512 factors a lane, at least 2^-512
 QUERIES = 64  # contexts that share a tile
 
 
 @compiled
 def factors(eta: float, tile: Array, rounds: int, phi: Array, out: Array) -> None:
-    """1 + η ⟨θ̂_k, φ⟩ for the first rounds of a tile (d, TILE): four features at a time."""
+    """Compute 1 + η ⟨θ̂_k, φ⟩ for the first rounds of a tile (d, TILE), four features at a time."""
     size = phi.size
     odd = size % 4
     for k in range(rounds):
@@ -55,7 +55,7 @@ def factors(eta: float, tile: Array, rounds: int, phi: Array, out: Array) -> Non
 
 @compiled
 def multiply(values: Array, rounds: int, products: Array) -> None:
-    """Factor k goes to lane k mod 8."""
+    """Multiply factor k into lane k mod 8."""
     whole = rounds - rounds % LANES
     for k in range(0, whole, LANES):
         for lane in range(LANES):
@@ -66,7 +66,7 @@ def multiply(values: Array, rounds: int, products: Array) -> None:
 
 @compiled
 def take_logarithms(products: Array, out: Array) -> None:
-    """Add the logarithms of all products to their queries' sums, and begin again at 1."""
+    """Add the logarithms of all products to the sums of their queries; reset products to 1."""
     for q in range(out.shape[0]):
         for a in range(out.shape[1]):
             for lane in range(products.shape[2]):
@@ -76,7 +76,7 @@ def take_logarithms(products: Array, out: Array) -> None:
 
 @compiled
 def load(thetas: Array, first: int, last: int, tile: Array) -> None:
-    """θ̂_first … θ̂_{last−1} as columns."""
+    """Copy θ̂_first … θ̂_{last−1} into the columns of a tile."""
     for k in range(first, last):
         for i in range(thetas.shape[1]):
             tile[i, k - first] = thetas[k, i]
@@ -84,7 +84,7 @@ def load(thetas: Array, first: int, last: int, tile: Array) -> None:
 
 @compiled
 def shared_log_weights(eta: float, thetas: Array, start: int, features: Array, out: Array) -> None:
-    """log w of round start, start + 1, … for features (n, K, d), (n, K)."""
+    """Compute log w, (n, K), of rounds start, start + 1, … for features (n, K, d)."""
     n, n_actions, size = features.shape
     tile, values = np.empty((size, TILE)), np.empty(TILE)
     for first in range(0, n, QUERIES):
@@ -110,7 +110,7 @@ def shared_log_weights(eta: float, thetas: Array, start: int, features: Array, o
 def disjoint_log_weights(
     eta: float, thetas: Array, played: Array, start: int, contexts: Array, out: Array
 ) -> None:
-    """The same for contexts (n, p): θ̂_k speaks of the action played in round k only."""
+    """Compute log w for contexts (n, p): θ̂_k is about the action of round k only."""
     n, size = contexts.shape
     tile, values = np.empty((size, TILE)), np.empty(TILE)
     for first in range(0, n, QUERIES):
@@ -132,7 +132,7 @@ def disjoint_log_weights(
 
 @compiled
 def softmax(log_weights: Array) -> None:
-    """Rows of logarithms become rows of probabilities, in place."""
+    """Turn rows of log weights into rows of probabilities, in place."""
     for row in range(log_weights.shape[0]):
         largest = log_weights[row].max()
         total = 0.0
@@ -145,7 +145,7 @@ def softmax(log_weights: Array) -> None:
 
 @compiled
 def weigh(eta: float, Theta: Array, S: Array, phi: Array, rest: Array, out: Array) -> None:
-    """log w(x, a) of every action; `rest` is room for Θ − Sφ."""
+    """Compute log w(x, a) of every action; `rest` is a buffer for Θ − Sφ."""
     blocks, size = Theta.shape
     for a in range(out.size):
         block, row = min(a, blocks - 1), min(a, phi.shape[0] - 1)
@@ -163,7 +163,7 @@ def weigh(eta: float, Theta: Array, S: Array, phi: Array, rest: Array, out: Arra
 
 @compiled
 def log_weights(eta: float, Theta: Array, S: Array, features: Array, out: Array) -> None:
-    """log w(x, a) of every context and action at one state, (n, K)."""
+    """Compute log w(x, a) of every context and action in one state, (n, K)."""
     rest = np.empty(Theta.shape[1])
     for row in range(features.shape[0]):
         weigh(eta, Theta, S, features[row], rest, out[row])
@@ -171,7 +171,7 @@ def log_weights(eta: float, Theta: Array, S: Array, features: Array, out: Array)
 
 @compiled
 def leverages(contexts: Array, inverses: Array, out: Array) -> None:
-    """xᵀ V_a⁻¹ x for contexts (n, p) and blocks (K, p, p), (n, K); of one-hot x little is not 0."""
+    """Compute xᵀ V_a⁻¹ x, (n, K), for contexts (n, p) and blocks (K, p, p); skip zeros of x."""
     size = contexts.shape[1]
     image = np.empty(size)
     for t in range(contexts.shape[0]):
@@ -190,7 +190,7 @@ def leverages(contexts: Array, inverses: Array, out: Array) -> None:
 
 @compiled
 def add_square(weight: float, vector: Array, block: int, S: Array) -> None:
-    """S + weight · vector vectorᵀ, in place."""
+    """Add weight · vector vectorᵀ to a block of S, in place."""
     for i in range(vector.size):
         for j in range(vector.size):
             S[block, i, j] += weight * (vector[i] * vector[j])  # in brackets: S stays symmetric
@@ -198,7 +198,7 @@ def add_square(weight: float, vector: Array, block: int, S: Array) -> None:
 
 @compiled
 def add_squares(vectors: Array, actions: Array, S: Array) -> None:
-    """Σ vector vectorᵀ of all rows (n, d) joins S, each in the block of its action."""
+    """Add vector vectorᵀ of each row (n, d) to S, in the block of its action."""
     for t in range(actions.size):
         add_square(1.0, vectors[t], min(actions[t], S.shape[0] - 1), S)
 
@@ -207,7 +207,7 @@ def add_squares(vectors: Array, actions: Array, S: Array) -> None:
 def replay(
     etas: Array, thetas: Array, actions: Array, Theta: Array, S: Array, features: Array, out: Array
 ) -> None:
-    """log w_t(X_t, a) of every round, (n, K), before its θ̂_t joins the sums, in place."""
+    """Compute log w_t(X_t, a), (n, K), of every round before its θ̂_t is added to the sums."""
     blocks, size = Theta.shape
     rest = np.empty(size)
     for t in range(actions.size):
@@ -220,9 +220,9 @@ def replay(
 
 @compiled
 def invert(matrices: Array) -> None:
-    """The inverses of positive definite matrices (B, d, d), in place, by Gauss and Jordan.
+    """Invert positive definite matrices (B, d, d) in place, by Gauss-Jordan elimination.
 
-    Positive definite ones need no pivots. LAPACK's bits depend on the number of its threads.
+    They need no pivots. The bits of LAPACK's inverse depend on its number of threads.
     """
     for block in range(matrices.shape[0]):
         M = matrices[block]

@@ -1,24 +1,24 @@
-"""The level Λ at which the weights of groups with rates of their own sum to 1.
+"""The level Λ that normalizes the weights of groups with different rates to a sum of 1.
 
     Σ_j S_j w₁(j) exp(η_j (reference_j − Λ)) = 1
 
-The sum falls with Λ, and its logarithm is convex. `scales` are what stands beside the S_j: they
-depend on the references and on Λ alone. A step δ of Λ multiplies the terms t_j by exp(−η_j δ); the
+The sum falls with Λ, and its logarithm is convex. `scales` are the factors of the S_j: they
+depend on the references and Λ only. A step δ of Λ multiplies the terms t_j by exp(−η_j δ); the
 logarithm of their sum is then
 
     log Σ_j t_j − κ₁ δ + κ₂ δ²/2 − …,   κ₁ and κ₂ the mean and variance of the η_j, weighted by t_j
 
-- From nearby, where all η_j δ are small, `settle` steps to the root of these terms: it needs no
-  logarithm of an S_j, and the last terms that it makes are the scales.
-- From elsewhere, `seek` looks for the root in a bracket that the single terms give, which Newton's
+- Near the root, where all η_j δ are small, `settle` solves this series: it needs no logarithm of
+  an S_j, and its last step has computed the scales.
+- Elsewhere, `seek` searches the root in a bracket given by the single terms, which Newton's
   method from the left never leaves.
 
-`exp` is made of plain arithmetic, so that a loop over it becomes a loop over vectors:
+`exp` is plain arithmetic, so that the compiler vectorizes a loop over it:
 
     e^x = 2^n e^r,   n the whole number nearest to x / log 2,   |r| ≤ (log 2)/2
 
-with the first 14 terms of e^r: the next is below 2^-57. Unlike the C library's it has no branch and
-no call: LLVM computes as many at a time as the processor has room for.
+with the first 14 terms of e^r: the next is below 2^-57. Unlike the C library's function it has no
+branch and no call.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ Array = Any
 
 MOST_STEPS = 200  # of Newton or of bisection: the bracket is then one number wide
 CLOSE = 1e-9  # of the logarithm of the sum of all weights: one more step squares it
-NEARBY = 0.25  # the largest η_j δ of a step; what is left after it is below its cube, hence
-NOTHING_LEFT = 3e-5  # below the last digits after this one,
-FEW_STEPS = 3  # which is the third at the latest, where rounding lets it
+NEARBY = 0.25  # the largest η_j δ of a step; the error after it is below its cube
+NOTHING_LEFT = 3e-5  # the η_j δ of a last step: its cube is below the last digits
+FEW_STEPS = 3  # enough to reach it from `NEARBY`, up to rounding
 
 
 LOG2_E = 1.4426950408889634
 LOG_2 = 0.6931471803691238  # its first 33 bits: n times it is exact
 REST_OF_LOG_2 = 1.9082149292705877e-10
-SMALLEST, LARGEST = -708.0, 709.0  # below, doubles have fewer digits; above, they end
-ROUNDER = 1.5 * 2.0**52  # what is added to it becomes whole, and is in its last bits
+SMALLEST, LARGEST = -708.0, 709.0  # e^x is subnormal below, and overflows above
+ROUNDER = 1.5 * 2.0**52  # adding it rounds a number to an integer, in the last bits
 MANTISSA = 52  # bits of a double, below those of its exponent
 
 
 @compiled
 def exp_by_series(x: float) -> float:
-    """e^x to a unit in the last place; 0 below e^-708, infinite above e^709."""
+    """Return e^x to a unit in the last place; 0 below e^-708, infinity above e^709."""
     shifted = x * LOG2_E + ROUNDER
     n = shifted - ROUNDER
     r = (x - n * LOG_2) - n * REST_OF_LOG_2
@@ -67,7 +67,7 @@ def exp_by_series(x: float) -> float:
 
 
 def exp_by_library(x: float) -> float:
-    """The same, where nothing is compiled: there the C library's is the faster one.
+    """Return e^x of the C library, which is faster without the compiler.
 
     >>> exp_by_library(0.0), exp_by_library(-1e3)
     (1.0, 0.0)
@@ -82,7 +82,7 @@ exp = exp_by_library if numba.config.DISABLE_JIT else exp_by_series
 
 @compiled
 def excess(rates: Array, x: Array, delta: float) -> tuple[float, float]:
-    """log Σ_j exp(x_j − η_j δ), and how fast it falls with δ."""
+    """Return log Σ_j exp(x_j − η_j δ), and minus its derivative in δ."""
     largest = -math.inf
     for j in range(rates.size):
         largest = max(largest, x[j] - rates[j] * delta)
@@ -96,7 +96,7 @@ def excess(rates: Array, x: Array, delta: float) -> tuple[float, float]:
 
 @compiled
 def root(rates: Array, x: Array) -> float:
-    """δ with log Σ_j exp(x_j − η_j δ) = 0.
+    """Return the δ with log Σ_j exp(x_j − η_j δ) = 0.
 
     At the largest x_j/η_j one term alone is 1; at the largest (x_j + log J)/η_j none is above 1/J.
     """
@@ -126,7 +126,7 @@ def root(rates: Array, x: Array) -> float:
 def seek(
     rates: Array, log_prior: Array, references: Array, totals: Array, level: float, x: Array
 ) -> float:
-    """Λ from anywhere; `x` is room for the logarithms of the groups' weights at the level given."""
+    """Return Λ from any start `level`; `x` is a buffer for the log weights of the groups."""
     for j in range(rates.size):
         x[j] = log_prior[j] + math.log(totals[j]) + rates[j] * (references[j] - level)
     return level + root(rates, x)
@@ -136,7 +136,7 @@ def seek(
 def rescale(
     rates: Array, log_prior: Array, references: Array, totals: Array, level: float, scales: Array
 ) -> float:
-    """The scale of every group, and the sum of all weights: 1, but for rounding."""
+    """Compute the scale of every group; return the sum of all weights, 1 up to rounding."""
     for j in range(rates.size):
         scales[j] = exp(log_prior[j] + rates[j] * (references[j] - level))
     mass = 0.0
@@ -147,7 +147,7 @@ def rescale(
 
 @compiled
 def step_of(rates: Array, totals: Array, scales: Array) -> float:
-    """δ by the terms up to δ²: Newton's step, bent by the curvature."""
+    """Return δ by the terms up to δ²: Newton's step with a correction for the curvature."""
     mass, first, second = 0.0, 0.0, 0.0
     for j in range(rates.size):
         term = scales[j] * totals[j]
@@ -171,9 +171,9 @@ def settle(
     fastest: float,
     fresh: bool,
 ) -> tuple[float, float]:
-    """Λ and the sum of all weights after some S have grown, with the scales of the Λ before.
+    """Return Λ and the sum of all weights after some S have grown; update the scales.
 
-    If all references and S are `fresh`, these scales are void. `fastest` is the largest rate.
+    If all references and S are `fresh`, the old scales are invalid. `fastest` is the largest rate.
     """
     for _ in range(0 if fresh else FEW_STEPS):
         step = step_of(rates, totals, scales)

@@ -1,4 +1,4 @@
-"""Making logs, which action a uniform number stands for; and counting them."""
+"""Sampling of logs from a behavior policy, and sums per action of logs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from understudy.kernels.compiler import compiled
 
 Array = Any
 
-SMALLEST_GUIDE = 1024  # fits into the fastest cache, and nearly always leaves no step to take
+SMALLEST_GUIDE = 1024  # fits the fastest cache, and mostly leaves no step of the search
 
 
 @compiled
 def guide_table(edges: Array) -> Array:
-    """Where to begin the search for u: at guide[⌊u · size⌋], the first action that it can be.
+    """Return the starts of the search for u: guide[⌊u · size⌋] is its first possible action.
 
-    `edges` are cumulative probabilities, the last of them 1; u stands for the first action whose
-    edge lies above it. From the guide on, the search takes at most one step on average.
+    `edges` is the cumulative distribution; the action of u is the first whose edge is above u.
+    From the guide on, the search takes at most one step on average.
     """
     size = max(SMALLEST_GUIDE, edges.size)
     guide = np.empty(size, dtype=np.int64)
@@ -41,7 +41,7 @@ def observe(
     actions: Array,
     rewards: Array,
 ) -> None:
-    """A^B_t and Bernoulli R^B_t of rounds with the same means, from one uniform number each."""
+    """Draw A^B_t and Bernoulli R^B_t of rounds with the same means, one uniform number for each."""
     for t in range(actions.size):
         u = behavior.random()
         b = guide[int(u * guide.size)]
@@ -53,7 +53,7 @@ def observe(
 
 @compiled
 def count_before(counts: Array, actions: Array, before: Array) -> None:
-    """How often each event's action came before it; `counts` goes on, in place."""
+    """Count the earlier plays of each event's action; update `counts` in place."""
     for t in range(actions.size):
         before[t] = counts[actions[t]]
         counts[actions[t]] += 1
@@ -68,7 +68,7 @@ def tally(
     totals: Array,
     ranges: Array,
 ) -> None:
-    """Add events to the sums of their actions, in place, one after the other.
+    """Add events to the sums of their actions, in place, in order.
 
     `totals` are Σ R, Σ R/q, Σ 1/q and Σ 1/q², (4, K); `ranges` the smallest and largest q, (2, K),
     nan before the first.

@@ -1,18 +1,19 @@
-"""Weights with a rate of their own for each group of experts: O(groups) a round.
+"""Weights with a different rate for each group of experts, in O(groups) a round.
 
     w(e) = w₁(e) exp(η_e (G(e) − Λ)),   Λ such that Σ_e w(e) = 1
 
-Experts with the same rate and prior are a group j. Of a group, S_j = Σ exp(η_j (G − reference_j))
-is carried along, as `exponential_weights` carries W: so that Λ is the root of a sum over groups
-(`normalizer`), and π(a) the sum of its experts' exp(η_j (G − reference_j)) times the scales of the
-groups. These weights are made when they are first needed, and kept while G and the reference stay.
+Experts with the same rate and prior form a group j. For each group, S_j = Σ exp(η_j (G −
+reference_j)) is updated with each event, like W in `exponential_weights`. So Λ is the root of a sum
+over groups (`normalizer`), and π(a) is the sum of its experts' exp(η_j (G − reference_j)) times the
+scales of the groups. These weights are computed on first use, and cached until G or the reference
+changes.
 
-The experts of an action lie side by side, (K, experts), and so do their groups, (rows, experts):
-either every action is one expert, of the group `rows[a]`, where the number of groups stands for
-none; or every action is an expert of every group, and they are the only row.
+The experts of an action are a row of (K, experts), and their groups a row of (rows, experts):
+either every action is one expert, of the group `rows[a]`, or of none if that is the number of
+groups; or every action is an expert of every group, and there is one row.
 
-What runs in every round takes arrays, not tuples or parts of arrays, and calls nothing that does:
-numba then counts no references, which costs more than the arithmetic.
+Functions that run in every round take arrays, not tuples or parts of arrays, and call only such
+functions: numba then counts no references, which would cost more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from understudy.kernels.exponential_weights import (
     UNKNOWN,
     exponent,
     is_due,
+    largest,
     plus,
     probability_of,
 )
@@ -41,9 +43,9 @@ Events = tuple[Array, Array, Array]  # actions, rewards, and the probabilities t
 
 @compiled
 def gain_of(logarithmic: bool, reward: float, propensity: float, rate: float) -> float:
-    """log(1 + ηR/q)/η, or R/(q + η/2): never negative, so that no weight falls.
+    """Return log(1 + ηR/q)/η, or R/(q + η/2): never negative, so that no weight falls.
 
-    `np.divide` does not look for a divisor 0, and so does not stand in the way of vectors.
+    `np.divide` has no check for a divisor 0, which would prevent vectorization.
     """
     if logarithmic:
         return float(np.divide(np.log1p(rate * np.divide(reward, propensity)), rate))
@@ -52,7 +54,7 @@ def gain_of(logarithmic: bool, reward: float, propensity: float, rate: float) ->
 
 @compiled
 def in_rows(values: Array, experts: int) -> Array:
-    """What belongs to groups, as (rows, experts): the same numbers, not a copy."""
+    """Return a view of values per group as (rows, experts)."""
     return values.reshape(values.size // experts, experts)
 
 
@@ -66,7 +68,7 @@ def weigh(
     action: int,
     weights: Array,
 ) -> None:
-    """exp(η_j (G − reference_j)) of an action's experts."""
+    """Compute exp(η_j (G − reference_j)) of an action's experts."""
     for i in range(weights.shape[1]):
         x = exponent(rates[row, i], scores[action, i], residues[action, i], references[row, i])
         weights[action, i] = exp(x)
@@ -76,7 +78,7 @@ def weigh(
 def weigh_all(
     rates: Array, references: Array, rows: Array, scores: Array, residues: Array, weights: Array
 ) -> None:
-    """Those of all actions, 0 for one without experts; in two steps, the second one long loop."""
+    """Compute the weights of all actions, 0 without experts; `exp` runs in one vectorized loop."""
     for a in range(rows.size):
         row = rows[a]
         for i in range(weights.shape[1]):
@@ -92,7 +94,7 @@ def weigh_all(
 
 @compiled
 def weighted_sums(rows: Array, weights: Array, values: Array, out: Array) -> None:
-    """Σ exp(η_j (G(a) − reference_j)) v(a) over each group's experts."""
+    """Compute Σ exp(η_j (G(a) − reference_j)) v(a) over each group's experts."""
     out[:] = 0.0
     for a in range(rows.size):
         if rows[a] < out.shape[0]:
@@ -110,7 +112,7 @@ def refresh(
     residues: Array,
     weights: Array,
 ) -> None:
-    """Each group's reference, its largest score, and S relative to it, from nothing but scores."""
+    """Compute each group's reference, its largest score, and S relative to it, from scores only."""
     references[:] = -math.inf
     for a in range(rows.size):
         if rows[a] < rates.shape[0]:
@@ -122,14 +124,14 @@ def refresh(
 
 @compiled
 def begin(tuning: GroupTuning, scores: Array, residues: Array, sums: GroupSums) -> float:
-    """Λ, and all sums, from nothing but the scores: twice, the second time from nearby."""
+    """Compute all sums from the scores only; return Λ, found in two passes for accuracy."""
     rates, log_prior, rows, _ = tuning
     references, totals = sums
     experts, weights = scores.shape[1], np.empty(scores.shape)
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of = in_rows(totals, experts)
     refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
-    level, room = float(references.max()), np.empty(rates.size)
+    level, room = largest(references), np.empty(rates.size)
     for _ in range(2):
         level = seek(rates, log_prior, references, totals, level, room)
     return level
@@ -137,7 +139,7 @@ def begin(tuning: GroupTuning, scores: Array, residues: Array, sums: GroupSums) 
 
 @compiled
 def add(scores: Array, residues: Array, others: Array) -> None:
-    """G += the other scores; the residues have been added."""
+    """Add other scores to G (residues are already added)."""
     for a in range(scores.shape[0]):
         for i in range(scores.shape[1]):
             scores[a, i], residues[a, i] = plus(scores[a, i], residues[a, i], others[a, i])
@@ -145,7 +147,7 @@ def add(scores: Array, residues: Array, others: Array) -> None:
 
 @compiled
 def probability(scales: Array, row: int, weights: Array, action: int, mass: float) -> float:
-    """π(a): the sum over its experts, if it has any."""
+    """Return π(a), the sum over its experts; 0 if it has none."""
     total = 0.0
     if row < scales.shape[0]:
         for i in range(scales.shape[1]):
@@ -157,7 +159,7 @@ def probability(scales: Array, row: int, weights: Array, action: int, mass: floa
 def policy(
     tuning: GroupTuning, scores: Array, residues: Array, sums: GroupSums, level: float, out: Array
 ) -> None:
-    """π(a) of every action."""
+    """Compute π(a) of every action."""
     rates, log_prior, rows, _ = tuning
     references, totals = sums
     scales, weights, experts = np.empty(rates.size), np.empty(scores.shape), scores.shape[1]
@@ -178,9 +180,9 @@ def learn(
     event: tuple[int, float, float, bool],
     room: Array,
 ) -> bool:
-    """Add an event to the scores of its experts, whose weights are then those in `room`.
+    """Add an event to the scores of its experts, and put their new weights into `room`.
 
-    Whether one of them is too large, so that all must be refreshed.
+    Return whether a weight is too large, so that all must be refreshed.
     """
     action, reward, propensity, logarithmic = event
     for i in range(room.size):
@@ -197,7 +199,7 @@ def learn(
 
 @compiled
 def replace(totals: Array, row: int, weights: Array, action: int, room: Array) -> None:
-    """Put the weights in `room` in place of the old ones; it then has by how much they grew."""
+    """Replace an action's weights by those in `room`, and put their growth into `room`."""
     for i in range(room.size):
         growth = room[i] - weights[action, i]
         totals[row, i] += growth
@@ -216,14 +218,14 @@ def replay(
     events: Events,
     played: Array,
 ) -> tuple[float, float]:
-    """Learn from every event in place, with π_t(b_t) before each; the last Λ, and nothing more."""
+    """Learn from all events in place; record π_t(b_t) before each; return the last Λ, and 0."""
     rates, log_prior, rows, logarithmic = tuning
     references, totals = sums
     actions, seen, q = events
     experts, scales, weights = scores.shape[1], np.empty(rates.size), np.empty(scores.shape)
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of, scales_of = in_rows(totals, experts), in_rows(scales, experts)
-    weights[:, 0], room, fastest = UNKNOWN, np.empty(experts), rates.max()
+    weights[:, 0], room, fastest = UNKNOWN, np.empty(experts), largest(rates)
     mass = rescale(rates, log_prior, references, totals, level, scales)
     for t in range(actions.size):
         b, row = actions[t], rows[actions[t]]
@@ -256,7 +258,7 @@ def policies(
     events: Events,
     out: Array,
 ) -> tuple[float, float]:
-    """`replay` with every π_t in full, (n, K), in place of a trace."""
+    """Like `replay`, but record every policy π_t, (n, K)."""
     actions, rewards, propensities = events
     played = np.empty(1)
     for t in range(actions.size):
@@ -269,7 +271,7 @@ def policies(
 
 @compiled
 def mean_reward(scales: Array, weighted: Array, mass: float) -> float:
-    """Σ_a π(a) r(a), by groups."""
+    """Return Σ_a π(a) r(a), summed over groups."""
     value = 0.0
     for j in range(scales.size):
         value += scales[j] * weighted[j]
@@ -288,10 +290,10 @@ def expected_reward(
     rewards: Array,
     starts: Array,
 ) -> tuple[float, float]:
-    """`replay` for a referee, who knows all rewards: Σ_t ⟨π_t, r_t⟩ in place of a trace.
+    """Like `replay`, but return the expected reward Σ_t ⟨π_t, r_t⟩, given all rewards.
 
-    Row i of `rewards` holds from event starts[i] on. A round costs O(groups), a new row that for
-    every action.
+    Row i of `rewards` applies from event starts[i] on. A round costs O(groups), a new row one
+    pass over all experts.
     """
     rates, log_prior, rows, logarithmic = tuning
     references, totals = sums
@@ -299,7 +301,7 @@ def expected_reward(
     experts, scales, weights = scores.shape[1], np.empty(rates.size), np.empty(scores.shape)
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of, weighted, room = in_rows(totals, experts), np.empty(rates.size), np.empty(experts)
-    weighted_of, fastest = in_rows(weighted, experts), rates.max()
+    weighted_of, fastest = in_rows(weighted, experts), largest(rates)
     mass = rescale(rates, log_prior, references, totals, level, scales)
     weigh_all(rates_of, references_of, rows, scores, residues, weights)
     earned, value, k = 0.0, 0.0, -1

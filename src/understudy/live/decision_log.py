@@ -23,8 +23,7 @@ from understudy.live.spec import StudySpec
 from understudy.live.state import COLUMN_TYPES, StudyState
 from understudy.live.store.records import Decision, Snapshot, StudyRecord, moment
 from understudy.live.store.sql import Reader
-from understudy.logs.outputs import scratch_folder
-from understudy.logs.readers.progress import ProgressCallback
+from understudy.logs.outputs import ProgressCallback, scratch_folder
 from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
 
 MOST_FAULTS = 10  # reported per study: one damaged row often makes all later ones wrong

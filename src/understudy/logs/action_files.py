@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from understudy.constraints import PROBABILITIES, Array, ConstraintViolation
-from understudy.errors import InvalidArgument, shorten
+from understudy.errors import InvalidArgument, first_line, shorten
 from understudy.logs.schema import Actions, Label, first_few, is_unicode
 
 FORM = 'JSON {"label": probability, …}, or CSV with columns action and probability'
@@ -34,18 +34,7 @@ def read_actions(path: Path) -> Actions:
     ...     read_actions(path).labels
     ('down', 'up')
     """
-    text = _read("actions", path)
-    if text.lstrip().startswith("["):
-        labels = _parse_json("actions", path, text)
-        if not all(_is_label(label) for label in labels):
-            raise _refused("actions", path, "its entries must be texts or whole numbers")
-    else:
-        labels = [line.strip() for line in text.split("\n") if line.strip()]
-    if len({str(label) for label in labels}) < len(labels):
-        raise _refused("actions", path, "it names an action twice")
-    if len(labels) < 2:  # noqa: PLR2004 - a choice
-        raise _refused("actions", path, "it names fewer than two actions")
-    return Actions.from_labels(labels)
+    return Actions.from_labels(_parsed("actions", path, _parse_labels))
 
 
 def read_probabilities(argument: str, path: Path) -> dict[Label, float]:
@@ -58,17 +47,7 @@ def read_probabilities(argument: str, path: Path) -> dict[Label, float]:
     ...     read_probabilities("behavior", path)
     {'up': 0.25, 'down': 0.75}
     """
-    text = _read(argument, path)
-    if text.lstrip().startswith("{"):
-        pairs: list[tuple[Any, Any]] = _parse_json(argument, path, text, list)
-    else:
-        rows = _parse_csv(argument, path, text)
-        pairs = [(row["action"], row["probability"]) for row in rows]
-    if not all(_is_label(label) for label, _ in pairs):
-        raise _refused(argument, path, "a line has no action, or is not Unicode text")
-    if len({label for label, _ in pairs}) < len(pairs):
-        raise _refused(argument, path, "it names an action twice")
-    return check_probabilities(argument, dict(pairs), str(path))
+    return check_probabilities(argument, dict(_parsed(argument, path, _parse_pairs)), str(path))
 
 
 def check_probabilities(
@@ -130,34 +109,54 @@ def behavior_vector(behavior: Mapping[Any, float], actions: Actions) -> Array:
     return probability_vector("behavior", checked, actions)
 
 
-def _read(argument: str, path: Path) -> str:
+def _parsed(argument: str, path: Path, parse: Callable[[str], list[Any]]) -> list[Any]:
+    """What `parse` makes of the text of a file, or `InvalidArgument` if it makes nothing of it."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return parse(path.read_text(encoding="utf-8-sig"))
+    except ConstraintViolation as violation:
+        reason = str(violation)
     except OSError as error:
-        raise _refused(argument, path, f"it cannot be read ({error.strerror})") from None
+        reason = f"it cannot be read ({error.strerror})"
     except UnicodeDecodeError:
-        raise _refused(argument, path, "it is not UTF-8 text") from None
-
-
-def _parse_csv(argument: str, path: Path, text: str) -> list[dict[str | None, Any]]:
-    try:
-        rows: list[dict[str | None, Any]] = list(csv.DictReader(StringIO(text, newline="")))
+        reason = "it is not UTF-8 text"
     except csv.Error as error:
-        raise _refused(argument, path, f"it is not CSV ({error})") from None
-    if not rows or not {"action", "probability"} <= set(rows[0]):
-        raise _refused(argument, path, "it has no columns 'action' and 'probability' with rows")
-    if any(None in row for row in rows):
-        raise _refused(argument, path, "a line has more fields than the header")
-    return rows
-
-
-def _parse_json(
-    argument: str, path: Path, text: str, pairs: Callable[..., Any] | None = None
-) -> Any:
-    try:
-        return json.loads(text, object_pairs_hook=pairs)
+        reason = f"it is not CSV ({error})"
     except (ValueError, RecursionError) as error:
-        raise _refused(argument, path, f"it is not JSON ({str(error)[:80]})") from None
+        reason = f"it is not JSON ({first_line(error)})"
+    raise InvalidArgument(argument, str(path), reason, REMEDIES[argument])
+
+
+def _parse_labels(text: str) -> list[Label]:
+    labels: list[Label]
+    if text.lstrip().startswith("["):
+        labels = json.loads(text)
+        if not all(map(_is_label, labels)):
+            raise ConstraintViolation("its entries must be texts or whole numbers")
+    else:
+        labels = [line.strip() for line in text.split("\n") if line.strip()]
+    if len(set(map(str, labels))) < len(labels):
+        raise ConstraintViolation("it names an action twice")
+    if len(labels) < 2:  # noqa: PLR2004 - a choice
+        raise ConstraintViolation("it names fewer than two actions")
+    return labels
+
+
+def _parse_pairs(text: str) -> list[tuple[Label, Any]]:
+    pairs: list[tuple[Label, Any]]
+    if text.lstrip().startswith("{"):
+        pairs = json.loads(text, object_pairs_hook=list)
+    else:
+        rows: list[dict[Any, Any]] = list(csv.DictReader(StringIO(text, newline="")))
+        if not rows or not {"action", "probability"} <= set(rows[0]):
+            raise ConstraintViolation("it has no columns 'action' and 'probability' with rows")
+        if any(None in row for row in rows):
+            raise ConstraintViolation("a line has more fields than the header")
+        pairs = [(row["action"], row["probability"]) for row in rows]
+    if not all(_is_label(label) for label, _ in pairs):
+        raise ConstraintViolation("a line has no action, or is not Unicode text")
+    if len({label for label, _ in pairs}) < len(pairs):
+        raise ConstraintViolation("it names an action twice")
+    return pairs
 
 
 def _is_label(value: object) -> bool:
@@ -174,7 +173,3 @@ def _number(value: object) -> float:
         return float(value)
     except (ValueError, OverflowError):
         return math.nan
-
-
-def _refused(argument: str, path: Path, reason: str) -> InvalidArgument:
-    return InvalidArgument(argument, str(path), reason, REMEDIES[argument])

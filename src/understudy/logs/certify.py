@@ -18,11 +18,12 @@ from understudy.logs.outputs import (
     POLICY_FILE,
     QUARANTINE_FILE,
     REPORT_FILE,
+    ProgressCallback,
+    no_progress,
     publish,
     scratch_folder,
 )
 from understudy.logs.policy import Policy
-from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.results import CertifyResult, LearnResult
 from understudy.logs.runs.aggregate_run import LogInput
 from understudy.logs.runs.provenance import (

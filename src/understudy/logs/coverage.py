@@ -11,9 +11,8 @@ from typing import Any, Unpack
 from understudy.errors import InvalidArgument
 from understudy.logs.evaluation.target_policies import ContextualTarget, Target, target_of
 from understudy.logs.options import LogOptions, Options, with_options
-from understudy.logs.outputs import scratch_folder
+from understudy.logs.outputs import ProgressCallback, no_progress, scratch_folder
 from understudy.logs.policy import Policy
-from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.results import CoverageResult, LearnResult
 from understudy.logs.runs.aggregate_run import LogInput
 from understudy.logs.runs.provenance import fingerprints_of

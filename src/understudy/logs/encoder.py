@@ -28,14 +28,13 @@ from understudy.constraints import (
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.logs.readers.sorting import look_like_dates
 from understudy.logs.schema import CONTEXT, label_text, stripped
-from understudy.snapshots import fields_as_data, fields_from_data
+from understudy.snapshots import fields_from_data
 
 BOUND = 5.0  # standard deviations: an outlier counts as this far out, so that features are bounded
 MOST_CATEGORIES = 50  # with a feature of their own: the learner's state has K p² numbers
 MOST_RARE = 1_000  # labels that are remembered: a column of ids would fill policy.json
 MISSING = ("", "-", "na", "n/a", "nan", "null", "none")  # in lower case, in a column of numbers
 LONGEST_INTEGER = 64  # bits of an integer in a frame, with its sign
-NEW = "is new"
 REMEDY = "use a file that understudy learn wrote, unchanged"
 NO_DATES = (
     "a date does not come again, so that nothing learned about it could be used",
@@ -93,7 +92,10 @@ class Encoder:
     @staticmethod
     def fit(frame: pl.DataFrame, names: Sequence[str]) -> Encoder:
         """The encoder of these columns, `context.<name>` in a frame of warm-up rows."""
-        require_rows(frame)
+        if not len(frame):
+            raise InvalidLog(
+                "warm-up", "no rows", "features are scaled by its rows", "pass a longer --warmup"
+            )
         fitted = {name: _fit_column(name, _context(frame, name)) for name in names}
         columns = tuple(column for column in fitted.values() if column is not None)
         return Encoder(columns, tuple(name for name in fitted if fitted[name] is None))
@@ -136,29 +138,15 @@ class Encoder:
         raise InvalidArgument("context", value, reason, remedy)
 
     def unexpected_values(self, frame: pl.DataFrame) -> Counter[str]:
-        """How many values are unlike all values of the warm-up, by column and reason.
-
-        >>> encoder = Encoder((NumberColumn("age", 40.0, 10.0, missing=False),))
-        >>> encoder.unexpected_values(pl.DataFrame({"context.age": ["41", "old", "ill", None]}))
-        Counter({'age is not a number': 2, 'age is missing': 1})
-        """
+        """How many values are unlike all values of the warm-up, by column and reason."""
         found: Counter[str] = Counter()
         for column in self.columns:
             found.update(column.unexpected_values(_context(frame, column.name)))
         return +found  # without zeros
 
-    def as_data(self) -> Any:
-        """The encoder as JSON data."""
-        return fields_as_data(self)
-
     @staticmethod
     def from_data(data: object) -> Encoder:
-        """The encoder that `as_data` made data of, or `InvalidSnapshot`.
-
-        >>> encoder = Encoder((NumberColumn("age", 40.0, 10.0, missing=False),), ("site",))
-        >>> Encoder.from_data(encoder.as_data()) == encoder
-        True
-        """
+        """The encoder that `fields_as_data` made data of, or `InvalidSnapshot`."""
         return fields_from_data(Encoder, data, "encoder", REMEDY, columns=_columns_from_data)
 
 
@@ -292,20 +280,12 @@ class CategoryColumn:
         texts = _labels(column)
         known = pl.Series([*self.categories, *self.rare], dtype=pl.String)
         return {
-            f"{self.name} {NEW}": int((~texts.drop_nulls().is_in(known.implode())).sum()),
+            f"{self.name} is new": int((~texts.drop_nulls().is_in(known.implode())).sum()),
             f"{self.name} is missing": 0 if self.missing else texts.null_count(),
         }
 
 
 Column = NumberColumn | CategoryColumn
-
-
-def require_rows(frame: pl.DataFrame) -> None:
-    """Raise `InvalidLog` if a warm-up has no rows."""
-    if not len(frame):
-        raise InvalidLog(
-            "warm-up", "no rows", "features are scaled by its rows", "pass a longer --warmup"
-        )
 
 
 def _fit_column(name: str, column: pl.Series) -> Column | None:

@@ -18,19 +18,11 @@ import numpy as np
 import polars as pl
 
 from understudy import kernels
-from understudy.constraints import (
-    HORIZON,
-    N_ACTIONS,
-    NONNEGATIVE,
-    Array,
-    constrained,
-    enforce,
-    integer,
-)
+from understudy.constraints import NONNEGATIVE, Array, enforce, integer
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.formatting import counted
 from understudy.learners import DisjointFeatures, LinProdCompact, lin_prod_compact
-from understudy.logs.encoder import REMEDY, Encoder, require_rows
+from understudy.logs.encoder import REMEDY, Encoder
 from understudy.snapshots import fields_as_data, fields_from_data
 from understudy.theory import leverage
 from understudy.types import Integers, kernel_view, rounds_per_chunk
@@ -119,7 +111,6 @@ class ContextFeatures:
         )
 
 
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON.optional())
 def fit_context_features(
     encoder: Encoder,
     frame: pl.DataFrame,
@@ -129,6 +120,9 @@ def fit_context_features(
     horizon: int | None = None,
 ) -> ContextFeatures:
     r"""`lin_prod_compact` with a block of parameters per action, and its features, from a warm-up.
+
+    `frame` holds the contexts of the rows that `encoder` was fitted to, `actions` the index of the
+    action that was played in each.
 
     $$V_a = \frac{n_a}{n_a + p} \hat V_a + \Big(\frac{p}{n_a + p} + \rho\Big) \lambda I, \qquad
     \hat V_a = \frac1m \sum_{b=a} x x^\top, \qquad
@@ -145,8 +139,6 @@ def fit_context_features(
     >>> fitted.learner.features.V.shape, fitted.features(warmup).shape
     ((2, 2, 2), (4, 2))
     """
-    require_rows(frame)
-    _check_actions(actions, len(frame), n_actions)
     _check_size(encoder, len(frame), n_actions)
     p, m = len(encoder.features), len(frame)
     squares = np.zeros((n_actions, p, p))
@@ -169,16 +161,6 @@ def fit_context_features(
         unseen=int((counts == 0).sum()),
         ridge=ridge,
     )
-
-
-def _check_actions(actions: Integers, rows: int, n_actions: int) -> None:
-    if len(actions) != rows or not ((actions >= 0) & (actions < n_actions)).all():
-        raise InvalidArgument(
-            "actions",
-            actions,
-            f"there are {rows} rows and {n_actions} actions, counted from 0",
-            "pass the index of the action that was played in each row",
-        )
 
 
 def _check_size(encoder: Encoder, rows: int, n_actions: int) -> None:

@@ -27,12 +27,13 @@ from understudy.logs.outputs import (
     QUARANTINE_FILE,
     REPORT_FILE,
     RESULTS,
+    ProgressCallback,
+    no_progress,
     publish,
     scratch_folder,
 )
 from understudy.logs.policy import Policy, playable
 from understudy.logs.readers.inputs import LogSource
-from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.results import UNDERSTUDY, LearnResult
 from understudy.logs.runs.aggregate_run import LogInput
 from understudy.logs.runs.provenance import refuse_inside

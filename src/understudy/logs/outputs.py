@@ -1,4 +1,4 @@
-"""The files that a run writes: all of them or none, and the quarantine as rows come."""
+"""What a run puts out: progress, the quarantine as rows come, and files, all of them or none."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ POLICY_FILE, REPORT_FILE, QUARANTINE_FILE = "policy.json", "report.html", "quara
 RESULTS = (QUARANTINE_FILE, REPORT_FILE, POLICY_FILE)  # in the order in which they are published
 SCHEMA = pa.schema([(name, pa.int64() if name == ROW else pa.string()) for name in QUARANTINE])
 EXAMPLES = 100  # quarantined rows that a report can show: a page of them
+ProgressCallback = Callable[[str, int, int | None], None]  # what is done, rows since, rows expected
+
+
+def no_progress(phase: str, rows: int, expected: int | None) -> None:
+    """No progress reporting."""
 
 
 @contextmanager
 def scratch_folder(near: Path) -> Iterator[Path]:
     """A hidden folder on the same disk as `near`, removed at the end, also after an error.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with scratch_folder(Path(folder, "a", "b")) as hidden:
-    ...         hidden.parent == Path(folder)
-    True
+    It is in `near`, or in the nearest folder above that exists.
     """
     nearest = next(folder for folder in (near, *near.absolute().parents) if folder.is_dir())
     hidden = None
@@ -140,11 +141,7 @@ class Quarantine:
 
 
 def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
-    """Rejected rows by reason, over all files.
-
-    >>> by_reason({("a.csv", "reward is missing"): 2, ("b.csv", "reward is missing"): 3})
-    Counter({'reward is missing': 5})
-    """
+    """Rejected rows by reason, from those by file and reason."""
     found: Counter[str] = Counter()
     for (_, reason), count in counts.items():
         found[reason] += count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from understudy.constraints import Array
-from understudy.errors import InvalidArgument, InvalidLog
+from understudy.errors import InvalidArgument, InvalidLog, shorten
 from understudy.formatting import quoted
 from understudy.types import Integers
 
@@ -49,7 +50,7 @@ COLUMNS_SHOWN = 20  # by an error: a screen of text at most
 LONGEST_SHOWN = 40  # characters of a name or label in a sentence, which stays one line
 LABELS_SHOWN = 3
 WIDEST_TABLE = 1 << 20  # whole numbers between the smallest and the largest label: 8 MB
-MOST_DIGITS = 19  # of a whole number of 64 bits
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")  # of 64 bits: at most 19 digits, and none to spare
 UNKNOWN = -1
 NARROWEST, WIDEST = 1e-100, 1e100  # so that squares of rewards neither underflow nor overflow
 
@@ -82,29 +83,25 @@ class Columns:
 
     def names(self) -> list[str]:
         """The columns that are read, as the log names them."""
-        return [name for _, name in self._pairs()]
+        return [name for _, name in self.roles()]
 
     def selection(self) -> list[pl.Expr]:
         """Expressions that select the columns under the names that they have here."""
-        return [pl.col(name).alias(ours) for ours, name in self._pairs()]
+        return [pl.col(name).alias(ours) for ours, name in self.roles()]
 
     def require(self, found: Sequence[str], where: str) -> None:
         """Raise `InvalidLog` if a file does not have all columns that are read."""
         if not found:
             raise InvalidLog("log", where, "it has no columns", "leave it out")
-        for role, name in self._pairs():
+        for role, name in self.roles():
             if name not in found:
-                shown = ", ".join(repr(_cut(column)) for column in found[:COLUMNS_SHOWN])
+                shown = ", ".join(shorten(one, LONGEST_SHOWN) for one in found[:COLUMNS_SHOWN])
                 more = len(found) - COLUMNS_SHOWN
                 others = f" and {more} more" if more > 0 else ""
-                raise InvalidLog(
-                    "log",
-                    where,
-                    f"it has no column {name!r}, only {shown}{others}",
-                    _remedy(role, name, found),
-                )
+                reason = f"it has no column {name!r}, only {shown}{others}"
+                raise InvalidLog("log", where, reason, _remedy(role, name, found))
 
-    def _pairs(self) -> list[tuple[str, str]]:
+    def roles(self) -> list[tuple[str, str]]:
         """Every column that is read: its name here, its name in the log."""
         roles = [(role, getattr(self, role)) for role in ROLE_OPTIONS]
         known = [(role, name) for role, name in roles if name is not None]
@@ -243,11 +240,7 @@ def first_few(labels: Sequence[Label]) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a text can be encoded: JSON can hold half of a surrogate pair, which UTF-8 cannot.
-
-    >>> is_unicode("é"), is_unicode("\\ud800")
-    (True, False)
-    """
+    """Whether a text can be encoded: JSON can hold half of a surrogate pair, which UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -257,13 +250,7 @@ def is_unicode(text: str) -> bool:
 
 def _is_whole(text: str) -> bool:
     """Whether a label is a whole number of 64 bits, written without zeros or signs to spare."""
-    digits = text.removeprefix("-")
-    short = len(digits) <= MOST_DIGITS and digits.isascii() and digits.isdigit()
-    return short and str(int(digits)) == digits and text != "-0" and int(digits) < 1 << 63
-
-
-def _cut(column: str) -> str:
-    return column if len(column) <= LONGEST_SHOWN else column[:LONGEST_SHOWN] + "…"
+    return WHOLE.fullmatch(text) is not None and abs(int(text)) < 1 << 63
 
 
 Numbers = TypeVar("Numbers", float, Array)
@@ -293,11 +280,7 @@ class RewardScale:
 
     @staticmethod
     def from_range(reward_range: Sequence[float] | None) -> RewardScale:
-        """The scale of a pair (low, high); [0, 1] for None.
-
-        >>> RewardScale.from_range([0, 5])
-        RewardScale(low=0.0, high=5.0)
-        """
+        """The scale of a pair (low, high); [0, 1] for None."""
         if reward_range is None:
             return RewardScale()
         try:

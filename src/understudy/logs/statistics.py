@@ -198,15 +198,15 @@ def _within(values: Array, low: float, high: Array | float) -> bool:
     return bool((np.isnan(values) | ((values >= low) & (values <= high * ROUNDING))).all())
 
 
-MOST = 20  # stretches of time: enough to see a drift, few enough to keep in policy.json
+MOST = 20  # periods: enough to see a drift, few enough to keep in policy.json
 
 
 @dataclass(frozen=True, eq=False)
 class CountsOverTime:
-    """Counts per action (B, K) in stretches of `width` rows each, the last one perhaps shorter.
+    """Counts per action (B, K) in periods of `width` rows each; the last may be shorter.
 
-    When there are too many stretches, neighbors are put together: their number stays bounded, and
-    the counts depend on the rows alone, not on how they came.
+    If there are too many periods, neighbors are merged: their number stays bounded, and the counts
+    do not depend on batching.
 
     >>> CountsOverTime.empty(2).after(np.array([0, 1, 1])).counts.tolist()
     [[1, 0], [0, 1], [0, 1]]

@@ -132,7 +132,7 @@ def prod_bound(
     eta: float,
     total_rewards: ArrayLike | None = None,
 ) -> float:
-    r"""Prod's bound for rewards in {0, 1}; for rewards in [0, 1] with the same means it holds too:
+    r"""Prod's bound, exact for rewards in {0, 1}, and valid for rewards in [0, 1]:
 
     $$\frac{\log K}{\eta} + \sum_t \sum_a \pi^*(a) E[r_t(a)]
       \Big(1 - \frac{q(a)}{\eta} \log\big(1 + \frac{\eta}{q(a)}\big)\Big)$$
@@ -146,14 +146,14 @@ def prod_bound(
     q = np.asarray(pi_b)
     earned = comparator_rewards(comparator, len(q), horizon, total_rewards)
     seen = q > 0
-    bias = np.ones(len(q))  # an action that is never seen keeps all its reward to itself
+    bias = np.ones(len(q))  # the estimate misses all reward of an action that is never seen
     bias[seen] = 1 - q[seen] / eta * np.log1p(eta / q[seen])
     return math.log(len(q)) / eta + float((earned * bias).sum())
 
 
 @constrained(eta=RATE, pi_b=PROBABILITIES)
 def exp3_condition(eta: float, pi_b: ArrayLike) -> bool:
-    """Whether Exp3's bound holds at all: η ≤ min q, so that η r̂ ≤ 1.
+    """Return whether Exp3's bound holds: η ≤ min q, so that η r̂ ≤ 1.
 
     >>> exp3_condition(0.0215, [0.000198, 0.999802])
     False
@@ -171,7 +171,7 @@ def exp3_bound(
     eta: float,
     total_probabilities: ArrayLike | None = None,
 ) -> float:
-    r"""Exp3's own bound, the same for every comparator; it needs η ≤ min q:
+    r"""Exp3's bound, which needs η ≤ min q and does not depend on the comparator:
 
     $$\frac{\log K}{\eta} + \eta \sum_t \sum_a \frac{E[\pi_t(a)]}{q(a)}$$
 
@@ -242,7 +242,7 @@ def too_long(horizon: int, instead: str) -> InvalidArgument:
 
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=RATIO)
 def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float) -> float:
-    r"""Theorem 2 in full, with the sums as they are:
+    r"""Theorem 2 in full, with exact sums:
 
     $$\frac{\log K}{\eta} + \Big(1 + \frac2\eta\Big) \sum_{t=2}^n 2\delta_t
       + \Big(\frac{\eta n}{2} + 2\sum_{t=1}^n \varepsilon_t\Big) C$$
@@ -329,15 +329,15 @@ def theorem1_high_probability_bound(
     total_rewards: ArrayLike | None = None,
     every_comparator: bool = False,
 ) -> float:
-    r"""What Reg(π*) exceeds with probability δ at the most: Exp3-IX (and Prod), any η, γ = η/2.
+    r"""The bound on Reg(π*) with probability 1 − δ, for Exp3-IX (and Prod), any η and γ = η/2:
 
     $$\frac{\log K + 2 \log(2/\delta)}{\eta}
       + \eta \sum_t \sum_a \frac{\pi^*(a) r_t(a)}{q(a) + \eta/2}$$
 
-    Regret and bound are of the rewards r_t themselves, not their means; an adversary may choose
-    them by all that has happened. `total_rewards` is Σ_t r_t(a); without it, its largest value n.
-    The comparator is fixed before the game. With `every_comparator` the statement holds for all of
-    them at once, also one that is chosen afterwards, and log(2/δ) + log(2K/δ) replaces 2 log(2/δ).
+    Regret and bound use the rewards r_t themselves, not their means; the adversary may be adaptive.
+    `total_rewards` is Σ_t r_t(a); without it, its largest value n. The comparator is fixed before
+    the game. With `every_comparator` the bound holds for all comparators at once, also for one
+    chosen after the game, and log(2/δ) + log(2K/δ) replaces 2 log(2/δ).
 
     >>> round(theorem1_high_probability_bound(0, [0.5, 0.5], horizon=100, eta=0.1, delta=0.05), 3)
     98.891
@@ -350,7 +350,7 @@ def theorem1_high_probability_bound(
 
 
 def pessimism(q: Array, t: Array, n_actions: int, eta: float) -> Array:
-    r"""A bound on E[1 − q/(u_t + η/2)], the share of a reward that the estimate leaves out:
+    r"""A bound on E[1 − q/(u_t + η/2)], the share of a reward that the estimate misses:
 
     $$\min\Big\{1 - \frac{q}{1 + \eta/2}, \frac{\eta/2 + q w_t}{q + \eta/2}\Big\}, \quad
     w_t = \Big(\frac12 + \sqrt{2 \log(K t^2)}\Big) \sqrt{\frac{1-q}{(t-1)(q+\eta/2)}}$$
@@ -371,7 +371,7 @@ def pessimism(q: Array, t: Array, n_actions: int, eta: float) -> Array:
 def chernoff_bound(
     comparator: int | ArrayLike, pi_b: ArrayLike, *, horizon: int, eta: float
 ) -> float:
-    r"""The regret of Exp3-IX with Chernoff's bounds u_t and γ = η/2, any η > 0, in full:
+    r"""The bound in full for Exp3-IX with Chernoff's bounds u_t, γ = η/2 and any η > 0:
 
     $$\frac{\log K}{\eta} + \frac{2}{\eta K} \sum_{t=2}^n \frac1{t^2} + \sum_t \sum_a \pi^*(a)
       \min\Big\{1 - \frac{q(a)}{1 + \eta/2},

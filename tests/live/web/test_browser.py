@@ -298,7 +298,7 @@ def test_the_form_is_named_in_the_accessibility_tree(visit: Visit) -> None:
         'textbox "Name"',
         'textbox "Actions"',
         'radio "Every event says it" [checked]',
-        'radio "Nobody knows"',
+        'radio "Unknown"',
         'spinbutton "Lowest"',
         'spinbutton "Highest"',
         'combobox "Unit"',

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.support.logs.text_logs import Reader, is_refused, rows_of
 from tests.support.strategies import quick
 from understudy.errors import InvalidLog
-from understudy.logs.readers import dsjson, vowpal
+from understudy.logs.readers import vowpal
 from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
 
-READERS = {"vw": vowpal.read, "dsjson": dsjson.read}
+READERS = {"vw": vowpal.read_text, "dsjson": vowpal.read_dsjson}
 PACKED = gzip.compress(b"1:1:0.5 | a\n" * 9)
 EVENT = json.dumps({"_label_cost": 1, "_label_probability": 0.5, "_label_Action": 1})
 
@@ -77,7 +77,7 @@ BROKEN = {
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_broken_line_is_a_row_that_is_refused(broken: str, reader: Reader) -> None:
-    good = EVENT if reader is dsjson.read else "1:1:0.5 | a"
+    good = EVENT if reader is vowpal.read_dsjson else "1:1:0.5 | a"
     read = rows_of(reader, "\n".join([good, good, broken, good]), Columns(context=("a",)))
     assert [row["row"] for row in read] == [1, 2, 3, 4]
     assert [is_refused(row) for row in read] == [False, False, True, False]

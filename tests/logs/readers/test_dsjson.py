@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.support.logs.text_logs import is_refused, number, rows_of
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
-from understudy.logs.readers import dsjson
-from understudy.logs.readers import text as lines
+from understudy.logs.readers import files
+from understudy.logs.readers.vowpal import read_dsjson
 from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
@@ -55,7 +55,7 @@ def changed(**changes: Any) -> Event:
 def test_an_event_is_a_row() -> None:
     names = ("user.age", "user.city", "user.new", "user.more.deep", "hour", "a/b~c")
     columns = Columns(time="Timestamp", eligible="a", context=names)
-    [row] = rows_of(dsjson.read, text(EVENT), columns)
+    [row] = rows_of(read_dsjson, text(EVENT), columns)
     assert list(row.values()) == [
         *(1, "2", "1", "0.75", "2021-07-29T10:00:00.999Z", ["2", "1", "3"]),
         *("30.5", "Zürich", "true", "7", "12", "odd"),
@@ -64,12 +64,12 @@ def test_an_event_is_a_row() -> None:
 
 @pytest.mark.parametrize("name", ["user", "tags", "absent", "user.absent", "hour.x", "user.more"])
 def test_what_is_no_single_value_of_the_context_is_null(name: str) -> None:
-    [row] = rows_of(dsjson.read, text(EVENT), Columns(context=(name,)))
+    [row] = rows_of(read_dsjson, text(EVENT), Columns(context=(name,)))
     assert row[f"context.{name}"] is None
 
 
 def test_without_propensities_none_are_read() -> None:
-    [row] = rows_of(dsjson.read, text(EVENT), Columns(propensity=None))
+    [row] = rows_of(read_dsjson, text(EVENT), Columns(propensity=None))
     assert row == {"row": 1, "action": "2", "reward": "1"}
 
 
@@ -100,7 +100,7 @@ NOTHING: Event = {"_label_cost": None, "_label_probability": None, "_label_Actio
     ],
 )
 def test_the_action_is_what_the_label_says_if_it_is_clear(event: Event, action: str | None) -> None:
-    before, row, after = rows_of(dsjson.read, text(EVENT, event, EVENT))
+    before, row, after = rows_of(read_dsjson, text(EVENT, event, EVENT))
     assert row["action"] == action
     assert row["row"] == 2
     assert before["action"] == after["action"] == "2"
@@ -110,13 +110,13 @@ def test_the_action_is_what_the_label_says_if_it_is_clear(event: Event, action: 
 @pytest.mark.parametrize("pdrop", [0.5, 1, "x", -0.1])
 def test_events_that_stand_for_others_are_refused(pdrop: object) -> None:
     assert_refused(
-        lambda: rows_of(dsjson.read, text(EVENT, changed(pdrop=pdrop))), "log", "line 2 has pdrop"
+        lambda: rows_of(read_dsjson, text(EVENT, changed(pdrop=pdrop))), "log", "line 2 has pdrop"
     )
 
 
 @pytest.mark.parametrize("pdrop", [0, 0.0])
 def test_events_of_a_log_without_omissions_are_read(pdrop: float) -> None:
-    assert not is_refused(rows_of(dsjson.read, text(changed(pdrop=pdrop)))[0])
+    assert not is_refused(rows_of(read_dsjson, text(changed(pdrop=pdrop)))[0])
 
 
 @pytest.mark.needs("vowpalwabbit")
@@ -135,7 +135,7 @@ def test_labels_are_those_of_vowpal_wabbit_itself(changes: Event) -> None:
     ]
     workspace.finish_example(examples)
     [(place, cost, probability)] = labels
-    [row] = rows_of(dsjson.read, event)
+    [row] = rows_of(read_dsjson, event)
     assert row["action"] == str(place)
     assert np.float32(row["reward"]) == np.float32(-cost)
     assert np.float32(row["propensity"]) == np.float32(probability)
@@ -182,7 +182,7 @@ def test_lines_are_read_as_json_reads_them(written: list[tuple[Event, int]]) -> 
     """Some are cut off, and so no JSON."""
     cut = [json.dumps(event)[: -1 if end == 0 else None] for event, end in written]
     columns = Columns(context=("x", "y"))
-    for row, (event, end) in zip(rows_of(dsjson.read, text(*cut), columns), written, strict=True):
+    for row, (event, end) in zip(rows_of(read_dsjson, text(*cut), columns), written, strict=True):
         known = event if end else {}
         reward = scalar(known.get("_label_cost"))
         numeric = isinstance(reward, float | int) or number(reward) is not None
@@ -197,16 +197,16 @@ def test_lines_are_read_as_json_reads_them(written: list[tuple[Event, int]]) -> 
 
 def test_rows_are_the_same_however_the_file_is_cut() -> None:
     written = text(*(changed(_label_cost=i / 8) for i in range(20)), "", "{", "  ", EVENT)
-    whole = rows_of(dsjson.read, written)
+    whole = rows_of(read_dsjson, written)
     assert [row["row"] for row in whole] == [*range(1, 21), 22, 24]
-    assert rows_of(dsjson.read, gzip.compress(written.encode()), name="log.json.gz") == whole
+    assert rows_of(read_dsjson, gzip.compress(written.encode()), name="log.json.gz") == whole
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "PIECE", 100)
-        patch.setattr(lines, "ROWS", 3)
-        assert rows_of(dsjson.read, written) == whole
+        patch.setattr(files, "PIECE", 100)
+        patch.setattr(files, "BATCH", 3)
+        assert rows_of(read_dsjson, written) == whole
 
 
 def test_names_for_what_the_format_names_are_refused() -> None:
     assert_refused(
-        lambda: rows_of(dsjson.read, text(EVENT), Columns(action="a")), "log", "--action"
+        lambda: rows_of(read_dsjson, text(EVENT), Columns(action="a")), "log", "--action"
     )

@@ -24,8 +24,18 @@ from tests.support.logs.log_files import make_rows
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
 from understudy.logs import coverage
-from understudy.logs.readers import sorting as order
-from understudy.logs.readers.sorting import TimeColumn, in_order, sorted_by_time
+from understudy.logs.outputs import no_progress
+from understudy.logs.readers import sorting
+from understudy.logs.readers.inputs import FrameSource, LogReader
+from understudy.logs.readers.sorting import (
+    dates,
+    in_order,
+    numbers,
+    time_parser,
+    whole_numbers,
+    write_sorted,
+)
+from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
 
@@ -38,9 +48,9 @@ PHASES = ("sorting", "looking", "counting", "certifying")
 def parsed(values: list[Any], dtype: Any = None) -> list[Any]:
     """The times of a column, read as its first one is."""
     column = pl.Series("time", values, dtype)
-    times = TimeColumn.detect(column)
-    assert times is not None
-    return times.parse(column).to_list()
+    parse = time_parser(column)
+    assert parse is not None
+    return parse(column).to_list()
 
 
 def since_1970(moment: dt.datetime) -> int:
@@ -130,7 +140,7 @@ def test_whole_numbers_that_floats_cannot_hold_stay_exact() -> None:
     large = 1_714_550_400_000_000_001  # nanoseconds
     assert parsed([large, large + 1, None]) == [large, large + 1, None]
     assert parsed([str(large), str(large + 1), "1.5", "x"]) == [large, large + 1, None, None]
-    assert TimeColumn("whole number").parse(pl.Series([2.0**53, 0.5])).to_list() == [2**53, None]
+    assert whole_numbers(pl.Series([2.0**53, 0.5])).to_list() == [2**53, None]
     assert parsed([2**64 - 1, 5], pl.UInt64) == [None, 5]
 
 
@@ -144,9 +154,9 @@ def test_what_holds_no_times_has_no_kind() -> None:
         pl.Series([b"7"]),
         pl.Series([], dtype=pl.String),
     ):
-        assert TimeColumn.detect(column) is None
-        for kind in ("number", "whole number", "date"):
-            assert TimeColumn(kind).parse(column).null_count() == len(column)
+        assert time_parser(column) is None
+        for parse in (numbers, whole_numbers, dates):
+            assert parse(column).null_count() == len(column)
 
 
 @quick
@@ -172,16 +182,22 @@ def assert_order_is_seen(batches: list[list[int | None]]) -> None:
     assert ordered == (flat == sorted(flat))
 
 
-def sorted_rows(batches: list[Batch], folder: str) -> list[dict[str, Any]]:
-    frames = sorted_by_time(iter(batches), Path(folder))
-    return [row for frame in frames for row in frame.to_dicts()]
+def sorted_rows(batches: list[Batch]) -> list[dict[str, Any]]:
+    """The rows as they are sorted by times that are numbers; nothing but these is left behind."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "sorted.parquet")
+        write_sorted(iter(batches), numbers, path)
+        assert list(Path(folder).iterdir()) == [path]
+        return pl.read_parquet(path).to_dicts()
 
 
 times = st.none() | st.sampled_from(["soon", "3", "-1", "2.5", "2.5", "10"])
 
 
 @quick
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(times, max_size=6)), max_size=6))
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.lists(times, max_size=6)), min_size=1, max_size=6)
+)
 def test_rows_come_as_a_stable_sort_has_them(written: list[tuple[str, list[str | None]]]) -> None:
     """Of several files that mix; rows without a time come last, and none is lost."""
     batches = [
@@ -192,18 +208,12 @@ def test_rows_come_as_a_stable_sort_has_them(written: list[tuple[str, list[str |
         for name, column in written
     ]
     rows: list[dict[str, Any]] = [
-        {"row": row, "time": time, "file": name}
+        {"row": row, "time": None if time in {None, "soon"} else float(time or 0), "file": name}
         for name, column in written
         for row, time in enumerate(column)
     ]
-    missing = (None, "soon")
-    known = sorted(
-        (row for row in rows if row["time"] not in missing), key=lambda row: float(row["time"])
-    )
-    with TemporaryDirectory() as folder:
-        read = sorted_rows(batches, folder)
-        assert list(Path(folder).iterdir()) == []
-    assert read == known + [row for row in rows if row["time"] in missing]
+    known = sorted((row for row in rows if row["time"] is not None), key=lambda row: row["time"])
+    assert sorted_rows(batches) == known + [row for row in rows if row["time"] is None]
 
 
 def test_files_of_other_types_are_one_log() -> None:
@@ -214,21 +224,23 @@ def test_files_of_other_types_are_one_log() -> None:
         ("parquet", pl.DataFrame({"action": [2.0, 3.5], "time": [25.0, 10.0]})),
         ("arrow", pl.DataFrame({"action": [7], "time": [5]})),
     ]
-    with TemporaryDirectory() as folder:
-        read = sorted_rows(batches, folder)
+    read = sorted_rows(batches)
     assert [row["action"] for row in read] == ["7", "3.5", "b", "2", "1", "9"]
     assert [row["file"] for row in read] == ["arrow", "parquet", "csv", "parquet", "csv", "none"]
 
 
 def test_the_first_time_decides_for_the_whole_log() -> None:
-    batches = [
-        ("a", pl.DataFrame({"time": ["soon", None]})),
-        ("b", pl.DataFrame({"time": ["7", "2024-01-01"]})),
-        ("c", pl.DataFrame({"time": ["2024-01-01", "3"]})),
+    frames = [
+        pl.DataFrame({"action": ["a", "b"], "reward": 1.0, "at": times})
+        for times in (["soon", None], ["7", "2024-01-01"], ["2024-01-01", "3"])
     ]
+    sources = [FrameSource(frame, name) for frame, name in zip(frames, "abc", strict=True)]
     with TemporaryDirectory() as folder:
-        read = [row["time"] for row in sorted_rows(batches, folder)]
-    assert read == ["3", "7", "soon", None, "2024-01-01", "2024-01-01"]
+        reader = LogReader(sources, Columns(propensity=None, time="at"))
+        ordered = reader.in_time_order(Path(folder), no_progress)
+        rows = [row for _, frame in ordered.batches() for row in frame.to_dicts()]
+    assert [row["time"] for row in rows] == [3.0, 7.0, None, None, None, None]
+    assert "".join(row["file"] for row in rows) == "cbaabc"
 
 
 def test_lists_and_missing_columns_survive() -> None:
@@ -236,8 +248,7 @@ def test_lists_and_missing_columns_survive() -> None:
         ("a", pl.DataFrame({"time": [2, 1], "eligible": [["x", "y"], None]})),
         ("b", pl.DataFrame({"time": [0]})),
     ]
-    with TemporaryDirectory() as folder:
-        assert [row["eligible"] for row in sorted_rows(batches, folder)] == [None, None, ["x", "y"]]
+    assert [row["eligible"] for row in sorted_rows(batches)] == [None, None, ["x", "y"]]
 
 
 def many(batches: int, rows: int) -> Iterator[Batch]:
@@ -248,34 +259,21 @@ def many(batches: int, rows: int) -> Iterator[Batch]:
 
 def test_a_small_limit_is_kept_by_writing_to_the_folder(tmp_path: Path) -> None:
     """80 MB of keys and values are sorted with a limit of 64 MB."""
-    frames = sorted_by_time(many(32, 1 << 16), tmp_path, memory_limit="64MB")
-    first = next(frames)
-    spilled = [path for path in tmp_path.rglob("duckdb/*") if path.stat().st_size]
+    spilled: set[str] = set()
+
+    def watch(_phase: str, _rows: int, _expected: int | None) -> None:
+        spilled.update(path.name for path in tmp_path.rglob("duckdb/*"))
+
+    path = tmp_path / "sorted.parquet"
+    write_sorted(many(32, 1 << 16), numbers, path, watch, memory_limit="64MB")
+    times = pl.read_parquet(path)["time"]
     assert spilled
-    lasts = [first["time"][-1]]
-    counts = [len(first)]
-    for frame in frames:
-        assert in_order(lasts[-1], frame["time"])
-        lasts.append(frame["time"][-1])
-        counts.append(len(frame))
-    assert sum(counts) == 32 << 16
-    assert list(tmp_path.iterdir()) == []
+    assert len(times) == 32 << 16
+    assert times.is_sorted()
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_nothing_is_left_behind_when_reading_stops(tmp_path: Path) -> None:
-    frames = sorted_by_time(many(2, 1 << 16), tmp_path)
-    next(frames)
-    assert list(tmp_path.iterdir())
-    frames.close()  # type: ignore[attr-defined] # a generator
-    assert list(tmp_path.iterdir()) == []
-
-
-def endless(rows: duckdb.DuckDBPyRelation) -> Any:
-    """A sort that takes longer than anybody waits."""
-    many = "range(10000000)"
-    found = rows.query("log", f"SELECT sum(a.i * b.i) FROM {many} a(i), {many} b(i)")
-    assert found is not None
-    return found.fetchall()
+ENDLESS = "SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(10000000) b(i)"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
@@ -290,9 +288,9 @@ def test_an_impatient_user_ends_the_sort(
         if len(seen) == 5:
             raise error
 
-    monkeypatch.setattr(order, "_begin_sort", endless)
+    monkeypatch.setattr(sorting, "SORTED", ENDLESS)
     with pytest.raises(error):
-        next(sorted_by_time(many(2, 1 << 10), tmp_path, watch))
+        write_sorted(many(2, 1 << 10), numbers, tmp_path / "sorted.parquet", watch)
     assert seen == [("sorting", 1 << 10)] * 2 + [("sorting", 0)] * 3
     assert list(tmp_path.iterdir()) == []
     assert not [one for one in threading.enumerate() if one.name.startswith("understudy-sorter")]
@@ -311,13 +309,14 @@ def test_an_error_of_the_reader_passes_and_nothing_is_left_behind(tmp_path: Path
         raise KeyError("of the reader")
 
     with pytest.raises(KeyError, match="of the reader"):
-        list(sorted_by_time(broken(), tmp_path))
+        write_sorted(broken(), numbers, tmp_path / "sorted.parquet")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sort_that_fails_says_where(tmp_path: Path) -> None:
-    def call(folder: Path, limit: str) -> list[pl.DataFrame]:
-        return list(sorted_by_time(many(4, 1 << 16), folder, memory_limit=limit))
+    def call(folder: Path, limit: str) -> None:
+        path = folder / "sorted.parquet"
+        write_sorted(many(4, 1 << 16), numbers, path, memory_limit=limit)
 
     assert_refused(lambda: call(tmp_path, "1MB"), "time", "cannot be sorted")
     assert_refused(lambda: call(tmp_path, "plenty"), "time", "cannot be sorted")

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from tests.support.logs.text_logs import Row, is_refused, number, rows_of
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
-from understudy.logs.readers import text as lines
-from understudy.logs.readers import vowpal
+from understudy.logs.readers import files, vowpal
 from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
@@ -77,7 +76,7 @@ def test_a_line_says_what_the_rules_say(written: list[str]) -> None:
     """Among all labels: also the plain ones, which are read by a rule of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vowpal, "_has_several_lines_an_event", lambda *_: False)
-        read = rows_of(vowpal.read, "\n".join(written), ALL)
+        read = rows_of(vowpal.read_text, "\n".join(written), ALL)
     kept = [(i, line) for i, line in enumerate(written, 1) if line]
     assert [row["row"] for row in read] == [i for i, _ in kept]
     for (_, line), row in zip(kept, read, strict=True):
@@ -93,13 +92,13 @@ REFUSED += ["1:inf:0.5", "1:0x10:0.5", "1:2:0.4:", "1:2:3:4", "1:1:0.5 2:1:0.5",
 @pytest.mark.parametrize("label", REFUSED)
 def test_what_vowpal_wabbit_repairs_is_refused(label: str) -> None:
     clear = "1:1:0.5 | a\n1:1:0.5 | a\n"
-    *_, row = rows_of(vowpal.read, f"{clear}{label} | a")
+    *_, row = rows_of(vowpal.read_text, f"{clear}{label} | a")
     assert is_refused(row)
 
 
 def test_a_part_that_is_empty_is_missing() -> None:
     clear = "1:1:0.5 | a\n1:1:0.5 | a\n"
-    *_, cost, probability = rows_of(vowpal.read, f"{clear}1::0.5 | a\n1:1: | a")
+    *_, cost, probability = rows_of(vowpal.read_text, f"{clear}1::0.5 | a\n1:1: | a")
     assert (cost["action"], cost["reward"], cost["propensity"]) == ("1", None, "0.5")
     assert (probability["reward"], probability["propensity"]) == ("-1", None)
 
@@ -122,7 +121,7 @@ def test_labels_are_those_of_vowpal_wabbit_itself(label: str) -> None:
     package = importlib.import_module("vowpalwabbit")
     line = f"{label}| a b:2"
     clear = "1:1:0.5 | a\n1:1:0.5 | a\n"
-    *_, row = rows_of(vowpal.read, f"{clear}{line}\n")
+    *_, row = rows_of(vowpal.read_text, f"{clear}{line}\n")
     workspace = package.Workspace("--cb 4 --quiet")
     example = workspace.example(line)
     costs = [
@@ -161,7 +160,7 @@ shared |other x
 
 def test_events_of_several_lines_have_one_row_each() -> None:
     columns = Columns(eligible="any", context=("user", "new"))
-    first, second, third = rows_of(vowpal.read, MULTILINE, columns)
+    first, second, third = rows_of(vowpal.read_text, MULTILINE, columns)
     assert list(first.values()) == [3, "2", "-0.5", "0.8", ["1", "2", "3"], "3", "1"]
     assert list(second.values()) == [7, "1", "1", "0.25", ["1", "2"], "0", "0"]
     assert list(third.values()) == [11, "2", "-2", "0.5", ["1", "2"], "0", "0"]
@@ -181,7 +180,7 @@ def test_events_of_several_lines_have_one_row_each() -> None:
     ],
 )
 def test_an_event_of_several_lines_that_is_not_clear_is_refused(event: str, row: int) -> None:
-    read = rows_of(vowpal.read, f"{MULTILINE}\n\n\n{event}\n\n{MULTILINE}")
+    read = rows_of(vowpal.read_text, f"{MULTILINE}\n\n\n{event}\n\n{MULTILINE}")
     assert [is_refused(found) for found in read] == [False] * 3 + [True] + [False] * 3
     assert read[3]["row"] == row + len(MULTILINE.splitlines()) + 3
 
@@ -203,9 +202,9 @@ def test_events_are_the_same_however_lines_are_cut(
         for n, label, shared in [(1, 0, True), *events]
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "ROWS", size)
+        patch.setattr(files, "BATCH", size)
         patch.setattr(vowpal, "_has_several_lines_an_event", lambda *_: True)
-        read = rows_of(vowpal.read, "\n\n".join("\n".join(event) for event in text), ALL)
+        read = rows_of(vowpal.read_text, "\n\n".join("\n".join(event) for event in text), ALL)
     assert [row["action"] for row in read] == [
         str(label % n + 1) for n, label, _ in [(1, 0, True), *events]
     ]
@@ -216,8 +215,8 @@ def test_events_are_the_same_however_lines_are_cut(
 
 def test_a_file_whose_form_is_not_clear_is_refused() -> None:
     unclear = "1:1:0.5 | a\n| b\n\n| a\n2:1:0.5 | b\n"
-    assert_refused(lambda: rows_of(vowpal.read, unclear), "log", "of several lines")
-    single = rows_of(vowpal.read, "0:1:0.5 | a\n\n0:1:0.5 | a\n1:1:0.5 | b\n| c")
+    assert_refused(lambda: rows_of(vowpal.read_text, unclear), "log", "of several lines")
+    single = rows_of(vowpal.read_text, "0:1:0.5 | a\n\n0:1:0.5 | a\n1:1:0.5 | b\n| c")
     assert [row["action"] for row in single] == ["0", "0", "1", None]
 
 
@@ -245,20 +244,20 @@ FEATURES_LINE = "1:1:0.5 |user:2 age:30 city:paris new |item age:7 price:1e-2 |o
     ],
 )
 def test_features_have_their_values(name: str, value: object) -> None:
-    [row] = rows_of(vowpal.read, FEATURES_LINE, Columns(context=(name,)))
+    [row] = rows_of(vowpal.read_text, FEATURES_LINE, Columns(context=(name,)))
     text = row[f"context.{name}"]
     assert (text if number(text) is None else number(text)) == value
 
 
 def test_without_propensities_none_are_read() -> None:
-    [row] = rows_of(vowpal.read, "1:1 | a", Columns(propensity=None))
+    [row] = rows_of(vowpal.read_text, "1:1 | a", Columns(propensity=None))
     assert row == {"row": 1, "action": "1", "reward": "-1"}
 
 
 @pytest.mark.parametrize("text", ["1:1:0.5 | b a\n2:0:0.25 | b\n", MULTILINE])
 def test_gzip_ends_and_marks_of_lines_do_not_matter(text: str) -> None:
     def read(content: bytes, name: str = "log") -> list[Row]:
-        return rows_of(vowpal.read, content, Columns(context=("a", "new")), name)
+        return rows_of(vowpal.read_text, content, Columns(context=("a", "new")), name)
 
     plain = read(text.encode())
     assert {row["context.new"] for row in plain} | {row["context.a"] for row in plain} == {"0", "1"}
@@ -269,24 +268,24 @@ def test_gzip_ends_and_marks_of_lines_do_not_matter(text: str) -> None:
 
 def test_rows_are_the_same_however_the_file_is_cut() -> None:
     text = "".join(f"{i % 7}:{i}:0.5 | a{i}\n{'2 3:1:0.5 | b' * (i % 3 == 0)}\n" for i in range(50))
-    whole = rows_of(vowpal.read, text, ALL)
+    whole = rows_of(vowpal.read_text, text, ALL)
     for piece in (1, 7, 64):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lines, "PIECE", piece)
-            patch.setattr(lines, "ROWS", piece)
+            patch.setattr(files, "PIECE", piece)
+            patch.setattr(files, "BATCH", piece)
             patch.setattr(vowpal, "_has_several_lines_an_event", lambda *_: False)
-            assert rows_of(vowpal.read, text, ALL) == whole
+            assert rows_of(vowpal.read_text, text, ALL) == whole
 
 
 def test_lines_and_events_without_end_are_refused() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "PIECE", 10)
-        patch.setattr(lines, "LONGEST", 100)
-        assert_refused(lambda: rows_of(vowpal.read, "x" * 200), "log", "longer than 100 bytes")
+        patch.setattr(files, "PIECE", 10)
+        patch.setattr(files, "LONGEST", 100)
+        assert_refused(lambda: rows_of(vowpal.read_text, "x" * 200), "log", "longer than 100 bytes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vowpal, "MOST_LINES", 5)
-        assert_refused(lambda: rows_of(vowpal.read, "shared |\n" * 9), "log", "blank")
-        assert len(rows_of(vowpal.read, MULTILINE)) == 3
+        assert_refused(lambda: rows_of(vowpal.read_text, "shared |\n" * 9), "log", "blank")
+        assert len(rows_of(vowpal.read_text, MULTILINE)) == 3
 
 
 @pytest.mark.parametrize(
@@ -299,15 +298,17 @@ def test_lines_and_events_without_end_are_refused() -> None:
     ],
 )
 def test_what_the_format_does_not_have_is_refused(columns: Columns, words: str) -> None:
-    assert_refused(lambda: rows_of(vowpal.read, "1:1:0.5 |", columns), "log", words)
+    assert_refused(lambda: rows_of(vowpal.read_text, "1:1:0.5 |", columns), "log", words)
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
     missing = Path("nowhere", "log.vw")
-    assert_refused(lambda: list(vowpal.read(missing, Columns())), "log", "cannot be read")
+    assert_refused(lambda: list(vowpal.read_text(missing, Columns())), "log", "cannot be read")
 
 
 def test_gzip_is_known_by_its_ending_in_any_case(tmp_path: Path) -> None:
     path = tmp_path / "LOG.VW.GZ"
     path.write_bytes(gzip.compress(b"2:0.5:0.4 | a\n"))
-    assert [frame.rows() for frame in vowpal.read(path, Columns())] == [[(1, "2", "-0.5", "0.4")]]
+    assert [frame.rows() for frame in vowpal.read_text(path, Columns())] == [
+        [(1, "2", "-0.5", "0.4")]
+    ]

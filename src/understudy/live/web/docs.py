@@ -60,7 +60,7 @@ class DocumentedOperation:
 
 
 def docs_page(document: Part, base: str = BASE, *, tokens: bool = True) -> str:
-    """The page, which asks nothing of anybody but this service's own style sheets.
+    """Render the page, which loads only the style sheets of this service.
 
     Its examples ask `base`, and show a token where the service has any.
 

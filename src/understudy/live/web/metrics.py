@@ -27,7 +27,7 @@ class RequestMetrics(Collector):
     """Requests, counted and timed until their answer begins: a stream may last for days.
 
     Every request pays for this, so it only adds to plain numbers, from the one thread that
-    answers; they become metrics when somebody asks for them.
+    answers; `collect` turns them into metrics.
 
     >>> registry = CollectorRegistry()
     >>> RequestMetrics(registry).count("GET", "list_studies", 200, 0.001)

@@ -130,7 +130,7 @@ class AuthMiddleware:
             return refuse(
                 429, "too many wrong tokens", message, headers={"retry-after": str(seconds)}
             )
-        message = "there is no such token, or no longer; ask whoever runs the service for one"
+        message = "there is no such token, or no longer; ask the operator of the service for one"
         return _challenge(401, "wrong token", message, 'error="invalid_token"')
 
     def _unfit_body(self, path: str, headers: Headers) -> Response | None:

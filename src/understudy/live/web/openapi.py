@@ -19,9 +19,9 @@ from understudy.live.web.answers import JSON, Refusal
 
 TITLE = "Understudy, live"
 ABOUT = (
-    "An understudy beside production: it is told what production did and what came of it, learns "
-    "from that, and says when it is better, with a confidence. Every event carries an id and "
-    "counts once however often it is sent, so whatever was not answered can be sent again."
+    "An understudy in shadow mode: production reports its decisions and rewards; the service "
+    "learns from them, and says when the understudy is better, with a confidence. Every event has "
+    "an id and counts once however often it is sent, so an unanswered request can be sent again."
 )
 TOKENS = (
     "Send `Authorization: Bearer TOKEN`. A token with the scope write may do all, one with the "

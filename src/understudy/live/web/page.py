@@ -68,7 +68,7 @@ async def _asset(request: Request) -> Response:
 
 @cache
 def _page(template: str, root: str) -> File:
-    """A page, the same for everybody; `root` leads from it to the root of the service."""
+    """Render a page, the same for all requests; `root` is the path to the root of the service."""
     text = environment("understudy.live.web").get_template(template).render(root=root)
     return File.of(template, text.encode())
 

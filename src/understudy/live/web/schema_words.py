@@ -84,7 +84,7 @@ def _limits(schema: Schema) -> Iterator[str]:
     long = _between(schema.get("minLength"), schema.get("maxLength"))
     if long:
         yield f"{long} characters"
-    if schema.get("pattern", STORABLE) != STORABLE:  # that everybody expects
+    if schema.get("pattern", STORABLE) != STORABLE:  # a pattern of its own
         yield f"like {schema['pattern']}"
     for name, words in BOUNDS:
         if name in schema:

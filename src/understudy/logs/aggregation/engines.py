@@ -30,8 +30,8 @@ from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
 from understudy.logs.aggregation.frames import lazy
 from understudy.logs.readers.files import FileSource
-from understudy.logs.readers.inputs import sources_name
-from understudy.logs.readers.tabular import check_arrow, header_of, scan_arrow
+from understudy.logs.readers.inputs import check_arrow, scan_arrow, sources_name
+from understudy.logs.readers.text_tables import csv_header
 from understudy.logs.schema import Columns
 
 CSV, PARQUET, NDJSON, ARROW = "csv", "parquet", "ndjson", "arrow"
@@ -85,7 +85,7 @@ def open_frame(
     with _in_our_words(engine, where), _quietly(engine), contextlib.ExitStack() as stack:
         if files.format == CSV:
             for source in sources:
-                header_of(source, columns)
+                csv_header(source, columns)
         if files.format == ARROW and engine != "polars":
             for source in sources:
                 check_arrow(source.path)

@@ -202,7 +202,7 @@ class Drift:
 
     `factor` is the factor by which the propensity of one action varies at most (nan if none is
     known), `p_value` that of the hypothesis that actions have the same shares at all times (None if
-    no time was looked at, or there are too few rows), `periods` how many stretches of time were
+    no time was looked at, or there are too few rows), `periods` how many periods were
     compared. `change` is the largest one, if shares changed. `behavior` says where the propensities
     come from.
     """
@@ -237,8 +237,7 @@ def drift_of(
     Args:
         tally: the sums of the log.
         kind: where the propensities come from; only logged ones may vary.
-        counts_over_time: how often each action was played in each of a few stretches of time,
-            (B, K).
+        counts_over_time: how often each action was played in each of a few periods, (B, K).
 
     >>> counts = np.array([[90, 10], [10, 90]])
     >>> found = drift_of(ActionStatistics.empty(2), "estimated", counts)
@@ -280,7 +279,7 @@ def homogeneity(counts: Integers) -> tuple[float, float | None]:
 
 
 def _pooled(table: Array) -> Array:
-    """Without empty stretches, and with rare actions as one: no cell is too small for χ²."""
+    """Drop empty periods and pool rare actions, so that no cell is too small for χ²."""
     table = table[table.sum(axis=1) > 0]
     if not len(table):
         return table
@@ -306,7 +305,7 @@ def _largest_change(counts: Integers) -> ShareChange:
 
 
 def _without_stub(counts: Integers) -> Integers:
-    """With a last stretch that has just begun as part of the one before: too few rows for shares.
+    """Merge a short last period into the one before: it has too few rows for shares.
 
     >>> _without_stub(np.array([[3, 5], [4, 4], [0, 1]])).tolist()
     [[3, 5], [4, 5]]

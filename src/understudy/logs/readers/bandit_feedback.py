@@ -14,7 +14,7 @@ from understudy.errors import InvalidArgument
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD
 from understudy.types import Log
 
-POSITION, CONTEXT = "position", "context_"
+POSITION, NUMBERED = "position", "context_"
 REQUIRED = ("n_rounds", "n_actions", "action", "reward", "pscore")
 NUMBERS = array("pass one finite number per round")
 CONTEXTS = array("pass one row of finite numbers per round", dimensions=(2,))
@@ -82,7 +82,7 @@ def to_bandit_feedback(
     """
     size = N_ACTIONS("n_actions", n_actions)
     frame = _frame(log, context) if isinstance(log, Log) else log
-    numbered = [f"{CONTEXT}{i}" for i in range(frame.width)]
+    numbered = [f"{NUMBERED}{i}" for i in range(frame.width)]
     names = [name for name in numbered if name in frame.columns] if context is None else context
     for name in (ACTION, REWARD, *names):
         if name not in frame.columns:
@@ -126,7 +126,7 @@ def _frame(log: Log, context: Sequence[str] | None) -> pl.DataFrame:
 
 
 def _contexts(table: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-    return {f"{CONTEXT}{i}": table[:, i] for i in range(table.shape[1])}
+    return {f"{NUMBERED}{i}": table[:, i] for i in range(table.shape[1])}
 
 
 def _values(frame: pl.DataFrame, name: str) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Files, globs and folders as a list of log files, whose first bytes are checked."""
+"""Log files: those that paths, globs and folders name, their first bytes, their lines of text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import gzip
 import hashlib
 import os
 import stat
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from understudy.errors import LONGEST_PATH, InvalidLog, shorten
+import polars as pl
+
+from understudy.errors import LONGEST_PATH, InvalidLog, first_line, shorten
 from understudy.logs.outputs import REPORT_FILE, RESULTS
+from understudy.logs.schema import ROW, is_unicode
 
 FORMATS = {
     "csv": (".csv", ".tsv"),
@@ -32,6 +36,11 @@ ARROW_STREAM_START = b"\xff\xff\xff\xff"
 UTF16_STARTS = (b"\xff\xfe", b"\xfe\xff")
 START = 8  # bytes: enough for every signature above
 NAMES_SHOWN = 3  # of files that are not read
+LINE = "line"  # the column of `read_lines`
+BATCH = 1 << 16  # rows: large enough for columnar speed, small enough for a few MB of memory
+PIECE = 1 << 23  # bytes of text read at a time: about 2^16 lines of 100 bytes
+LONGEST = 1 << 26  # bytes of a line: a longer one is no text
+BYTE_ORDER_MARK = "\ufeff"
 
 
 @dataclass(frozen=True)
@@ -67,10 +76,6 @@ def find_files(
     """Every file that the arguments name, once, in their order; those of a glob or folder sorted.
 
     `format` overrides the format that the names of the files say.
-
-    >>> find_files(["missing.csv"])
-    Traceback (most recent call last):
-    understudy.errors.InvalidLog: log = 'missing.csv': there is no such file or folder; ...
     """
     found = [
         FileSource(path, format or format_of(path), remark)
@@ -109,6 +114,27 @@ def format_of(path: Path) -> str:
 def open_bytes(path: Path) -> BinaryIO:
     """A file to read, unpacked if its name ends in .gz."""
     return cast("BinaryIO", gzip.open(path)) if _is_compressed(path) else path.open("rb")
+
+
+def read_lines(path: Path) -> Iterator[pl.DataFrame]:
+    r"""The lines of a UTF-8 file, which may be gzipped: frames of `row`, from 1, and `line`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "log.txt")
+    ...     _ = path.write_bytes(b"one\r\n\ntwo")
+    ...     [frame.rows() for frame in read_lines(path)]
+    [[(1, 'one'), (2, ''), (3, 'two')]]
+    """
+    try:
+        with open_bytes(path) as file:
+            for before, text in _pieces(file, path):
+                lines = pl.Series(LINE, [text]).str.split("\n").explode().str.strip_suffix("\r")
+                frame = lines.to_frame().with_row_index(ROW, before + 1)
+                yield from frame.with_columns(pl.col(ROW).cast(pl.Int64)).iter_slices(BATCH)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = f"it cannot be read to its end ({first_line(error)})"
+        raise invalid_file(path, reason, "check that it is complete") from None
 
 
 def invalid_file(path: str | Path, reason: str, remedy: str) -> InvalidLog:
@@ -171,12 +197,9 @@ def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, str]]
 def _remark(folder: Path, names: list[str]) -> str:
     """A sentence about the files of a folder that are not read."""
     shown = ", ".join([*map(shorten, names[:NAMES_SHOWN]), *(["…"] * (len(names) > NAMES_SHOWN))])
-    one = len(names) == 1
     return (
-        f"{len(names):,} {'file' if one else 'files'} of the folder "
-        f"{shorten(str(folder), LONGEST_PATH)} {'was' if one else 'were'} not read, because "
-        f"{'its name does' if one else 'their names do'} not say the format: {shown}; "
-        f"name {'it' if one else 'them'}, with --format."
+        f"Files whose name does not say the format are not read, here {len(names):,} of the folder "
+        f"{shorten(str(folder), LONGEST_PATH)}: {shown}; to read one, name it, with --format."
     )
 
 
@@ -224,10 +247,8 @@ def _check_compressed(source: FileSource, start: bytes) -> None:
 
 def _start(path: Path) -> bytes:
     """The first bytes of a regular file: pipes cannot be read twice."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise invalid_file(path, "its name is not UTF-8", "rename it") from None
+    if not is_unicode(str(path)):
+        raise invalid_file(path, "its name is not UTF-8", "rename it")
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe could wait forever
             raise invalid_file(
@@ -239,3 +260,35 @@ def _start(path: Path) -> bytes:
             return file.read(START)
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def _pieces(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
+    """Texts of whole lines, the last line without its end, and the number of lines before them."""
+    before, rest = 0, b""
+    while piece := file.read(PIECE):
+        data = rest + piece
+        if len(piece) < PIECE and not data.endswith(b"\n"):
+            data += b"\n"  # the last line may have no end
+        whole, end, rest = data.rpartition(b"\n")
+        if end:
+            yield before, _decode(whole, before, path)
+            before += whole.count(b"\n") + 1
+        if len(rest) > LONGEST:
+            raise invalid_file(
+                path,
+                f"line {before + 1} is longer than {LONGEST} bytes",
+                "pass a text file with one event or action per line",
+            )
+    if rest:
+        yield before, _decode(rest, before, path)
+
+
+def _decode(data: bytes, before: int, path: Path) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = before + 1 + data.count(b"\n", 0, error.start)
+        reason = f"line {line} is not UTF-8 text"
+        remedy = "convert the file first, such as with iconv -t UTF-8"
+        raise invalid_file(path, reason, remedy) from None
+    return text if before else text.removeprefix(BYTE_ORDER_MARK)

@@ -1,25 +1,58 @@
-"""The sources of a log, and the reader of their rows: one interface for all formats."""
+"""The sources of a log, and the reader of their rows: one interface for all formats.
+
+Tables (CSV, Parquet, NDJSON, Arrow) are read here, through Polars, a batch of rows at a time.
+Values of text formats stay text: validation makes numbers of them, so that a value that is no
+number costs one row and not the file.
+"""
 
 from __future__ import annotations
 
+import csv
+import glob
+import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+from polars.io.plugins import register_io_source
 
-from understudy.logs.readers import dsjson, tabular, vowpal
-from understudy.logs.readers.files import FileSource
-from understudy.logs.readers.progress import ProgressCallback
+from understudy.errors import first_line
+from understudy.logs.outputs import ProgressCallback
+from understudy.logs.readers import vowpal
+from understudy.logs.readers.files import BATCH, FileSource, invalid_file, unreadable
 from understudy.logs.readers.sorting import (
-    NUMBER,
-    TimeColumn,
+    TimeParser,
     in_order,
-    read_sorted,
+    numbers,
+    time_parser,
     write_sorted,
 )
+from understudy.logs.readers.text_tables import BrokenFile, csv_header, json_keys, wrong_line
 from understudy.logs.schema import ROW, TIME, Columns
+
+DEPTH = 4  # batches that wait: enough to smooth out slow ones, a few MB of memory
+Item = TypeVar("Item")
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for null
+READ_ERRORS = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    pa.ArrowException,
+    OSError,
+    EOFError,
+    BrokenFile,
+    csv.Error,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,52 +74,76 @@ LogSource = FileSource | FrameSource
 class LogReader:
     """The rows of all sources in order: as they come, or by time once `in_time_order` was called.
 
-    `times` is the format of the column of times, and `sorted_file` holds all rows by time if those
-    of the sources are in another order.
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "log.csv")
+    ...     _ = path.write_text("action,reward,propensity\\na,1,0.5\\n", encoding="utf-8")
+    ...     reader = LogReader([FileSource(path, "csv")], Columns())
+    ...     [frame.rows() for _, frame in reader.batches()]
+    [[(1, 'a', '1', '0.5')]]
+
+    `parse_times` reads the column of times. `sorted_file` holds all rows by time, with times
+    that are parsed, if those of the sources are in another order.
     """
 
     sources: Sequence[LogSource]
     columns: Columns
-    times: TimeColumn | None = None
+    parse_times: TimeParser | None = None
     sorted_file: Path | None = None
 
     def batches(self) -> Iterator[tuple[str, pl.DataFrame]]:
         """Batches of rows in order, each with the name of its source.
 
         The name is empty if rows of several sources are mixed; a column `file` then names them.
+        Times are numbers once `in_time_order` was called, null where they cannot be parsed.
         """
         if self.sorted_file is not None:
-            for frame in read_sorted(self.sorted_file):
-                yield "", self._parse_times(frame)
+            with pq.ParquetFile(self.sorted_file) as file:
+                for batch in file.iter_batches(BATCH):
+                    yield "", pl.DataFrame(batch)
             return
         for source in self.sources:
             for frame in _batches(source, self.columns):
-                yield source.name, self._parse_times(frame)
+                if self.parse_times is None:
+                    yield source.name, frame
+                else:
+                    yield source.name, frame.with_columns(self.parse_times(frame[TIME]).alias(TIME))
 
     def in_time_order(self, folder: Path, watch: ProgressCallback) -> LogReader:
         """A reader of the same rows by time; they are sorted in a folder if they are not."""
         if self.columns.time is None:
             return self
-        times: TimeColumn | None = None
+        parse: TimeParser | None = None
         previous: Any = None
         for _, frame in self.batches():
             watch("checking the order", len(frame), None)
-            times = times or TimeColumn.detect(frame[TIME])
-            if times is None:
+            parse = parse or time_parser(frame[TIME])
+            if parse is None:
                 continue
-            parsed = times.parse(frame[TIME])
-            if not in_order(previous, parsed):
+            times = parse(frame[TIME])
+            if not in_order(previous, times):
                 path = folder / "sorted.parquet"
-                write_sorted(self.batches(), path, watch)
-                return replace(self, times=times, sorted_file=path)
-            previous = parsed.max() if parsed.null_count() < len(parsed) else previous
-        return replace(self, times=times or TimeColumn(NUMBER))
+                write_sorted(self.batches(), parse, path, watch)
+                return replace(self, sorted_file=path)
+            previous = times.max() if times.null_count() < len(times) else previous
+        return replace(self, parse_times=parse or numbers)
 
-    def _parse_times(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The frame with times as numbers, null where they cannot be parsed."""
-        if self.times is None:
-            return frame
-        return frame.with_columns(self.times.parse(frame[TIME]).alias(TIME))
+
+def prefetch(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items in the same order, made by another thread, a few of them in advance.
+
+    So one thread reads and validates batches while another learns from them. An error of the other
+    thread is raised here, in its place.
+    """
+
+    def next_one() -> list[Item]:
+        return list(islice(items, 1))  # none at the end
+
+    with ThreadPoolExecutor(1, thread_name_prefix="understudy-reader") as pool:
+        waiting = deque(pool.submit(next_one) for _ in range(DEPTH))
+        while found := waiting.popleft().result():
+            waiting.append(pool.submit(next_one))
+            yield found[0]
 
 
 def sources_name(sources: Sequence[LogSource]) -> str:
@@ -103,7 +160,10 @@ def has_propensities(source: LogSource, columns: Columns) -> bool:
     """Whether a source has the column of propensities; Vowpal Wabbit's formats always do."""
     if isinstance(source, FrameSource):
         return columns.propensity in source.frame.columns
-    return source.format in {"vw", "dsjson"} or columns.propensity in tabular.names(source, columns)
+    if source.format in {"vw", "dsjson"}:
+        return True
+    with _one_error(source):
+        return columns.propensity in _open(source, columns)[1]
 
 
 def count_rows(sources: Sequence[LogSource], columns: Columns) -> dict[str, int]:
@@ -111,22 +171,155 @@ def count_rows(sources: Sequence[LogSource], columns: Columns) -> dict[str, int]
     return {
         source.name: source.frame.height
         if isinstance(source, FrameSource)
-        else int(tabular.scan(source, columns).select(pl.len()).collect().item())
+        else int(_scan(source, columns).select(pl.len()).collect().item())
         for source in sources
     }
 
 
 def _batches(source: LogSource, columns: Columns) -> Iterator[pl.DataFrame]:
     if isinstance(source, FrameSource):
-        return _frame_batches(source, columns)
+        columns.require(source.frame.columns, source.name)
+        rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
+        return source.frame.select(rows, *columns.selection()).iter_slices(BATCH)
     if source.format == "vw":
-        return vowpal.read(source.path, columns)
+        return vowpal.read_text(source.path, columns)
     if source.format == "dsjson":
-        return dsjson.read(source.path, columns)
-    return tabular.read(source, columns)
+        return vowpal.read_dsjson(source.path, columns)
+    return _read_table(source, columns)
 
 
-def _frame_batches(source: FrameSource, columns: Columns) -> Iterator[pl.DataFrame]:
-    columns.require(source.frame.columns, source.name)
-    rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
-    return source.frame.select(rows, *columns.selection()).iter_slices(tabular.BATCH)
+# --------------------------------------------------------------------------------------- tables
+
+
+def _read_table(source: FileSource, columns: Columns) -> Iterator[pl.DataFrame]:
+    """The rows of a file in their order, numbered from 1, under the column names of `schema`."""
+    first = 1
+    with _one_error(source):
+        frame = _scan(source, columns)
+        for batch in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
+            rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
+            yield batch.insert_column(0, rows.alias(ROW))
+            first += batch.height
+        if source.format == "parquet" and first - 1 != pq.read_metadata(source.path).num_rows:
+            raise BrokenFile("a page is damaged")  # a reader that fails in its thread may just end
+
+
+def _scan(source: FileSource, columns: Columns) -> pl.LazyFrame:
+    """The columns of a file that are read, as a lazy frame."""
+    with _one_error(source):
+        frame, found = _open(source, columns)
+        columns.require(found, source.name)
+        return frame.select(columns.selection())
+
+
+def scan_arrow(path: Path) -> pl.LazyFrame:
+    """The rows of an Arrow file, read and checked by PyArrow.
+
+    Polars would write a page to standard error for each fault of a damaged file.
+    """
+
+    def batches(
+        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = rows
+        for frame in _arrow_batches(path, columns):
+            found = frame if left is None else frame.head(left)
+            left = None if left is None else left - len(found)
+            yield found if predicate is None else found.filter(predicate)
+            if left == 0:
+                return
+
+    return register_io_source(batches, schema=_arrow_schema(path))
+
+
+def check_arrow(path: Path) -> None:
+    """Read a whole Arrow file and check it: another engine would crash on a damaged one."""
+    for _ in _arrow_batches(path, None):
+        pass
+
+
+def _open(source: FileSource, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
+    """A file as a lazy frame, and its columns, with those that the names of its folders add."""
+    found: list[str] | None = None
+    if source.format == "csv":
+        found = csv_header(source, columns)
+        frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
+    elif source.format == "ndjson":
+        found = json_keys(source, columns)
+        schema = dict.fromkeys(columns.names(), pl.String)
+        frame = pl.scan_ndjson(glob.escape(source.name), schema=schema)
+    elif source.format == "arrow":
+        frame = scan_arrow(source.path)
+    else:
+        _check_pages(source, columns)
+        frame = pl.scan_parquet(source.path, glob=False)
+    found = frame.collect_schema().names() if found is None else found
+    added = {name: value for name, value in _partition(source).items() if name not in found}
+    return frame.with_columns(**added), [*found, *added]
+
+
+def _partition(source: FileSource) -> dict[str, pl.Expr]:
+    """Columns in the names of folders, as Hive writes them: day=2026-01-31."""
+    pairs = (folder.partition("=") for folder in source.path.parent.parts)
+    values = {unquote(name): unquote(value) for name, sign, value in pairs if sign and name}
+    return {
+        name: pl.lit(None if value == NO_PARTITION else value, pl.String)
+        for name, value in values.items()
+    }
+
+
+def _check_pages(source: FileSource, columns: Columns) -> None:
+    """Raise `InvalidLog` if pages of Parquet lie outside of the file: Polars does not check."""
+    size, metadata = source.path.stat().st_size, pq.read_metadata(source.path)
+    read = [
+        number
+        for number in range(metadata.num_columns)
+        if metadata.schema.column(number).path.partition(".")[0] in columns.names()
+    ]
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, read):
+            first = chunk.dictionary_page_offset or chunk.data_page_offset
+            if not 0 <= first <= first + chunk.total_compressed_size <= size:
+                raise invalid_file(source.path, "a part of it is missing", "write the file again")
+
+
+def _arrow_batches(path: Path, columns: list[str] | None) -> Iterator[pl.DataFrame]:
+    names = _arrow_schema(path).names()
+    fields = None if columns is None else sorted(names.index(name) for name in columns)
+    options = pyarrow.ipc.IpcReadOptions(included_fields=fields)
+    with pa.OSFile(str(path)) as file, pyarrow.ipc.open_file(file, options=options) as reader:
+        for number in range(reader.num_record_batches):
+            batch = reader.get_batch(number)
+            batch.validate(full=True)
+            yield pl.DataFrame(batch)
+
+
+def _arrow_schema(path: Path) -> pl.Schema:
+    with pa.OSFile(str(path)) as file, pyarrow.ipc.open_file(file) as reader:
+        return pl.DataFrame(reader.schema.empty_table()).schema
+
+
+@contextmanager
+def _one_error(source: FileSource) -> Iterator[None]:
+    """Turn every error that a reader raises about a file into an `InvalidLog` that names it."""
+    try:
+        yield
+    except UnicodeError:
+        remedy = "save it as UTF-8, or as Parquet"
+        raise invalid_file(source.path, "it is not UTF-8 text", remedy) from None
+    except READ_ERRORS as error:
+        if isinstance(error, OSError) and not source.path.is_file():
+            raise unreadable(source.path, error) from None
+        raise invalid_file(
+            source.path,
+            f"it is truncated, corrupt, or not what its name says ({_diagnose(source, error)})",
+            "write the file again, or leave it out",
+        ) from None
+
+
+def _diagnose(source: FileSource, error: BaseException) -> str:
+    """The line that is wrong, or else the message of the reader."""
+    with suppress(UnicodeError, *READ_ERRORS):
+        if wrong := wrong_line(source):
+            return wrong
+    return first_line(error)

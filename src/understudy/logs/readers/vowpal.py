@@ -1,36 +1,53 @@
-"""Vowpal Wabbit's contextual-bandit text, in both of its forms.
+"""Vowpal Wabbit's logs of contextual bandits: its text, in both of its forms, and dsjson.
 
-One line an event (`--cb`): `2:0.5:0.4 | a b:3` says action:cost:probability and features;
+Text, one line an event (`--cb`): `2:0.5:0.4 | a b:3` says action:cost:probability and features;
 `1 2:0.5:0.4 3 | a b:3` also names the other actions that were available.
 
-Several lines an event (`--cb_adf`): a line `shared | a b:3` that is optional, then one line per
-action, of which one carries `0:cost:probability`, then a blank line. The label of an action is its
-place among these lines, from 1; as in Vowpal Wabbit, the action in `0:cost:probability` is ignored.
+Text, several lines an event (`--cb_adf`): a line `shared | a b:3` that is optional, then one line
+per action, of which one carries `0:cost:probability`, then a blank line. The label of an action is
+its place among these lines, from 1; as in Vowpal Wabbit, the action in `0:cost:probability` is
+ignored.
 
 Labels are read as Vowpal Wabbit reads them: a word that touches the bar or starts with a quote is a
 tag (so `2:0.5:0.4| a` has no label), text before a tab is skipped, and there are neither weights
 nor comments. Where Vowpal Wabbit warns, or reads 0 for text that is no number, the row here has no
 action, or keeps the text, and validation refuses it.
+
+dsjson, one JSON object a line, as decision services log it: the reward is −`_label_cost`, the
+propensity `_label_probability`. The action is `_label_Action`, its place from 1 in the list
+`_multi` of actions, or else `_labelIndex` + 1. A row has no action, so that validation refuses it,
+if the two disagree, if `_skipLearn` is true, if the line is no JSON, or if there is no label:
+events of several slots, with labels in `_outcomes`, are not supported. `pdrop` is the share of
+events that were dropped before they were logged. Nothing here reweights events, so a file with a
+`pdrop` other than 0 is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from understudy.logs.readers.files import invalid_file
-from understudy.logs.readers.text import (
-    LINE,
-    read_lines,
-    refuse_column_names,
-    reward_of_cost,
-    select_roles,
+from understudy.errors import first_line
+from understudy.logs.readers.files import LINE, invalid_file, read_lines
+from understudy.logs.schema import (
+    ACTION,
+    CONTEXT,
+    ELIGIBLE,
+    PROPENSITY,
+    REWARD,
+    ROW,
+    TIME,
+    Columns,
 )
-from understudy.logs.schema import ACTION, CONTEXT, ELIGIBLE, PROPENSITY, REWARD, ROW, Columns
 
+if TYPE_CHECKING:
+    import duckdb
+
+# Text
 COST, PROBABILITY, LISTED, SHARED = "cost", "probability", "listed", "shared"
 WORDS, COSTS, WRONG, EVENT = "words", "costs", "wrong", "event"
 MOST_LINES = 1 << 20  # of an event: more is a file without blank lines
@@ -39,9 +56,13 @@ MOST_LINES = 1 << 20  # of an event: more is a file without blank lines
 PLAIN = r"^ *(?<action>[^ :|\t']+):(?<cost>[^ :|\t]+):(?<probability>[^ :|\t]+) +\|"
 BEFORE_TAB = r"^[^\t]*\t"
 LAST_TAG = r"(?:(?:^| )'[^ ]* *|[^ ]+)$"
+# dsjson
+ACTION_KEYS = ("_label_Action", "_labelIndex")
+KEYS = (*ACTION_KEYS, "_label_cost", "_label_probability", "_skipLearn", "pdrop")
+NESTED = ("OBJECT", "ARRAY")
 
 
-def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
+def read_text(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     """Frames of rows; the reward is −cost, and the number of a row is the line of its label.
 
     `columns.context` names features: `name` in any namespace, or `namespace^name`. A feature
@@ -52,10 +73,10 @@ def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "log.vw")
     ...     _ = path.write_text("2:0.5:0.4 | age:30 new\\n1 3:-1:0.2 | age:20\\n")
-    ...     [frame.rows() for frame in read(path, Columns(context=("age", "new")))]
+    ...     [frame.rows() for frame in read_text(path, Columns(context=("age", "new")))]
     [[(1, '2', '-0.5', '0.4', '30', '1'), (2, '3', '1', '0.2', '20', '0')]]
     """
-    refuse_column_names(columns, path)
+    _refuse_column_names(columns, path)
     if columns.time is not None:
         raise invalid_file(
             path,
@@ -71,7 +92,7 @@ def read(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     labels = map(_events, _whole_events(lines, path)) if several else map(_labels, lines)
     for events in labels:
         if len(events):
-            yield _rows(events, columns)
+            yield _text_rows(events, columns)
 
 
 def _labels(lines: pl.DataFrame) -> pl.DataFrame:
@@ -193,7 +214,7 @@ def _events(lines: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _rows(events: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+def _text_rows(events: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     """Events as rows; an event has no action unless exactly one word of its label has a cost."""
     clear = ~pl.col(WRONG) & (pl.col(COSTS) == 1)
     action, cost, probability = (
@@ -201,12 +222,12 @@ def _rows(events: pl.DataFrame, columns: Columns) -> pl.DataFrame:
     )
     values = {
         ACTION: action,
-        REWARD: reward_of_cost(cost),
+        REWARD: _reward_of_cost(cost),
         PROPENSITY: probability,
         ELIGIBLE: pl.when(clear & (pl.col(WORDS) > 1)).then(pl.col(LISTED)),
     }
-    features = [_feature(name).alias(CONTEXT + name) for name in columns.context]
-    return events.select(*select_roles(columns, values), *features)
+    features = {CONTEXT + name: _feature(name) for name in columns.context}
+    return _select(events, columns, values | features)
 
 
 def _feature(name: str) -> pl.Expr:
@@ -220,8 +241,135 @@ def _feature(name: str) -> pl.Expr:
     )
     found = pl.col(LINE).str.extract_groups(pattern).struct
     text = found.field("value").fill_null("1").replace("", None)
-    scaled = found.field("scale").cast(pl.Float64, strict=False) * text.cast(
-        pl.Float64, strict=False
-    )
-    present = pl.coalesce(scaled.cast(pl.String), text)
+    scale, number = (part.cast(pl.Float64, strict=False) for part in (found.field("scale"), text))
+    present = pl.coalesce((scale * number).cast(pl.String), text)
     return pl.when(found.field("name").is_null()).then(pl.lit("0")).otherwise(present)
+
+
+def read_dsjson(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
+    """Frames of rows, one for each line that is not blank.
+
+    `columns.time` names a key of the object, such as `Timestamp`, and `columns.eligible` one that
+    holds a list of actions, such as `a`. `columns.context` names values of the context `c`, with
+    `object.name` for a nested one. A value that is absent, a list or an object is null.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "log.dsjson")
+    ...     label = '"_label_cost": -1, "_label_probability": 0.8, "_label_Action": 2'
+    ...     _ = path.write_text('{%s, "c": {"user": {"age": 30}}}\\n' % label)
+    ...     [frame.rows() for frame in read_dsjson(path, Columns(context=("user.age",)))]
+    [[(1, '2', '1', '0.8', '30')]]
+    """
+    import duckdb  # noqa: PLC0415 - most logs are read without it
+
+    _refuse_column_names(columns, path)
+    try:
+        with duckdb.connect() as connection:
+            for lines in read_lines(path):
+                written = lines.filter(pl.col(LINE).str.strip_chars() != "")
+                if len(written):
+                    values = _values(connection, written, columns)
+                    _refuse_dropped_events(values, path)
+                    yield _dsjson_rows(values, columns)
+    except duckdb.Error as error:
+        reason = f"DuckDB cannot read its JSON ({first_line(error)})"
+        raise invalid_file(path, reason, "check that it is dsjson") from None
+
+
+def _values(
+    connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, columns: Columns
+) -> pl.DataFrame:
+    """The values of each line that are read, as text."""
+    contexts = {CONTEXT + name: _pointer("c", *name.split(".")) for name in columns.context}
+    places = {key: _pointer(key) for key in KEYS} | contexts
+    if columns.time is not None:
+        places[TIME] = _pointer(columns.time)
+    wanted = {"found": f"json_extract_string({LINE}, $places)"}
+    given: dict[str, object] = {"places": list(places.values())}
+    if contexts:
+        wanted["types"] = f"json_type({LINE}, $contexts)"
+        given["contexts"] = list(contexts.values())
+    if columns.eligible is not None:
+        wanted[ELIGIBLE] = f"CAST(json_extract({LINE}, $eligible) AS VARCHAR[])"
+        given["eligible"] = _pointer(columns.eligible)
+    # TRY gives null for a line that is no JSON, and DuckDB keeps the order of the lines.
+    tried = ", ".join(f"TRY({value}) AS {name}" for name, value in wanted.items())
+    connection.register("lines", lines)
+    query = f"SELECT {ROW}, {tried} FROM lines"
+    frame = pl.DataFrame(connection.sql(query, params=given).to_arrow_table())
+    found = [_item("found", place).alias(name) for place, name in enumerate(places)]
+    single = [
+        pl.when(~_item("types", place).is_in(NESTED)).then(pl.col(name)).alias(name)
+        for place, name in enumerate(contexts)
+    ]
+    return frame.with_columns(found).with_columns(single)
+
+
+def _item(name: str, place: int) -> pl.Expr:
+    return pl.col(name).list.get(place, null_on_oob=True)
+
+
+def _pointer(*keys: str) -> str:
+    """The JSON pointer (RFC 6901) of nested keys."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
+
+
+def _refuse_dropped_events(values: pl.DataFrame, path: Path) -> None:
+    dropping = pl.col("pdrop").cast(pl.Float64, strict=False).fill_null(1.0) != 0.0
+    found = values.filter(pl.col("pdrop").is_not_null() & dropping)
+    if len(found):
+        raise invalid_file(
+            path,
+            f"line {found[ROW][0]} has pdrop {found['pdrop'][0]}: events were dropped before they "
+            "were logged, and a log without them is biased",
+            "log all events, or keep only those with pdrop 0",
+        )
+
+
+def _dsjson_rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
+    """The values as rows."""
+    action, index = (pl.col(key).cast(pl.Int64, strict=False) for key in ACTION_KEYS)
+    label = pl.coalesce(action, index + 1)
+    unread = [
+        pl.col(key).is_not_null() & place.is_null()
+        for key, place in zip(ACTION_KEYS, (action, index), strict=True)
+    ]
+    refused = pl.any_horizontal(
+        *unread, action != index + 1, label < 1, pl.col("_skipLearn") == "true"
+    )
+    roles = {
+        ACTION: pl.when(~refused.fill_null(value=False)).then(label).cast(pl.String),
+        REWARD: _reward_of_cost(pl.col("_label_cost")),
+        PROPENSITY: pl.col("_label_probability"),
+        TIME: pl.col(TIME),
+        ELIGIBLE: pl.col(ELIGIBLE),
+    }
+    contexts = {CONTEXT + name: pl.col(CONTEXT + name) for name in columns.context}
+    return _select(values, columns, roles | contexts)
+
+
+def _reward_of_cost(cost: pl.Expr) -> pl.Expr:
+    """The reward −cost, both as text; text that is no number stays, so that the row is refused."""
+    positive = pl.lit("-") + cost.str.strip_prefix("+")
+    reward = pl.when(cost.str.starts_with("-")).then(cost.str.slice(1)).otherwise(positive)
+    return pl.when(cost.cast(pl.Float64, strict=False).is_null()).then(cost).otherwise(reward)
+
+
+def _refuse_column_names(columns: Columns, path: Path) -> None:
+    """Raise `InvalidLog` if columns are named that the format itself defines."""
+    for role in (ACTION, REWARD, PROPENSITY):
+        name = getattr(columns, role)
+        if name not in {role, None}:
+            raise invalid_file(
+                path,
+                f"it has no column {name!r}: its format defines where the action, the cost and the "
+                "probability are",
+                "leave out --action, --reward, --propensity and --preset",
+            )
+
+
+def _select(frame: pl.DataFrame, columns: Columns, values: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """The number of the row and, of the values by role, those that are read."""
+    read = [role for role, _ in columns.roles() if role in values]
+    return frame.select(ROW, *(values[role].alias(role) for role in read))

@@ -31,7 +31,7 @@ from understudy.logs.evaluation.coverage_table import (
 )
 from understudy.logs.evaluation.target_policies import ColumnTarget, Target, is_hindsight
 from understudy.logs.options import Options
-from understudy.logs.outputs import QUARANTINE_FILE, Quarantine
+from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Settings
 from understudy.logs.readers.inputs import (
     FrameSource,
@@ -41,7 +41,6 @@ from understudy.logs.readers.inputs import (
     has_propensities,
     sources_name,
 )
-from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.reject_reasons import nothing_left, refuse_bad_rows
 from understudy.logs.runs.default_learner import Assumption, Choice, choose, name_of_default
 from understudy.logs.runs.ordered_run import OrderedRun

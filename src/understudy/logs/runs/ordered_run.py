@@ -26,10 +26,9 @@ from understudy.logs.evaluation.coverage_table import (
 from understudy.logs.evaluation.target_policies import ContextualTarget, Target, is_hindsight
 from understudy.logs.features import ContextFeatures
 from understudy.logs.options import Options, agree
-from understudy.logs.outputs import QUARANTINE_FILE, Quarantine
+from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Settings
 from understudy.logs.readers.inputs import LogReader, LogSource, sources_name
-from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.reject_reasons import nothing_left
 from understudy.logs.runs.default_learner import (
     CONTEXTUAL,

@@ -18,13 +18,11 @@ import polars as pl
 
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.aggregation.aggregates import LogStatistics
-from understudy.logs.outputs import Quarantine, by_reason
+from understudy.logs.outputs import ProgressCallback, Quarantine, by_reason
 from understudy.logs.policy import FileRead, Policy
 from understudy.logs.readers.bandit_feedback import from_bandit_feedback
 from understudy.logs.readers.files import FileSource, find_files
-from understudy.logs.readers.inputs import FrameSource, LogSource
-from understudy.logs.readers.prefetch import prefetch
-from understudy.logs.readers.progress import ProgressCallback
+from understudy.logs.readers.inputs import FrameSource, LogSource, prefetch
 from understudy.logs.runs.setup import ResolvedLog
 from understudy.logs.schema import QUARANTINE
 from understudy.logs.validate import ValidatedBatch

@@ -15,9 +15,14 @@ from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.action_files import probability_vector
 from understudy.logs.options import Options
-from understudy.logs.readers.inputs import LogReader, LogSource, has_propensities, sources_name
-from understudy.logs.readers.prefetch import prefetch
-from understudy.logs.readers.progress import ProgressCallback
+from understudy.logs.outputs import ProgressCallback
+from understudy.logs.readers.inputs import (
+    LogReader,
+    LogSource,
+    has_propensities,
+    prefetch,
+    sources_name,
+)
 from understudy.logs.reject_reasons import RejectReason, nothing_left, too_few
 from understudy.logs.schema import (
     ACTION,
