@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -15,6 +16,7 @@ import pytest
 
 import understudy as us
 from tests.support.command_line import Run, understudy
+from understudy.live.store import open_store
 
 __all__ = ["understudy"]  # a fixture
 
@@ -111,20 +113,23 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def test_what_serve_refuses_is_one_line_and_leaves_no_store(tmp_path: Path) -> None:
-    """One process for all of it: a `serve` that is refused does not give back what it took."""
+    """One process for all of it: a refused `serve` closes its socket, or `-X dev` would warn."""
     (tmp_path / "text.txt").write_text("hello, this is no database at all\n" * 99)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    held = open_store("held.store")
+    held.open()
+    with socket.create_server(("127.0.0.1", 0)) as taken, closing(held):
         port = str(taken.getsockname()[1])
         refused = {
             ("--store", "mysql://host/db"): "store = .*there is no store of this kind",
             ("--store", "nowhere/u.db"): "store = .*there is no folder",
             ("--store", "."): "store = .*this is a folder",
             ("--store", "text.txt"): "store = .*not an SQLite database",
+            ("--store", "held.store"): "another server writes to .*held.store",
             ("--port", port): rf"port = {port}: 127\.0\.0\.1 cannot be listened on.*--port",
         }
         commands = [["serve", "--port", "0", *options] for options in refused]
         done = subprocess.run(
-            [sys.executable, "-c", IN_TURN, json.dumps(commands)],
+            [sys.executable, "-X", "dev", "-c", IN_TURN, json.dumps(commands)],
             capture_output=True,
             text=True,
             check=True,

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 import understudy as us
-from tests.support.live.single_study import Desk, learned_parts
-from understudy.live.export import export, study_named
+from tests.support.live.single_study import SingleStudy, learned_parts
+from understudy.live.decision_log import export, study_named
 from understudy.live.spec import Event
 from understudy.live.state import StudyState
 
@@ -20,11 +20,11 @@ K = ["north", "south", "west"]
 GIVEN = {"north": 0.2, "south": 0.5, "west": 0.3}
 
 
-def played(desk: Desk, n: int, *, contexts: bool = False) -> None:
+def played(single: SingleStudy, n: int, *, contexts: bool = False) -> None:
     """A log with rewards in one piece, late, or never, in groups of any size."""
     rng = np.random.default_rng(7)
-    low, high = desk.study.spec.reward_range
-    logged = desk.study.spec.kind == "logged"
+    low, high = single.study.spec.reward_range
+    logged = single.study.spec.kind == "logged"
     sent: list[Event] = []
     for i in range(n):
         q = rng.dirichlet(np.ones(3)) if logged else np.array(list(GIVEN.values()))
@@ -47,13 +47,13 @@ def played(desk: Desk, n: int, *, contexts: bool = False) -> None:
         if not one_piece and rng.random() < 0.7:
             sent.append(Event(id=f"e{i}", reward=reward))
         if rng.random() < 0.2:
-            desk.send(*sent)
+            single.send(*sent)
             sent = []
-            desk.now += int(rng.integers(1_000_000))
+            single.now += int(rng.integers(1_000_000))
     if sent:
-        desk.send(*sent)
-    desk.wait(100.0)
-    assert desk.study.state.seq == n
+        single.send(*sent)
+    single.wait(100.0)
+    assert single.study.state.seq == n
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".ndjson"])
@@ -78,20 +78,20 @@ def played(desk: Desk, n: int, *, contexts: bool = False) -> None:
 def test_live_equals_learn(
     tmp_path: Path, suffix: str, spec: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    desk = Desk(tmp_path, **{"actions": K, "reward_wait": 5.0, **spec})
-    played(desk, 400, contexts="context" in spec)
+    single = SingleStudy(tmp_path, **{"actions": K, "reward_wait": 5.0, **spec})
+    played(single, 400, contexts="context" in spec)
     out = tmp_path / f"log{suffix}"
-    record = study_named(desk.store, "study")
-    assert export(desk.store, record, out, desk.now, lambda *_: None) == 400
+    record = study_named(single.store, "study")
+    assert export(single.store, record, out, single.now, lambda *_: None) == 400
     found = us.logs.learn(str(out), actions=K, time="time", **options)
-    assert learned_parts(found.policy.to_json()) == learned_parts(desk.policy())
-    desk.restart(snapshot=True)
-    assert learned_parts(found.policy.to_json()) == learned_parts(desk.policy())
+    assert learned_parts(found.policy.to_json()) == learned_parts(single.policy())
+    single.restart(snapshot=True)
+    assert learned_parts(found.policy.to_json()) == learned_parts(single.policy())
 
 
 def test_a_study_goes_on_from_a_learned_policy(tmp_path: Path) -> None:
     """A snapshot that is loaded elsewhere and goes on is one log cut in two."""
-    whole = Desk(tmp_path, actions=K, reward_wait=5.0)
+    whole = SingleStudy(tmp_path, actions=K, reward_wait=5.0)
     played(whole, 400)
     out = tmp_path / "log.parquet"
     export(whole.store, study_named(whole.store, "study"), out, whole.now, lambda *_: None)
@@ -106,28 +106,28 @@ def test_a_study_goes_on_from_a_learned_policy(tmp_path: Path) -> None:
 
 
 def test_an_export_ends_before_what_still_waits(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, actions=K, reward_wait=5.0)
-    desk.send(
+    single = SingleStudy(tmp_path, actions=K, reward_wait=5.0)
+    single.send(
         Event(id="1", action="west", propensity=0.5, reward=1.0),
         Event(id="2", action="west", propensity=0.5),
         Event(id="3", action="west", propensity=0.5, reward=1.0),
     )
-    record, out = study_named(desk.store, "study"), tmp_path / "log.ndjson"
-    assert export(desk.store, record, out, desk.now, lambda *_: None) == 1
-    assert export(desk.store, record, out, desk.now + 5_000_001, lambda *_: None) == 3
+    record, out = study_named(single.store, "study"), tmp_path / "log.ndjson"
+    assert export(single.store, record, out, single.now, lambda *_: None) == 1
+    assert export(single.store, record, out, single.now + 5_000_001, lambda *_: None) == 3
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [line["rewarded"] for line in lines] == [True, False, True]
     assert [line["reward"] for line in lines] == [1.0, 0.0, 1.0]
 
 
 def test_contexts_that_never_change_prolong_the_warm_up(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, context={"age": "number"}, warmup=10)
+    single = SingleStudy(tmp_path, context={"age": "number"}, warmup=10)
     for i in range(64):
         age = 1.0 if i < 25 else float(i)
-        desk.send(
+        single.send(
             Event(id=str(i), action="ab"[i % 2], propensity=0.5, reward=0.5, context={"age": age})
         )
         if i == 12:
-            assert desk.study.state.warmup_left == 7  # alike up to 10: then 20, then 40
-    assert desk.study.state.warmup == 40
-    assert desk.study.state.learned == 24
+            assert single.study.state.warmup_left == 7  # alike up to 10: then 20, then 40
+    assert single.study.state.warmup == 40
+    assert single.study.state.learned == 24

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
-from tests.support.live.single_study import SECOND, Desk, statuses
+from tests.support.live.single_study import SECOND, SingleStudy, statuses
 from tests.support.strategies import quick
-from understudy.live.audit import audit
+from understudy.live.decision_log import audit
 from understudy.live.spec import Event
 from understudy.live.store.records import Snapshot
 
@@ -27,9 +29,9 @@ IDS = [f"d{i}" for i in range(8)]
 
 
 @contextmanager
-def desk(**spec: Any) -> Iterator[Desk]:
+def temporary_study(**spec: Any) -> Iterator[SingleStudy]:
     with tempfile.TemporaryDirectory() as folder:
-        made = Desk(Path(folder), **{"reward_wait": 10.0, **spec})
+        made = SingleStudy(Path(folder), **{"reward_wait": 10.0, **spec})
         yield made
         made.store.close()
 
@@ -45,7 +47,7 @@ def reward_of(i: int) -> float:
 
 
 def in_one_piece(order: list[int]) -> str:
-    with desk() as one:
+    with temporary_study() as one:
         for i in order:
             one.send(decision(i, reward_of(i)))
         return one.policy()
@@ -65,7 +67,7 @@ def test_only_the_order_of_decisions_counts(
     """However rewards arrive, in whatever groups, sent twice, with restarts: one state."""
     messages = [decision(i) for i in order]
     messages += [Event(id=IDS[i], reward=reward_of(i)) for i in rewards]
-    with desk() as two:
+    with temporary_study() as two:
         rest = messages
         for step, size in enumerate(itertools.cycle(cuts)):
             group, rest = rest[:size], rest[size:]
@@ -82,7 +84,7 @@ def test_only_the_order_of_decisions_counts(
 
 
 def test_a_decision_is_processed_when_all_before_it_are(tmp_path: Path) -> None:
-    one = Desk(tmp_path, reward_wait=10.0)
+    one = SingleStudy(tmp_path, reward_wait=10.0)
     one.send(decision(0))
     one.wait(4.0)
     one.send(decision(1), decision(2, 1.0))
@@ -96,7 +98,7 @@ def test_a_decision_is_processed_when_all_before_it_are(tmp_path: Path) -> None:
 
 
 def test_rewards_that_come_later_are_refused_and_counted_once(tmp_path: Path) -> None:
-    one = Desk(tmp_path, reward_wait=10.0, default_reward=0.25)
+    one = SingleStudy(tmp_path, reward_wait=10.0, default_reward=0.25)
     one.send(decision(0))
     one.wait(11.0)
     before = one.policy()
@@ -114,13 +116,13 @@ def test_rewards_that_come_later_are_refused_and_counted_once(tmp_path: Path) ->
 
 
 def expected_of_default(default: float) -> str:
-    with desk() as other:
+    with temporary_study() as other:
         other.send(decision(0, default))
         return other.policy()
 
 
 def test_a_reward_in_time_counts_even_if_the_clock_is_at_the_last_moment(tmp_path: Path) -> None:
-    one = Desk(tmp_path, reward_wait=10.0)
+    one = SingleStudy(tmp_path, reward_wait=10.0)
     one.send(decision(0))
     one.wait(10.0)
     assert statuses(one.send(Event(id=IDS[0], reward=1.0))) == ["accepted"]
@@ -129,7 +131,7 @@ def test_a_reward_in_time_counts_even_if_the_clock_is_at_the_last_moment(tmp_pat
 
 def test_a_late_reward_that_comes_twice_before_its_decision_is_processed(tmp_path: Path) -> None:
     """It waits behind one that still has time: nothing but memory tells that it was late before."""
-    one = Desk(tmp_path, reward_wait=10.0)
+    one = SingleStudy(tmp_path, reward_wait=10.0)
     one.send(decision(0))
     one.now += 11 * SECOND
     process, one.process = one.process, lambda: None  # type: ignore[method-assign]
@@ -143,7 +145,7 @@ def test_a_late_reward_that_comes_twice_before_its_decision_is_processed(tmp_pat
 
 
 def test_decisions_that_come_during_an_audit_are_none_of_its_business(tmp_path: Path) -> None:
-    one = Desk(tmp_path)
+    one = SingleStudy(tmp_path)
     one.send(decision(0, 1.0))
 
     def meanwhile(*_: object) -> None:
@@ -153,8 +155,36 @@ def test_decisions_that_come_during_an_audit_are_none_of_its_business(tmp_path: 
     assert (found.faults, found.decisions) == ((), 1)
 
 
+def audited(single: SingleStudy, settings: dict[str, Any]) -> tuple[str, ...]:
+    """The faults of a store whose snapshot has other settings."""
+    kept = single.store.snapshot(single.study.record.key)
+    assert kept is not None
+    content = json.loads(kept.policy)
+    content["settings"].update(settings)
+    policy = json.dumps(content, ensure_ascii=False, indent=1)
+    assert (policy == kept.policy) == (not settings)
+    single.store.save_snapshot(single.study.record.key, dataclasses.replace(kept, policy=policy))
+    (found,) = audit(single.store, lambda *_: None)
+    single.store.save_snapshot(single.study.record.key, kept)
+    return found.faults
+
+
+def test_an_audit_compares_numbers_and_not_sentences(tmp_path: Path) -> None:
+    """Other versions word the theorem and its assumptions in another way."""
+    single = SingleStudy(tmp_path)
+    single.send(*(decision(i, reward_of(i)) for i in range(6)))
+    single.study.save_snapshot(single.store)
+    assert audited(single, {}) == ()
+    assert audited(single, {"theorem": "in other words", "unmet": ["in other words"]}) == ()
+    fault = ("the snapshot after decision 6 is not the fold of the log",)
+    for settings in ({"horizon": 7}, {"reward_range": [0, 1]}, {"reward_range": [-0.0, 1.0]}):
+        assert audited(single, settings) == fault
+    single.store.save_snapshot(single.study.record.key, Snapshot(6, "damaged", 0))
+    assert [found.faults for found in audit(single.store, lambda *_: None)] == [fault]
+
+
 def test_a_snapshot_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
-    one = Desk(tmp_path)
+    one = SingleStudy(tmp_path)
     one.send(*(decision(i, reward_of(i)) for i in range(6)))
     before = one.policy()
     one.store.save_snapshot(one.study.record.key, Snapshot(6, '{"kind": "of another version"}', 0))
@@ -164,7 +194,7 @@ def test_a_snapshot_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
 
 def test_a_warm_up_that_cannot_end_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.live.state.MOST_WARMUP_ROWS", 50)
-    one = Desk(tmp_path, context={"age": "number"}, warmup=10)
+    one = SingleStudy(tmp_path, context={"age": "number"}, warmup=10)
     for i in range(60):
         context = {"age": 40.0}
         sent = Event(id=str(i), action="a", propensity=0.5, reward=1.0, context=context)
@@ -174,7 +204,7 @@ def test_a_warm_up_that_cannot_end_ends(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_contradicts_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    one = Desk(tmp_path, reward_wait=10.0)
+    one = SingleStudy(tmp_path, reward_wait=10.0)
     one.send(decision(0), decision(1, 1.0))
     q = 0.25
     wrong = [
@@ -198,7 +228,7 @@ def test_what_contradicts_is_refused_and_changes_nothing(tmp_path: Path) -> None
 
 
 def test_one_group_may_hold_a_decision_and_its_reward(tmp_path: Path) -> None:
-    one = Desk(tmp_path)
+    one = SingleStudy(tmp_path)
     events = [decision(0), decision(1), Event(id=IDS[0], reward=1.0), decision(0, 1.0)]
     assert statuses(one.send(*events)) == ["accepted", "accepted", "accepted", "known"]
     assert one.study.state.seq == 1
@@ -210,7 +240,7 @@ def test_more_may_wait_than_memory_holds(tmp_path: Path, monkeypatch: pytest.Mon
     """What does not fit is read back when its turn comes, a stretch at a time."""
     monkeypatch.setattr("understudy.live.live_study.MOST_IN_MEMORY", 2)
     monkeypatch.setattr("understudy.live.live_study.CHUNK", 3)
-    one = Desk(tmp_path, reward_wait=10.0)
+    one = SingleStudy(tmp_path, reward_wait=10.0)
     for i in range(8):
         one.send(decision(i))
     assert len(one.study.waiting) == 2
@@ -220,9 +250,9 @@ def test_more_may_wait_than_memory_holds(tmp_path: Path, monkeypatch: pytest.Mon
     assert one.policy() == in_one_piece(list(range(8)))
 
 
-def clicks_first(tmp_path: Path, n: int, rng: np.random.Generator) -> tuple[Desk, float]:
+def clicks_first(tmp_path: Path, n: int, rng: np.random.Generator) -> tuple[SingleStudy, float]:
     """A log in which a click comes at once, and no click is a time-out, hours later."""
-    one = Desk(tmp_path, behavior={"a": 0.5, "b": 0.5}, reward_wait=3600.0)
+    one = SingleStudy(tmp_path, behavior={"a": 0.5, "b": 0.5}, reward_wait=3600.0)
     worth = 0.0
     for i in range(n):
         action = "ab"[int(rng.integers(2))]
@@ -255,7 +285,7 @@ def test_the_certificate_holds_when_only_clicks_come_early(tmp_path: Path) -> No
         one.store.close()
 
 
-def first_without_click(one: Desk) -> int:
+def first_without_click(one: SingleStudy) -> int:
     rows = one.store.decisions(one.study.record.key, 0, 1_000)
     return next((row.seq - 1 for row in rows if row.reward is None), len(rows))
 
@@ -272,7 +302,7 @@ def test_folding_on_arrival_would_lie() -> None:
 
 def test_a_canary_goes_on(tmp_path: Path) -> None:
     """While the played policy is a mixture, learning and the certificate go on, and both hold."""
-    one = Desk(tmp_path)
+    one = SingleStudy(tmp_path)
     rng = np.random.default_rng(0)
     means, production = {"a": 0.3, "b": 0.6}, {"a": 0.9, "b": 0.1}
     worth = paid = 0.0

@@ -18,7 +18,7 @@ from tests.support.asgi import ask
 from tests.support.live.durability import as_decisions, create
 from tests.support.live.load_generator import ACTIONS, Ledger, Load, until
 from tests.support.live.local_server import serving
-from tests.support.live.single_study import Desk
+from tests.support.live.single_study import SingleStudy
 from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
@@ -139,35 +139,35 @@ def test_every_answer_is_about_one_state(tmp_path: Path) -> None:
         assert us.logs.Policy.load(path).rows == rows
 
 
-def learn_one(desk: Desk) -> None:
+def learn_one(single: SingleStudy) -> None:
     """One more decision; one of the two actions is worth it, the other is not."""
-    number = desk.study.next_seq
+    number = single.study.next_seq
     action, reward = ("a", 0.0) if number % 2 else ("b", 1.0)
-    desk.send(Event(id=str(number), action=action, propensity=0.5, reward=reward))
+    single.send(Event(id=str(number), action=action, propensity=0.5, reward=reward))
 
 
-class Restless:
+class ChangingStudy:
     """A study that has learned from one more decision whenever somebody looks at its state."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, single: SingleStudy) -> None:
+        self._single = single
 
     @property
     def state(self) -> StudyState:
-        learn_one(self._desk)
-        return self._desk.study.state
+        learn_one(self._single)
+        return self._single.study.state
 
     def policy_json(self, show: Any) -> bytes:
         return LiveStudy.policy_json(self, show)  # type: ignore[arg-type]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._desk.study, name)
+        return getattr(self._single.study, name)
 
 
-def asked(desk: Desk) -> Callable[..., Any]:
-    """What asks a service about a restless study."""
-    service = Service(str(desk.path))
-    service.writer.studies = {"study": Restless(desk)}  # type: ignore[dict-item]
+def asked(single: SingleStudy) -> Callable[..., Any]:
+    """What asks a service about a study that changes."""
+    service = Service(str(single.path))
+    service.writer.studies = {"study": ChangingStudy(single)}  # type: ignore[dict-item]
     app = make_app(service)
 
     def told(path: str, method: str = "GET") -> Any:
@@ -180,16 +180,16 @@ def asked(desk: Desk) -> Callable[..., Any]:
 
 def test_an_answer_looks_once(tmp_path: Path) -> None:
     """Whatever happens while an answer is made: it is about the state that was looked at first."""
-    desk = Desk(tmp_path)
-    told = asked(desk)
+    single = SingleStudy(tmp_path)
+    told = asked(single)
     for _ in range(10):
         policy = told("/policy")
-        looked_at = desk.study.state
+        looked_at = single.study.state
         assert policy["learned"] == policy["decisions"] == looked_at.learned
         shown = [row["probability"] for row in policy["policy"]]
         assert shown == looked_at.probabilities().tolist()
         drawn = told("/draw", "POST")
-        looked_at = desk.study.state
+        looked_at = single.study.state
         probability = looked_at.probabilities()["ab".index(drawn["action"])]
         assert (drawn["learned"], drawn["probability"]) == (looked_at.learned, probability)
         certificate = told("/certificate")
@@ -199,28 +199,28 @@ def test_an_answer_looks_once(tmp_path: Path) -> None:
         assert sum(row["count"] for row in coverage["actions"]) == coverage["learned"]
         now = told("")
         assert now["learned"] == now["folded"] == now["decisions"] - now["waiting"]
-        viewed = watched(desk)
+        viewed = watched(single)
         assert viewed["learned"] + viewed["waiting"] == viewed["decisions"]
-    desk.store.close()
+    single.store.close()
 
 
-def watched(desk: Desk) -> dict[str, Any]:
+def watched(single: SingleStudy) -> dict[str, Any]:
     """The numbers of the page."""
-    service = Service(str(desk.path))
-    service.writer.studies = {"study": Restless(desk)}  # type: ignore[dict-item]
+    service = Service(str(single.path))
+    service.writer.studies = {"study": ChangingStudy(single)}  # type: ignore[dict-item]
     counters: dict[str, Any] = StudyViews(service).view("study")["counters"]
     return counters
 
 
 @pytest.mark.parametrize("before", [1, 2])
 def test_a_promotion_and_its_date_come_together(tmp_path: Path, before: int) -> None:
-    desk = Desk(tmp_path)
-    while desk.study.state.promoted_seq is None:
-        learn_one(desk)
-    promoted = desk.study.state.seq
-    desk.store.close()
+    single = SingleStudy(tmp_path)
+    while single.study.state.promoted_seq is None:
+        learn_one(single)
+    promoted = single.study.state.seq
+    single.store.close()
     (tmp_path / "again").mkdir()
-    again = Desk(tmp_path / "again")
+    again = SingleStudy(tmp_path / "again")
     for _ in range(promoted - before - 1):
         learn_one(again)
     told, verdicts = asked(again), []

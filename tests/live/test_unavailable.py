@@ -21,7 +21,7 @@ from tests.support.live.load_generator import Load, until
 from tests.support.live.server_process import Server
 from tests.support.live.temporary_stores import Place, cluster, database, place
 from tests.support.small_disks import fill_up, small_disk
-from understudy.live.audit import audit
+from understudy.live.decision_log import audit
 from understudy.live.store import open_reader
 
 __all__ = ["cluster", "database", "place"]  # fixtures

@@ -24,8 +24,7 @@ from tests.support.live.load_generator import PATIENCE, until
 from tests.support.strategies import quick
 from understudy.errors import StoreUnavailable
 from understudy.live import writer
-from understudy.live.audit import audit
-from understudy.live.export import export
+from understudy.live.decision_log import audit, export
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
 from understudy.live.state import StudyState
@@ -43,7 +42,7 @@ N = 6
 SECOND = 1_000_000_000  # nanoseconds
 
 
-class Unreliable:
+class UnreliableStore:
     """A store whose calls fail: before they did anything, after they did all of it, or because
 
     another writer was there in the meantime.
@@ -160,7 +159,7 @@ def test_whatever_fails_every_event_counts_once(seed: int, faults: float) -> Non
             service = Service(str(path))
             fine: Iterator[Fate] = itertools.repeat("fine")
             plan = itertools.chain(fates, fine)
-            unreliable: Any = Unreliable(service.writer.store, path, plan)
+            unreliable: Any = UnreliableStore(service.writer.store, path, plan)
             service.writer.store = unreliable
             return await played(service, messages)
 

@@ -7,12 +7,15 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from understudy import errors
 from understudy.cli.common import watched, wide_console
+
+if TYPE_CHECKING:
+    from understudy.live.decision_log import AuditResult
 
 STORE = click.option(
     "--store",
@@ -36,10 +39,9 @@ def serve(store: str, host: str, port: int) -> None:
     http://127.0.0.1:8642/, the API at /docs. Another address than this
     machine's own needs a token first: understudy token add NAME --scope write.
     """
-    _need_extra()
-    from understudy.live.web.server import serve as run  # noqa: PLC0415 - only here
+    with _live(store):
+        from understudy.live.web.server import serve as run  # noqa: PLC0415 - only here
 
-    with _naming(store):
         run(store, host, port)
 
 
@@ -51,30 +53,28 @@ def audit(store: str, json_output: bool) -> int:
 
     The exit code is 1 if something differs. The service may be running.
     """
-    _need_extra()
-    from understudy.live.audit import audit as run  # noqa: PLC0415 - only here
-    from understudy.live.store import open_reader  # noqa: PLC0415
+    with _live(store) as live, closing(live.open_reader(store)) as reader, watched() as watch:
+        from understudy.live.decision_log import audit as run  # noqa: PLC0415 - only here
 
-    with _naming(store), closing(open_reader(store)) as reader, watched() as watch:
         found = run(reader, watch)
     if json_output:
-        click.echo(json.dumps([_audit_data(one) for one in found]))
+        rows = [
+            {
+                "study": one.study,
+                "decisions": one.decisions,
+                "folded": one.processed,  # its name in JSON since 0.5.0
+                "faults": one.faults,
+                "passed": one.passed,
+            }
+            for one in found
+        ]
+        click.echo(json.dumps(rows))
     else:
         _show_audit(found)
     return 0 if all(one.passed for one in found) else FAILED
 
 
-def _audit_data(one: Any) -> dict[str, Any]:
-    return {
-        "study": one.study,
-        "decisions": one.decisions,
-        "folded": one.processed,  # its name in JSON since 0.5.0
-        "faults": one.faults,
-        "passed": one.passed,
-    }
-
-
-def _show_audit(found: list[Any]) -> None:
+def _show_audit(found: list[AuditResult]) -> None:
     from rich.table import Table  # noqa: PLC0415 - only here
 
     table = Table("study", "decisions", "compared up to", "found")
@@ -98,16 +98,13 @@ def export(study: str, store: str, out: Path) -> None:
 
     `understudy learn` on it gives the state of the study, bit for bit.
     """
-    _need_extra()
-    from understudy.live.export import export as run  # noqa: PLC0415 - only here
-    from understudy.live.export import study_named  # noqa: PLC0415
-    from understudy.live.store import open_reader  # noqa: PLC0415
+    with _live(store) as live, closing(live.open_reader(store)) as reader:
+        from understudy.live import decision_log  # noqa: PLC0415 - only here
 
-    with _naming(store), closing(open_reader(store)) as reader:
-        record = study_named(reader, study)
+        record = decision_log.study_named(reader, study)
         now = max(time.time_ns() // MICROSECOND, reader.clock())
         with watched() as watch:
-            rows = run(reader, record, out, now, watch)
+            rows = decision_log.export(reader, record, out, now, watch)
     click.echo(f"wrote {rows:,} decisions to {out}")
     if record.base is not None:
         click.echo("the study goes on from a policy.json: what that was learned from is not in it")
@@ -125,12 +122,9 @@ def token() -> None:
 @STORE
 def add(name: str, scope: Any, replace: bool, store: str) -> None:
     """Create a token, and print it once."""
-    _need_extra()
-    from understudy.live.store import open_tokens  # noqa: PLC0415 - only here
-    from understudy.live.web.tokens import digest_of, new_token  # noqa: PLC0415
+    with _live(store) as live, closing(live.open_tokens(store)) as tokens:
+        from understudy.live.web.tokens import digest_of, new_token  # noqa: PLC0415 - only here
 
-    made = new_token()
-    with _naming(store), closing(open_tokens(store)) as tokens:
         if not replace and any(record.name == name for record in tokens.tokens()):
             raise errors.InvalidArgument(
                 "name",
@@ -138,6 +132,7 @@ def add(name: str, scope: Any, replace: bool, store: str) -> None:
                 "there is a token of this name, and its holder would be shut out",
                 "choose another name, or pass --replace",
             )
+        made = new_token()
         tokens.add_token(name, digest_of(made), scope, time.time_ns() // MICROSECOND)
     click.echo(made)
 
@@ -147,47 +142,35 @@ def add(name: str, scope: Any, replace: bool, store: str) -> None:
 @STORE
 def remove(name: str, store: str) -> None:
     """Remove a token; a running service notices within seconds."""
-    _need_extra()
-    from understudy.live.store import open_tokens  # noqa: PLC0415 - only here
-
-    with _naming(store), closing(open_tokens(store)) as tokens:
+    with _live(store) as live, closing(live.open_tokens(store)) as tokens:
         there = tokens.remove_token(name)
         left = len(tokens.tokens())
     if not there:
         raise click.ClickException(f"there is no token {name!r}; understudy token list names them")
-    click.echo(
-        f"removed; {left} left"
-        if left
-        else "removed; there is none left: without tokens, a service answers its own machine only"
-    )
+    none = "there is none left: without tokens, a service answers its own machine only"
+    click.echo(f"removed; {f'{left} left' if left else none}")
 
 
 @token.command("list")
 @STORE
 def list_tokens(store: str) -> None:
     """List the tokens by name; the store keeps only their hashes."""
-    _need_extra()
-    from understudy.live.store import open_reader  # noqa: PLC0415 - only here
-
-    with _naming(store), closing(open_reader(store)) as reader:
+    with _live(store) as live, closing(live.open_reader(store)) as reader:
         for record in reader.tokens():
             click.echo(f"{record.name}\t{record.scope}")
 
 
 @contextmanager
-def _naming(store: str) -> Iterator[None]:
-    """Add the name of the store to its errors, without a password."""
-    from understudy.live.store import hide_credentials  # noqa: PLC0415 - only here
+def _live(store: str) -> Iterator[Any]:
+    """Yield `live.store`, if its extra is installed; add the store's name to errors about it."""
+    with errors.require_extra("live", "the live service"):
+        import understudy.live.web.server  # noqa: F401, PLC0415
+    from understudy.live import store as stores  # noqa: PLC0415 - only here
 
     try:
-        yield
+        yield stores
     except errors.StoreInUse:
         raise
     except errors.StoreUnavailable as error:
-        raise errors.StoreUnavailable(f"store = {hide_credentials(store)!r}: {error}") from None
-
-
-def _need_extra() -> None:
-    """Raise `MissingExtra` if the live service's dependencies are not installed."""
-    with errors.require_extra("live", "the live service"):
-        import understudy.live.web.server  # noqa: F401, PLC0415
+        name = stores.hide_credentials(store)
+        raise errors.StoreUnavailable(f"store = {name!r}: {error}") from None

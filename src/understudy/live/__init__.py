@@ -5,9 +5,7 @@ This package exports the client of the service, which needs nothing but httpx.
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
+from understudy.deprecated import old_module_names
 from understudy.live.client.async_client import AsyncClient, AsyncStudyClient
 from understudy.live.client.background import Background, Delivery
 from understudy.live.client.calls import BatchTaken, Drawn, RefusedEvent, Taken
@@ -28,13 +26,4 @@ __all__ = [
     "mixture",
 ]
 
-RENAMED = {"Study": StudyClient, "AsyncStudy": AsyncStudyClient}  # the names of 0.5.0
-
-
-def __getattr__(name: str) -> Any:
-    if name not in RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    new = RENAMED[name]
-    message = f"understudy.live.{name} is now understudy.live.{new.__name__}"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
-    return new
+__getattr__ = old_module_names(__name__, {"Study": StudyClient, "AsyncStudy": AsyncStudyClient})

@@ -1,5 +1,6 @@
 """A study while the service runs. Only the writer's thread changes it; others read `state`.
 
+Ingestion is idempotent: events are compared with what is known before anything is written.
 Decisions that wait for their reward are kept in memory as far as they fit. The rest are read back
 from the store when their turn comes, and so are all of them after a restart.
 """
@@ -8,24 +9,65 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, takewhile
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import structlog
 
-from understudy.errors import InvalidSnapshot
-from understudy.live.ingest import Ingest, Outcome, is_ready
+from understudy.errors import InvalidSnapshot, shorten
 from understudy.live.spec import SECOND, Event, StudySpec
 from understudy.live.state import StudyState
-from understudy.live.store.records import Changes, Decision, StudyRecord
+from understudy.live.store.records import Changes, Decision, Rewarded, StudyRecord
 from understudy.live.store.sql import Reader, Store
 from understudy.logs.runs.study import LAST
 
 MOST_IN_MEMORY = 100_000  # decisions that wait: some 30 MB; a reward in memory needs no query
 CHUNK = 4_096  # decisions processed, or read back, at a time: some milliseconds of work
 
+Status = Literal["accepted", "known", "conflict", "late", "unknown decision", "archived"]
+REASONS: dict[str, str] = {
+    "conflict": "this id was sent before, and said something else",
+    "late": "its decision has stopped waiting, and counts with the default reward",
+    "archived": "this study is archived: it takes rewards of decisions that wait, and no others",
+    "unknown decision": "no decision has this id; send the decision first, then its reward",
+}
+COUNTED = frozenset(REASONS) - {"late"}  # late rewards are counted per decision, in the store
+
 log = structlog.get_logger("understudy.live")
+
+
+class Outcome(NamedTuple):
+    """The result of one event: its status, and for a conflict the fields that differ."""
+
+    id: str
+    status: Status
+    about: str = ""
+
+    @property
+    def is_refused(self) -> bool:
+        return self.status in REASONS
+
+    @property
+    def reason(self) -> str:
+        """Why it was refused.
+
+        >>> Outcome("d-1", "conflict", "propensity: 0.5 is kept, 0.4 was sent").reason
+        'this id was sent before, and said something else (propensity: 0.5 is kept, 0.4 was sent)'
+        """
+        return REASONS[self.status] + (f" ({self.about})" if self.about else "")
+
+
+def is_ready(decision: Decision, spec: StudySpec, now: int) -> bool:
+    """Return whether a decision has its reward, or no time left for it.
+
+    >>> spec = StudySpec.of({"name": "a", "actions": [0, 1], "reward_wait": 1.0})
+    >>> decision = Decision(1, "x", 0, 0.5, None, decided_at=0)
+    >>> is_ready(decision, spec, now=1_000_000), is_ready(decision, spec, now=1_000_001)
+    (False, True)
+    """
+    return decision.reward is not None or now > decision.decided_at + spec.reward_wait_us
 
 
 class Rate:
@@ -56,22 +98,106 @@ class Rate:
         return sum(count for second, count in counts if second > oldest) / self.SPAN
 
 
-def load_state(store: Reader, record: StudyRecord) -> StudyState:
-    """Return the state of the newest snapshot, or the one before the first decision."""
-    spec = StudySpec.model_validate_json(record.spec)
-    begun = StudyState.begin(spec, record.base)
-    snapshot = store.snapshot(record.key)
-    if snapshot is None:
-        return begun
-    before: list[Decision] = []
-    if spec.context is not None:
-        before = store.decisions(record.key, max(0, snapshot.seq - LAST), LAST)
-        before = [decision for decision in before if decision.seq <= snapshot.seq]
-    try:
-        return begun.restored(snapshot, before)
-    except InvalidSnapshot as error:  # of another version, say: a snapshot is only a cache
-        log.warning("all decisions are processed again", study=record.name, reason=str(error))
-        return begun
+class Ingest:
+    """One study's part of a group of events that are written together.
+
+    It changes nothing but itself: if the write fails, nothing has happened. `changes` are to be
+    written; `updated` holds earlier decisions with the reward that they get here; `known` counts
+    events that were sent before.
+    """
+
+    def __init__(self, study: LiveStudy, in_store: Mapping[str, Decision], now: int) -> None:
+        self.now = now
+        self.next_seq = study.next_seq
+        self.changes = Changes(study.record.key)
+        self.updated: list[Decision] = []
+        self.events = 0
+        self.known = 0
+        self._study = study
+        self._spec = study.spec
+        self._in_store = in_store
+        self._staged: dict[str, Decision] = {}
+
+    def add(self, events: Sequence[Event]) -> list[Outcome]:
+        """Add events to the group; return the outcome of each, in their order."""
+        outcomes = [self._outcome(event) for event in events]
+        self.events += len(outcomes)
+        self.known += sum(outcome.status == "known" for outcome in outcomes)
+        return outcomes
+
+    def _outcome(self, event: Event) -> Outcome:
+        name = event.id
+        found = self._staged.get(name) or self._study.by_id.get(name) or self._in_store.get(name)
+        about = "" if found is None else self._contradiction(found, event)
+        status = "conflict" if about else self._status(event, found)
+        if status in COUNTED:
+            self.changes.refused[status] += 1
+        return Outcome(name, status, about)
+
+    def _contradiction(self, found: Decision, event: Event) -> str:
+        """Name the first field in which an event contradicts what is stored, if there is one."""
+        fields: list[tuple[str, object, object]] = []
+        if event.action is not None:
+            fields = [
+                ("action", self._spec.labels.texts[found.action], str(event.action)),
+                ("propensity", found.propensity, event.propensity),
+                ("context", found.context, self._spec.context_text(event.context)),
+            ]
+        if event.reward is not None and found.reward is not None:
+            fields.append(("reward", found.reward, event.reward))
+        for name, kept, sent in fields:
+            if kept != sent:
+                return f"{name}: {shorten(kept)} is kept, {shorten(sent)} was sent"
+        return ""
+
+    def _status(self, event: Event, found: Decision | None) -> Status:
+        """Return the status of an event that contradicts nothing, after adding what is new."""
+        if found is None:
+            if event.action is None:
+                return "unknown decision"
+            if self._study.record.archived_at is not None:
+                return "archived"
+            self._add_decision(event)
+            return "accepted"
+        if event.reward is None or found.reward is not None:
+            return "known"
+        if found.seq <= self._study.state.seq or is_ready(found, self._spec, self.now):
+            self._add_late_reward(found, event.reward)
+            return "late"
+        self._add_reward(found, event.reward)
+        return "accepted"
+
+    def _add_decision(self, event: Event) -> None:
+        decision = Decision(
+            self.next_seq,
+            event.id,
+            self._spec.index[str(event.action)],
+            event.propensity,
+            self._spec.context_text(event.context),
+            self.now,
+            event.reward,
+            None if event.reward is None else self.now,
+        )
+        self.next_seq += 1
+        self._staged[event.id] = decision
+        self.changes.decisions.append(decision)
+
+    def _add_reward(self, found: Decision, reward: float) -> None:
+        rewarded = replace(found, reward=reward, rewarded_at=self.now)
+        self._staged[found.id] = rewarded
+        first = self.next_seq - len(self.changes.decisions)  # the first `seq` of this group
+        if found.seq >= first:
+            self.changes.decisions[found.seq - first] = rewarded
+        else:
+            self.changes.rewards.append(Rewarded(found.seq, reward, self.now))
+            self.updated.append(rewarded)
+
+    def _add_late_reward(self, found: Decision, reward: float) -> None:
+        if found.late_reward is None:  # a late reward that is sent again counts once
+            late = replace(found, late_reward=reward, rewarded_at=self.now)
+            self._staged[found.id] = late
+            self.updated.append(late)
+            self.changes.late.append(Rewarded(found.seq, reward, self.now))
 
 
 class LiveStudy:
@@ -96,7 +222,7 @@ class LiveStudy:
     def load(self, store: Reader) -> None:
         """Take over the state that the store holds."""
         try:
-            self.state = load_state(store, self.record)
+            self.state = self._restored(StudyState.begin(self.spec, self.record.base), store)
         except InvalidSnapshot as error:  # the policy.json that it continues cannot be read
             self.state = StudyState(self.spec)
             self._stop(error)
@@ -104,6 +230,23 @@ class LiveStudy:
         self.late = store.late(self.record.key)
         self.refused = Counter(store.refused(self.record.key))
         self.forget_waiting(store)
+
+    def _restored(self, begun: StudyState, store: Reader) -> StudyState:
+        """Return the state of the newest snapshot, or the one before the first decision."""
+        snapshot = store.snapshot(self.record.key)
+        if snapshot is None:
+            return begun
+        before: list[Decision] = []
+        if self.spec.context is not None:
+            rows = min(LAST, snapshot.seq)
+            before = store.decisions(self.record.key, snapshot.seq - rows, rows)
+        try:
+            return begun.restored(snapshot, before)
+        except InvalidSnapshot as error:  # of another version, say: a snapshot is only a cache
+            log.warning(
+                "all decisions are processed again", study=self.spec.name, reason=str(error)
+            )
+            return begun
 
     def forget_waiting(self, store: Reader) -> None:
         """Drop the decisions in memory: the last write may or may not have happened."""
@@ -131,21 +274,10 @@ class LiveStudy:
             self._policy = version, json.dumps(shown, ensure_ascii=False).encode()
         return self._policy[1]
 
-    def not_in_memory(self, events: Sequence[Event]) -> list[str]:
-        """Return the ids that must be looked up in the store."""
-        return [event.id for event in events if event.id not in self.by_id]
-
-    def ingest(self, found: dict[str, Decision], now: int) -> Ingest:
-        """Return an empty group; `found` are decisions that the store found by id."""
-        known = found | self.by_id if found else self.by_id
-        changes = Changes(self.record.key)
-        archived = self.record.archived_at is not None
-        return Ingest(self.spec, changes, known, self.state.seq, self.next_seq, now, archived)
-
-    def count(self, outcomes: Sequence[Outcome], now: int) -> None:
-        """Count events that were answered."""
-        self.known += sum(outcome.status == "known" for outcome in outcomes)
-        self.rate.add(len(outcomes), now)
+    def ingest(self, store: Store, ids: Sequence[str], now: int) -> Ingest:
+        """Return an empty group for events about decisions with these ids."""
+        unknown = [name for name in ids if name not in self.by_id]
+        return Ingest(self, store.find(self.record.key, unknown) if unknown else {}, now)
 
     def committed(self, ingest: Ingest) -> None:
         """Take over a group that is on disk now."""
@@ -162,6 +294,8 @@ class LiveStudy:
                 waiting.late_reward = updated.late_reward
         self.refused = self.refused + changes.refused  # a new object: other threads read the old
         self.late += len(changes.late)
+        self.known += ingest.known
+        self.rate.add(ingest.events, ingest.now)
 
     def _remember(self, decisions: Sequence[Decision]) -> None:
         self.waiting.extend(decisions)

@@ -13,9 +13,8 @@ import structlog
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, UnderstudyError
-from understudy.live.export import as_lines
-from understudy.live.ingest import REASONS, Outcome
-from understudy.live.live_study import LiveStudy
+from understudy.live.decision_log import as_lines
+from understudy.live.live_study import REASONS, LiveStudy, Outcome
 from understudy.live.spec import Event, StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store import open_reader, open_store

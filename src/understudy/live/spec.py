@@ -11,12 +11,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from understudy.behaviors import Behavior, Logged
-from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, SMALLEST_PROBABILITY
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.encoder import NumberColumn
-from understudy.logs.features import ContextFeatures
 from understudy.logs.policy import Policy
 from understudy.logs.runs.default_learner import CONTEXTUAL, LEARNERS, choose, name_of_default
 from understudy.logs.schema import (
@@ -117,8 +115,7 @@ class StudySpec(BaseModel):
 
     def check(self) -> None:
         """Raise `InvalidArgument` if two fields contradict each other."""
-        labels = [str(label) for label in self.actions]
-        if len(set(labels)) < len(labels):
+        if len({str(label) for label in self.actions}) < len(self.actions):
             raise InvalidArgument("actions", self.actions, "a label is repeated", "name each once")
         low, high = self.scale.low, self.scale.high
         if not low <= self.default <= high:
@@ -128,30 +125,19 @@ class StudySpec(BaseModel):
                 f"it is out of the range of rewards, {low:g} to {high:g}",
                 "pass a reward that a decision could have",
             )
-        CONFIDENCE("confidence", self.confidence)
         HORIZON.optional()("horizon", self.horizon)
-        self._check_contexts()
-        self._check_behavior()
+        behavior = self.pi_b  # which raises if it is none of these actions
         if self.context is None:
-            choose(self.learner_name, self.pi_b, len(self.labels), self.horizon)
-
-    def _check_behavior(self) -> None:
-        unknown = [a for a in self.behavior if a not in self.index] if self.kind == GIVEN else []
-        if unknown:  # the message of `pi_b` would name an option of the command line
-            known = first_few(self.labels.labels)
+            choose(self.learner_name, behavior, len(self.labels), self.horizon)
+            return
+        if self.learner_name != CONTEXTUAL:
             raise InvalidArgument(
-                "behavior", unknown[0], "it is no action of this study", f"name some of {known}"
+                "learner", self.learner, "it ignores contexts", f"pass {CONTEXTUAL!r} or no context"
             )
-
-    def _check_contexts(self) -> None:
-        reserved = [name for name in self.context or {} if name in EXPORT_COLUMNS]
+        reserved = [name for name in self.context if name in EXPORT_COLUMNS]
         if reserved:
             raise InvalidArgument(
                 "context", reserved[0], "an exported log has a column of this name", "rename it"
-            )
-        if self.context is not None and self.learner_name != CONTEXTUAL:
-            raise InvalidArgument(
-                "learner", self.learner, "it ignores contexts", f"pass {CONTEXTUAL!r} or no context"
             )
 
     @cached_property
@@ -268,33 +254,26 @@ class StudySpec(BaseModel):
     ) -> StudySpec:
         """Return the specification of a study that continues from a policy.json."""
         settings, study = policy.settings, policy.study
+        behavior: object = settings.behavior
+        if isinstance(study.behavior, np.ndarray):
+            behavior = dict(zip(policy.actions.texts, study.behavior.tolist(), strict=True))
+        context = None
+        if policy.contextual is not None:  # constant columns are left out
+            context = {
+                column.name: "number" if isinstance(column, NumberColumn) else "text"
+                for column in policy.contextual.encoder.columns
+            }
         options = {"reward_wait": reward_wait, "default_reward": default_reward}
-        contextual = policy.contextual
         return StudySpec.of(
             {
                 "name": name,
                 "actions": list(policy.actions.labels),
-                "behavior": _behavior(policy),
+                "behavior": behavior,
                 "learner": settings.learner,
                 "horizon": settings.horizon,
                 "reward_range": settings.reward_range,
                 "confidence": 0.95 if study.certificate is None else study.certificate.confidence,
-                "context": None if contextual is None else _contexts(contextual),
+                "context": context,
                 **{key: value for key, value in options.items() if value is not None},
             }
         )
-
-
-def _behavior(policy: Policy) -> str | dict[str, float]:
-    behavior = policy.study.behavior
-    if isinstance(behavior, np.ndarray):
-        return dict(zip(policy.actions.texts, behavior.tolist(), strict=True))
-    return policy.settings.behavior
-
-
-def _contexts(contextual: ContextFeatures) -> dict[str, str]:
-    """Return the context columns that the encoder uses; constant ones are left out."""
-    return {
-        column.name: "number" if isinstance(column, NumberColumn) else "text"
-        for column in contextual.encoder.columns
-    }

@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -258,14 +257,6 @@ class StudyState:
         return None if policy is None else Snapshot(self.seq, policy.to_json(), self.expired)
 
 
-KINDS: tuple[dict[str, Any], ...] = (  # one study of each code path: plain, estimated, contextual
-    {},
-    {"behavior": "estimated"},
-    {"context": {"x": "number"}, "warmup": 10},
-)
-KIND_ROWS = 11  # one more than the warm-up, so that the contextual study learns too
-
-
 def precompile() -> None:
     """Compile the kernels of every kind of study, so that no event waits for the compiler.
 
@@ -273,13 +264,14 @@ def precompile() -> None:
 
     >>> precompile()
     """
-    for kind in KINDS:
+    contextual = {"context": {"x": "number"}, "warmup": 10}
+    for kind in ({}, {"behavior": "estimated"}, contextual):  # one of each code path
         spec = StudySpec.of({"name": "precompile", "actions": [0, 1], **kind})
-        propensity = 0.5 if spec.kind == LOGGED else None
-        decisions = []
-        for seq in range(1, KIND_ROWS + 1):
-            context = spec.context_text({"x": float(seq)})
-            decisions.append(Decision(seq, str(seq), seq % 2, propensity, context, seq, 1.0, seq))
+        q = 0.5 if spec.kind == LOGGED else None
+        decisions = [
+            Decision(n, str(n), n % 2, q, spec.context_text({"x": n}), n, reward=1.0, rewarded_at=n)
+            for n in range(1, 12)  # one more than the warm-up, so that the last one learns too
+        ]
         state = StudyState.begin(spec).after(decisions)
         state.snapshot()
         _ = state.result

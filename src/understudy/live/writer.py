@@ -12,15 +12,14 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from understudy.errors import StoreUnavailable
-from understudy.live.ingest import Ingest, Outcome
-from understudy.live.live_study import LiveStudy
+from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.spec import Event
 from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.store.sql import Store
@@ -228,23 +227,16 @@ class Writer:
 
     def _commit(self, requests: Sequence[EventRequest]) -> list[list[Outcome]]:
         now = self.now()
-        groups = dict(self._ingests(requests, now))
+        ids: dict[LiveStudy, list[str]] = {}
+        for request in requests:
+            ids.setdefault(request.study, []).extend(event.id for event in request.events)
+        groups = {study: study.ingest(self.store, own, now) for study, own in ids.items()}
         outcomes = [groups[request.study].add(request.events) for request in requests]
         self.store.write([ingest.changes for ingest in groups.values()], now)
         self.commits += 1
-        for request, own in zip(requests, outcomes, strict=True):
-            request.study.count(own, now)
         for study, ingest in groups.items():
             study.committed(ingest)
         return outcomes
-
-    def _ingests(
-        self, requests: Sequence[EventRequest], now: int
-    ) -> Iterator[tuple[LiveStudy, Ingest]]:
-        for study in {request.study: None for request in requests}:
-            own = (request.events for request in requests if request.study is study)
-            ids = [id_ for events in own for id_ in study.not_in_memory(events)]
-            yield study, study.ingest(self.store.find(study.record.key, ids) if ids else {}, now)
 
     def _answer(self, answers: Sequence[Answer], events: int = 0) -> None:
         """Resolve futures in one call to the event loop, which is another thread."""
@@ -305,15 +297,11 @@ class Writer:
                 self._reopen_store()
             if self.store_error is None:
                 self._process(self.studies.values())
-                self._load_tokens()
+                if time.monotonic() >= self._tokens_at:  # other processes add and remove them
+                    self.tokens = self.store.tokens()
+                    self._tokens_at = time.monotonic() + TOKENS_EVERY
         except Exception as error:  # noqa: BLE001 - as above
             self._lose_store(error)
-
-    def _load_tokens(self) -> None:
-        """Read the tokens, which other processes add and remove."""
-        if time.monotonic() >= self._tokens_at:
-            self.tokens = self.store.tokens()
-            self._tokens_at = time.monotonic() + TOKENS_EVERY
 
     def _save_snapshots(self, *, all_of_them: bool) -> None:
         """Save snapshots, which make the next start quick, as often as they are cheap.

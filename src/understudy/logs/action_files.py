@@ -14,7 +14,7 @@ import numpy as np
 
 from understudy.constraints import PROBABILITIES, Array, ConstraintViolation
 from understudy.errors import InvalidArgument, first_line, shorten
-from understudy.logs.schema import Actions, Label, is_unicode
+from understudy.logs.schema import Actions, Label, first_few, is_unicode
 
 FORM = 'JSON {"label": probability, …}, or CSV with columns action and probability'
 REMEDIES = {
@@ -92,8 +92,8 @@ def probability_vector(
             raise InvalidArgument(
                 argument,
                 label,
-                "this action is not among those of the log",
-                "declare all actions in --actions FILE, one label per line",
+                "this action is not among those of the log or study",
+                f"declare all actions, or name some of {first_few(actions.labels)}",
             )
         found[index[str(label)]] = probability
     return found

@@ -18,9 +18,9 @@ from tests.support.live.temporary_stores import (
     cluster,
     content,
     database,
+    database_of,
     fresh,
     place,
-    session_of,
 )
 from tests.support.paths import ROOT
 from tests.support.small_disks import fill_up, small_disk
@@ -154,7 +154,7 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
 
 def test_a_store_of_another_version_is_refused(place: Place) -> None:
     store = place.writer()
-    session_of(store).change("UPDATE meta SET value = 7 WHERE key = 'format'")
+    database_of(store).change("UPDATE meta SET value = 7 WHERE key = 'format'")
     store.close()
     for act in (store.open, place.reader().clock, place.token_book().tokens):
         for _ in range(2):
@@ -167,7 +167,7 @@ def test_readers_write_nothing(place: Place) -> None:
     reader = place.reader()
     before = content(reader)
     with pytest.raises(StoreUnavailable, match=r"read only|only be read"):
-        session_of(reader).change("UPDATE meta SET value = 99 WHERE key = 'clock'")
+        database_of(reader).change("UPDATE meta SET value = 99 WHERE key = 'clock'")
     assert content(reader) == before
 
 
@@ -175,13 +175,13 @@ def test_what_is_acknowledged_is_on_disk(place: Place) -> None:
     """The part of it that a test can see: that the database is asked to wait for the disk."""
     store = place.writer()
     if place.where.startswith("postgresql"):
-        session_of(store).change("ALTER ROLE postgres SET synchronous_commit = off")
+        database_of(store).change("ALTER ROLE postgres SET synchronous_commit = off")
         assert not store.open()
-        assert session_of(store).rows("SHOW synchronous_commit") == [("on",)]
-        session_of(store).change("ALTER ROLE postgres RESET synchronous_commit")
+        assert database_of(store).rows("SHOW synchronous_commit") == [("on",)]
+        database_of(store).change("ALTER ROLE postgres RESET synchronous_commit")
     else:
-        assert session_of(store).rows("PRAGMA synchronous") == [(2,)]
-        assert session_of(store).rows("PRAGMA journal_mode") == [("wal",)]
+        assert database_of(store).rows("PRAGMA synchronous") == [(2,)]
+        assert database_of(store).rows("PRAGMA journal_mode") == [("wal",)]
 
 
 @pytest.mark.parametrize("asked", [8, 900])
@@ -190,7 +190,7 @@ def test_no_more_is_read_than_was_asked_for(place: Place, asked: int) -> None:
     store = place.writer()
     key = store.add_study("a", "{}", None, 1).key
     store.write([fresh(key, 5_000)], 1)
-    session, ids = session_of(store), [f"id {n}" for n in range(1, asked + 1)]
+    session, ids = database_of(store), [f"id {n}" for n in range(1, asked + 1)]
     rewards = [Rewarded(n, 1.0, 1) for n in range(1, asked + 1)]
     if place.where.startswith("postgresql"):
         with session.transaction():

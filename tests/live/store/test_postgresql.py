@@ -17,9 +17,9 @@ from tests.support.live.temporary_stores import (
     cluster,
     content,
     database,
+    database_of,
     fresh,
     open_when_free,
-    session_of,
 )
 from understudy.errors import StoreInUse, StoreUnavailable
 from understudy.live.store import open_store, postgresql
@@ -53,7 +53,7 @@ def test_a_server_that_was_killed_is_found_again(cluster: Cluster, database: Pla
 
 def test_who_lost_the_connection_lost_the_right_to_write(cluster: Cluster, database: Place) -> None:
     store, key = a_store(database)
-    backend = session_of(store).connection.info.backend_pid
+    backend = database_of(store).connection.info.backend_pid
     cluster.sql(f"SELECT pg_terminate_backend({backend}, 10000)")
     other = database.writer()
     other.write([fresh(key, 1, after=3)], 2)
@@ -126,7 +126,7 @@ def test_errors_of_the_server_are_told_in_plain_words(
     """Raised by a trigger, for a full disk cannot be had; each leaves the store as it was."""
     monkeypatch.setattr(postgresql, "SETTINGS", postgresql.SETTINGS.replace("'30s'", "'300ms'"))
     store, key = a_store(database)
-    session = session_of(store)
+    session = database_of(store)
     for body, reason in {
         "RAISE EXCEPTION USING ERRCODE = 'disk_full'": "the disk of the database server is full",
         "RAISE EXCEPTION 'no %', 1 USING ERRCODE = 'XX000'": "the database server says: no 1",

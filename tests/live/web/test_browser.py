@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
-from tests.support.live.real_service import really
-from tests.support.live.simulated_service import Stage, on_stage
+from tests.support.live.real_service import serving_real
+from tests.support.live.simulated_service import SimulatedService, serving_simulated
 from tests.support.programs import find
 from tests.support.reports import HOSTILE, SAMPLES, sample
 from understudy.live.web.views import About, Counters, show
@@ -46,15 +46,15 @@ class Service(Protocol):
         """Let production decide until there are so many decisions in all."""
 
 
-@pytest.fixture(params=["staged"])
+@pytest.fixture(params=["simulated"])
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    """A stage, which can be made to show anything; or the service itself."""
+    """A simulated service, which can be made to show anything; or the service itself."""
     if request.param == "real":
-        with really(tmp_path) as real:
+        with serving_real(tmp_path) as real:
             yield real
         return
-    with on_stage(Stage(interval=0.05)) as stage:
-        yield stage
+    with serving_simulated(SimulatedService(interval=0.05)) as simulated:
+        yield simulated
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def tab_to(page: Page, name: str) -> None:
     raise AssertionError(f"the keyboard does not reach {name}")
 
 
-@pytest.mark.parametrize("service", ["staged", "real"], indirect=True)
+@pytest.mark.parametrize("service", ["simulated", "real"], indirect=True)
 def test_a_study_is_created_by_keyboard_and_its_verdict_changes(
     visit: Visit, service: Service, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import understudy as us
 from tests.support.live.local_server import serving
-from understudy.live.audit import audit
+from understudy.live.decision_log import audit
 from understudy.live.service import Service
 from understudy.live.store import open_reader, open_tokens
 from understudy.live.web.app import make_app

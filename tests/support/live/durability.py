@@ -16,8 +16,7 @@ import understudy as us
 from tests.support.live.load_generator import ACTIONS, PATIENCE, Ledger, Load
 from tests.support.live.server_process import Server
 from tests.support.live.single_study import learned_parts
-from understudy.live.audit import audit
-from understudy.live.export import export, study_named
+from understudy.live.decision_log import audit, export, study_named
 from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store import open_reader

@@ -1,4 +1,4 @@
-"""The service itself, with a production that acts: what browser tests ask of a stage."""
+"""The service itself, with a production that acts: as browser tests use it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.support.live.local_server import serving
 from understudy.live.service import Service
 from understudy.live.web.app import make_app
 
-__all__ = ["Real", "really"]
+__all__ = ["RealService", "serving_real"]
 
 
-class Real:
+class RealService:
     """Production plays all actions alike; the second one earns the most."""
 
     def __init__(self, url: str) -> None:
@@ -44,7 +44,7 @@ class Real:
 
 
 @contextlib.contextmanager
-def really(folder: Path) -> Iterator[Real]:
+def serving_real(folder: Path) -> Iterator[RealService]:
     """The service on a free port of this machine, until the test is over."""
     with serving(lambda: make_app(Service(str(folder / "store.db")))) as url:
-        yield Real(url)
+        yield RealService(url)

@@ -27,7 +27,7 @@ from understudy.live.web.tokens import TokenRegistry
 from understudy.live.web.views import About, Counters, show, summarize
 from understudy.report import Report
 
-__all__ = ["Stage", "StagedStudy", "in_middleware", "on_stage"]
+__all__ = ["SimulatedService", "SimulatedStudy", "in_middleware", "serving_simulated"]
 
 PROMOTED = datetime(2026, 5, 3, 9, 30, tzinfo=UTC)
 
@@ -40,7 +40,7 @@ def in_middleware(app: ASGIApp) -> AuthMiddleware:
 
 
 @dataclass
-class StagedStudy:
+class SimulatedStudy:
     """What is shown of one study, and a number that goes up whenever that changes."""
 
     about: About
@@ -56,15 +56,15 @@ class StagedStudy:
         self.version += 1
 
 
-class Stage:
+class SimulatedService:
     """Studies that a test can play on; what pages watch, and what they ask for."""
 
     def __init__(self, interval: float = 1.0) -> None:
         self.url = ""
-        self.studies: dict[str, StagedStudy] = {}
+        self.studies: dict[str, SimulatedStudy] = {}
         self.stop = asyncio.Event()
         streams = Streams(self, self.stop, interval)
-        staged = Starlette(
+        simulated = Starlette(
             routes=[
                 *page.routes(),
                 Route("/docs", _docs),
@@ -74,14 +74,16 @@ class Stage:
                 Route("/v1/live", streams.of_all),
             ]
         )
-        self.app = in_middleware(staged)
+        self.app = in_middleware(simulated)
 
-    def add(self, name: str, actions: Sequence[str] = ("small", "medium", "large")) -> StagedStudy:
+    def add(
+        self, name: str, actions: Sequence[str] = ("small", "medium", "large")
+    ) -> SimulatedStudy:
         """A study without any event."""
         settings = [("Actions", ", ".join(actions)), ("Behavior", "propensities as logged")]
         example = {"id": "1", "action": actions[0], "propensity": 0.5, "reward": 1}
         about = About(name=name, settings=settings, example=example)
-        self.studies[name] = StagedStudy(about, actions)
+        self.studies[name] = SimulatedStudy(about, actions)
         return self.studies[name]
 
     def play(self, name: str, decisions: int) -> None:
@@ -151,7 +153,7 @@ async def _docs(_: Request) -> Response:
 
 
 @contextlib.contextmanager
-def on_stage(stage: Stage) -> Iterator[Stage]:
+def serving_simulated(service: SimulatedService) -> Iterator[SimulatedService]:
     """The service on a free port of this machine, until the test is over."""
-    with serving(lambda: stage.app, stage.stop.set) as stage.url:
-        yield stage
+    with serving(lambda: service.app, service.stop.set) as service.url:
+        yield service

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.live.ingest import Outcome
-from understudy.live.live_study import LiveStudy
+from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.spec import Event, StudySpec
 from understudy.live.store import open_store
 
@@ -19,7 +18,7 @@ LEARNED = (
 )
 
 
-class Desk:
+class SingleStudy:
     """Does what the writer's thread does, step by step."""
 
     def __init__(self, folder: Path, **spec: Any) -> None:
@@ -36,11 +35,9 @@ class Desk:
         study = self.study
         for event in events:
             assert not study.spec.faults(event)
-        found = self.store.find(study.record.key, study.not_in_memory(events))
-        ingest = study.ingest(found, self.now)
+        ingest = study.ingest(self.store, [event.id for event in events], self.now)
         outcomes = ingest.add(events)
         self.store.write([ingest.changes], self.now)
-        study.count(outcomes, self.now)
         study.committed(ingest)
         self.process()
         return outcomes

@@ -16,8 +16,7 @@ from tests.support.live.postgresql_server import Cluster, postgresql
 from understudy.errors import StoreInUse
 from understudy.live.store import open_reader, open_store, open_tokens
 from understudy.live.store.records import Changes, Decision, Snapshot, StudyRecord, TokenRecord
-from understudy.live.store.session import Session
-from understudy.live.store.sql import Reader, Store, TokenStore
+from understudy.live.store.sql import Database, Reader, Store, TokenStore
 
 __all__ = [
     "Place",
@@ -25,11 +24,11 @@ __all__ = [
     "cluster",
     "content",
     "database",
+    "database_of",
     "fresh",
     "open_when_free",
     "place",
     "process",
-    "session_of",
 ]
 
 HOLDER = """
@@ -169,6 +168,6 @@ def open_when_free(store: Store) -> bool:
         time.sleep(0.01)
 
 
-def session_of(reader: Reader) -> Session:
-    """The way past what a store offers, to look closer or to do harm."""
-    return reader._session
+def database_of(reader: Reader) -> Database:
+    """The connection behind a store, to look closer or to do harm."""
+    return reader._database

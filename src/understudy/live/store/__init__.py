@@ -5,17 +5,14 @@ One process writes to a store (`open_store`); any number read it, or change its 
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from understudy.errors import InvalidArgument
-from understudy.live.store.session import Access, Dialect, Session
-from understudy.live.store.sql import Reader, Store, TokenStore
+from understudy.live.store.sql import Access, Database, Reader, Store, TokenStore
 from understudy.live.store.sqlite import Sqlite
 
 __all__ = ["hide_credentials", "open_reader", "open_store", "open_tokens"]
 
-SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 REMEDY = "pass the path of a file, or postgresql://user@host/database"
 
 
@@ -26,7 +23,7 @@ def open_store(where: str) -> Store:
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: store = 'mysql://…': there is no store of this kind; ...
     """
-    return Store(Session(_dialect(where, "write")))
+    return Store(_database(where, "write"))
 
 
 def open_reader(where: str) -> Reader:
@@ -36,10 +33,10 @@ def open_reader(where: str) -> Reader:
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: store = 'missing.db': there is no such file; ...
     """
-    dialect = _dialect(where, "read")
-    if isinstance(dialect, Sqlite) and not dialect.path.exists():
+    database = _database(where, "read")
+    if isinstance(database, Sqlite) and not database.path.exists():
         raise InvalidArgument("store", where, "there is no such file", REMEDY)
-    return Reader(Session(dialect))
+    return Reader(database)
 
 
 def open_tokens(where: str) -> TokenStore:
@@ -49,7 +46,7 @@ def open_tokens(where: str) -> TokenStore:
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: store = 'missing/folder/understudy.db': there is no folder...
     """
-    return TokenStore(Session(_dialect(where, "tokens")))
+    return TokenStore(_database(where, "tokens"))
 
 
 def hide_credentials(where: str) -> str:
@@ -62,16 +59,16 @@ def hide_credentials(where: str) -> str:
     return f"{scheme}://…" if separator else where
 
 
-def _dialect(where: str, access: Access) -> Dialect:
-    scheme = SCHEME.match(where)
-    if scheme is None:
+def _database(where: str, access: Access) -> Database:
+    scheme, is_url, _ = where.partition("://")
+    if not is_url:
         return Sqlite(_file(where).resolve(), access)
-    if scheme[1] not in {"postgresql", "postgres"}:
+    if scheme not in {"postgresql", "postgres"}:
         shown = hide_credentials(where)
         raise InvalidArgument("store", shown, "there is no store of this kind", REMEDY)
-    from understudy.live.store.postgresql import Postgres, settings_of  # noqa: PLC0415 - an extra
+    from understudy.live.store.postgresql import Postgres  # noqa: PLC0415 - an extra
 
-    return Postgres(settings_of(where), access)
+    return Postgres(where, access)
 
 
 def _file(where: str) -> Path:
@@ -80,7 +77,6 @@ def _file(where: str) -> Path:
         what = "this is a folder" if where else "no file is named"
         raise InvalidArgument("store", where, what, REMEDY)
     if not path.parent.is_dir():
-        raise InvalidArgument(
-            "store", where, f"there is no folder {str(path.parent)!r}", "make it first"
-        )
+        what = f"there is no folder {str(path.parent)!r}"
+        raise InvalidArgument("store", where, what, "make it first")
     return path

@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from understudy.errors import (
@@ -16,14 +15,15 @@ from understudy.errors import (
     StoreUnavailable,
     first_line,
 )
-from understudy.live.store.records import Decision, Rewarded
-from understudy.live.store.session import (
-    COLUMNS,
+from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Rewarded
+from understudy.live.store.sql import (
+    INSERT_DECISIONS,
+    SELECT_DECISIONS,
     Access,
+    Database,
     Row,
-    as_row,
-    create_statements,
     refused_rows,
+    row_of,
 )
 
 try:
@@ -56,18 +56,16 @@ SET synchronous_commit = on;
 SET statement_timeout = '{STATEMENT_TIMEOUT}s';
 SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3
 """
-# Every query has an index. Without statistics, the planner might still choose a scan.
-TUNING = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
 HOLDER = """
 SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
 WHERE locktype = 'advisory' AND granted AND classid = %s AND objid = 0
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
-TYPES = (
-    *("bigint", "text", "bigint", "double precision", "text", "bigint"),
-    *("double precision", "bigint", "double precision"),
-)  # of the fields of a Decision
-ARRAYS = ", ".join(f"%b::{name}[]" for name in TYPES)
+TYPES = {
+    **dict.fromkeys(("id", "context"), "text"),
+    **dict.fromkeys(("propensity", "reward", "late_reward"), "double precision"),
+}  # of the columns that hold no whole numbers
+ARRAYS = ", ".join(f"?::{TYPES.get(column, 'bigint')}[]" for column in COLUMNS)
 REASONS: dict[type[Exception], str] = {
     errors.DiskFull: "the disk of the database server is full",
     errors.ReadOnlySqlTransaction: "the database may only be read",
@@ -78,29 +76,28 @@ REASONS: dict[type[Exception], str] = {
 }
 
 
-@dataclass(frozen=True)
-class Postgres:
-    """The `Dialect` of PostgreSQL: many rows travel as arrays, and numbers in binary, bit for bit.
+class Postgres(Database):
+    """A schema of PostgreSQL: many rows travel as arrays, and numbers in binary, bit for bit.
 
     A writer holds an advisory lock of its connection, and loses it with the connection.
     """
 
-    settings: dict[str, Any] = field(repr=False)  # may hold a password
-    access: Access
-    error: type[Exception] = psycopg.Error
-    begin: str = (
-        f"BEGIN; SELECT pg_advisory_xact_lock({TRANSACTION_LOCK}, 0)"  # as with BEGIN IMMEDIATE
+    error = psycopg.Error
+    begin = f"BEGIN; SELECT pg_advisory_xact_lock({TRANSACTION_LOCK}, 0)"  # as BEGIN IMMEDIATE
+    create = f"CREATE SCHEMA IF NOT EXISTS {SCHEMA};" + TABLES.format(
+        number="DOUBLE PRECISION", sorted="", version=VERSION
     )
-    create: tuple[str, ...] = (
-        f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
-        *create_statements(number="DOUBLE PRECISION", sorted_by_key=""),
-    )
-    tuning: str = TUNING
-    tables: str = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
+    # Every query has an index. Without statistics, the planner might still choose a scan.
+    tuning = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
+    tables = f"SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}'"
+
+    def __init__(self, url: str, access: Access) -> None:
+        super().__init__(access)
+        self._settings = settings_of(url)
 
     @contextmanager
     def connected(self) -> Iterator[psycopg.Connection]:
-        with closing(psycopg.connect(autocommit=True, **self.settings)) as connection:
+        with closing(psycopg.connect(autocommit=True, **self._settings)) as connection:
             encoding = connection.info.parameter_status("server_encoding")
             if encoding != "UTF8":
                 raise StoreUnavailable(
@@ -114,54 +111,42 @@ class Postgres:
                 become_writer(connection)
             yield connection
 
-    def execute(
-        self, connection: psycopg.Connection, statement: str, values: Sequence[object]
-    ) -> psycopg.Cursor[Row]:
-        if not values:
-            return connection.execute(statement.encode())
-        return connection.execute(statement.replace("?", "%b").encode(), values, binary=True)
+    def execute(self, statement: str, values: Sequence[object]) -> Any:
+        if not values:  # several statements may go at once
+            return self.connection.execute(statement.encode())
+        return self.connection.execute(statement.replace("?", "%b").encode(), values, binary=True)
 
-    def insert(
-        self, connection: psycopg.Connection, study: int, decisions: Sequence[Decision]
-    ) -> None:
+    def insert(self, study: int, decisions: Sequence[Decision]) -> None:
         if decisions:
-            columns = [list(column) for column in zip(*map(as_row, decisions), strict=True)]
-            statement = f"INSERT INTO decisions (study, {COLUMNS}) SELECT %b, * FROM unnest"
-            connection.execute(f"{statement} ({ARRAYS})".encode(), (study, *columns))
+            columns = [list(column) for column in zip(*map(row_of, decisions), strict=True)]
+            self.change(f"{INSERT_DECISIONS} SELECT ?, * FROM unnest ({ARRAYS})", study, *columns)
 
-    def find(self, connection: psycopg.Connection, study: int, ids: Sequence[str]) -> list[Row]:
+    def find(self, study: int, ids: Sequence[str]) -> list[Row]:
         query = (
-            "SELECT found.* FROM unnest(%b::text[]) AS wanted (id), LATERAL ("
-            f"SELECT {COLUMNS} FROM decisions WHERE study = %b AND id = wanted.id LIMIT 1"
+            "SELECT found.* FROM unnest(?::text[]) AS wanted (id), LATERAL ("
+            f"{SELECT_DECISIONS} WHERE study = ? AND id = wanted.id LIMIT 1"
             ") AS found"
         )  # id = ANY (…) scans the whole study while there are no statistics
-        return connection.execute(query.encode(), (list(ids), study), binary=True).fetchall()
+        return self.rows(query, list(ids), study)
 
-    def fill(
-        self,
-        connection: psycopg.Connection,
-        column: str,
-        study: int,
-        rewards: Sequence[Rewarded],
-    ) -> int:
+    def fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
         if not rewards:
             return 0
         statement = (
             f"UPDATE decisions SET {column} = given.reward, rewarded_at = given.rewarded_at "
-            "FROM unnest(%b::bigint[], %b::bigint[], %b::double precision[], %b::bigint[]) "
+            "FROM unnest(?::bigint[], ?::bigint[], ?::double precision[], ?::bigint[]) "
             "AS given (study, seq, reward, rewarded_at) "
             "WHERE decisions.study = given.study AND decisions.seq = given.seq "
             f"AND decisions.{column} IS NULL"
         )  # the study in every row: as a constant, it might be the only key used of the index
         columns = [list(values) for values in zip(*rewards, strict=True)]
-        values = ([study] * len(rewards), *columns)
-        return connection.execute(statement.encode(), values).rowcount
+        return self.change(statement, [study] * len(rewards), *columns)
 
-    def roll_back(self, connection: psycopg.Connection) -> None:
-        if connection.info.transaction_status != TransactionStatus.IDLE:
-            connection.execute("ROLLBACK")
+    def in_transaction(self) -> bool:
+        status: TransactionStatus = self.connection.info.transaction_status
+        return status != TransactionStatus.IDLE
 
-    def explain(self, error: Exception) -> Exception:
+    def explain(self, error: psycopg.Error) -> Exception:
         said = first_line(error)
         if isinstance(error, psycopg.IntegrityError | psycopg.DataError):
             return refused_rows(error.diag.message_detail or said)

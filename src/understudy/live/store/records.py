@@ -1,14 +1,45 @@
-"""The rows of a store, and the changes of one write."""
+"""The tables of a store, their rows in Python, and the changes of one write."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
 Scope = Literal["read", "write"]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+VERSION = 1  # of the tables below; another one needs a migration
+# `{number}` is the type that keeps every bit of a double, `{sorted}` the clause that keeps a table
+# in the order of its key.
+TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BIGINT NOT NULL);
+CREATE TABLE studies (
+    key BIGINT PRIMARY KEY, name TEXT NOT NULL UNIQUE, spec TEXT NOT NULL, base TEXT,
+    created_at BIGINT NOT NULL, archived_at BIGINT
+);
+CREATE TABLE decisions (
+    study BIGINT NOT NULL REFERENCES studies (key), seq BIGINT NOT NULL, id TEXT NOT NULL,
+    action BIGINT NOT NULL, propensity {number}, context TEXT, decided_at BIGINT NOT NULL,
+    reward {number}, rewarded_at BIGINT, late_reward {number},
+    PRIMARY KEY (study, seq)
+) {sorted};
+CREATE UNIQUE INDEX decision_ids ON decisions (study, id);
+CREATE INDEX late_rewards ON decisions (study, late_reward) WHERE late_reward IS NOT NULL;
+CREATE TABLE snapshots (
+    study BIGINT PRIMARY KEY REFERENCES studies (key), seq BIGINT NOT NULL, policy TEXT NOT NULL,
+    expired BIGINT NOT NULL
+);
+CREATE TABLE refused (
+    study BIGINT NOT NULL REFERENCES studies (key), reason TEXT NOT NULL, count BIGINT NOT NULL,
+    PRIMARY KEY (study, reason)
+);
+CREATE TABLE tokens (
+    name TEXT PRIMARY KEY, digest TEXT NOT NULL, scope TEXT NOT NULL, created_at BIGINT NOT NULL
+);
+INSERT INTO meta (key, value) VALUES ('format', {version}), ('clock', 0), ('epoch', 0)
+"""
 
 
 @dataclass(slots=True)
@@ -30,6 +61,9 @@ class Decision:
     reward: float | None = None
     rewarded_at: int | None = None
     late_reward: float | None = None
+
+
+COLUMNS = tuple(column.name for column in fields(Decision))  # of `decisions`, after the study
 
 
 class Rewarded(NamedTuple):

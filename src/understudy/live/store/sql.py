@@ -1,11 +1,17 @@
-"""Readers and the writer of a store: the SQL that every database shares."""
+"""The SQL of a store that all databases share: a connection, its readers, its one writer."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from operator import attrgetter
+from typing import Any, ClassVar, Literal
 
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, StoreUnavailable
 from understudy.live.store.records import (
+    COLUMNS,
+    VERSION,
     Changes,
     Decision,
     Rewarded,
@@ -14,10 +20,164 @@ from understudy.live.store.records import (
     StudyRecord,
     TokenRecord,
 )
-from understudy.live.store.session import COLUMNS, Session
+
+Access = Literal["read", "tokens", "write"]
+Row = tuple[Any, ...]
 
 BATCH = 10_000  # decisions read at a time, some 3 MB
-STUDIES = "SELECT key, name, spec, base, created_at, archived_at FROM studies"
+SELECT_STUDIES = "SELECT key, name, spec, base, created_at, archived_at FROM studies"
+SELECT_DECISIONS = f"SELECT {', '.join(COLUMNS)} FROM decisions"
+INSERT_DECISIONS = f"INSERT INTO decisions (study, {', '.join(COLUMNS)})"
+row_of = attrgetter(*COLUMNS)  # the fields of a `Decision` as a row of `decisions`
+
+
+class Database(ABC):
+    """A connection to a database. A reader connects on first use, a writer by `connect`.
+
+    After an error nothing is half done: the transaction is rolled back, or the connection is
+    closed. A subclass holds everything in which one database differs from another: `error` is the
+    base class of the driver's exceptions, `begin` starts a transaction and lets no other writer
+    start one, `create` holds the statements of an empty store, `tuning` is a statement for writers,
+    `tables` a query for the names of the tables.
+    """
+
+    error: ClassVar[type[Exception]]
+    begin: ClassVar[str]
+    create: ClassVar[str]
+    tuning: ClassVar[str]
+    tables: ClassVar[str]
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._held = ExitStack()
+        self._connection: Any = None
+
+    @abstractmethod
+    def connected(self) -> AbstractContextManager[Any]:
+        """Connect; for a writer, hold the writer's lock as well."""
+
+    @abstractmethod
+    def execute(self, statement: str, values: Sequence[object]) -> Any:
+        """Run a statement, in which each `?` is one of the values; return the cursor."""
+
+    @abstractmethod
+    def insert(self, study: int, decisions: Sequence[Decision]) -> None:
+        """Insert decisions, in few statements."""
+
+    @abstractmethod
+    def find(self, study: int, ids: Sequence[str]) -> list[Row]:
+        """Return the rows with these ids, in few statements."""
+
+    @abstractmethod
+    def fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
+        """Set rewards where the column is NULL; return how many rows changed."""
+
+    @abstractmethod
+    def in_transaction(self) -> bool:
+        """Return whether a transaction is open."""
+
+    @abstractmethod
+    def explain(self, error: Any) -> Exception:
+        """Return the error to raise for one of the driver's."""
+
+    def connect(self) -> None:
+        """Connect, closing an earlier connection; create the tables, or check their version."""
+        self.close()
+        try:
+            with self._explaining():
+                self._connection = self._held.enter_context(self.connected())
+            if self.access != "read":
+                with self.transaction():
+                    self._create_tables_if_missing()
+            self._check_version()
+            if self.access != "read":
+                self.change(self.tuning)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        self._connection = None
+        self._held.close()
+
+    @property
+    def connection(self) -> Any:
+        """The connection. A writer never connects by itself: it must load the store again first."""
+        if self._connection is None:
+            if self.access == "write":
+                raise StoreUnavailable("the store was closed after an error, or is not open yet")
+            self.connect()
+        return self._connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit everything that happens inside, or nothing."""
+        with self._explaining():
+            self.execute(self.begin, ())
+            yield
+            self.execute("COMMIT", ())
+
+    def rows(self, statement: str, *values: object) -> list[Row]:
+        """Return the rows of a query."""
+        with self._explaining():
+            found: list[Row] = self.execute(statement, values).fetchall()
+            return found
+
+    def number_of(self, query: str, *values: object) -> int:
+        """Return the one number that a query finds."""
+        ((number,),) = self.rows(query, *values)
+        return int(number)
+
+    def change(self, statement: str, *values: object) -> int:
+        """Run a statement; return how many rows it changed."""
+        with self._explaining():
+            return int(self.execute(statement, values).rowcount)
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except self.error as error:
+            self._recover()
+            raise self.explain(error) from error
+        except BaseException:
+            self._recover()
+            raise
+
+    def _recover(self) -> None:
+        if self._connection is not None:
+            try:
+                if self.in_transaction():
+                    self.execute("ROLLBACK", ())
+            except self.error:
+                self.close()
+
+    def _create_tables_if_missing(self) -> None:
+        if not self.rows(self.tables):
+            for statement in self.create.split(";"):
+                self.change(statement)
+
+    def _check_version(self) -> None:
+        found = {name for (name,) in self.rows(self.tables)}
+        if not found >= {"meta", "studies"}:
+            what = "holds other tables" if found else "is empty"
+            raise StoreUnavailable(
+                f"this is no store of a live service: it {what}; name another, or a new one"
+            )
+        version = self.number_of("SELECT value FROM meta WHERE key = 'format'")
+        if version != VERSION:
+            raise StoreUnavailable(
+                f"this store has format {version}, and this version of understudy reads format "
+                f"{VERSION}; use the version that wrote it, or name a new store"
+            )
+
+
+def refused_rows(said: str) -> InvalidArgument:
+    """Return the error for rows that violate a constraint of the database."""
+    return InvalidArgument(
+        "changes", said, "the store does not take such a row", "find what is there before you write"
+    )
 
 
 class Reader:
@@ -26,17 +186,17 @@ class Reader:
     Every error of the database is raised as `StoreUnavailable`, with its reason in plain words.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def studies(self) -> list[StudyRecord]:
         """Return all studies, the oldest first."""
-        return [StudyRecord(*row) for row in self._session.rows(f"{STUDIES} ORDER BY key")]
+        return [StudyRecord(*row) for row in self._database.rows(f"{SELECT_STUDIES} ORDER BY key")]
 
     def decisions(self, study: int, after: int, limit: int) -> list[Decision]:
         """Return the decisions after a `seq`, in order, at most `limit`."""
-        query = f"SELECT {COLUMNS} FROM decisions WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"
-        return [Decision(*row) for row in self._session.rows(query, study, after, limit)]
+        query = f"{SELECT_DECISIONS} WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"
+        return [Decision(*row) for row in self._database.rows(query, study, after, limit)]
 
     def in_order(self, study: int, until: int | None = None) -> Iterator[list[Decision]]:
         """Yield all decisions of a study up to a `seq`, a batch at a time."""
@@ -51,40 +211,37 @@ class Reader:
 
     def last_seq(self, study: int) -> int:
         """Return the `seq` of the newest decision, 0 if there is none."""
-        return self._number("SELECT coalesce(max(seq), 0) FROM decisions WHERE study = ?", study)
+        query = "SELECT coalesce(max(seq), 0) FROM decisions WHERE study = ?"
+        return self._database.number_of(query, study)
 
     def snapshot(self, study: int) -> Snapshot | None:
         """Return the newest snapshot, if there is one."""
         query = "SELECT seq, policy, expired FROM snapshots WHERE study = ?"
-        rows = self._session.rows(query, study)
+        rows = self._database.rows(query, study)
         return Snapshot(*rows[0]) if rows else None
 
     def refused(self, study: int) -> dict[str, int]:
         """Count refused events by reason."""
         query = "SELECT reason, count FROM refused WHERE study = ? ORDER BY reason"
-        return dict(self._session.rows(query, study))
+        return dict(self._database.rows(query, study))
 
     def late(self, study: int) -> int:
         """Count the rewards that came after their wait."""
         query = "SELECT count(*) FROM decisions WHERE study = ? AND late_reward IS NOT NULL"
-        return self._number(query, study)
+        return self._database.number_of(query, study)
 
     def clock(self) -> int:
         """Return the latest time that was written."""
-        return self._number("SELECT value FROM meta WHERE key = 'clock'")
+        return self._database.number_of("SELECT value FROM meta WHERE key = 'clock'")
 
     def tokens(self) -> list[TokenRecord]:
         """Return all valid tokens."""
-        rows = self._session.rows("SELECT name, digest, scope FROM tokens ORDER BY name")
+        rows = self._database.rows("SELECT name, digest, scope FROM tokens ORDER BY name")
         return [TokenRecord(name, bytes.fromhex(digest), scope) for name, digest, scope in rows]
 
     def close(self) -> None:
         """Close the connection."""
-        self._session.close()
-
-    def _number(self, query: str, *values: object) -> int:
-        ((number,),) = self._session.rows(query, *values)
-        return int(number)
+        self._database.close()
 
 
 class TokenStore(Reader):
@@ -92,7 +249,7 @@ class TokenStore(Reader):
 
     def add_token(self, name: str, digest: bytes, scope: Scope, at: int) -> None:
         """Add a token, in place of one of the same name."""
-        self._session.change(
+        self._database.change(
             "INSERT INTO tokens (name, digest, scope, created_at) VALUES (?, ?, ?, ?) "
             "ON CONFLICT (name) DO UPDATE SET digest = excluded.digest, scope = excluded.scope, "
             "created_at = excluded.created_at",
@@ -101,14 +258,14 @@ class TokenStore(Reader):
 
     def remove_token(self, name: str) -> bool:
         """Remove a token; return whether there was one."""
-        return self._session.change("DELETE FROM tokens WHERE name = ?", name) > 0
+        return self._database.change("DELETE FROM tokens WHERE name = ?", name) > 0
 
 
 class Store(TokenStore):
     """The one writer of a store. When a method returns, its changes are on disk."""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
         self._epoch = 0  # that of a new store; every `open` adds one
 
     def open(self) -> bool:
@@ -117,70 +274,39 @@ class Store(TokenStore):
         It may be called again after `StoreUnavailable`; if another process is the writer, it raises
         `StoreInUse`.
         """
-        self._session.connect()
+        self._database.connect()
         try:
-            with self._session.transaction():
-                found = self._number("SELECT value FROM meta WHERE key = 'epoch'")
-                self._session.change("UPDATE meta SET value = ? WHERE key = 'epoch'", found + 1)
+            with self._database.transaction():
+                found = self._database.number_of("SELECT value FROM meta WHERE key = 'epoch'")
+                self._database.change("UPDATE meta SET value = ? WHERE key = 'epoch'", found + 1)
         except BaseException:  # a writer that has not counted itself must not write
-            self._session.close()
+            self._database.close()
             raise
         expected, self._epoch = self._epoch, found + 1
         return found != expected
 
     def find(self, study: int, ids: Sequence[str]) -> dict[str, Decision]:
         """Return the decisions that have one of these ids, by id."""
-        found = (Decision(*row) for row in self._session.find(study, ids))
+        found = (Decision(*row) for row in self._database.find(study, ids))
         return {decision.id: decision for decision in found}
 
     def write(self, changes: Sequence[Changes], clock: int) -> None:
         """Write all changes in one transaction, or nothing."""
-        with self._session.transaction():
+        with self._database.transaction():
             for change in changes:
-                self._session.insert(change.study, change.decisions)
+                self._database.insert(change.study, change.decisions)
                 self._fill("reward", change.study, change.rewards)
                 self._fill("late_reward", change.study, change.late)
                 for reason, count in change.refused.items():
-                    self._count_refused(change.study, reason, count)
+                    self._database.change(
+                        "INSERT INTO refused (study, reason, count) VALUES (?, ?, ?) ON CONFLICT "
+                        "(study, reason) DO UPDATE SET count = refused.count + excluded.count",
+                        *(change.study, reason, count),
+                    )
             self._advance_clock(clock)
 
-    def add_study(self, name: str, spec: str, base: str | None, at: int) -> StudyRecord:
-        """Add a study."""
-        with self._session.transaction():
-            self._session.change(
-                "INSERT INTO studies (key, name, spec, base, created_at) "
-                "SELECT coalesce(max(key), 0) + 1, ?, ?, ?, ? FROM studies",
-                *(name, spec, base, at),
-            )
-            (row,) = self._session.rows(f"{STUDIES} WHERE name = ?", name)
-            self._advance_clock(at)
-        return StudyRecord(*row)
-
-    def archive(self, study: int, at: int) -> None:
-        """Mark a study as archived."""
-        with self._session.transaction():
-            self._session.change(
-                "UPDATE studies SET archived_at = ? WHERE key = ? AND archived_at IS NULL",
-                *(at, study),
-            )
-            self._advance_clock(at)
-
-    def save_snapshot(self, study: int, snapshot: Snapshot) -> None:
-        """Save a snapshot in place of the one before."""
-        self._session.change(
-            "INSERT INTO snapshots (study, seq, policy, expired) VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (study) DO UPDATE SET seq = excluded.seq, policy = excluded.policy, "
-            "expired = excluded.expired",
-            *(study, snapshot.seq, snapshot.policy, snapshot.expired),
-        )
-
-    def _advance_clock(self, clock: int) -> None:
-        self._session.change(
-            "UPDATE meta SET value = ? WHERE key = 'clock' AND value < ?", clock, clock
-        )
-
     def _fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> None:
-        if self._session.fill(column, study, rewards) != len(rewards):
+        if self._database.fill(column, study, rewards) != len(rewards):
             raise InvalidArgument(
                 column,
                 [reward.seq for reward in rewards],
@@ -188,9 +314,37 @@ class Store(TokenStore):
                 "name decisions that are there and wait for it, each once",
             )
 
-    def _count_refused(self, study: int, reason: str, count: int) -> None:
-        self._session.change(
-            "INSERT INTO refused (study, reason, count) VALUES (?, ?, ?) "
-            "ON CONFLICT (study, reason) DO UPDATE SET count = refused.count + excluded.count",
-            *(study, reason, count),
+    def _advance_clock(self, clock: int) -> None:
+        self._database.change(
+            "UPDATE meta SET value = ? WHERE key = 'clock' AND value < ?", clock, clock
+        )
+
+    def add_study(self, name: str, spec: str, base: str | None, at: int) -> StudyRecord:
+        """Add a study."""
+        with self._database.transaction():
+            self._database.change(
+                "INSERT INTO studies (key, name, spec, base, created_at) "
+                "SELECT coalesce(max(key), 0) + 1, ?, ?, ?, ? FROM studies",
+                *(name, spec, base, at),
+            )
+            (row,) = self._database.rows(f"{SELECT_STUDIES} WHERE name = ?", name)
+            self._advance_clock(at)
+        return StudyRecord(*row)
+
+    def archive(self, study: int, at: int) -> None:
+        """Mark a study as archived."""
+        with self._database.transaction():
+            self._database.change(
+                "UPDATE studies SET archived_at = ? WHERE key = ? AND archived_at IS NULL",
+                *(at, study),
+            )
+            self._advance_clock(at)
+
+    def save_snapshot(self, study: int, snapshot: Snapshot) -> None:
+        """Save a snapshot in place of the one before."""
+        self._database.change(
+            "INSERT INTO snapshots (study, seq, policy, expired) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (study) DO UPDATE SET seq = excluded.seq, policy = excluded.policy, "
+            "expired = excluded.expired",
+            *(study, snapshot.seq, snapshot.policy, snapshot.expired),
         )

@@ -8,19 +8,19 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from understudy.errors import StoreInUse, StoreUnavailable
-from understudy.live.store.records import Decision, Rewarded
-from understudy.live.store.session import (
-    COLUMNS,
+from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Rewarded
+from understudy.live.store.sql import (
+    INSERT_DECISIONS,
+    SELECT_DECISIONS,
     Access,
+    Database,
     Row,
-    as_row,
-    create_statements,
     refused_rows,
+    row_of,
 )
 
 BUSY_TIMEOUT = 5.0  # seconds that another program, such as a backup, may lock the file
@@ -32,9 +32,7 @@ PRAGMAS = (
 )
 # Rows in a statement: SQLite compiles each size once, and a group takes the next larger one.
 SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-WIDTH = 10  # values per row of `decisions`: the study, and the fields of a Decision
-DECISION = "(" + ", ".join("?" * WIDTH) + ")"
-REWARD = "(?, ?, ?)"
+WIDTH = 1 + len(COLUMNS)  # values per row of `decisions`: the study, and the fields of a Decision
 REASONS = {
     "FULL": "the disk is full",
     "IOERR": "the disk cannot be read or written",
@@ -49,23 +47,24 @@ REASONS = {
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True)
-class Sqlite:
-    """The `Dialect` of SQLite, with many rows per statement.
+class Sqlite(Database):
+    """A file of SQLite, with many rows per statement.
 
     Every statement releases the interpreter's lock and has to get it back: so all rows go into one,
     padded with NULLs to one of a few sizes, each of which is compiled once.
     """
 
-    path: Path
-    access: Access
-    error: type[Exception] = sqlite3.Error
-    begin: str = "BEGIN IMMEDIATE"
-    create: tuple[str, ...] = tuple(  # a BLOB column keeps -0.0, a REAL column stores 0
-        create_statements(number="BLOB", sorted_by_key="WITHOUT ROWID")
+    error = sqlite3.Error
+    begin = "BEGIN IMMEDIATE"
+    create = TABLES.format(  # a BLOB column keeps -0.0, a REAL column stores 0
+        number="BLOB", sorted="WITHOUT ROWID", version=VERSION
     )
-    tuning: str = "PRAGMA journal_mode = WAL"
-    tables: str = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    tuning = "PRAGMA journal_mode = WAL"
+    tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+
+    def __init__(self, path: Path, access: Access) -> None:
+        super().__init__(access)
+        self.path = path
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
@@ -86,64 +85,59 @@ class Sqlite:
                 connection.execute(f"PRAGMA {pragma}")
             yield connection
 
-    def execute(
-        self, connection: sqlite3.Connection, statement: str, values: Sequence[object]
-    ) -> sqlite3.Cursor:
-        return connection.execute(statement, values)
+    def execute(self, statement: str, values: Sequence[object]) -> Any:
+        return self.connection.execute(statement, values)
 
-    def insert(
-        self, connection: sqlite3.Connection, study: int, decisions: Sequence[Decision]
-    ) -> None:
+    def insert(self, study: int, decisions: Sequence[Decision]) -> None:
         for group, size in groups(decisions):
-            marks = ", ".join([DECISION] * size)
-            statement = (
-                f"INSERT INTO decisions (study, {COLUMNS}) SELECT * FROM (VALUES {marks}) LIMIT ?"
-            )
-            values = [value for decision in group for value in (study, *as_row(decision))]
+            values = [value for decision in group for value in (study, *row_of(decision))]
             padding = [None] * (WIDTH * (size - len(group)))
-            connection.execute(statement, (*values, *padding, len(group)))
+            statement = f"{INSERT_DECISIONS} SELECT * FROM (VALUES {marks(WIDTH, size)}) LIMIT ?"
+            self.change(statement, *values, *padding, len(group))
 
-    def find(self, connection: sqlite3.Connection, study: int, ids: Sequence[str]) -> list[Row]:
+    def find(self, study: int, ids: Sequence[str]) -> list[Row]:
         found: list[Row] = []
         for group, size in groups(ids):
-            marks = ", ".join("?" * size)
-            query = (
-                f"SELECT {COLUMNS} FROM decisions INDEXED BY decision_ids "  # else it may scan
-                f"WHERE study = ? AND id IN ({marks})"
-            )
             padding = [group[-1]] * (size - len(group))  # a repeated id finds its row once
-            found += connection.execute(query, (study, *group, *padding)).fetchall()
+            query = (
+                f"{SELECT_DECISIONS} INDEXED BY decision_ids "  # else it may scan
+                f"WHERE study = ? AND id IN {marks(size)}"
+            )
+            found += self.rows(query, study, *group, *padding)
         return found
 
-    def fill(
-        self,
-        connection: sqlite3.Connection,
-        column: str,
-        study: int,
-        rewards: Sequence[Rewarded],
-    ) -> int:
-        filled = 0
+    def fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
+        filled, width = 0, len(Rewarded._fields)
         for group, size in groups(rewards):
-            marks = ", ".join([REWARD] * size)
+            values = [value for reward in group for value in reward]
+            padding = [None] * (width * (size - len(group)))
             statement = (
                 f"UPDATE decisions SET {column} = given.column2, rewarded_at = given.column3 "
-                f"FROM (VALUES {marks}) AS given "
+                f"FROM (VALUES {marks(width, size)}) AS given "
                 f"WHERE study = ? AND seq = given.column1 AND {column} IS NULL"
             )
-            values = [value for reward in group for value in reward]
-            padding = [None] * (len(Rewarded._fields) * (size - len(group)))
-            filled += connection.execute(statement, (*values, *padding, study)).rowcount
+            filled += self.change(statement, *values, *padding, study)
         return filled
 
-    def roll_back(self, connection: sqlite3.Connection) -> None:
-        if connection.in_transaction:  # SQLite may have rolled back itself
-            connection.execute("ROLLBACK")
+    def in_transaction(self) -> bool:
+        found: bool = self.connection.in_transaction  # SQLite may have rolled back itself
+        return found
 
-    def explain(self, error: Exception) -> Exception:
+    def explain(self, error: sqlite3.Error) -> Exception:
         if isinstance(error, sqlite3.IntegrityError):
             return refused_rows(str(error))
         kind = getattr(error, "sqlite_errorname", "").split("_")[1:2]
         return StoreUnavailable(REASONS.get("".join(kind), str(error)))
+
+
+def marks(width: int, rows: int = 1) -> str:
+    """Return the placeholders of so many rows.
+
+    >>> marks(2, rows=3)
+    '(?, ?), (?, ?), (?, ?)'
+    """
+    row = "(" + ", ".join("?" * width) + ")"
+    return ", ".join([row] * rows)
 
 
 def groups(items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], int]]:

@@ -19,7 +19,7 @@ from understudy.live.spec import NAMING, STORABLE, Event, StudySpec
 LONGEST_INPUT = 60
 LONGEST_WORDS = 200  # of a list of allowed values, or of another's message
 REPEATED = "it is there twice; send it once"
-AS_DESCRIBED = "send what /docs describes"
+AS_DESCRIBED = "what /docs describes"
 
 NUMBER, WHOLE, TEXT = "a number such as 0.5", "a whole number such as 3", "a text, in double quotes"
 LIST, OBJECT, TRUTH = "a list, in [ ]", "an object, in {{ }}", "true or false"
@@ -80,17 +80,22 @@ Place = tuple[int | str, ...]
 
 @dataclass(frozen=True)
 class Wrong:
-    """What is wrong in one place; `value` is empty where it would not help."""
+    """What is wrong in one place, and what to `send`, or to do (`remedy`), instead.
+
+    `value` is empty where it would not help.
+    """
 
     place: Place
     value: str
     reason: str
-    remedy: str
+    send: str = ""
+    remedy: str = ""
 
     @property
     def message(self) -> str:
         """All of it in one line."""
-        return f"{self.value and self.value + ': '}{self.reason}; {self.remedy}"
+        remedy = self.remedy or f"send {self.send}"
+        return f"{self.value and self.value + ': '}{self.reason}; {remedy}"
 
 
 def fields_of(error: ValidationError) -> list[dict[str, str]]:
@@ -136,8 +141,8 @@ def _alternatives(place: Place, alternatives: Sequence[list[Wrong]]) -> list[Wro
     if inside:
         return inside
     every = [wrong for found in alternatives for wrong in found]
-    sends = dict.fromkeys(wrong.remedy.removeprefix("send ") for wrong in every)
-    return [Wrong(place, every[0].value, "it cannot be used here", f"send {', or '.join(sends)}")]
+    sends = dict.fromkeys(wrong.send or wrong.remedy for wrong in every)
+    return [Wrong(place, every[0].value, "it cannot be used here", ", or ".join(sends))]
 
 
 def _described(place: Place, detail: ErrorDetails) -> Wrong:
@@ -151,14 +156,14 @@ def _described(place: Place, detail: ErrorDetails) -> Wrong:
     if isinstance(raised, Exception):
         return Wrong(place, value, plain(raised, LONGEST_WORDS), AS_DESCRIBED)
     if kind == "extra_forbidden":
-        return Wrong(place, value, "there is no such field", _meant_by(str(place[-1])))
+        return Wrong(place, value, "there is no such field", remedy=_meant_by(str(place[-1])))
     if context.get("pattern") in PATTERNS:
         reason, send = PATTERNS[context["pattern"]]
-        return Wrong(place, value, reason, f"send {send}")
+        return Wrong(place, value, reason, send)
     if kind not in WORDS:
         return Wrong(place, value, plain(detail["msg"], LONGEST_WORDS), AS_DESCRIBED)
     reason, send = (words.format_map(_words(context)) for words in WORDS[kind])
-    return Wrong(place, value, reason, f"send {send}")
+    return Wrong(place, value, reason, send)
 
 
 def _meant_by(name: str) -> str:
@@ -173,7 +178,7 @@ def _of_our_own(place: Place, error: InvalidArgument, given: object) -> Wrong:
     """What a check of the whole object found is about the argument that it names."""
     whole = isinstance(given, Mapping) and place[-1:] != (error.argument,)
     where = (*place, error.argument) if whole else place
-    return Wrong(where, shorten(error.value), error.reason, error.remedy)
+    return Wrong(where, shorten(error.value), error.reason, remedy=error.remedy)
 
 
 def _words(context: Mapping[str, Any]) -> dict[str, str]:

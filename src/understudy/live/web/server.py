@@ -32,29 +32,29 @@ def serve(store: str, host: str, port: int) -> None:
     refuse_open(store, host, loopback=loopback)
     _log_as_json()
     sys.setswitchinterval(SWITCH)
-    listening = _listening(host, port)
-    service = Service(store)
-    service.open()
-    _say("compiling what learns; the first time, this takes some twenty seconds")
-    precompile()
-    config = uvicorn.Config(
-        make_app(service, loopback_only=loopback),
-        access_log=False,
-        proxy_headers=False,
-        log_config=None,
-        http=BufferedHttpProtocol,
-        ws="none",
-        server_header=False,
-        timeout_graceful_shutdown=GRACE,
-        limit_concurrency=MOST_CONNECTIONS,
-    )
-    for told_to_stop in (signal.SIGINT, signal.SIGTERM):
-        # uvicorn ends as it should and then raises the signal again, which would be the exit code
-        signal.signal(told_to_stop, lambda *_: None)
-    gc.collect()
-    gc.freeze()  # what was imported stays: no collection need go over it again
-    AnnouncingServer(config, service).run(sockets=[listening])
-    gc.unfreeze()  # so that it is let go at the end, as libraries expect
+    with _listening(host, port) as listening:
+        service = Service(store)
+        service.open()
+        _say("compiling what learns; the first time, this takes some twenty seconds")
+        precompile()
+        config = uvicorn.Config(
+            make_app(service, loopback_only=loopback),
+            access_log=False,
+            proxy_headers=False,
+            log_config=None,
+            http=BufferedHttpProtocol,
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=GRACE,
+            limit_concurrency=MOST_CONNECTIONS,
+        )
+        for told_to_stop in (signal.SIGINT, signal.SIGTERM):
+            # uvicorn ends as it should, then raises the signal again, which would be the exit code
+            signal.signal(told_to_stop, lambda *_: None)
+        gc.collect()
+        gc.freeze()  # what was imported stays: no collection need go over it again
+        AnnouncingServer(config, service).run(sockets=[listening])
+        gc.unfreeze()  # so that it is let go at the end, as libraries expect
 
 
 def _listening(host: str, port: int) -> socket:

@@ -1,10 +1,15 @@
-"""Export of a study's processed decisions, in order, as a log that `understudy learn` reads."""
+"""The decisions of a study, read from a store in their order: their audit, and their export.
+
+The audit processes them again and compares the result with the snapshot; the export is a log that
+`understudy learn` reads.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -13,15 +18,100 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from understudy.errors import InvalidArgument
-from understudy.live.ingest import is_ready
+from understudy.live.live_study import is_ready
 from understudy.live.spec import StudySpec
-from understudy.live.state import COLUMN_TYPES
-from understudy.live.store.records import Decision, StudyRecord, moment
+from understudy.live.state import COLUMN_TYPES, StudyState
+from understudy.live.store.records import Decision, Snapshot, StudyRecord, moment
 from understudy.live.store.sql import Reader
 from understudy.logs.outputs import ProgressCallback, scratch_folder
 from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
 
+MOST_FAULTS = 10  # reported per study: one damaged row often makes all later ones wrong
+PROSE = ("theorem", "unmet")  # sentences in a snapshot's settings: each version words them its way
 FORMATS = (".parquet", ".ndjson")
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """The audit of one study.
+
+    The newest snapshot covers `processed` of its `decisions`, 0 if there is none yet. Without
+    `faults`, the snapshot is the fold of the log, bit for bit.
+    """
+
+    study: str
+    decisions: int
+    processed: int
+    faults: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.faults
+
+
+def audit(store: Reader, watch: ProgressCallback) -> list[AuditResult]:
+    """Audit every study of a store from its first decision."""
+    return [_audit_study(store, record, watch) for record in store.studies()]
+
+
+def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) -> AuditResult:
+    spec = StudySpec.model_validate_json(record.spec)
+    snapshot = store.snapshot(record.key)
+    processed = 0 if snapshot is None else snapshot.seq
+    last = store.last_seq(record.key)
+    state = StudyState.begin(spec, record.base)
+    faults: list[str] = []
+    previous = Decision(0, "", 0, None, None, 0)
+    for decisions in store.in_order(record.key, last):  # a running service may add more
+        for decision in decisions:
+            faults += _faults(previous, decision, spec)
+            previous = decision
+        state = state.after([decision for decision in decisions if decision.seq <= processed])
+        watch(f"auditing {spec.name}", len(decisions), last)
+    if previous.seq != last or processed > last:
+        faults.append(f"{last} decisions are counted, {previous.seq} were found")
+    if snapshot is not None and not _are_equal(state.snapshot(), snapshot):
+        faults.append(f"the snapshot after decision {processed} is not the fold of the log")
+    return AuditResult(spec.name, last, processed, tuple(faults[:MOST_FAULTS]))
+
+
+def _faults(previous: Decision, decision: Decision, spec: StudySpec) -> Iterator[str]:
+    """Yield what is impossible about a decision that follows another."""
+    if decision.seq != previous.seq + 1:
+        yield f"decision {decision.seq} comes after {previous.seq}"
+    if decision.decided_at < previous.decided_at:
+        yield f"decision {decision.seq} was made before the one before it"
+    rewards = [reward for reward in (decision.reward, decision.late_reward) if reward is not None]
+    if len(rewards) != (decision.rewarded_at is not None):
+        yield f"decision {decision.seq} has a reward without a time, or a time without one"
+    elif decision.rewarded_at is not None:
+        waited = decision.rewarded_at - decision.decided_at
+        if waited < 0 or (decision.reward is not None and waited > spec.reward_wait_us):
+            yield f"decision {decision.seq} was rewarded when it did not wait"
+
+
+def _are_equal(found: Snapshot | None, kept: Snapshot) -> bool:
+    """Return whether two snapshots hold the same numbers, bit for bit, in whatever words."""
+    if found is None or (found.seq, found.expired) != (kept.seq, kept.expired):
+        return False
+    return found.policy == kept.policy or _without_prose(found.policy) == _without_prose(
+        kept.policy
+    )
+
+
+def _without_prose(policy: str) -> str:
+    """Return a policy.json without the sentences in its settings; a damaged one as it is.
+
+    >>> _without_prose('{"settings": {"theorem": "none", "horizon": 9.0}}')
+    '{"settings": {"horizon": 9.0}}'
+    """
+    try:
+        content = json.loads(policy)
+        for name in PROSE:
+            content["settings"].pop(name, None)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return policy
+    return json.dumps(content)  # as text: values would call 0.0 and -0.0 equal
 
 
 def study_named(store: Reader, name: str) -> StudyRecord:
@@ -36,12 +126,8 @@ def study_named(store: Reader, name: str) -> StudyRecord:
 def export(store: Reader, record: StudyRecord, out: Path, now: int, watch: ProgressCallback) -> int:
     """Write the decisions that are processed at the time `now`; return how many."""
     if out.suffix not in FORMATS:
-        raise InvalidArgument(
-            "out",
-            str(out),
-            "its name does not say which format",
-            f"end it in {' or '.join(FORMATS)}",
-        )
+        remedy = f"end it in {' or '.join(FORMATS)}"
+        raise InvalidArgument("out", str(out), "its name does not say which format", remedy)
     spec = StudySpec.model_validate_json(record.spec)
     rows, last = 0, store.last_seq(record.key)
     with scratch_folder(out.parent) as hidden:
@@ -69,11 +155,10 @@ def as_lines(decisions: list[Decision], spec: StudySpec) -> str:
 
 
 def _row(decision: Decision, spec: StudySpec) -> dict[str, Any]:
-    when = moment(decision.decided_at).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     rewarded = decision.reward is not None
     row: dict[str, Any] = {
         "id": decision.id,
-        "time": when,
+        "time": moment(decision.decided_at).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         ACTION: spec.labels.labels[decision.action],
         REWARD: decision.reward if rewarded else spec.default,
         "rewarded": rewarded,
