@@ -2,7 +2,7 @@
 
 γ_t is a number, an array, or a function of t. A rate that falls with time is held until t has grown
 by 5 %, so that weights are seldom computed again: `CHANGES` are the rounds in which it moves. This
-costs at most 2.5 % of a bound, √1.05 (`theory/anytime.py`).
+costs at most 2.5 % of a bound, √1.05 (`theory/rates.py`).
 """
 
 from __future__ import annotations
@@ -73,6 +73,16 @@ def chunks_of_constant_rate(before: int, rounds: int, size: int) -> Iterator[tup
     for first, last in pairwise(edges):
         for start, count in chunks(last - first, size):
             yield first + start, count
+
+
+def rounds_at_each_rate(horizon: int) -> tuple[Integers, Integers]:
+    """The rounds up to n in which a held rate moves, and how long it then stays.
+
+    >>> [part[-3:].tolist() for part in rounds_at_each_rate(100)]
+    [[87, 92, 97], [5, 5, 4]]
+    """
+    moves = CHANGES[horizon >= CHANGES]
+    return moves, np.diff(np.append(moves, horizon + 1))
 
 
 class Schedule(Protocol):

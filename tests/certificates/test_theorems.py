@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import understudy as us
+from tests.support import formulas
 from tests.support.strategies import behaviors, policies, quick, unit_numbers
 from understudy import kernels
-from understudy.kernels import reference
 from understudy.protocols import Learner
 from understudy.types import one_event
 
@@ -196,7 +196,7 @@ def test_a_wrong_bound_means_a_large_martingale(
     martingale = np.exp(own).mean()
     if m > mean + 1e-12:
         assert martingale > (1 - 1e-9) / delta
-    at_mean = np.exp(reference.log_mixture(S, lambdas, n, mean))
+    at_mean = np.exp(formulas.log_mixture(S, lambdas, n, mean))
     assert at_mean <= martingale * (1 + 1e-9)
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from numpy.random import PCG64, Generator
 
 import understudy as us
+from tests.support import formulas
 from tests.support.enumeration import RECIPES
 from tests.support.strategies import Array, Integers, quick, seeds
 from understudy import Round, kernels
-from understudy.kernels import reference
 from understudy.kernels.compiler import compiled
 from understudy.kernels.games import play_adaptive
 from understudy.learners import ExponentialWeights
@@ -139,7 +139,7 @@ def test_logs_are_the_reference(chances: Array, seed: int) -> None:
     shown, guide = kernel_view(edges), kernel_view(kernels.sampling.guide_table(kernel_view(edges)))
     kernels.sampling.observe(own, luck, shown, guide, kernel_view(means), actions, rewards)
     uniforms = np.array([np.random.default_rng([seed, i]).random(n) for i in (0, 1)])
-    played, won = reference.observe(edges, np.broadcast_to(means, (n, len(means))), uniforms)
+    played, won = formulas.observe(edges, np.broadcast_to(means, (n, len(means))), uniforms)
     np.testing.assert_array_equal(actions, played)
     np.testing.assert_array_equal(rewards, won)
 
@@ -152,7 +152,7 @@ def test_counts_before_every_event(seed: int, n_actions: int, n: int) -> None:
     counts, actions = rng.integers(100, size=n_actions), rng.integers(n_actions, size=n)
     after, before = counts.copy(), np.empty(n, dtype=np.int64)
     kernels.sampling.count_before(after, kernel_view(actions), before)
-    assert before.tolist() == reference.count_before(counts, actions).tolist()
+    assert before.tolist() == formulas.count_before(counts, actions).tolist()
     np.testing.assert_array_equal(after, counts + np.bincount(actions, minlength=n_actions))
 
 
@@ -165,11 +165,11 @@ def whole_game(game: us.Game, learner: ExponentialWeights, table: Array, seed: i
     uniforms = np.array(
         [streams.behavior.random(game.rounds), streams.observed.random(game.rounds)]
     )
-    actions, rewards = reference.observe(edges_of(game.behavior), table, uniforms)
+    actions, rewards = formulas.observe(edges_of(game.behavior), table, uniforms)
     log = us.Log(actions, rewards)
     gains, _ = learner.gains(learner.init().memory, 0, log)
     nothing = np.zeros(game.n_actions)
-    policies = reference.exponential_weights(learner.rate(0), nothing, actions, gains)
+    policies = formulas.exponential_weights(learner.rate(0), nothing, actions, gains)
     return math.fsum((policies[:-1] * table).ravel())
 
 

@@ -42,7 +42,7 @@ from understudy.theory import (
     exp3_ix_rate,
 )
 from understudy.theory.coverage_adaptive import MULTIPLIER, PRIOR, RATES, resolved
-from understudy.theory.rates import COVERAGE_RATIO
+from understudy.theory.coverage_ratio import COVERAGE_RATIO
 
 Gamma = float | ArrayLike | Callable[[int], float] | Schedule
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -19,6 +20,7 @@ from understudy.constraints import (
     constrained,
     dimensions_of,
     integer,
+    number,
 )
 from understudy.errors import InfiniteCoverage, InvalidArgument
 from understudy.types import kernel_view
@@ -85,6 +87,27 @@ COVARIANCE_BLOCKS = Constraint(
 )
 COVARIANCES = Constraint(COVARIANCE_REMEDY, _definite, (*WRONG_MATRICES, SINGULAR_MATRIX))
 SEMIDEFINITE = Constraint(COVARIANCE_REMEDY, _semidefinite, WRONG_MATRICES)
+
+
+def ratio(low: float) -> Constraint:
+    """A coverage ratio of at least `low`, or infinity."""
+    finite = number(low, math.inf, "pass us.coverage(...) or us.feature_coverage(...), inf too")
+
+    def parse(value: Any) -> float:
+        infinite = isinstance(value, float | np.floating) and value == math.inf
+        return math.inf if infinite else float(finite.parse(value))
+
+    wrong = tuple(value for value in finite.wrong if value != math.inf)
+    return Constraint(finite.remedy, parse, wrong)
+
+
+RATIO = ratio(1.0 - 1e-8)  # C(π*; π_B) ≥ 1, but for the rounding of probabilities
+FEATURE_RATIO = ratio(0.0)
+COVERAGE_RATIO = number(  # of a rate
+    1.0 - 1e-8,
+    math.inf,
+    "pass us.coverage(comparator, pi_b), which is at least 1; no rate suits an infinite one",
+)
 
 
 def as_policy(comparator: int | ArrayLike, n_actions: int) -> Array:
@@ -256,3 +279,20 @@ def leverage(features: Array, V_inverse: Array) -> Array:
     found = np.empty((len(features), len(V_inverse)))
     kernels.lin_prod.leverages(kernel_view(features), kernel_view(V_inverse), found)
     return found
+
+
+def smallest_probability(pi_b: ArrayLike) -> float:
+    """min_a q(a), which must be positive for any bound that divides by it.
+
+    >>> smallest_probability([0.75, 0.25])
+    0.25
+    """
+    q = np.asarray(pi_b)
+    if q.min() == 0:
+        raise InvalidArgument(
+            "pi_b",
+            pi_b,
+            f"action {int(q.argmin())} has probability 0, so min q = 0 and the bound is infinite",
+            "use theorem1_bound, which stays finite",
+        )
+    return float(q.min())
