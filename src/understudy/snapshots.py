@@ -13,7 +13,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, SupportsIndex, TypeVar
 
@@ -45,13 +45,7 @@ def to_json(learner: Learner[State], state: State) -> str:
     >>> json.loads(text)["version"]
     2
     """
-    snapshot = {
-        "format": FORMAT,
-        "version": VERSION,
-        "learner": as_data(learner, "learner"),
-        "state": as_data(state, "state"),
-    }
-    return json.dumps(snapshot, allow_nan=False, indent=1, ensure_ascii=False)
+    return to_text(learner=learner, state=state)
 
 
 def from_json(text: str) -> tuple[Learner[Any], Any]:
@@ -63,19 +57,11 @@ def from_json(text: str) -> tuple[Learner[Any], Any]:
     >>> again.policy(state).tolist()
     [0.5, 0.5]
     """
-    snapshot = parse(text)
-    try:
-        learner = from_data(snapshot.get("learner"), "learner")
-        state = from_data(snapshot.get("state"), "state")
-        if not hasattr(learner, "validate"):
-            raise _damaged("learner", learner, "it is not a learner")
+    learner, state = from_text(text, "learner", "state")
+    if not hasattr(learner, "validate"):
+        raise _damaged("learner", learner, "it is not a learner")
+    with _refusals_of_a_snapshot():
         learner.validate(state)
-    except InvalidSnapshot:
-        raise
-    except RecursionError:
-        raise _damaged("snapshot", text[:40], "it is nested too deeply") from None
-    except InvalidArgument as error:
-        raise InvalidSnapshot(error.argument, error.value, error.reason, REMEDY) from error
     return learner, state
 
 
@@ -233,6 +219,35 @@ def as_data(value: Any, where: str = "value") -> Any:
 REMEDY = "load a file that Understudy.save wrote, unchanged"
 
 
+def to_text(**parts: Any) -> str:
+    """A file of ours: its format, and each part as `as_data` writes it."""
+    data = {name: as_data(part, name) for name, part in parts.items()}
+    content = {"format": FORMAT, "version": VERSION, **data}
+    return json.dumps(content, allow_nan=False, indent=1, ensure_ascii=False)
+
+
+def from_text(text: str, *names: str) -> list[Any]:
+    """The parts of a file that `to_text` wrote, or `InvalidSnapshot`."""
+    content = parse(text)
+    with _refusals_of_a_snapshot():
+        try:
+            return [from_data(content.get(name), name) for name in names]
+        except RecursionError:
+            raise _damaged("snapshot", text[:40], "it is nested too deeply") from None
+
+
+@contextlib.contextmanager
+def _refusals_of_a_snapshot(within: str = "", remedy: str = REMEDY) -> Iterator[None]:
+    """Turn the refusal of a value into that of the snapshot which holds it."""
+    try:
+        yield
+    except InvalidSnapshot:
+        raise
+    except InvalidArgument as error:
+        argument = within + error.argument
+        raise InvalidSnapshot(argument, error.value, error.reason, remedy) from error
+
+
 def _damaged(argument: str, value: object, reason: str) -> InvalidSnapshot:
     return InvalidSnapshot(argument, value, reason, REMEDY)
 
@@ -373,16 +388,7 @@ def fields_from_data(
             break
     else:
         raise InvalidSnapshot(where, data, "its fields are not those that are saved", remedy)
-    try:
-        values = {name: decoders.get(name, _same)(found[name]) for name in names}
+    with _refusals_of_a_snapshot(f"{where}.", remedy):
+        values = {name: decoders.get(name, lambda same: same)(found[name]) for name in names}
         record: Record = known(**values)
-    except InvalidSnapshot:
-        raise
-    except InvalidArgument as error:
-        argument = f"{where}.{error.argument}"
-        raise InvalidSnapshot(argument, error.value, error.reason, remedy) from error
     return record
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -20,6 +20,7 @@ from understudy.constraints import (
     ConstraintViolation,
     array,
     enforce,
+    having,
     integer,
     number,
 )
@@ -194,17 +195,13 @@ def count_actions(behavior: Behavior | None, n_actions: int | None) -> int:
     return known
 
 
-def _evidence(value: Any) -> Evidence:
-    if not isinstance(value, Evidence):
-        raise ConstraintViolation("it is not the evidence of a certificate")
-    return value
-
-
 BEHAVIOR_OR_NONE = Constraint(
     f"{BEHAVIOR.remedy}, or None to count it", BEHAVIOR.optional().parse, BEHAVIOR.optional().wrong
 )
-EVIDENCE = Constraint(
+
+
+EVIDENCE = having(
     "pass the evidence of a certificate that was made with the same arguments",
-    _evidence,
-    (None, "text", 3, [], {}),
+    "log_wealths",
+    "crosses",
 )
