@@ -197,7 +197,8 @@ class ImplicitExploration(KnownBehavior):
         return GainFormula(logarithmic=False, rates=rates, behavior=self.behavior)
 
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
-        return np.asarray(implicit_gain(R, q, self.gamma(t)))
+        gains: Array = implicit_gain(R, q, self.gamma(t))
+        return gains
 
 
 @saved

@@ -290,15 +290,6 @@ def rounds_per_chunk(width: int) -> int:
     return max(1, BLOCK // width)
 
 
-def rounds_past(horizon: int | None, rounds: int) -> int:
-    """How many rounds lie past a horizon, if there is one.
-
-    >>> rounds_past(10, 12), rounds_past(10, 7), rounds_past(None, 12)
-    (2, 0, 0)
-    """
-    return 0 if horizon is None else max(0, rounds - horizon)
-
-
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
     """The same array, made read-only: for the fields of a state."""
     values.flags.writeable = False

@@ -31,8 +31,7 @@ from understudy.learners.recipes import (
     prod,
 )
 from understudy.learners.weighted_entropy import CoverageAdaptive, LeveledScores
-from understudy.protocols import EventSpec, Learner
-from understudy.recorders import Recorder
+from understudy.protocols import EventSpec, Learner, Recorder
 
 __all__ = [
     "RECIPES",

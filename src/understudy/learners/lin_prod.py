@@ -42,8 +42,7 @@ from understudy.learners.linear import (
     rows,
     theta_hats,
 )
-from understudy.protocols import CompiledPath, EventSpec
-from understudy.recorders import Recorder
+from understudy.protocols import CompiledPath, EventSpec, Recorder
 from understudy.schedules import Decaying, chunks_of_constant_rate, last_change, rate_at
 from understudy.types import Integers, Log, kernel_view, read_only, saved
 
@@ -98,7 +97,7 @@ class LinProd(KnownCovariance[Estimates]):
         size = self.features.squared_norms(state.thetas, state.actions)
         if (size > self.kappa * (1 + ROUNDING)).any():
             # θ̂ᵀVθ̂ = R² φᵀV⁻¹φ ≤ κ: beyond it, a factor 1 + ηr̂ could be negative
-            raise self.not_own(state)
+            raise self._not_own(state)
 
     def accepts(self, state: Estimates) -> bool:
         return (
@@ -199,7 +198,7 @@ class LinProdCompact(KnownCovariance[Sums]):
             or smallest < -ROUNDING * float(np.abs(S).max())
             or not np.array_equal(S, np.swapaxes(S, -1, -2))
         ):
-            raise self.not_own(state)
+            raise self._not_own(state)
 
     def accepts(self, state: Sums) -> bool:
         shape = self.features.V.shape
@@ -369,7 +368,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
             possible &= np.allclose(matrices, np.swapaxes(matrices, -1, -2), rtol=0, atol=slack)
             possible &= eigenvalues.min() >= -slack and eigenvalues.max() <= largest + slack
         if not possible:
-            raise self.not_own(state)
+            raise self._not_own(state)
 
     def accepts(self, state: SumsAndInverse) -> bool:
         return (

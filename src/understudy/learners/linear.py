@@ -27,7 +27,7 @@ from understudy.constraints import (
     having,
 )
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
-from understudy.protocols import EventSpec, Learner, not_a_state
+from understudy.protocols import EventSpec, Learner
 from understudy.schedules import ETA, Rate
 from understudy.theory import largest_lin_prod_rate, leverage
 from understudy.theory.coverage_ratio import COVARIANCE, COVARIANCE_BLOCKS
@@ -218,9 +218,6 @@ class Linear(Learner[State]):
     ) -> tuple[State, float]:
         self.check_log(log)  # a game bounds no features
         return super().expected_reward(state, log, rewards, starts)
-
-    def not_own(self, state: State) -> InvalidArgument:
-        return not_a_state(state, f"features {self.spec.features}")
 
     def check_log(self, log: Log) -> None:
         self.spec.check(log)
