@@ -137,12 +137,7 @@ def load(path: str | os.PathLike[str]) -> Understudy[Any]:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """What a file holds, or `InvalidSnapshot` if it can hold no snapshot.
-
-    >>> read_text(".")
-    Traceback (most recent call last):
-    understudy.errors.InvalidSnapshot: path = '.': it is a folder; name the file in it
-    """
+    """What a file holds, or `InvalidSnapshot` if it can hold no snapshot."""
     file = Path(path)
     if file.is_dir():
         raise InvalidSnapshot("path", str(path), "it is a folder", "name the file in it")
@@ -153,14 +148,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put a file in place in one step, so that no reader and no crash ever sees half of it.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_atomically(Path(folder, "file"), b"content")
-    ...     Path(folder, "file").read_bytes()
-    b'content'
-    """
+    """Put a file in place in one step, so that no reader and no crash ever sees half of it."""
     if not path.name:  # "" or "."
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.parent / f".{uuid.uuid4().hex[:12]}.tmp"
@@ -253,12 +241,7 @@ def _damaged(argument: str, value: object, reason: str) -> InvalidSnapshot:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The parts of a file of ours, before they are made into values.
-
-    >>> parse("{}")
-    Traceback (most recent call last):
-    understudy.errors.InvalidSnapshot: snapshot = {}: it does not say that its format is ...
-    """
+    """The parts of a file of ours, before they are made into values."""
 
     def refuse(constant: str) -> float:
         raise _damaged("snapshot", constant, "it holds a number that is not finite")
@@ -282,11 +265,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def from_data(value: Any, where: str) -> Any:
-    """What `as_data` made data of, checked.
-
-    >>> from_data({"array": "float64", "shape": [1], "values": [0.5]}, "value")
-    array([0.5])
-    """
+    """What `as_data` made data of, checked."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.example_learners import example_learners
 from understudy import Log
-from understudy.conformance import example_learners, example_log
+from understudy.conformance import example_log
 from understudy.errors import (
     InadmissibleRate,
     InfiniteCoverage,

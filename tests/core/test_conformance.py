@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.example_learners import example_learners
 from understudy import Feedback, Log
-from understudy.conformance import LAWS, example_learners
+from understudy.conformance import LAWS
 from understudy.errors import BrokenLaw
 from understudy.learners import RECIPES, ExponentialWeights, Scores
 from understudy.protocols import Learner

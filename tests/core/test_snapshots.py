@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.support.example_learners import example_learners
 from understudy import schedules
-from understudy.conformance import example_learners, example_log
+from understudy.conformance import example_log
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable
 from understudy.learners import Estimates, LinProd, Scores
 from understudy.protocols import Learner

@@ -173,11 +173,7 @@ class Evidence:
 
 
 def count_actions(behavior: Behavior | None, n_actions: int | None) -> int:
-    """K, as the behavior or the caller tells it.
-
-    >>> count_actions(None, 3), count_actions(np.array([0.5, 0.5]), None)
-    (3, 2)
-    """
+    """K, as the behavior or the caller tells it."""
     if behavior is None:
         if n_actions is None:
             raise InvalidArgument(

@@ -23,7 +23,7 @@ from understudy.constraints import (
     POSITIVE,
     TRUTH,
     Array,
-    Constraint,
+    Checked,
     enforce,
     having,
 )
@@ -48,14 +48,13 @@ ROUNDING = 1e-9  # relative: φᵀV⁻¹φ is computed, κ may have been compute
 State = TypeVar("State")
 
 
-class KnownFeatures:
+class KnownFeatures(Checked):
     """Base of the two kinds of features: a checked V, and its inverse."""
 
     V: Array
-    CONSTRAINTS: ClassVar[dict[str, Constraint]]
 
     def __post_init__(self) -> None:
-        enforce(self)
+        super().__post_init__()
         _ = self.V_inverse  # computed here, because a worker's LAPACK may round otherwise
 
     @cached_property

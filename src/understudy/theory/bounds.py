@@ -41,11 +41,7 @@ def summable_horizon(instead: str) -> Constraint:
 def comparator_rewards(
     comparator: int | ArrayLike, n_actions: int, horizon: int, total_rewards: ArrayLike | None
 ) -> Array:
-    """π*(a) Σ_t E[r_t(a)] for every action; each sum is n at the most and by default.
-
-    >>> comparator_rewards(1, 2, horizon=10, total_rewards=None).tolist()
-    [0.0, 10.0]
-    """
+    """π*(a) Σ_t E[r_t(a)] for every action; each sum is n at the most and by default."""
     policy = as_policy(comparator, n_actions)
     if total_rewards is None:
         return policy * float(horizon)

@@ -235,12 +235,7 @@ def coverage_grid_bound(
 def resolved(
     own: Tuning, rates: ArrayLike | None, prior: ArrayLike | None, multiplier: float
 ) -> Tuning:
-    """What was given instead of the tuning's own; the multiplier is of both.
-
-    >>> own = Tuning(np.array([0.1, 0.1]), np.array([0.5, 0.5]))
-    >>> resolved(own, [0.2, 0.3], None, multiplier=2.0).rates.tolist()
-    [0.4, 0.6]
-    """
+    """What was given instead of the tuning's own; the multiplier is of both."""
     return Tuning(
         own.rates if rates is None else multiplier * np.asarray(rates),
         own.prior if prior is None else np.asarray(prior),
@@ -272,9 +267,5 @@ def check_tuning(eta: Array, w1: Array) -> None:
 
 
 def expected_under(policy: Array, values: Array) -> float:
-    """Σ_a π(a) v(a), where 0 · ∞ = 0.
-
-    >>> expected_under(np.array([0.0, 1.0]), np.array([np.inf, 2.0]))
-    2.0
-    """
+    """Σ_a π(a) v(a), where 0 · ∞ = 0."""
     return float((policy[policy > 0] * values[policy > 0]).sum())
