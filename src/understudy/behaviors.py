@@ -83,7 +83,11 @@ def uniform(*, n_actions: int) -> Array:
 
 
 def cdf(probabilities: Array) -> Array:
-    """Cumulative distribution of each row of probabilities; the last entry is 1."""
+    """Cumulative distribution of each row of probabilities; the last entry is 1.
+
+    >>> cdf(np.array([0.25, 0.0, 0.75])).tolist()
+    [0.25, 0.25, 1.0]
+    """
     edges = np.cumsum(probabilities, axis=-1)
     return np.asarray(edges / edges[..., -1:])
 
