@@ -257,7 +257,7 @@ class CountedBehavior(CheckedEstimator):
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
         t = rounds_of(start, log)
         counts, seen = memory.copy(), np.empty(len(log), dtype=np.int64)
-        kernels.sampling.count_before(counts, kernel_view(log.actions), seen)
+        kernels.certificates.count_before(counts, kernel_view(log.actions), seen)
         return self.gain(log.rewards, seen / np.maximum(t - 1, 1), t), read_only(counts)
 
 

@@ -133,7 +133,7 @@ class Evidence:
         """
         counts, t = self.counts.copy(), self.rounds + np.arange(1.0, len(actions) + 1.0)
         seen, q = np.empty(len(actions), dtype=np.int64), np.empty(len(actions))
-        kernels.sampling.count_before(counts, kernel_view(actions), seen)
+        kernels.certificates.count_before(counts, kernel_view(actions), seen)
         budgets = math.log(len(counts) / delta) + np.log(t) + np.log(t + 1.0)
         frequencies = seen / np.maximum(t - 1.0, 1.0)
         kernels.certificates.kl_uppers(

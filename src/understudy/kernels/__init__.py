@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         exponential_weights,
         games,
         lin_prod,
-        sampling,
         weighted_entropy,
     )
 
@@ -25,7 +24,6 @@ __all__ = [
     "exponential_weights",
     "games",
     "lin_prod",
-    "sampling",
     "weighted_entropy",
 ]
 
