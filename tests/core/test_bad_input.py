@@ -25,7 +25,7 @@ from understudy.errors import (
     InvalidEvent,
     UnderstudyError,
 )
-from understudy.protocols import Learner
+from understudy.learners import Learner
 from understudy.snapshots import as_data, to_json
 from understudy.types import one_event
 
