@@ -27,7 +27,7 @@ from understudy.constraints import (
     enforce,
 )
 from understudy.errors import InvalidArgument
-from understudy.theory import feature_covariance
+from understudy.theory.coverage_ratio import feature_covariance
 from understudy.types import saved
 
 __all__ = ["ContextPolicy", "Contexts", "ContinuousContexts", "FiniteContexts", "rows"]

@@ -30,8 +30,8 @@ from understudy.constraints import (
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
 from understudy.protocols import EventSpec, Learner
 from understudy.schedules import ETA, Rate
-from understudy.theory import largest_lin_prod_rate, leverage
-from understudy.theory.coverage_ratio import COVARIANCE, COVARIANCE_BLOCKS
+from understudy.theory.coverage_ratio import COVARIANCE, COVARIANCE_BLOCKS, leverage
+from understudy.theory.rates import largest_lin_prod_rate
 from understudy.types import (
     FEATURES,
     Integers,

@@ -42,17 +42,22 @@ from understudy.schedules import (
     Schedule,
     Tabulated,
 )
-from understudy.theory import (
-    anytime_scale,
+from understudy.theory.coverage_adaptive import (
+    MULTIPLIER,
+    PRIOR,
+    RATES,
     coverage_adaptive_tuning,
     coverage_grid_tuning,
+    resolved,
+)
+from understudy.theory.coverage_ratio import COVARIANCES, COVERAGE_RATIO
+from understudy.theory.rates import (
+    anytime_scale,
     exp3_ix_rate,
     kappa_from_feature_bound,
     largest_lin_prod_rate,
     lin_prod_rate,
 )
-from understudy.theory.coverage_adaptive import MULTIPLIER, PRIOR, RATES, resolved
-from understudy.theory.coverage_ratio import COVARIANCES, COVERAGE_RATIO
 
 Gamma = float | ArrayLike | Callable[[int], float] | Schedule
 
