@@ -116,7 +116,7 @@ COUNTING = """
 import json, numpy as np
 from understudy import kernels
 counts, before = np.zeros(2, dtype=np.int64), np.empty(3, dtype=np.int64)
-kernels.sampling.count_before(counts, np.array([0, 1, 0]), before)
+kernels.certificates.count_before(counts, np.array([0, 1, 0]), before)
 print(json.dumps([before.tolist(), counts.tolist()]))
 """
 COUNTED = [[0, 0, 1], [2, 1]]
@@ -159,7 +159,7 @@ def test_a_folder_that_is_gone_when_a_kernel_is_saved(copy: Copy) -> None:
     gone = """
 import shutil, pathlib
 from understudy import kernels
-folder = pathlib.Path(kernels.sampling.count_before._cache.cache_path)
+folder = pathlib.Path(kernels.certificates.count_before._cache.cache_path)
 shutil.rmtree(folder)
 folder.write_text("not a folder")
 """
@@ -171,7 +171,9 @@ folder.write_text("not a folder")
 def test_a_disk_that_was_full_leaves_no_code_of_older_kernels(copy: Copy) -> None:
     """An index that could be saved does not name code that could not."""
     assert copy.run(COUNTING) == COUNTED
-    copy.change(copy.kernels / "sampling.py", "counts[actions[t]] += 1", "counts[actions[t]] += 3")
+    copy.change(
+        copy.kernels / "certificates.py", "counts[actions[t]] += 1", "counts[actions[t]] += 3"
+    )
     changed = [[0, 0, 3], [6, 3]]
     assert copy.run(FULL_DISK.format(suffix=".nbc") + COUNTING) == changed
     assert copy.run(COUNTING) == changed
@@ -182,7 +184,7 @@ def test_a_disk_that_was_full_leaves_no_code_of_older_kernels(copy: Copy) -> Non
 def test_a_damaged_cache_is_compiled_anew(copy: Copy, suffix: str) -> None:
     """A file that was cut short, by a crash say, costs time and not a run."""
     assert copy.run(COUNTING) == COUNTED
-    files = list((copy.kernels / "__pycache__").glob(f"sampling.count_before*.{suffix}"))
+    files = list((copy.kernels / "__pycache__").glob(f"certificates.count_before*.{suffix}"))
     assert files
     for file in files:
         file.write_bytes(file.read_bytes()[:40])

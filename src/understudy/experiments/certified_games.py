@@ -12,7 +12,6 @@ from understudy import behaviors
 from understudy.certificates import Certificate
 from understudy.constraints import Array
 from understudy.experiments.experiment import ExperimentOptions
-from understudy.kernels.reference import log_mixture, log_wealths
 from understudy.learners import exp3_ix
 from understudy.simulation import adversaries
 from understudy.simulation.engine import log_chunks
@@ -154,7 +153,9 @@ def ever_wrong(record: GameRecord, certificate: Certificate) -> tuple[bool, bool
     mean, gained = np.cumsum(record.earned) / t, np.cumsum(record.gained) / t
 
     def ever(lambdas: Array, x: Array, means: Array, share: float) -> bool:
-        mixtures = log_mixture(log_wealths(lambdas, x), lambdas, t, means)
+        S = np.cumsum(np.log1p(np.outer(x, lambdas)), axis=0)
+        fair = t[:, np.newaxis] * np.log1p(lambdas * means[:, np.newaxis])
+        mixtures = np.logaddexp.reduce(S - fair, axis=-1) - np.log(len(lambdas))
         return bool((mixtures > -math.log(share)).any())
 
     return (

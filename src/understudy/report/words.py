@@ -1,7 +1,7 @@
 """All English about results: verdicts, what a log shows, warnings, facts.
 
 The page, the terminal, the notebook and the live page take their sentences from here; the values
-below hold enums and numbers. A certificate writes its own line (`certificates.summary`), since it
+below hold enums and numbers. A certificate writes its own line (its `__repr__`), since it
 works without the packages that logs need.
 """
 

@@ -210,7 +210,7 @@ def _play_whole_games(
     tally.add(NO_CONTEXTS, game.behavior, means, durations(starts, game.rounds))
     everywhere = tally.totals(earned=0.0)  # of behavior and comparators: the same in all runs
     edges = kernel_view(cdf(game.behavior))
-    world = edges, kernel_view(kernels.sampling.guide_table(edges)), means, starts
+    world = edges, kernel_view(kernels.games.guide_table(edges)), means, starts
     etas = np.array([learner.rate(0) for learner in learners.values()])
     gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
     cast = kernel_view(etas), kernel_view(np.array(gains))
