@@ -24,7 +24,7 @@ from understudy.learners import ExponentialWeights
 from understudy.simulation.adversaries import Adaptive
 from understudy.simulation.comparators import Totals
 from understudy.simulation.engine import SimulationPlan, play_runs
-from understudy.simulation.random_streams import RandomStreams
+from understudy.simulation.game import RandomStreams
 from understudy.types import kernel_view
 
 Rewards = Literal["mean", "realised"]

@@ -16,42 +16,34 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from understudy import behaviors, theory
-from understudy.experiments.experiment import ExperimentOptions
-from understudy.experiments.regret_curves import RegretExperiment, RegretPoint
-from understudy.learners import exp3, exp3_ix, exp3_ix_unknown
-from understudy.simulation import adversaries
-from understudy.simulation.game import Game
+import understudy as us
+from understudy.experiments.experiment import ExperimentOptions, RegretExperiment, RegretPoint
 from understudy.types import durations
 
 COMPARATOR = 0  # the paper's arm 1
-KNOWN_NAME, UNKNOWN_NAME, CHERNOFF_NAME = "Exp3-IX", "Exp3-IX, unknown", "Exp3-IX, unknown, kl"
+EXP3_NAME, KNOWN_NAME = "Exp3", "Exp3-IX"
+UNKNOWN_NAME, CHERNOFF_NAME = "Exp3-IX, unknown", "Exp3-IX, unknown, kl"
 
 
-def paper_game(options: ExperimentOptions, alpha: float) -> Game:
+def paper_game(options: ExperimentOptions, alpha: float) -> us.Game:
     """The paper's switching game, with its behavior policy of parameter α.
 
     >>> options = ExperimentOptions(runs=1, rounds=10, actions=4, alphas=1)
     >>> paper_game(options, alpha=0.5).behavior.tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
-    return Game(
-        adversary=adversaries.switching(n_actions=options.actions, rounds=options.rounds),
-        behavior=behaviors.interpolated(n_actions=options.actions, alpha=alpha),
+    return us.Game(
+        adversary=us.adversaries.switching(n_actions=options.actions, rounds=options.rounds),
+        behavior=us.behaviors.interpolated(n_actions=options.actions, alpha=alpha),
         rounds=options.rounds,
     )
 
 
-def theorem1_for(game: Game, eta: float) -> float:
-    """Theorem 1's full bound against the comparator, with the game's own rewards.
-
-    >>> game = paper_game(ExperimentOptions(runs=1, rounds=100, actions=2, alphas=1), alpha=0.5)
-    >>> round(theorem1_for(game, eta=0.1), 4)
-    13.7497
-    """
+def theorem1_for(game: us.Game, eta: float) -> float:
+    """Theorem 1's full bound against the comparator, with the game's own rewards."""
     means, starts = game.pieces_between(0, game.rounds)
     totals = (means * durations(starts, game.rounds)[:, np.newaxis]).sum(axis=0)
-    return theory.theorem1_bound(
+    return us.theory.theorem1_bound(
         COMPARATOR, game.behavior, horizon=game.rounds, eta=eta, total_rewards=totals
     )
 
@@ -69,23 +61,21 @@ class Figure1(RegretExperiment):
     def points(self, options: ExperimentOptions) -> Iterator[RegretPoint]:
         for alpha in options.grid():
             game = paper_game(options, alpha)
-            ix = exp3_ix(game.behavior, horizon=options.rounds)
+            q, n = game.behavior, game.rounds
+            known = us.exp3_ix(q, horizon=n)
             yield RegretPoint(
                 game=game,
-                learners={"Exp3": exp3(game.behavior, horizon=options.rounds), "Exp3-IX": ix},
+                learners={EXP3_NAME: us.exp3(q, horizon=n), KNOWN_NAME: known},
                 comparators=[COMPARATOR],
                 alpha=alpha,
-                coverage=theory.coverage(COMPARATOR, game.behavior),
-                bounds={"Exp3": None, "Exp3-IX": theorem1_for(game, ix.rate(0))},
+                coverage=us.coverage(COMPARATOR, q),
+                bounds={EXP3_NAME: None, KNOWN_NAME: theorem1_for(game, known.rate(0))},
             )
 
     def notes(self, options: ExperimentOptions) -> list[str]:
-        eta = theory.exp3_ix_rate(options.actions, options.rounds)
-        family = (
-            behaviors.interpolated(n_actions=options.actions, alpha=alpha)
-            for alpha in options.grid()
-        )
-        holds = sum(theory.exp3_condition(eta, pi_b) for pi_b in family)
+        eta = us.theory.exp3_ix_rate(options.actions, options.rounds)
+        family = (paper_game(options, alpha).behavior for alpha in options.grid())
+        holds = sum(us.theory.exp3_condition(eta, pi_b) for pi_b in family)
         return [
             "bound: Theorem 1 in full, for Exp3-IX; none for Exp3, whose own is the same for every "
             "comparator and needs η ≤ min q, which holds at "
@@ -108,14 +98,14 @@ class UnknownBehavior(RegretExperiment):
         K, n = options.actions, options.rounds
         for alpha in options.grid():
             game = paper_game(options, alpha)
-            coverage = theory.coverage(COMPARATOR, game.behavior)
-            known = exp3_ix(game.behavior, horizon=n)
+            q, coverage = game.behavior, us.coverage(COMPARATOR, game.behavior)
+            known = us.exp3_ix(q, horizon=n)
             eta = known.rate(0)  # of all three learners
             yield RegretPoint(
                 game=game,
                 learners={
-                    UNKNOWN_NAME: exp3_ix_unknown(K, horizon=n),
-                    CHERNOFF_NAME: exp3_ix_unknown(K, horizon=n, width="kl"),
+                    UNKNOWN_NAME: us.exp3_ix_unknown(K, horizon=n),
+                    CHERNOFF_NAME: us.exp3_ix_unknown(K, horizon=n, width="kl"),
                     KNOWN_NAME: known,
                 },
                 comparators=[COMPARATOR],
@@ -123,10 +113,10 @@ class UnknownBehavior(RegretExperiment):
                 coverage=coverage,
                 bounds={
                     KNOWN_NAME: theorem1_for(game, eta),
-                    UNKNOWN_NAME: theory.theorem2_bound(K, horizon=n, eta=eta, coverage=coverage),
-                    CHERNOFF_NAME: theory.chernoff_bound(
-                        COMPARATOR, game.behavior, horizon=n, eta=eta
+                    UNKNOWN_NAME: us.theory.theorem2_bound(
+                        K, horizon=n, eta=eta, coverage=coverage
                     ),
+                    CHERNOFF_NAME: us.theory.chernoff_bound(COMPARATOR, q, horizon=n, eta=eta),
                 },
             )
 

@@ -13,25 +13,20 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from understudy import theory
+import understudy as us
 from understudy.constraints import Array
 from understudy.contexts import FiniteContexts
-from understudy.experiments.experiment import ExperimentOptions
-from understudy.experiments.regret_curves import RegretExperiment, RegretPoint
-from understudy.learners import LinProd, lin_prod
-from understudy.simulation.adversaries import halves
-from understudy.simulation.game import Game
+from understudy.experiments.experiment import ExperimentOptions, RegretExperiment, RegretPoint
+from understudy.learners import LinProd
 
 N_CONTEXTS = 8
-THETAS = np.array(
-    [[0.4, 0.1, 0.8], [1.0, 0.1, 0.0]]
-)  # first the third feature pays, then the first one
+THETAS = np.array([[0.4, 0.1, 0.8], [1.0, 0.1, 0.0]])  # the third feature pays, later the first
 UNIFORM_WEIGHT = 0.2  # of the behavior, so that V is invertible for every α
 WORLD_SEED = 2  # the features are part of the experiment: the same for every --seed
 UNIFORM_NAME, TUNED_NAME = "LinProd", "LinProd, tuned to C"
 
 
-def world(n_actions: int) -> tuple[FiniteContexts, Array, Array]:
+def linear_world(n_actions: int) -> tuple[FiniteContexts, Array, Array]:
     """The contexts, and the best and the worst policy on them."""
     rng = np.random.default_rng(WORLD_SEED)
     table = rng.dirichlet(np.full(THETAS.shape[1], 0.3), size=(N_CONTEXTS, n_actions))
@@ -43,7 +38,7 @@ def world(n_actions: int) -> tuple[FiniteContexts, Array, Array]:
 
 def bound(learner: LinProd, coverage: float) -> float:
     assert learner.horizon is not None  # `points` has set it
-    return theory.lin_prod_bound(
+    return us.theory.lin_prod_bound(
         learner.features.n_actions, horizon=learner.horizon, eta=learner.eta, coverage=coverage
     )
 
@@ -59,27 +54,22 @@ class LinearGame(RegretExperiment):
     bound_label = "Theorem 3"
 
     def points(self, options: ExperimentOptions) -> Iterator[RegretPoint]:
-        contexts, best, worst = world(options.actions)
+        K, n = options.actions, options.rounds
+        contexts, best, worst = linear_world(K)
         V_comparator = contexts.covariance(best)
         for alpha in options.grid():
             mixture = alpha * best + (1 - alpha) * worst
-            behavior = (1 - UNIFORM_WEIGHT) * mixture + UNIFORM_WEIGHT / options.actions
+            behavior = (1 - UNIFORM_WEIGHT) * mixture + UNIFORM_WEIGHT / K
             V = contexts.covariance(behavior)
-            kappa = theory.largest_leverage(contexts.table, V)
-            coverage = theory.feature_coverage(V_comparator, V)
+            kappa = us.theory.largest_leverage(contexts.table, V)
+            coverage = us.feature_coverage(V_comparator, V)
             learners = {
-                name: lin_prod(
-                    V,
-                    n_actions=options.actions,
-                    horizon=options.rounds,
-                    kappa=kappa,
-                    coverage=target,
-                )
+                name: us.lin_prod(V, n_actions=K, horizon=n, kappa=kappa, coverage=target)
                 for name, target in ((UNIFORM_NAME, None), (TUNED_NAME, coverage))
             }
-            adversary = halves(THETAS, rounds=options.rounds)
+            adversary = us.adversaries.halves(THETAS, rounds=n)
             yield RegretPoint(
-                game=Game(adversary, behavior, options.rounds, contexts),
+                game=us.Game(adversary, behavior, n, contexts),
                 learners=learners,
                 comparators=[best],
                 alpha=alpha,

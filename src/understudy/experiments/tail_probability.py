@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from understudy import behaviors, kernels, theory
+import understudy as us
 from understudy.constraints import Array
 from understudy.experiments.experiment import (
     Column,
@@ -25,11 +25,9 @@ from understudy.experiments.experiment import (
     play_points,
     size_text,
 )
-from understudy.learners import exp3_ix
-from understudy.plots import TailCurve, draw_tails
-from understudy.simulation import adversaries
+from understudy.kernels.certificates import kl_upper
+from understudy.plots import COLORS, MARKERS, add_grid, in_our_style, new_figure
 from understudy.simulation.adversaries import Adversary
-from understudy.simulation.game import Game
 from understudy.types import Integers
 
 if TYPE_CHECKING:
@@ -39,6 +37,7 @@ DELTAS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # the last: four of 20
 ALPHA = 0.75  # of the behavior: it covers all actions, some better than others
 COMPARATOR = 0
 FIXED, BEST = "fixed", "best in hindsight"
+SHORT_NAMES = {FIXED: "fixed", BEST: "best"}  # in the table
 LEARNER = "Exp3-IX"
 ERROR = 0.05  # the failure rate exceeds `at_most` with at most this probability
 
@@ -63,29 +62,31 @@ class TailRow:
     at_most: float
 
 
-def games(options: ExperimentOptions) -> dict[str, Game]:
+def games(options: ExperimentOptions) -> dict[str, us.Game]:
     """The three games, by name."""
     K, n = options.actions, options.rounds
-    pi_b = behaviors.interpolated(n_actions=K, alpha=ALPHA)
+    pi_b = us.behaviors.interpolated(n_actions=K, alpha=ALPHA)
     by_name: dict[str, Adversary] = {
-        "stationary": adversaries.stationary([0.7, *[0.5] * (K - 1)]),
-        "switching": adversaries.switching(n_actions=K, rounds=n),
-        "retaliating": adversaries.retaliating(n_actions=K),
+        "stationary": us.adversaries.stationary([0.7, *[0.5] * (K - 1)]),
+        "switching": us.adversaries.switching(n_actions=K, rounds=n),
+        "retaliating": us.adversaries.retaliating(n_actions=K),
     }
-    return {name: Game(adversary, pi_b, rounds=n) for name, adversary in by_name.items()}
+    return {name: us.Game(adversary, pi_b, rounds=n) for name, adversary in by_name.items()}
 
 
-def bounds(game: Game, compared: Integers, rewards: Array, who: str, delta: float | None) -> Array:
+def bounds(
+    game: us.Game, compared: Integers, rewards: Array, who: str, delta: float | None
+) -> Array:
     """The bound of every run, from the actions compared with and the rewards that they earned."""
     K, n = game.n_actions, game.rounds
 
     def bound(action: int, earned: float) -> float:
-        eta, totals = theory.exp3_ix_rate(K, n), np.full(K, earned)
+        eta, totals = us.theory.exp3_ix_rate(K, n), np.full(K, earned)
         if delta is None:
-            return theory.theorem1_bound(
+            return us.theory.theorem1_bound(
                 action, game.behavior, horizon=n, eta=eta, total_rewards=totals
             )
-        return theory.theorem1_high_probability_bound(
+        return us.theory.theorem1_high_probability_bound(
             action,
             game.behavior,
             horizon=n,
@@ -100,7 +101,7 @@ def bounds(game: Game, compared: Integers, rewards: Array, who: str, delta: floa
     return np.asarray(none + (all_of_it - none) * rewards / n)
 
 
-def rows_of(name: str, game: Game, regret: Array, rewards: Array) -> Iterator[TailRow]:
+def rows_of(name: str, game: us.Game, regret: Array, rewards: Array) -> Iterator[TailRow]:
     """The rows of a game, from regrets against every action, (runs, K), and learner's rewards."""
     runs = len(regret)
     fixed, best = np.full(runs, COMPARATOR), regret.argmax(axis=1)
@@ -117,7 +118,7 @@ def rows_of(name: str, game: Game, regret: Array, rewards: Array) -> Iterator[Ta
                 bound=float(limits.mean()),
                 above=above,
                 standard_error=math.sqrt(above * (1 - above) / runs),
-                at_most=kernels.certificates.kl_upper(above, runs, -math.log(ERROR)),
+                at_most=kl_upper(above, runs, -math.log(ERROR)),
             )
 
 
@@ -132,7 +133,7 @@ class ProbabilityExperiment(Experiment):
     sections = ("game", "comparator")
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.game,
-        "against": lambda row: row.comparator.removesuffix(" in hindsight"),
+        "against": lambda row: SHORT_NAMES[row.comparator],
         "δ": lambda row: "mean" if row.delta is None else f"{row.delta:g}",
         "regret": lambda row: f"{row.regret:.0f}",
         "bound": lambda row: f"{row.bound:.0f}",
@@ -142,15 +143,9 @@ class ProbabilityExperiment(Experiment):
     }
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[TailRow]:
-        """Play all games, with a progress bar on request.
-
-        >>> rows = PROBABILITY.run(ExperimentOptions(runs=3, rounds=10, actions=2))
-        >>> len(rows), max(row.above for row in rows)
-        (51, 0.0)
-        """
         names, actions = {}, range(options.actions)
         for name, game in games(options).items():
-            learner = exp3_ix(game.behavior, horizon=game.rounds)
+            learner = us.exp3_ix(game.behavior, horizon=game.rounds)
             names[GamePoint(game, {LEARNER: learner}, actions)] = name
         played = play_points(list(names), options, progress=progress, rewards="realised")
         return [
@@ -159,21 +154,32 @@ class ProbabilityExperiment(Experiment):
             for row in rows_of(names[point], point.game, result.regret, result.reward)
         ]
 
+    @in_our_style
     def draw(self, options: ExperimentOptions, rows: Sequence[TailRow]) -> Figure:
-        panels: dict[str, list[TailCurve]] = {}
-        for game, who in dict.fromkeys((row.game, row.comparator) for row in rows):
-            every = [row for row in rows if (row.game, row.comparator) == (game, who)]
-            own = [row for row in every if row.delta is not None]
-            panels.setdefault(game, []).append(
-                TailCurve(
-                    name=who,
-                    delta=[row.delta for row in own],  # type: ignore[arg-type] # `own` has no None
-                    regret=[row.regret for row in own],
-                    bound=[row.bound for row in own],
-                    bound_on_mean=next((row.bound for row in every if row.delta is None), None),
-                )
-            )
-        return draw_tails(panels, title=f"{self.title}\n{size_text(options)}")
+        """Draw a panel per game: δ on a logarithmic scale over the regret, and over its bound."""
+        figure = new_figure(7.2, 3.4, f"{self.title}\n{size_text(options)}")
+        games = list(dict.fromkeys(row.game for row in rows))
+        panels = figure.subplots(1, len(games), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, game in zip(panels, games, strict=True):
+            for color, marker, who in zip(COLORS, MARKERS, SHORT_NAMES, strict=False):
+                every = [row for row in rows if (row.game, row.comparator) == (game, who)]
+                own = [row for row in every if row.delta is not None]
+                deltas = [row.delta for row in own]
+                style = {"color": color, "marker": marker, "ms": 3.5}
+                axes.plot([row.regret for row in own], deltas, lw=1.6, label=who, **style)
+                bounds = [row.bound for row in own]
+                axes.plot(bounds, deltas, lw=1.4, ls="--", label="its bound", **style)
+                for row in every:
+                    if row.delta is None:
+                        label = "bound on its mean"
+                        axes.axvline(row.bound, color=color, lw=1.0, ls=":", label=label)
+            axes.set_yscale("log")
+            add_grid(axes)
+            axes.set_title(game, fontsize=9, loc="left")
+            axes.set_xlabel("total regret")
+        panels[0].set_ylabel("share of runs above it\n(at most, for a bound)")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+        return figure
 
     def notes(self, options: ExperimentOptions) -> list[str]:  # noqa: ARG002 - the same at all sizes
         return [

@@ -33,7 +33,7 @@ from understudy.constraints import (
 )
 from understudy.deprecated import old_module_names
 from understudy.errors import InvalidArgument
-from understudy.types import Integers, Round, saved
+from understudy.types import Integers, Round, saved, segments
 
 __all__ = [
     "Adaptive",
@@ -166,9 +166,7 @@ class Piecewise(Oblivious):
         >>> values.tolist(), starts.tolist()
         ([[0.5, 0.8], [1.0, 0.5]], [0, 2])
         """
-        first = int(np.searchsorted(self.starts, start, side="right")) - 1
-        last = int(np.searchsorted(self.starts, stop, side="left"))
-        return self.values[first:last], np.maximum(self.starts[first:last] - start, 0)
+        return segments(self.values, self.starts, start, stop - start)
 
 
 @saved

@@ -31,8 +31,7 @@ from understudy.protocols import CompiledPath, EventSpec, Learner
 from understudy.schedules import Constant, HalfOf, HoeffdingWidth, Tabulated
 from understudy.simulation.adversaries import Compiled, Oblivious, Piecewise
 from understudy.simulation.comparators import Comparator, ComparatorTotals, Totals
-from understudy.simulation.game import Game, play
-from understudy.simulation.random_streams import RandomStreams
+from understudy.simulation.game import Game, RandomStreams, play
 from understudy.types import Integers, Log, chunks, durations, expand, kernel_view
 
 

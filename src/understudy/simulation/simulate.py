@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,24 @@ from understudy.constraints import (
 )
 from understudy.errors import InvalidArgument
 from understudy.protocols import Learner
-from understudy.simulation.cache import ResultCache
 from understudy.simulation.comparators import Comparator, Totals
-from understudy.simulation.engine import COMPILED, How, Rewards, SimulationPlan, play_runs
+from understudy.simulation.engine import (
+    COMPILED,
+    How,
+    Learners,
+    Rewards,
+    SimulationPlan,
+    play_runs,
+)
 from understudy.simulation.game import Game
-from understudy.simulation.sweep import REWARDS, CellResult, Learners, Results, Sweep, SweepCell
+from understudy.simulation.sweep import (
+    REWARDS,
+    CellResult,
+    ResultCache,
+    Results,
+    Sweep,
+    SweepCell,
+)
 from understudy.types import chunks
 
 if TYPE_CHECKING:
@@ -210,16 +223,9 @@ def _play(
     workers, runs = joblib.effective_n_jobs(jobs), sweep.runs * len(plans)
     share = runs if workers == 1 else -(-runs // (TASKS_PER_WORKER * workers))
     batches = [list(_batches(plan, sweep.runs, share)) for plan in plans]
-    tasks = (
-        joblib.delayed(play_runs)(plan, batch)
-        for plan, own in zip(plans, batches, strict=True)
-        for batch in own
-    )
+    tasks = ((plan, batch) for plan, own in zip(plans, batches, strict=True) for batch in own)
     threads = all(plan.holds_no_lock for plan in plans)
-    parallel = joblib.Parallel(
-        n_jobs=jobs, prefer="threads" if threads else None, return_as="generator"
-    )
-    with closing(parallel(tasks)) as results:
+    with in_parallel(play_runs, tasks, jobs, threads=threads) as results:
         for cells, plan, own in zip(groups, plans, batches, strict=True):
             totals: list[dict[str, Totals]] = []
             for batch in own:
@@ -229,11 +235,22 @@ def _play(
 
 
 @contextmanager
-def closing(results: Any) -> Iterator[Any]:
-    """Stop the workers at the end, also if some of their results were not read."""
+def in_parallel(
+    function: Callable[..., Any],
+    tasks: Iterable[tuple[Any, ...]],
+    jobs: int,
+    *,
+    threads: bool = False,
+) -> Iterator[Iterator[Any]]:
+    """The function's results for all tasks, in order; the workers stop at the end of the block."""
+    import joblib  # noqa: PLC0415 - as above
+
+    prefer = "threads" if threads else None
+    parallel = joblib.Parallel(n_jobs=jobs, prefer=prefer, return_as="generator")
+    results = parallel(joblib.delayed(function)(*task) for task in tasks)
     try:
         yield results
-    finally:
+    finally:  # some results may be unread
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*have been cancelled", category=UserWarning)
             results.close()
