@@ -13,16 +13,16 @@ the behavior rarely plays.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 import understudy as us
 from understudy.experiments.experiment import ExperimentOptions, RegretExperiment, RegretPoint
+from understudy.protocols import Learner
 from understudy.types import durations
 
 COMPARATOR = 0  # the paper's arm 1
-EXP3_NAME, KNOWN_NAME = "Exp3", "Exp3-IX"
-UNKNOWN_NAME, CHERNOFF_NAME = "Exp3-IX, unknown", "Exp3-IX, unknown, kl"
 
 
 def paper_game(options: ExperimentOptions, alpha: float) -> us.Game:
@@ -61,16 +61,24 @@ class Figure1(RegretExperiment):
     def points(self, options: ExperimentOptions) -> Iterator[RegretPoint]:
         for alpha in options.grid():
             game = paper_game(options, alpha)
-            q, n = game.behavior, game.rounds
-            known = us.exp3_ix(q, horizon=n)
+            contenders = self.contenders(game)
             yield RegretPoint(
                 game=game,
-                learners={EXP3_NAME: us.exp3(q, horizon=n), KNOWN_NAME: known},
+                learners={name: learner for name, (learner, _) in contenders.items()},
                 comparators=[COMPARATOR],
                 alpha=alpha,
-                coverage=us.coverage(COMPARATOR, q),
-                bounds={EXP3_NAME: None, KNOWN_NAME: theorem1_for(game, known.rate(0))},
+                coverage=us.coverage(COMPARATOR, game.behavior),
+                bounds={name: bound for name, (_, bound) in contenders.items()},
             )
+
+    def contenders(self, game: us.Game) -> dict[str, tuple[Learner[Any], float | None]]:
+        """The learners, each with the bound on its regret."""
+        q, n = game.behavior, game.rounds
+        known = us.exp3_ix(q, horizon=n)
+        return {
+            "Exp3": (us.exp3(q, horizon=n), None),
+            "Exp3-IX": (known, theorem1_for(game, known.rate(0))),
+        }
 
     def notes(self, options: ExperimentOptions) -> list[str]:
         eta = us.theory.exp3_ix_rate(options.actions, options.rounds)
@@ -84,41 +92,24 @@ class Figure1(RegretExperiment):
         ]
 
 
-class UnknownBehavior(RegretExperiment):
+class UnknownBehavior(Figure1):
     """Exp3-IX with a known behavior policy, and with one that is only counted."""
 
     name = "unknown"
     title = "Exp3-IX, behavior policy known and unknown"
-    defaults = Figure1.defaults
-    x = Figure1.x
-    x_label = Figure1.x_label
     bound_label = "Theorem 1 (known), Theorem 2 (unknown), Chernoff (unknown, kl)"
 
-    def points(self, options: ExperimentOptions) -> Iterator[RegretPoint]:
-        K, n = options.actions, options.rounds
-        for alpha in options.grid():
-            game = paper_game(options, alpha)
-            q, coverage = game.behavior, us.coverage(COMPARATOR, game.behavior)
-            known = us.exp3_ix(q, horizon=n)
-            eta = known.rate(0)  # of all three learners
-            yield RegretPoint(
-                game=game,
-                learners={
-                    UNKNOWN_NAME: us.exp3_ix_unknown(K, horizon=n),
-                    CHERNOFF_NAME: us.exp3_ix_unknown(K, horizon=n, width="kl"),
-                    KNOWN_NAME: known,
-                },
-                comparators=[COMPARATOR],
-                alpha=alpha,
-                coverage=coverage,
-                bounds={
-                    KNOWN_NAME: theorem1_for(game, eta),
-                    UNKNOWN_NAME: us.theory.theorem2_bound(
-                        K, horizon=n, eta=eta, coverage=coverage
-                    ),
-                    CHERNOFF_NAME: us.theory.chernoff_bound(COMPARATOR, q, horizon=n, eta=eta),
-                },
-            )
+    def contenders(self, game: us.Game) -> dict[str, tuple[Learner[Any], float | None]]:
+        q, n, K = game.behavior, game.rounds, game.n_actions
+        known = us.exp3_ix(q, horizon=n)
+        eta, coverage = known.rate(0), us.coverage(COMPARATOR, q)  # η of all three learners
+        theorem2 = us.theory.theorem2_bound(K, horizon=n, eta=eta, coverage=coverage)
+        chernoff = us.theory.chernoff_bound(COMPARATOR, q, horizon=n, eta=eta)
+        return {
+            "Exp3-IX, unknown": (us.exp3_ix_unknown(K, horizon=n), theorem2),
+            "Exp3-IX, unknown, kl": (us.exp3_ix_unknown(K, horizon=n, width="kl"), chernoff),
+            "Exp3-IX": (known, theorem1_for(game, eta)),
+        }
 
     def notes(self, options: ExperimentOptions) -> list[str]:
         return [

@@ -63,7 +63,11 @@ class TailRow:
 
 
 def games(options: ExperimentOptions) -> dict[str, us.Game]:
-    """The three games, by name."""
+    """The three games, by name.
+
+    >>> list(games(PROBABILITY.defaults))
+    ['stationary', 'switching', 'retaliating']
+    """
     K, n = options.actions, options.rounds
     pi_b = us.behaviors.interpolated(n_actions=K, alpha=ALPHA)
     by_name: dict[str, Adversary] = {

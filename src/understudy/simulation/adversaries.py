@@ -90,8 +90,8 @@ class Oblivious(ABC):
     rounds: int | None  # the longest game that it has means for; None for any length
 
     @property
-    @abstractmethod
-    def size(self) -> int: ...
+    def size(self) -> int:
+        return int(self.corners().shape[1])
 
     @abstractmethod
     def between(self, start: int, stop: int) -> Array:
@@ -148,10 +148,6 @@ class Piecewise(Oblivious):
                 "pass the number of rounds played before each segment begins",
             )
 
-    @property
-    def size(self) -> int:
-        return int(self.values.shape[1])
-
     def between(self, start: int, stop: int) -> Array:
         segment = np.searchsorted(self.starts, np.arange(start, stop), side="right") - 1
         return self.values[segment]
@@ -198,10 +194,6 @@ class Drifting(Oblivious):
                 "last", self.last.shape, f"first has shape {self.first.shape}", "pass equal lengths"
             )
 
-    @property
-    def size(self) -> int:
-        return len(self.first)
-
     def between(self, start: int, stop: int) -> Array:
         progress = np.arange(start, stop)[:, np.newaxis] / max(self.rounds - 1, 1)
         return np.asarray((1 - progress) * self.first + progress * self.last)
@@ -235,10 +227,6 @@ class RewardTable(Oblivious):
     def __post_init__(self) -> None:
         enforce(self)
         object.__setattr__(self, "rounds", len(self.values))
-
-    @property
-    def size(self) -> int:
-        return int(self.values.shape[1])
 
     def between(self, start: int, stop: int) -> Array:
         return self.values[start:stop]

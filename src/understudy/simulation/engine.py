@@ -115,11 +115,6 @@ class SimulationPlan:
         """How each learner's runs are played."""
         return {name: PATHS[player] for name, player in self.players.items()}
 
-    def played_by(self, player: Player) -> Learners:
-        """The learners of a player: they share the log."""
-        own = (name for name, other in self.players.items() if other is player)
-        return {name: self.learners[name] for name in own}
-
     @property
     def holds_no_lock(self) -> bool:
         """Whether a run is compiled code of this library alone: then threads can play at once."""
@@ -155,7 +150,8 @@ def play_runs(plan: SimulationPlan, runs: Sequence[int]) -> list[dict[str, Total
     """
     totals: list[dict[str, Totals]] = [{} for _ in runs]
     for player in dict.fromkeys(plan.players.values()):
-        for total, own in zip(totals, player(plan, plan.played_by(player), runs), strict=True):
+        cast = {name: one for name, one in plan.learners.items() if plan.players[name] is player}
+        for total, own in zip(totals, player(plan, cast, runs), strict=True):
             total.update(own)
     return totals
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ from understudy.constraints import (
     integer,
 )
 from understudy.errors import InvalidArgument
-from understudy.protocols import Learner
 from understudy.simulation.comparators import Comparator, Totals
 from understudy.simulation.engine import (
     COMPILED,
@@ -163,14 +162,15 @@ def simulate(
     ((5, 2), 'compiled')
     """
     if isinstance(game, Sweep):
-        _refuse_twice("learners", learners, learners is not None)
-        _refuse_twice("runs", runs, runs != 1)
-        _refuse_twice("seed", seed, seed != 0)
-        _refuse_twice("comparators", comparators, not isinstance(comparators, tuple) or comparators)
-        _refuse_twice("rewards", rewards, rewards != "mean")
+        alone = {"learners": None, "runs": 1, "seed": 0, "comparators": (), "rewards": "mean"}
+        given = (learners, runs, seed, comparators, rewards)
+        for (name, default), value in zip(alone.items(), given, strict=True):
+            if type(value) is not type(default) or value != default:
+                reason, remedy = "the sweep says it already", f"pass {name} to us.Sweep"
+                raise InvalidArgument(name, value, reason, remedy)
         return _simulate(game, jobs, progress, keep)
-    given = {} if learners is None else learners
-    sweep = Sweep({ONLY_GAME: game}, given, [seed], runs, comparators, rewards)
+    by_name = {} if learners is None else learners
+    sweep = Sweep({ONLY_GAME: game}, by_name, [seed], runs, comparators, rewards)
     results = _simulate(sweep, jobs, progress, keep)
     by_learner = {cell.learner: result for cell, result in results.items()}
     return Simulation(
@@ -181,40 +181,26 @@ def simulate(
     )
 
 
-def _refuse_twice(name: str, value: object, given: object) -> None:
-    if given:
-        raise InvalidArgument(name, value, "the sweep says it already", f"pass {name} to us.Sweep")
-
-
 def _simulate(sweep: Sweep, jobs: int, progress: Progress, keep: Folder | None) -> Results:
     cache = None if keep is None else ResultCache(Path(keep), sweep)
-    results: dict[SweepCell, CellResult] = {}
-    missing = []
-    for group in sweep.groups():
-        for cell, learner in group.items():
-            stored = None if cache is None else cache.read(cell, learner)
-            if stored is not None:
-                results[cell] = stored
-        left = {cell: learner for cell, learner in group.items() if cell not in results}
-        if left:
-            missing.append(left)
+    results = {} if cache is None else cache.read()
+    groups = ([cell for cell in group if cell not in results] for group in sweep.groups())
+    missing = [group for group in groups if group]
     with reporter(progress, sweep.runs * len(missing)) as report:
-        for finished, plan, totals in _play(sweep, missing, jobs, report):
-            for cell, learner in finished.items():
-                own = [run[cell.learner] for run in totals]
-                results[cell] = CellResult.from_totals(own, plan.paths[cell.learner])
-                if cache is not None:
-                    cache.write(cell, learner, results[cell])
+        for finished in _play(sweep, missing, jobs, report):
+            results |= finished
+            if cache is not None:
+                cache.write(finished)
     return Results({cell: results[cell] for cell in sweep.cells()})
 
 
 def _play(
     sweep: Sweep,
-    groups: Sequence[Mapping[SweepCell, Learner[Any]]],
+    groups: Sequence[Sequence[SweepCell]],
     jobs: int,
     report: Callable[[int], object],
-) -> Iterator[tuple[Mapping[SweepCell, Learner[Any]], SimulationPlan, list[dict[str, Totals]]]]:
-    """Play groups of cells; yield each one when finished, with its plan and totals by run."""
+) -> Iterator[dict[SweepCell, CellResult]]:
+    """Play groups of cells, each of one game and seed; yield a group's results when it is done."""
     import joblib  # noqa: PLC0415 - its import takes 0.1 s, which only simulations need
 
     if not groups:
@@ -231,7 +217,12 @@ def _play(
             for batch in own:
                 totals += next(results)
                 report(len(batch))
-            yield cells, plan, totals
+            yield {
+                cell: CellResult.from_totals(
+                    [run[cell.learner] for run in totals], plan.paths[cell.learner]
+                )
+                for cell in cells
+            }
 
 
 @contextmanager

@@ -212,14 +212,16 @@ class Sweep:
         warn_of_old_name("Sweep.plans", "groups", stacklevel=2)
         return self.groups()
 
-    def plan(self, cells: Mapping[SweepCell, Learner[Any]]) -> SimulationPlan:
+    def plan(self, cells: Sequence[SweepCell]) -> SimulationPlan:
         """The engine's plan for some cells of a group."""
-        first = next(iter(cells))
-        learners = {cell.learner: learner for cell, learner in cells.items()}
-        comparators = self.compared_with(first.game)
-        return SimulationPlan(
-            self.games[first.game], learners, comparators, self.rewards, first.seed
-        )
+        name, _, seed = cells[0]
+        learners = {cell.learner: self.learner(cell) for cell in cells}
+        comparators = self.compared_with(name)
+        return SimulationPlan(self.games[name], learners, comparators, self.rewards, seed)
+
+    def learner(self, cell: SweepCell) -> Learner[Any]:
+        """The learner of a cell."""
+        return self.learners_by_game[cell.game][cell.learner]
 
 
 class Results(Mapping[SweepCell, CellResult]):
@@ -278,12 +280,12 @@ class ResultCache:
         self.games = {name: self._game(name) for name in sweep.games}
         folder.mkdir(parents=True, exist_ok=True)
 
-    def read(self, cell: SweepCell, learner: Learner[Any]) -> CellResult | None:
-        """The result of a cell, or None if the folder does not have it."""
-        key = self.key(cell, learner)
-        path = self.path(key)
-        if not path.exists():
-            return None
+    def read(self) -> dict[SweepCell, CellResult]:
+        """The results of the cells that the folder has."""
+        files = {cell: self.path(self.key(cell)) for cell in self.sweep.cells()}
+        return {cell: self._read(cell, path) for cell, path in files.items() if path.exists()}
+
+    def _read(self, cell: SweepCell, path: Path) -> CellResult:
         try:
             record = parse(path.read_text(encoding="utf-8"))
             result = from_data(record.get("played"), "played")
@@ -293,7 +295,7 @@ class ResultCache:
             raise self._not_a_cell(path, type(error).__name__) from None
         runs, comparators = self.sweep.runs, len(self.sweep.compared_with(cell.game))
         if (
-            record.get("key") != key
+            record.get("key") != self.key(cell)
             or not isinstance(result, CellResult)
             or result.regret.shape != (runs, comparators)
             or not result.reward.shape == result.behavior_reward.shape == (runs,)
@@ -306,30 +308,31 @@ class ResultCache:
         reason = f"{path} is not a finished cell of this sweep ({why})"
         return InvalidArgument("keep", str(path), reason, "delete this file to play it again")
 
-    def write(self, cell: SweepCell, learner: Learner[Any], result: CellResult) -> None:
-        """Store the result of a cell; the file appears whole or not at all."""
-        key = self.key(cell, learner)
-        record = {
-            "format": FORMAT,
-            "version": VERSION,
-            "key": key,
-            "cell": cell._asdict(),
-            "played": as_data(result),
-        }
-        text = json.dumps(record, allow_nan=False, ensure_ascii=False)
-        write_atomically(self.path(key), text.encode())
+    def write(self, results: Mapping[SweepCell, CellResult]) -> None:
+        """Store the results of cells; each file appears whole or not at all."""
+        for cell, result in results.items():
+            key = self.key(cell)
+            record = {
+                "format": FORMAT,
+                "version": VERSION,
+                "key": key,
+                "cell": cell._asdict(),
+                "played": as_data(result),
+            }
+            text = json.dumps(record, allow_nan=False, ensure_ascii=False)
+            write_atomically(self.path(key), text.encode())
 
     def path(self, key: str) -> Path:
         """The file of a cell."""
         return self.folder / f"{key[:32]}.json"
 
-    def key(self, cell: SweepCell, learner: Learner[Any]) -> str:
+    def key(self, cell: SweepCell) -> str:
         """A hash of everything that the result of a cell depends on."""
         return digest(
             {
                 "numerics": NUMERICS,
                 "game": self.games[cell.game],
-                "learner": as_key(learner, f"learner {cell.learner!r}"),
+                "learner": as_key(self.sweep.learner(cell), f"learner {cell.learner!r}"),
                 "rewards": self.sweep.rewards,
                 "runs": self.sweep.runs,
                 "seed": cell.seed,
