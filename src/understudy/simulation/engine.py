@@ -81,12 +81,12 @@ def log_chunks(
 
 
 Rewards = Literal["mean", "realised"]
-How = Literal["compiled", "stretches", "referee"]
+EnginePath = Literal["compiled", "stretches", "referee"]
 Learners = Mapping[str, Learner[Any]]
 
-COMPILED: How = "compiled"
-STRETCHES: How = "stretches"
-REFEREE: How = "referee"
+COMPILED: EnginePath = "compiled"
+STRETCHES: EnginePath = "stretches"
+REFEREE: EnginePath = "referee"
 ROUNDS_WITHOUT_TABLE = 1 << 13  # at a time where no table (n, K) is needed: they fit the cache
 RUNS_PER_CALL = 8  # enough that memory of one run is fetched while another computes
 ROUNDS_PER_CALL = 1 << 22  # of each run: a second or so, after which Ctrl-C is noticed
@@ -111,8 +111,8 @@ class SimulationPlan:
         return {name: _player(self, learner) for name, learner in self.learners.items()}
 
     @property
-    def paths(self) -> dict[str, How]:
-        """How each learner's runs are played."""
+    def paths(self) -> dict[str, EnginePath]:
+        """The path of each learner's runs."""
         return {name: PATHS[player] for name, player in self.players.items()}
 
     @property
@@ -150,9 +150,9 @@ def play_runs(plan: SimulationPlan, runs: Sequence[int]) -> list[dict[str, Total
     """
     totals: list[dict[str, Totals]] = [{} for _ in runs]
     for player in dict.fromkeys(plan.players.values()):
-        cast = {name: one for name, one in plan.learners.items() if plan.players[name] is player}
-        for total, own in zip(totals, player(plan, cast, runs), strict=True):
-            total.update(own)
+        own = {name: one for name, one in plan.learners.items() if plan.players[name] is player}
+        for total, more in zip(totals, player(plan, own, runs), strict=True):
+            total.update(more)
     return totals
 
 
@@ -208,9 +208,9 @@ def _play_whole_games(
     world = edges, kernel_view(kernels.sampling.guide_table(edges)), means, starts
     etas = np.array([learner.rate(0) for learner in learners.values()])
     gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
-    cast = kernel_view(etas), kernel_view(np.array(gains))
-    generators = tuple(np.random.default_rng(0) for _ in range(2 * RUNS_PER_CALL))  # of any seed
-    behaviors, observed = generators[:RUNS_PER_CALL], generators[RUNS_PER_CALL:]
+    rates_and_gains = kernel_view(etas), kernel_view(np.array(gains))
+    every = tuple(np.random.default_rng(0) for _ in range(2 * RUNS_PER_CALL))  # of any seed
+    generators = behaviors, observed = every[:RUNS_PER_CALL], every[RUNS_PER_CALL:]
     for first, count in chunks(len(runs), RUNS_PER_CALL):
         for run, one, other in zip(runs[first:], behaviors, observed, strict=False):
             streams = RandomStreams(plan.seed, run)
@@ -218,7 +218,7 @@ def _play_whole_games(
             streams.restart(other, "observed")
         state = kernels.games.init(count, len(learners), game.n_actions)
         for start, rounds in chunks(game.rounds, ROUNDS_PER_CALL):
-            kernels.games.play_runs((behaviors, observed), world, start, rounds, cast, state)
+            kernels.games.play_runs(generators, world, start, rounds, rates_and_gains, state)
         *_, earnings = state
         for earned in earnings.tolist():
             yield {
@@ -324,12 +324,12 @@ def _play_adaptive_run(plan: SimulationPlan, learner: ExponentialWeights, run: i
         streams.learner,
     )
     memory = np.array(memory, dtype=np.float64)  # a copy for this run: others share the array
-    meet = partial(referee, (memory, kernel_view(parameters)), stage)
+    play_rounds = partial(referee, (memory, kernel_view(parameters)), stage)
     state, earned = learner.init(), 0.0
     for _, rounds in chunks(game.rounds, ROUNDS_WITHOUT_TABLE):
         actions = choose(game.behavior, streams.behavior.random(rounds))
         state, (own, behaviors) = learner.play_adaptive(
-            state, actions, game.behavior[actions], meet
+            state, actions, game.behavior[actions], play_rounds
         )
         if not math.isfinite(own):
             raise InvalidArgument(
@@ -360,7 +360,7 @@ def _play_referee(
         yield totals
 
 
-PATHS: dict[Player, How] = {
+PATHS: dict[Player, EnginePath] = {
     _play_whole_games: COMPILED,
     _go_over_logs: COMPILED,
     _play_adaptive_compiled: COMPILED,

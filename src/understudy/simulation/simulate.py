@@ -23,7 +23,7 @@ from understudy.errors import InvalidArgument
 from understudy.simulation.comparators import Comparator, Totals
 from understudy.simulation.engine import (
     COMPILED,
-    How,
+    EnginePath,
     Learners,
     Rewards,
     SimulationPlan,
@@ -63,7 +63,7 @@ class Simulation:
     regret: dict[str, Array]
     reward: dict[str, Array]
     behavior_reward: dict[str, Array]
-    path: dict[str, How]
+    path: dict[str, EnginePath]
 
 
 def _jobs(value: Any) -> int:

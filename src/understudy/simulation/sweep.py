@@ -36,7 +36,7 @@ from understudy.simulation.engine import (
     COMPILED,
     REFEREE,
     STRETCHES,
-    How,
+    EnginePath,
     Learners,
     Rewards,
     SimulationPlan,
@@ -92,7 +92,7 @@ class CellResult:
     regret: Array
     reward: Array
     behavior_reward: Array
-    path: How
+    path: EnginePath
     CONSTRAINTS: ClassVar = {
         "regret": array("pass (runs, comparators)", dimensions=(2,)),
         "reward": array("pass one number per run"),
@@ -104,7 +104,7 @@ class CellResult:
         enforce(self)
 
     @staticmethod
-    def from_totals(totals: Sequence[Totals], path: How) -> CellResult:
+    def from_totals(totals: Sequence[Totals], path: EnginePath) -> CellResult:
         """Collect the totals of all runs in arrays."""
         reward = np.array([run.learner for run in totals])
         comparators = np.array([run.comparators for run in totals])
