@@ -19,10 +19,8 @@ import understudy as us
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.experiments.experiment import Column, Experiment, ExperimentOptions
-from understudy.kernels.reference import log_mixture, log_wealths
 from understudy.plots import CertificatePanel, draw_certificates
-from understudy.simulation.engine import log_chunks
-from understudy.simulation.game import RandomStreams
+from understudy.simulation.game import RandomStreams, log_chunks
 from understudy.simulation.simulate import in_parallel, reporter
 from understudy.types import chunks
 
@@ -35,6 +33,8 @@ GAMES_PER_TASK = 10  # of a worker: enough that the cost of a task does not show
 # there are fewer of them, as each takes ten times as long.
 LONGER, FEWER = 10, 0.4
 SHORTER = 0.25  # for games against an adaptive adversary: they are played in Python
+# Of a game: whether each bound was ever wrong, and means per round.
+CHECKED = ("lower_wrong", "upper_wrong", "gain_wrong", "production", "lower", "truth", "upper")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,9 @@ def ever_wrong(record: GameRecord, certificate: us.Certificate) -> tuple[bool, b
     mean, gained = np.cumsum(record.earned) / t, np.cumsum(record.gained) / t
 
     def ever(lambdas: Array, x: Array, means: Array, share: float) -> bool:
-        mixtures = log_mixture(log_wealths(lambdas, x), lambdas, t, means)
+        S = np.cumsum(np.log1p(np.outer(x, lambdas)), axis=0)
+        fair = t[:, np.newaxis] * np.log1p(lambdas * means[:, np.newaxis])
+        mixtures = np.logaddexp.reduce(S - fair, axis=-1) - np.log(len(lambdas))
         return bool((mixtures > -math.log(share)).any())
 
     return (
@@ -170,30 +172,18 @@ def ever_wrong(record: GameRecord, certificate: us.Certificate) -> tuple[bool, b
     )
 
 
-@dataclass(frozen=True)
-class CertificateCheck:
-    """The certificate of one game beside the truth.
-
-    `wrong` is `ever_wrong`. `means`, per round, are those of production, lower bound, truth and
-    upper bound.
-    """
-
-    wrong: tuple[bool, bool, bool]
-    means: tuple[float, ...]
-    promoted_at: int | None
-
-
-def check_games(kind: GameKind, options: ExperimentOptions, runs: range) -> list[CertificateCheck]:
-    """Play some games of a kind and compare their certificates with the truth."""
+def check_games(kind: GameKind, options: ExperimentOptions, runs: range) -> list[list[float]]:
+    """Play some games of a kind: the numbers of `CHECKED` of each, and its round of promotion."""
     checks = []
     for run in runs:
         record = record_game(kind, options, run)
         start = us.Certificate(behavior=record.behavior, confidence=CONFIDENCE)
         certificate = start.observe(record.log, record.trace)
-        earned = float(record.earned.sum())
+        n, earned = len(record.log), float(record.earned.sum())
         totals = (certificate.production, certificate.lower, earned, certificate.upper)
-        means = tuple(total / len(record.log) for total in totals)
-        checks.append(CertificateCheck(ever_wrong(record, start), means, certificate.promoted_at))
+        means = (total / n for total in totals)
+        promoted_at = certificate.promoted_at or n + 1  # after the last round if never
+        checks.append([*ever_wrong(record, start), *means, promoted_at])
     return checks
 
 
@@ -223,22 +213,20 @@ class CertificateRow:
 
 
 def row_of(
-    kind: GameKind, options: ExperimentOptions, checks: Sequence[CertificateCheck]
+    kind: GameKind, options: ExperimentOptions, checks: Sequence[Sequence[float]]
 ) -> CertificateRow:
     """Shares and means over all games of a kind."""
     n, delta = kind.rounds(options), 1 - CONFIDENCE
-    wrong = np.mean([one.wrong for one in checks], axis=0).tolist()
-    means = np.mean([one.means for one in checks], axis=0).tolist()
-    promotions = np.array([one.promoted_at or n + 1 for one in checks])
+    *_, promotions = np.array(checks).T
+    means = np.mean(checks, axis=0).tolist()
     median = float(np.median(promotions))
     return CertificateRow(
         kind=kind.name,
         target=kind.target,
         rounds=n,
         games=len(checks),
-        **dict(zip(("lower_wrong", "upper_wrong", "gain_wrong"), wrong, strict=True)),
         limit=delta + 3 * math.sqrt(delta * (1 - delta) / len(checks)),
-        **dict(zip(("production", "lower", "truth", "upper"), means, strict=True)),
+        **dict(zip(CHECKED, means, strict=False)),
         promoted=float((promotions <= n).mean()),
         promotion=median if median <= n else None,
     )
@@ -286,7 +274,7 @@ class CertificateExperiment(Experiment):
             for kind in KINDS
             for first, count in chunks(kind.games(options), GAMES_PER_TASK)
         ]
-        checks: dict[GameKind, list[CertificateCheck]] = {kind: [] for kind in KINDS}
+        checks: dict[GameKind, list[list[float]]] = {kind: [] for kind in KINDS}
         total = sum(len(runs) for _, _, runs in tasks)
         with (
             reporter(progress, total) as report,

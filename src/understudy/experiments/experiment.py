@@ -18,8 +18,7 @@ import understudy as us
 from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, enforce
 from understudy.plots import RegretCurve, draw_regret, to_bytes
 from understudy.protocols import Learner
-from understudy.simulation.comparators import Comparator
-from understudy.simulation.engine import Rewards
+from understudy.simulation.engine import Comparator, Rewards
 from understudy.simulation.simulate import JOBS, KEEP
 from understudy.simulation.sweep import CellResult
 from understudy.snapshots import write_atomically

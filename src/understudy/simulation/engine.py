@@ -1,5 +1,7 @@
 """The engine: plays the runs of a game, for every learner by the fastest path that it has.
 
+It adds up the rewards of the learner, of the behavior and of the comparators of a regret. Paths:
+
 compiled    off-policy feedback does not depend on the learner, so against an oblivious adversary
             the engine makes the log a chunk at a time, and every learner reads the same chunk. An
             adaptive adversary is played round by round, in a compiled loop.
@@ -19,67 +21,23 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from understudy import kernels
 from understudy.behaviors import cdf, choose
-from understudy.constraints import Array
-from understudy.contexts import FiniteContexts
+from understudy.constraints import Array, dimensions_of
+from understudy.contexts import ContextPolicy, FiniteContexts, rows
 from understudy.errors import InvalidArgument
 from understudy.learners import ExponentialWeights
 from understudy.protocols import CompiledPath, EventSpec, Learner
 from understudy.schedules import Constant, HalfOf, HoeffdingWidth, Tabulated
 from understudy.simulation.adversaries import Compiled, Oblivious, Piecewise
-from understudy.simulation.comparators import Comparator, ComparatorTotals, Totals
-from understudy.simulation.game import Game, RandomStreams, play
+from understudy.simulation.game import Game, LogChunk, RandomStreams, log_chunks, play
+from understudy.theory.coverage_ratio import as_policy
 from understudy.types import Integers, Log, chunks, durations, expand, kernel_view
 
-
-@dataclass(frozen=True, eq=False)
-class LogChunk:
-    """Some rounds: their log, and the rewards of all actions; row i holds from round starts[i] on.
-
-    `behavior` is π_B, (K,), or (n, K) where there are contexts.
-    """
-
-    log: Log
-    contexts: NDArray[Any]
-    behavior: Array
-    rewards: Array
-    starts: Integers
-
-
-def log_chunks(
-    game: Game, streams: RandomStreams, *, size: int, all_rewards: bool
-) -> Iterator[LogChunk]:
-    """The run's log, at most that many rounds at a time.
-
-    With `all_rewards` the rewards of every action are drawn in every round; else they are means.
-
-    >>> from understudy import adversaries
-    >>> game = Game(adversaries.stationary([0.5, 0.9]), [0.5, 0.5], rounds=5)
-    >>> made = log_chunks(game, RandomStreams(seed=0, run=0), size=2, all_rewards=False)
-    >>> [len(chunk.log) for chunk in made]
-    [2, 2, 1]
-    """
-    for start, rounds in chunks(game.rounds, size):
-        contexts, features, behavior = streams.draw_contexts(game, rounds)
-        if features is None:
-            rewards, starts = game.pieces_between(start, start + rounds)
-            behavior_row = game.behavior
-        else:
-            rewards, starts = game.means_between(start, start + rounds, features), np.arange(rounds)
-            behavior_row = behavior
-        actions = streams.draw_behavior_actions(behavior)
-        each = np.arange(rounds)
-        row = np.searchsorted(starts, each, side="right") - 1
-        observed = streams.draw_observed_rewards(game, rewards[row, actions])
-        log = Log._of(actions, observed, behavior[each, actions], features)
-        if all_rewards:
-            rewards, starts = streams.draw_rewards(game, rewards[row], actions, observed), each
-        yield LogChunk(log, contexts, behavior_row, rewards, starts)
-
-
+BEST = "best"  # the best fixed action in hindsight, which may differ from run to run
+Comparator = int | ArrayLike | ContextPolicy | str
 Rewards = Literal["mean", "realised"]
 EnginePath = Literal["compiled", "stretches", "referee"]
 Learners = Mapping[str, Learner[Any]]
@@ -93,6 +51,67 @@ ROUNDS_PER_CALL = 1 << 22  # of each run: a second or so, after which Ctrl-C is 
 OWN_SCHEDULES = Constant | Tabulated | HalfOf | HoeffdingWidth  # callable, yet no user's function
 NO_CONTEXTS: Integers = np.zeros(0, dtype=np.int64)
 ONE_ROUND: Integers = np.ones(1, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Total rewards of one run: the learner's, the behavior's and each comparator's."""
+
+    learner: float
+    behavior: float
+    comparators: Array
+
+
+class ComparatorTotals:
+    """Running totals of the behavior and of the comparators (actions, policies or `BEST`)."""
+
+    def __init__(self, game: Game, comparators: Sequence[Comparator]) -> None:
+        self.game = game
+        self.fixed: dict[int, Array] = {}
+        self.contextual: dict[int, ContextPolicy] = {}
+        for i, comparator in enumerate(comparators):
+            self._sort(i, comparator)
+        self.behavior = 0.0
+        self.by_action = np.zeros(game.n_actions)
+        self.earned = np.zeros(len(comparators))  # only the contextual ones are filled in
+
+    def add(
+        self, contexts: NDArray[Any], behavior: Array, rewards: Array, rounds: Integers
+    ) -> None:
+        """Add a chunk. Row i of the rewards counts `rounds[i]` times; once if it has a context."""
+        weights = rounds[:, np.newaxis]
+        self.behavior += float((behavior * rewards * weights).sum())
+        self.by_action += (rewards * weights).sum(axis=0)  # not `@`: BLAS may reorder sums
+        for i, comparator in self.contextual.items():
+            policy = rows(comparator, contexts, self.game.n_actions, "comparators")
+            self.earned[i] += (policy * rewards).sum()
+
+    def totals(self, earned: float) -> Totals:
+        """The totals so far, beside what a learner earned."""
+        comparators = np.full(len(self.earned), self.by_action.max())  # BEST; others overwrite it
+        for i, policy in self.fixed.items():
+            comparators[i] = (policy * self.by_action).sum()
+        for i in self.contextual:
+            comparators[i] = self.earned[i]
+        return Totals(float(earned), self.behavior, comparators)
+
+    def _sort(self, i: int, comparator: Comparator) -> None:
+        if isinstance(comparator, str):
+            if comparator != BEST:
+                raise InvalidArgument(
+                    "comparators",
+                    comparator,
+                    f"the only one with a name is {BEST!r}, the best fixed action in hindsight",
+                    f"pass {BEST!r}, an action, or a policy",
+                )
+        elif callable(comparator) or dimensions_of(comparator) > 1:
+            if self.game.contexts is None:
+                raise InvalidArgument(
+                    "comparators", comparator, "the game has no contexts", "pass K probabilities"
+                )
+            self.contextual[i] = comparator
+        else:
+            self.fixed[i] = as_policy(comparator, self.game.n_actions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,14 +159,7 @@ Player = Callable[[SimulationPlan, Learners, Sequence[int]], Iterator[dict[str, 
 
 
 def play_runs(plan: SimulationPlan, runs: Sequence[int]) -> list[dict[str, Totals]]:
-    """All learners' totals in every run.
-
-    >>> from understudy import adversaries, exp3
-    >>> game = Game(adversaries.stationary([0.5, 0.9]), [0.5, 0.5], rounds=10)
-    >>> plan = SimulationPlan(game, {"Exp3": exp3(game.behavior, eta=0.1)}, [1], "mean", seed=0)
-    >>> [run["Exp3"].comparators.tolist() for run in play_runs(plan, [0, 1])]
-    [[9.0], [9.0]]
-    """
+    """All learners' totals in every run."""
     totals: list[dict[str, Totals]] = [{} for _ in runs]
     for player in dict.fromkeys(plan.players.values()):
         own = {name: one for name, one in plan.learners.items() if plan.players[name] is player}

@@ -1,6 +1,6 @@
 """The game of the paper's section 2: `Game` is its setting, `play` its protocol.
 
-`RandomStreams` holds the random numbers of a run.
+`RandomStreams` holds the random numbers of a run, and `log_chunks` draws its log without a learner.
 Only the referee sees r_t, the rewards of all actions. A learner sees the action and the reward of
 the behavior policy.
 """
@@ -34,6 +34,7 @@ from understudy.simulation.adversaries import Adversary, Oblivious, Piecewise
 from understudy.types import (
     Feedback,
     Integers,
+    Log,
     Round,
     chunks,
     read_only,
@@ -285,6 +286,45 @@ def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> I
         # 4. The learner earns r_t(A_t) unseen; it learns from the behavior's action and reward.
         state = learner.update(state, feedback_for(learner.spec, played))
         memory = game.adversary.observe(memory, played)
+
+
+@dataclass(frozen=True, eq=False)
+class LogChunk:
+    """Some rounds: their log, and the rewards of all actions; row i holds from round starts[i] on.
+
+    `behavior` is π_B, (K,), or (n, K) where there are contexts.
+    """
+
+    log: Log
+    contexts: NDArray[Any]
+    behavior: Array
+    rewards: Array
+    starts: Integers
+
+
+def log_chunks(
+    game: Game, streams: RandomStreams, *, size: int, all_rewards: bool
+) -> Iterator[LogChunk]:
+    """The run's log, at most that many rounds at a time.
+
+    With `all_rewards` the rewards of every action are drawn in every round; else they are means.
+    """
+    for start, rounds in chunks(game.rounds, size):
+        contexts, features, behavior = streams.draw_contexts(game, rounds)
+        if features is None:
+            rewards, starts = game.pieces_between(start, start + rounds)
+            behavior_row = game.behavior
+        else:
+            rewards, starts = game.means_between(start, start + rounds, features), np.arange(rounds)
+            behavior_row = behavior
+        actions = streams.draw_behavior_actions(behavior)
+        each = np.arange(rounds)
+        row = np.searchsorted(starts, each, side="right") - 1
+        observed = streams.draw_observed_rewards(game, rewards[row, actions])
+        log = Log._of(actions, observed, behavior[each, actions], features)
+        if all_rewards:
+            rewards, starts = streams.draw_rewards(game, rewards[row], actions, observed), each
+        yield LogChunk(log, contexts, behavior_row, rewards, starts)
 
 
 def feedback_for(spec: EventSpec, record: Round) -> Feedback:

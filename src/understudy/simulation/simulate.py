@@ -20,13 +20,14 @@ from understudy.constraints import (
     integer,
 )
 from understudy.errors import InvalidArgument
-from understudy.simulation.comparators import Comparator, Totals
 from understudy.simulation.engine import (
     COMPILED,
+    Comparator,
     EnginePath,
     Learners,
     Rewards,
     SimulationPlan,
+    Totals,
     play_runs,
 )
 from understudy.simulation.game import Game
@@ -256,12 +257,7 @@ def _batches(plan: SimulationPlan, runs: int, share: int) -> Iterator[range]:
 
 @contextmanager
 def reporter(progress: Progress, runs: int) -> Iterator[Callable[[int], object]]:
-    """`progress` as a function of the number of runs just done.
-
-    >>> with reporter(progress=print, runs=3) as report:
-    ...     report(2)
-    2
-    """
+    """`progress` as a function of the number of runs just done."""
     if callable(progress):
         yield progress
     elif not progress:

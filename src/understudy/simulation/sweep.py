@@ -31,15 +31,17 @@ from understudy.constraints import (
 from understudy.deprecated import warn_of_old_name
 from understudy.errors import InvalidArgument, NotSaveable, UnknownCell, shorten
 from understudy.protocols import Learner
-from understudy.simulation.comparators import Comparator, ComparatorTotals, Totals
 from understudy.simulation.engine import (
     COMPILED,
     REFEREE,
     STRETCHES,
+    Comparator,
+    ComparatorTotals,
     EnginePath,
     Learners,
     Rewards,
     SimulationPlan,
+    Totals,
 )
 from understudy.simulation.game import Game, check_player
 from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
