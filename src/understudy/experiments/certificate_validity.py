@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-import understudy as us
+from understudy import behaviors
+from understudy.certificates import Certificate, certify
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.experiments.experiment import Column, Experiment, ExperimentOptions
+from understudy.learners import exp3_ix
 from understudy.plots import CertificatePanel, draw_certificates
+from understudy.simulation import Game, adversaries, play
 from understudy.simulation.game import RandomStreams, log_chunks
 from understudy.simulation.simulate import in_parallel, reporter
-from understudy.types import chunks
+from understudy.types import Log, Trace, chunks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +48,7 @@ class GameKind:
     """
 
     name: str
-    game: Callable[[int], us.Game]
+    game: Callable[[int], Game]
     policy: tuple[float, ...] | None = None
     length: float = 1.0
     share: float = 1.0
@@ -61,35 +64,35 @@ class GameKind:
         return max(1, round(self.share * options.runs))
 
 
-def rising(rounds: int) -> us.Game:
+def rising(rounds: int) -> Game:
     """Ten actions, each played more often than the one before; the second pays .7, others .4."""
     weights, means = np.linspace(1.0, 3.0, 10), np.full(10, 0.4)
     means[1] = 0.7
-    return us.Game(us.adversaries.stationary(means), weights / weights.sum(), rounds)
+    return Game(adversaries.stationary(means), weights / weights.sum(), rounds)
 
 
-def settled(rounds: int) -> us.Game:
+def settled(rounds: int) -> Game:
     """Production already plays the best of ten actions, four times in five."""
     behavior, means = np.append(np.full(9, 0.2 / 9), 0.8), np.append(np.full(9, 0.2), 0.6)
-    return us.Game(us.adversaries.stationary(means), behavior, rounds)
+    return Game(adversaries.stationary(means), behavior, rounds)
 
 
-def switching(rounds: int) -> us.Game:
+def switching(rounds: int) -> Game:
     """The paper's game, with ten actions."""
-    behavior = us.behaviors.interpolated(n_actions=10, alpha=0.9)
-    return us.Game(us.adversaries.switching(n_actions=10, rounds=rounds), behavior, rounds)
+    behavior = behaviors.interpolated(n_actions=10, alpha=0.9)
+    return Game(adversaries.switching(n_actions=10, rounds=rounds), behavior, rounds)
 
 
-def retaliating(rounds: int) -> us.Game:
+def retaliating(rounds: int) -> Game:
     """An adversary that punishes the learner's last policy and action."""
-    behavior = us.behaviors.interpolated(n_actions=5, alpha=0.9)
-    return us.Game(us.adversaries.retaliating(n_actions=5), behavior, rounds)
+    behavior = behaviors.interpolated(n_actions=5, alpha=0.9)
+    return Game(adversaries.retaliating(n_actions=5), behavior, rounds)
 
 
-def rare(rounds: int) -> us.Game:
+def rare(rounds: int) -> Game:
     """The best action is played once in a thousand rounds."""
     behavior = np.append(np.full(4, 0.999 / 4), 0.001)
-    return us.Game(us.adversaries.stationary([0.5, 0.4, 0.3, 0.2, 0.9]), behavior, rounds)
+    return Game(adversaries.stationary([0.5, 0.4, 0.3, 0.2, 0.9]), behavior, rounds)
 
 
 KINDS = (
@@ -107,15 +110,15 @@ KINDS = (
 class GameRecord:
     """A game that was played: its log, every π_t and all realised rewards, (n, K)."""
 
-    log: us.Log
+    log: Log
     policies: Array
     rewards: Array
     behavior: Array
 
     @property
-    def trace(self) -> us.Trace:
+    def trace(self) -> Trace:
         played = self.policies[np.arange(len(self.log)), self.log.actions]
-        return us.Trace(played, past_horizon=0, n_actions=self.policies.shape[1])
+        return Trace(played, past_horizon=0, n_actions=self.policies.shape[1])
 
     @property
     def earned(self) -> Array:
@@ -131,12 +134,12 @@ class GameRecord:
 def record_game(kind: GameKind, options: ExperimentOptions, run: int) -> GameRecord:
     """Play a game of this kind; the record is a function of the seed and the run."""
     game = kind.game(kind.rounds(options))
-    learner = us.exp3_ix(game.behavior, horizon=game.rounds)
-    if not isinstance(game.adversary, us.adversaries.Oblivious):
-        played = list(us.play(game, learner, seed=options.seed, run=run))
+    learner = exp3_ix(game.behavior, horizon=game.rounds)
+    if not isinstance(game.adversary, adversaries.Oblivious):
+        played = list(play(game, learner, seed=options.seed, run=run))
         rewards = np.array([one.rewards for one in played])
         actions = np.array([one.behavior_action for one in played])
-        log = us.Log(actions, rewards[np.arange(len(actions)), actions])
+        log = Log(actions, rewards[np.arange(len(actions)), actions])
         return GameRecord(log, np.array([one.policy for one in played]), rewards, game.behavior)
     streams = RandomStreams(options.seed, run)
     (whole,) = log_chunks(game, streams, size=game.rounds, all_rewards=True)
@@ -148,7 +151,7 @@ def record_game(kind: GameKind, options: ExperimentOptions, run: int) -> GameRec
     return GameRecord(log, policies, whole.rewards, game.behavior)
 
 
-def ever_wrong(record: GameRecord, certificate: us.Certificate) -> tuple[bool, bool, bool]:
+def ever_wrong(record: GameRecord, certificate: Certificate) -> tuple[bool, bool, bool]:
     """Whether the lower bound, the upper bound and the gain were wrong after any round.
 
     A bound m exceeds the true mean μ̄ exactly where the mixture at μ̄ exceeds 1/δ, so no root is
@@ -177,7 +180,7 @@ def check_games(kind: GameKind, options: ExperimentOptions, runs: range) -> list
     checks = []
     for run in runs:
         record = record_game(kind, options, run)
-        start = us.Certificate(behavior=record.behavior, confidence=CONFIDENCE)
+        start = Certificate(behavior=record.behavior, confidence=CONFIDENCE)
         certificate = start.observe(record.log, record.trace)
         n, earned = len(record.log), float(record.earned.sum())
         totals = (certificate.production, certificate.lower, earned, certificate.upper)
@@ -235,7 +238,7 @@ def row_of(
 def panel(kind: GameKind, options: ExperimentOptions, row: CertificateRow) -> CertificatePanel:
     """The certificate of the first game of a kind, over its rounds."""
     record = record_game(kind, options, run=0)
-    found = us.certify(record.log, record.trace, behavior=record.behavior, confidence=CONFIDENCE)
+    found = certify(record.log, record.trace, behavior=record.behavior, confidence=CONFIDENCE)
     return replace(
         found.panel(kind.name),
         truth=np.cumsum(record.earned)[found.rounds - 1] / found.rounds,

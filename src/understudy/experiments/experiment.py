@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-import understudy as us
 from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, enforce
 from understudy.plots import RegretCurve, draw_regret, to_bytes
 from understudy.protocols import Learner
+from understudy.simulation import Game, Sweep, simulate
 from understudy.simulation.engine import Comparator, Rewards
 from understudy.simulation.simulate import JOBS, KEEP
 from understudy.simulation.sweep import CellResult
@@ -97,7 +97,7 @@ class Experiment(ABC):
 class GamePoint:
     """A game of an experiment, its learners by name, and the comparators of their regret."""
 
-    game: us.Game
+    game: Game
     learners: Mapping[str, Learner[Any]]
     comparators: Sequence[Comparator]
 
@@ -114,7 +114,7 @@ def play_points(
 ) -> Iterator[tuple[PointType, str, CellResult]]:
     """Play all points as one sweep; yield the result of every learner at every point."""
     by_game = {point.game: point for point in points}
-    sweep = us.Sweep(
+    sweep = Sweep(
         games={str(i): point.game for i, point in enumerate(points)},
         learners=lambda game: by_game[game].learners,
         seeds=[options.seed],
@@ -122,7 +122,7 @@ def play_points(
         comparators=lambda game: by_game[game].comparators,
         rewards=rewards,
     )
-    results = us.simulate(sweep, jobs=options.jobs, progress=progress, keep=options.keep)
+    results = simulate(sweep, jobs=options.jobs, progress=progress, keep=options.keep)
     for cell, result in results.items():
         yield points[int(cell.game)], cell.learner, result
 

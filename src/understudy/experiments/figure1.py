@@ -17,33 +17,35 @@ from typing import Any
 
 import numpy as np
 
-import understudy as us
+from understudy import behaviors, theory
 from understudy.experiments.experiment import ExperimentOptions, RegretExperiment, RegretPoint
+from understudy.learners import exp3, exp3_ix, exp3_ix_unknown
 from understudy.protocols import Learner
+from understudy.simulation import Game, adversaries
 from understudy.types import durations
 
 COMPARATOR = 0  # the paper's arm 1
 
 
-def paper_game(options: ExperimentOptions, alpha: float) -> us.Game:
+def paper_game(options: ExperimentOptions, alpha: float) -> Game:
     """The paper's switching game, with its behavior policy of parameter α.
 
     >>> options = ExperimentOptions(runs=1, rounds=10, actions=4, alphas=1)
     >>> paper_game(options, alpha=0.5).behavior.tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
-    return us.Game(
-        adversary=us.adversaries.switching(n_actions=options.actions, rounds=options.rounds),
-        behavior=us.behaviors.interpolated(n_actions=options.actions, alpha=alpha),
+    return Game(
+        adversary=adversaries.switching(n_actions=options.actions, rounds=options.rounds),
+        behavior=behaviors.interpolated(n_actions=options.actions, alpha=alpha),
         rounds=options.rounds,
     )
 
 
-def theorem1_for(game: us.Game, eta: float) -> float:
+def theorem1_for(game: Game, eta: float) -> float:
     """Theorem 1's full bound against the comparator, with the game's own rewards."""
     means, starts = game.pieces_between(0, game.rounds)
     totals = (means * durations(starts, game.rounds)[:, np.newaxis]).sum(axis=0)
-    return us.theory.theorem1_bound(
+    return theory.theorem1_bound(
         COMPARATOR, game.behavior, horizon=game.rounds, eta=eta, total_rewards=totals
     )
 
@@ -67,23 +69,23 @@ class Figure1(RegretExperiment):
                 learners={name: learner for name, (learner, _) in contenders.items()},
                 comparators=[COMPARATOR],
                 alpha=alpha,
-                coverage=us.coverage(COMPARATOR, game.behavior),
+                coverage=theory.coverage(COMPARATOR, game.behavior),
                 bounds={name: bound for name, (_, bound) in contenders.items()},
             )
 
-    def contenders(self, game: us.Game) -> dict[str, tuple[Learner[Any], float | None]]:
+    def contenders(self, game: Game) -> dict[str, tuple[Learner[Any], float | None]]:
         """The learners, each with the bound on its regret."""
         q, n = game.behavior, game.rounds
-        known = us.exp3_ix(q, horizon=n)
+        known = exp3_ix(q, horizon=n)
         return {
-            "Exp3": (us.exp3(q, horizon=n), None),
+            "Exp3": (exp3(q, horizon=n), None),
             "Exp3-IX": (known, theorem1_for(game, known.rate(0))),
         }
 
     def notes(self, options: ExperimentOptions) -> list[str]:
-        eta = us.theory.exp3_ix_rate(options.actions, options.rounds)
+        eta = theory.exp3_ix_rate(options.actions, options.rounds)
         family = (paper_game(options, alpha).behavior for alpha in options.grid())
-        holds = sum(us.theory.exp3_condition(eta, pi_b) for pi_b in family)
+        holds = sum(theory.exp3_condition(eta, pi_b) for pi_b in family)
         return [
             "bound: Theorem 1 in full, for Exp3-IX; none for Exp3, whose own is the same for every "
             "comparator and needs η ≤ min q, which holds at "
@@ -99,15 +101,15 @@ class UnknownBehavior(Figure1):
     title = "Exp3-IX, behavior policy known and unknown"
     bound_label = "Theorem 1 (known), Theorem 2 (unknown), Chernoff (unknown, kl)"
 
-    def contenders(self, game: us.Game) -> dict[str, tuple[Learner[Any], float | None]]:
+    def contenders(self, game: Game) -> dict[str, tuple[Learner[Any], float | None]]:
         q, n, K = game.behavior, game.rounds, game.n_actions
-        known = us.exp3_ix(q, horizon=n)
-        eta, coverage = known.rate(0), us.coverage(COMPARATOR, q)  # η of all three learners
-        theorem2 = us.theory.theorem2_bound(K, horizon=n, eta=eta, coverage=coverage)
-        chernoff = us.theory.chernoff_bound(COMPARATOR, q, horizon=n, eta=eta)
+        known = exp3_ix(q, horizon=n)
+        eta, coverage = known.rate(0), theory.coverage(COMPARATOR, q)  # η of all three learners
+        theorem2 = theory.theorem2_bound(K, horizon=n, eta=eta, coverage=coverage)
+        chernoff = theory.chernoff_bound(COMPARATOR, q, horizon=n, eta=eta)
         return {
-            "Exp3-IX, unknown": (us.exp3_ix_unknown(K, horizon=n), theorem2),
-            "Exp3-IX, unknown, kl": (us.exp3_ix_unknown(K, horizon=n, width="kl"), chernoff),
+            "Exp3-IX, unknown": (exp3_ix_unknown(K, horizon=n), theorem2),
+            "Exp3-IX, unknown, kl": (exp3_ix_unknown(K, horizon=n, width="kl"), chernoff),
             "Exp3-IX": (known, theorem1_for(game, eta)),
         }
 

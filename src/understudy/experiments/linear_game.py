@@ -13,11 +13,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-import understudy as us
+from understudy import theory
 from understudy.constraints import Array
 from understudy.contexts import FiniteContexts
 from understudy.experiments.experiment import ExperimentOptions, RegretExperiment, RegretPoint
-from understudy.learners import LinProd
+from understudy.learners import LinProd, lin_prod
+from understudy.simulation import Game, adversaries
 
 N_CONTEXTS = 8
 THETAS = np.array([[0.4, 0.1, 0.8], [1.0, 0.1, 0.0]])  # the third feature pays, later the first
@@ -59,21 +60,21 @@ class LinearGame(RegretExperiment):
             mixture = alpha * best + (1 - alpha) * worst
             behavior = (1 - UNIFORM_WEIGHT) * mixture + UNIFORM_WEIGHT / K
             V = contexts.covariance(behavior)
-            kappa = us.theory.largest_leverage(contexts.table, V)
-            coverage = us.feature_coverage(V_comparator, V)
+            kappa = theory.largest_leverage(contexts.table, V)
+            coverage = theory.feature_coverage(V_comparator, V)
             learners = {
-                name: us.lin_prod(V, n_actions=K, horizon=n, kappa=kappa, coverage=target)
+                name: lin_prod(V, n_actions=K, horizon=n, kappa=kappa, coverage=target)
                 for name, target in ((UNIFORM_NAME, None), (TUNED_NAME, coverage))
             }
-            adversary = us.adversaries.halves(THETAS, rounds=n)
+            adversary = adversaries.halves(THETAS, rounds=n)
             yield RegretPoint(
-                game=us.Game(adversary, behavior, n, contexts),
+                game=Game(adversary, behavior, n, contexts),
                 learners=learners,
                 comparators=[best],
                 alpha=alpha,
                 coverage=coverage,
                 bounds={
-                    name: us.theory.lin_prod_bound(K, horizon=n, eta=learner.eta, coverage=coverage)
+                    name: theory.lin_prod_bound(K, horizon=n, eta=learner.eta, coverage=coverage)
                     for name, learner in learners.items()
                 },
             )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-import understudy as us
+from understudy import behaviors, theory
 from understudy.constraints import Array
 from understudy.experiments.experiment import (
     Column,
@@ -26,7 +26,9 @@ from understudy.experiments.experiment import (
     size_text,
 )
 from understudy.kernels.certificates import kl_upper
+from understudy.learners import exp3_ix
 from understudy.plots import COLORS, MARKERS, add_grid, in_our_style, new_figure
+from understudy.simulation import Game, adversaries
 from understudy.simulation.adversaries import Adversary
 from understudy.types import Integers
 
@@ -62,35 +64,33 @@ class TailRow:
     at_most: float
 
 
-def games(options: ExperimentOptions) -> dict[str, us.Game]:
+def games(options: ExperimentOptions) -> dict[str, Game]:
     """The three games, by name.
 
     >>> list(games(PROBABILITY.defaults))
     ['stationary', 'switching', 'retaliating']
     """
     K, n = options.actions, options.rounds
-    pi_b = us.behaviors.interpolated(n_actions=K, alpha=ALPHA)
+    pi_b = behaviors.interpolated(n_actions=K, alpha=ALPHA)
     by_name: dict[str, Adversary] = {
-        "stationary": us.adversaries.stationary([0.7, *[0.5] * (K - 1)]),
-        "switching": us.adversaries.switching(n_actions=K, rounds=n),
-        "retaliating": us.adversaries.retaliating(n_actions=K),
+        "stationary": adversaries.stationary([0.7, *[0.5] * (K - 1)]),
+        "switching": adversaries.switching(n_actions=K, rounds=n),
+        "retaliating": adversaries.retaliating(n_actions=K),
     }
-    return {name: us.Game(adversary, pi_b, rounds=n) for name, adversary in by_name.items()}
+    return {name: Game(adversary, pi_b, rounds=n) for name, adversary in by_name.items()}
 
 
-def bounds(
-    game: us.Game, compared: Integers, rewards: Array, who: str, delta: float | None
-) -> Array:
+def bounds(game: Game, compared: Integers, rewards: Array, who: str, delta: float | None) -> Array:
     """The bound of every run, from the actions compared with and the rewards that they earned."""
     K, n = game.n_actions, game.rounds
 
     def bound(action: int, earned: float) -> float:
-        eta, totals = us.theory.exp3_ix_rate(K, n), np.full(K, earned)
+        eta, totals = theory.exp3_ix_rate(K, n), np.full(K, earned)
         if delta is None:
-            return us.theory.theorem1_bound(
+            return theory.theorem1_bound(
                 action, game.behavior, horizon=n, eta=eta, total_rewards=totals
             )
-        return us.theory.theorem1_high_probability_bound(
+        return theory.theorem1_high_probability_bound(
             action,
             game.behavior,
             horizon=n,
@@ -105,7 +105,7 @@ def bounds(
     return np.asarray(none + (all_of_it - none) * rewards / n)
 
 
-def rows_of(name: str, game: us.Game, regret: Array, rewards: Array) -> Iterator[TailRow]:
+def rows_of(name: str, game: Game, regret: Array, rewards: Array) -> Iterator[TailRow]:
     """The rows of a game, from regrets against every action, (runs, K), and learner's rewards."""
     runs = len(regret)
     fixed, best = np.full(runs, COMPARATOR), regret.argmax(axis=1)
@@ -149,7 +149,7 @@ class ProbabilityExperiment(Experiment):
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[TailRow]:
         names, actions = {}, range(options.actions)
         for name, game in games(options).items():
-            learner = us.exp3_ix(game.behavior, horizon=game.rounds)
+            learner = exp3_ix(game.behavior, horizon=game.rounds)
             names[GamePoint(game, {LEARNER: learner}, actions)] = name
         played = play_points(list(names), options, progress=progress, rewards="realised")
         return [

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-import understudy as us
+from understudy import theory
+from understudy.behaviors import Logged
 from understudy.constraints import Array
 from understudy.experiments.experiment import (
     Column,
@@ -40,8 +41,10 @@ from understudy.experiments.experiment import (
     standard_error,
 )
 from understudy.experiments.figure1 import COMPARATOR, paper_game
+from understudy.learners import coverage_adaptive, exp3, exp3_ix, exp3_ix_unknown, prod
 from understudy.plots import CurvePanel, RegretCurve, draw_curve_panels
 from understudy.protocols import Learner
+from understudy.simulation import Game, adversaries
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +63,7 @@ ADAPTIVES = {ADAPTIVE_NAME: 1.0, "adaptive, 2 η": 2.0}  # and the multiplier of
 COVERAGES = np.geomspace(1.0, 1e5, 21).tolist()  # of the single rates: four per factor of ten
 
 
-def world(q: float, best: int, mean: float, *, n_actions: int, rounds: int) -> us.Game:
+def world(q: float, best: int, mean: float, *, n_actions: int, rounds: int) -> Game:
     """A stationary game with one best action; the behavior plays action 0 with probability q.
 
     >>> world(0.1, best=RARE, mean=0.9, n_actions=4, rounds=10).behavior.round(2).tolist()
@@ -68,7 +71,7 @@ def world(q: float, best: int, mean: float, *, n_actions: int, rounds: int) -> u
     """
     means, behavior = np.full(n_actions, 0.5), np.full(n_actions, (1 - q) / (n_actions - 1))
     means[best], behavior[RARE] = mean, q
-    return us.Game(us.adversaries.stationary(means), behavior, rounds)
+    return Game(adversaries.stationary(means), behavior, rounds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,26 +108,26 @@ def coverage_points(options: ExperimentOptions) -> Iterator[CoveragePoint]:
     """The games of all families, and all learners in each."""
     sizes = {"n_actions": options.actions, "rounds": options.rounds}
 
-    def point(family: str, game: us.Game, comparator: int, x: float | None = None) -> CoveragePoint:
+    def point(family: str, game: Game, comparator: int, x: float | None = None) -> CoveragePoint:
         q, n, K = game.behavior, game.rounds, game.n_actions
-        coverage = us.coverage(comparator, q)
+        coverage = theory.coverage(comparator, q)
         return CoveragePoint(
             game=game,
             learners={
-                "Exp3": us.exp3(q, horizon=n),
-                "Exp3-IX": us.exp3_ix(q, horizon=n),
-                "Prod": us.prod(q, horizon=n),
-                "Exp3-IX, unknown": us.exp3_ix_unknown(K, horizon=n),
-                ADAPTIVE_NAME: us.coverage_adaptive(q, horizon=n),
-                "adaptive, no horizon": us.coverage_adaptive(q),
-                "adaptive, grid": us.coverage_adaptive(us.Logged(K), horizon=n),
-                "Exp3-IX, told C": us.exp3_ix(q, horizon=n, coverage=coverage),
+                "Exp3": exp3(q, horizon=n),
+                "Exp3-IX": exp3_ix(q, horizon=n),
+                "Prod": prod(q, horizon=n),
+                "Exp3-IX, unknown": exp3_ix_unknown(K, horizon=n),
+                ADAPTIVE_NAME: coverage_adaptive(q, horizon=n),
+                "adaptive, no horizon": coverage_adaptive(q),
+                "adaptive, grid": coverage_adaptive(Logged(K), horizon=n),
+                "Exp3-IX, told C": exp3_ix(q, horizon=n, coverage=coverage),
             },
             comparators=[comparator],
             family=family,
             x=coverage if x is None else x,
             coverage=coverage,
-            bound=us.theory.coverage_adaptive_bound(comparator, q, horizon=n),
+            bound=theory.coverage_adaptive_bound(comparator, q, horizon=n),
         )
 
     for q in np.geomspace(LEAST_RARE, RAREST, options.alphas).tolist():
@@ -236,12 +239,12 @@ class RateRow:
     worst_ratio: float
 
 
-def rate_learners(game: us.Game) -> dict[str, Learner[Any]]:
+def rate_learners(game: Game) -> dict[str, Learner[Any]]:
     """Exp3-IX at every rate of the grid, and the adaptive learner at two rates."""
     q, n = game.behavior, game.rounds
     return {
-        **{rate_name(C): us.exp3_ix(q, horizon=n, coverage=C) for C in COVERAGES},
-        **{name: us.coverage_adaptive(q, horizon=n, multiplier=c) for name, c in ADAPTIVES.items()},
+        **{rate_name(C): exp3_ix(q, horizon=n, coverage=C) for C in COVERAGES},
+        **{name: coverage_adaptive(q, horizon=n, multiplier=c) for name, c in ADAPTIVES.items()},
     }
 
 
