@@ -284,10 +284,12 @@ class ResultCache:
 
     def read(self) -> dict[SweepCell, CellResult]:
         """The results of the cells that the folder has."""
-        files = {cell: self.path(self.key(cell)) for cell in self.sweep.cells()}
-        return {cell: self._read(cell, path) for cell, path in files.items() if path.exists()}
+        keys = {cell: self.key(cell) for cell in self.sweep.cells()}
+        stored = {cell: key for cell, key in keys.items() if self.path(key).exists()}
+        return {cell: self._read(cell, key) for cell, key in stored.items()}
 
-    def _read(self, cell: SweepCell, path: Path) -> CellResult:
+    def _read(self, cell: SweepCell, key: str) -> CellResult:
+        path = self.path(key)
         try:
             record = parse(path.read_text(encoding="utf-8"))
             result = from_data(record.get("played"), "played")
@@ -297,7 +299,7 @@ class ResultCache:
             raise self._not_a_cell(path, type(error).__name__) from None
         runs, comparators = self.sweep.runs, len(self.sweep.compared_with(cell.game))
         if (
-            record.get("key") != self.key(cell)
+            record.get("key") != key
             or not isinstance(result, CellResult)
             or result.regret.shape != (runs, comparators)
             or not result.reward.shape == result.behavior_reward.shape == (runs,)
