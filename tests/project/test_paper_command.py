@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.command_line import Run, understudy
 from understudy import __version__, cli
-from understudy.experiments.regret_curves import RegretExperiment
+from understudy.experiments.experiment import RegretExperiment
 
 __all__ = ["understudy"]  # a fixture
 

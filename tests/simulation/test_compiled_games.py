@@ -22,9 +22,8 @@ from understudy.kernels.compiler import compiled
 from understudy.kernels.games import play_adaptive
 from understudy.learners import ExponentialWeights
 from understudy.simulation.adversaries import Adaptive
-from understudy.simulation.comparators import Totals
-from understudy.simulation.engine import SimulationPlan, play_runs
-from understudy.simulation.random_streams import RandomStreams
+from understudy.simulation.engine import SimulationPlan, Totals, play_runs
+from understudy.simulation.game import RandomStreams
 from understudy.types import kernel_view
 
 Rewards = Literal["mean", "realised"]

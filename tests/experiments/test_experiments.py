@@ -16,11 +16,11 @@ import understudy as us
 from tests.support.paths import DOCS
 from understudy import Simulation
 from understudy.experiments import EXPERIMENTS, ExperimentOptions, write
+from understudy.experiments.experiment import RegretRow
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear_game import LINEAR
-from understudy.experiments.rate_sweep import ADAPTIVES, COMMON, PAIRS, RARE, world
-from understudy.experiments.regret_curves import RegretRow
 from understudy.experiments.tail_probability import PROBABILITY, bounds, games, rows_of
+from understudy.experiments.unknown_coverage import ADAPTIVES, COMMON, PAIRS, RARE, world
 from understudy.protocols import Learner
 
 PUBLISHED = {  # read off the published figure, at α = 0 and α = 1

@@ -13,9 +13,10 @@ import pytest
 import understudy as us
 from tests.support.paths import DOCS
 from understudy.experiments import ExperimentOptions, write
-from understudy.experiments.certificate_validity import CERTIFICATE, CertificateRow
-from understudy.experiments.certified_games import (
+from understudy.experiments.certificate_validity import (
+    CERTIFICATE,
     KINDS,
+    CertificateRow,
     GameKind,
     GameRecord,
     ever_wrong,
