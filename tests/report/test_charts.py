@@ -20,18 +20,16 @@ from understudy.formatting import percent
 from understudy.report import ActionRow, CertificateCurve
 from understudy.report.charts import (
     MOST_BARS,
-    draw_certificate,
-    draw_gain,
-    draw_interval,
-    draw_policy,
-    has_history,
-)
-from understudy.report.svg import (
     PixelScale,
     breadth,
     cut,
     decades,
+    draw_certificate,
+    draw_gain,
+    draw_interval,
+    draw_policy,
     fitted,
+    has_history,
     round_values,
     spread,
 )

@@ -29,20 +29,27 @@ if TYPE_CHECKING:
 UNDERSTUDY = "the understudy"
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result(ABC):
     """A result, seen as a report, as a line, as a table, as a picture, or in a notebook."""
+
+    coverage: Coverage
+    intake: Provenance
 
     @cached_property
     def report(self) -> Report:
         """All of it in words and numbers, for the page, the notebook and the terminal."""
-        from understudy.report.build import report_of  # noqa: PLC0415 - presentation is above
+        from understudy.report.data import report_of  # noqa: PLC0415 - presentation is above
 
         return report_of(self)
 
     @property
-    @abstractmethod
     def table(self) -> pl.DataFrame:
-        """One row per action: what the log shows of it, and what the policy does."""
+        """One row per action: how often it was played, what it earned, how well it is covered.
+
+        What was learned or certified has the policy's probability too, if no row changes it.
+        """
+        return self.coverage.table
 
     @property
     @abstractmethod
@@ -52,21 +59,26 @@ class Result(ABC):
         `report.words` says it in words.
         """
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the reader should know before believing the rest."""
+        return []
+
     @abstractmethod
     def plot(self) -> Figure:
         """A matplotlib figure."""
 
     def page(self) -> str:
         """The report as one HTML page that loads nothing."""
-        from understudy.report.html import render  # noqa: PLC0415 - presentation is above
+        from understudy.report.render import render_page  # noqa: PLC0415 - presentation is above
 
-        return render(self.report)
+        return render_page(self.report)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.report.words})"
 
     def _repr_html_(self) -> str:
-        from understudy.report.html import fragment  # noqa: PLC0415 - presentation is above
+        from understudy.report.render import fragment  # noqa: PLC0415 - presentation is above
 
         return fragment(self.report)
 
@@ -79,8 +91,6 @@ class LearnResult(Result):
     """
 
     policy: Policy
-    coverage: Coverage
-    intake: Provenance
     oddities: Mapping[str, int]
 
     @cached_property
@@ -139,7 +149,7 @@ class LearnResult(Result):
                 "there is nothing to draw",
                 "learn in order, from propensities",
             )
-        return _draw(self.certified, self.policy.settings.scale, UNDERSTUDY)
+        return _draw(self.certified, self.coverage, UNDERSTUDY)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -153,10 +163,8 @@ class CertifyResult(Result):
     name: str
     policy: dict[Label, float] | None
     certified: Certified
-    coverage: Coverage
     scale: RewardScale
     kind: PropensitySource
-    intake: Provenance
     oddities: Mapping[str, int]
     strange: Sequence[str] = ()
 
@@ -185,26 +193,19 @@ class CertifyResult(Result):
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
-        return _draw(self.certified, self.scale, self.name)
+        return _draw(self.certified, self.coverage, self.name)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CoverageResult(Result):
     """What a log can say about its actions, and about policies."""
 
-    coverage: Coverage
     scale: RewardScale
     kind: PropensitySource
-    intake: Provenance
 
     @property
     def policy(self) -> None:
         """None: nothing was learned."""
-
-    @property
-    def table(self) -> pl.DataFrame:
-        """One row per action: how often it was played, what it earned, how well it is covered."""
-        return self.coverage.table
 
     @property
     def verdict(self) -> VerdictKind:
@@ -225,8 +226,10 @@ class CoverageResult(Result):
         return describe_coverage(self.coverage)
 
 
-def _draw(certified: Certified, scale: RewardScale, name: str) -> Figure:
+def _draw(certified: Certified, coverage: Coverage, name: str) -> Figure:
     from understudy.plots import draw_certificates  # noqa: PLC0415 - presentation stands above data
-    from understudy.report.build import panel_of  # noqa: PLC0415
+    from understudy.report.data import panel_of  # noqa: PLC0415
 
-    return draw_certificates([panel_of(certified, scale)], title=f"What {name} would have earned")
+    return draw_certificates(
+        [panel_of(certified, coverage)], title=f"What {name} would have earned"
+    )

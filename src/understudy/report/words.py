@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +34,27 @@ from understudy.logs.evaluation.diagnostics import (
     DriftFinding,
     SampleSize,
 )
-from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, Verdict
+from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, Verdict, VerdictKind
 from understudy.logs.reject_reasons import WITHOUT_ACTION, remedy_for
 from understudy.logs.reject_reasons import counted as reasons
 from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Label, RewardScale, short_label
-from understudy.report.data import MARKS, ActionRow, CertificateCurve, Report
 
+
+class Mark(NamedTuple):
+    """How a verdict looks: its sign and word differ, not its color alone."""
+
+    sign: str
+    word: str
+    style: str
+
+
+MARKS: dict[VerdictKind, Mark] = {
+    "promote": Mark("✓", "Promote", "good"),
+    "not yet": Mark("…", "Not enough data yet", "wait"),
+    "cannot tell": Mark("?", "Cannot tell", "open"),
+    "worse": Mark("✕", "Worse than production", "bad"),
+    "coverage": Mark("i", "Coverage", "open"),
+}
 BEHAVIORS = {
     LOGGED: "propensities as logged, row by row",
     GIVEN: "fixed probabilities, as given",
@@ -209,20 +225,20 @@ def _about(rows: float) -> str:
     return f"About {rough_count(rows)} row{'' if round(rows) == 1 else 's'}"
 
 
-def certified_line(
-    certified: Certified, scale: RewardScale, who: str, when: str, *, rejected: int
-) -> str:
-    """What a certificate bounds, in one sentence; `rejected` of its rows could not be read."""
-    n, sure = certified.certificate.rounds, percent(certified.certificate.confidence)
+def certified_line(certified: Certified, coverage: Coverage, who: str, when: str) -> str:
+    """What a certificate bounds, in one sentence."""
+    scale, n = coverage.scale, certified.certificate.rounds
+    sure = percent(certified.certificate.confidence)
     lower, production = (scale.reward(x / n) for x in (certified.lower, certified.production))
     bound = (
         "no gain is certified, since propensities were estimated"
         if certified.gain is None
         else f"the gain is at least {number(scale.gain(certified.gain / n))}"
     )
+    at_most = "at most " if n > coverage.rows else ""  # rejected rows may count with the highest
     return (
         f"{when}, with {sure} confidence, {who} would have earned at least {number(lower)} per "
-        f"row; production earned {'at most ' if rejected else ''}{number(production)}; {bound}."
+        f"row; production earned {at_most}{number(production)}; {bound}."
     )
 
 
@@ -387,53 +403,6 @@ def scale_warning(scale: RewardScale) -> list[str]:
         f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}] to [0, 1]. The "
         "learner depends on this range: pass the true one."
     ]
-
-
-# ------------------------------------------------------------------------------ parts of a report
-
-
-def holds(curve: CertificateCurve) -> str:
-    """What the bounds promise."""
-    by_itself = "" if curve.gain is None else "; so does the gain, by itself"
-    return (
-        f"Rewards are means per round. The bounds hold together with {percent(curve.confidence)} "
-        f"confidence, after every round{by_itself}."
-    )
-
-
-def averaged(report: Report) -> str:
-    """What the policy's probabilities are, if it depends on the context; else nothing."""
-    if report.averaged_over is None:
-        return ""
-    rows = counted(report.averaged_over, "row")
-    return f"The policy depends on the context: its shares are means over the last {rows}."
-
-
-def others(actions: Sequence[ActionRow]) -> str:
-    """What is left out of a picture of a policy, in a sentence; nothing if nothing is.
-
-    >>> others([ActionRow("a", count=3, share=0.75, policy=0.2)])
-    '1 more action has 20 % of the policy and 75 % of production.'
-    """
-    if not actions:
-        return ""
-    policy, share = sum(row.policy or 0.0 for row in actions), sum(row.share for row in actions)
-    return (
-        f"{counted(len(actions), 'more action')} {'has' if len(actions) == 1 else 'have'} "
-        f"{percent(policy)} of the policy and {percent(share)} of production."
-    )
-
-
-def quarantine_line(report: Report) -> str:
-    """How many rows are quarantined, of how many."""
-    if not report.quarantined:
-        return "No row is quarantined."
-    verb = "is" if report.quarantined == 1 else "are"
-    if not report.rows:
-        return f"{counted(report.quarantined, 'row')} {verb} quarantined."
-    share = percent(report.quarantined / report.rows)
-    rows = counted(report.rows, "row")
-    return f"{count(report.quarantined)} of {rows} ({share}) {verb} quarantined."
 
 
 def _capital(words: str) -> str:
