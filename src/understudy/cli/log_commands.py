@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import understudy as us
-from understudy.cli.common import FOLDER, check_writable, watched, wide_console
+from understudy.cli import FOLDER, check_writable, watched, wide_console
 
 if TYPE_CHECKING:
     from understudy.report import Report

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from understudy import errors
-from understudy.cli.common import watched, wide_console
+from understudy.cli import watched, wide_console
 
 STORE = click.option(
     "--store",
