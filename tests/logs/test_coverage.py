@@ -18,12 +18,6 @@ from tests.support.logs.invalid_rows import by_hand, dirty_log, labels_of
 from tests.support.strategies import behaviors, policies, quick, seeds
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregation.aggregates import LogStatistics, tally
-from understudy.logs.evaluation.coverage_table import (
-    Candidate,
-    candidates_of,
-    certify_candidates,
-    coverage_from,
-)
 from understudy.logs.evaluation.diagnostics import (
     CalibrationFinding,
     DriftFinding,
@@ -31,15 +25,17 @@ from understudy.logs.evaluation.diagnostics import (
     drift_of,
     exploration_for,
     homogeneity,
+    overlap_of,
     rows_for,
     second_moment,
 )
+from understudy.logs.evaluation.target_policies import certify_candidates
 from understudy.logs.evaluation.verdicts import (
-    JudgeContext,
+    Candidate,
     Obstacle,
     PolicyDecision,
-    judge_policy,
-    overlap_of,
+    candidates_of,
+    coverage_from,
 )
 from understudy.logs.schema import Actions, Columns
 from understudy.logs.statistics import ActionStatistics
@@ -284,12 +280,6 @@ def test_propensities_that_vary_are_no_fixed_behavior() -> None:
     assert nothing.finding is DriftFinding.NO_TIME
 
 
-@pytest.mark.parametrize("wrong", [np.zeros((2, 3)), np.zeros(2), np.array([[-1, 1]])])
-def test_stretches_are_counts_of_all_actions(wrong: Any) -> None:
-    with pytest.raises(InvalidArgument, match="counts_over_time = "):
-        drift_of(ActionStatistics.empty(2), "logged", wrong)
-
-
 # ------------------------------------------------------------------------------------ verdicts
 
 
@@ -403,14 +393,15 @@ def test_better_and_worse_policies_are_decided() -> None:
     assert (same.decision, same.sample_size.rows) == (PolicyDecision.UNKNOWN, 0.0)
 
 
-def test_what_would_suffice_is_said_where_a_log_cannot_tell() -> None:
-    log = drawn(np.array([0.9, 0.1]), np.array([0.5, 0.5]), 1000, seed=0)
-    sums = tally(log, LOGGED).tally
-    few = judged(log, [0.0, 1.0], gain=0.05)
-    rows = rows_for(second_moment(sums, np.array([0.0, 1.0])), 0.05)
-    assert few.sample_size.rows == pytest.approx(rows)
-    assert (few.sample_size.gain, few.gain_is_estimated) == (0.05, False)
-    assert judged(log, [0.0, 1.0], gain=0.5).sample_size.rows < len(log)
+@pytest.mark.parametrize(("mean", "seems"), [(0.6, True), (0.4, False)])
+def test_what_would_suffice_is_said_where_a_log_cannot_tell(mean: float, seems: bool) -> None:
+    """For the gain that the policy seems to have, or else for 0.05."""
+    log = drawn(np.array([0.9, 0.1]), np.array([0.5, mean]), 1000, seed=0)
+    few = judged(log, [0.0, 1.0])
+    assert few.gain_is_estimated == seems
+    assert few.sample_size.gain == (few.estimated_gain if seems else 0.05)
+    moment = second_moment(tally(log, LOGGED).tally, np.array([0.0, 1.0]))
+    assert few.sample_size.rows == pytest.approx(rows_for(moment, few.sample_size.gain))
 
 
 def test_the_gain_that_is_asked_for_is_small_where_rewards_are() -> None:
@@ -464,8 +455,11 @@ def test_propensities_that_contradict_a_certificate_decide_nothing() -> None:
     log = us.Log([0, 0, 1, 1] * 500, [0.0, 1.0] * 1000)
     observed = certificate.observe(log, us.FixedPolicy([1.0, 0.0]))
     assert observed.lower > observed.upper
-    policy = np.array([1.0, 0.0])
-    found = judge_policy("mine", policy, sums, JudgeContext(calibrate(sums)), observed)
+    (found,) = coverage_from(
+        LogStatistics(texts(2), sums, {}),
+        candidates=[Candidate("mine", np.array([1.0, 0.0]))],
+        certificates=[observed],
+    ).verdicts
     assert found.decision is PolicyDecision.UNKNOWN
     assert found.obstacle is Obstacle.CONTRADICTORY_BOUNDS
     assert not found.sound
@@ -508,22 +502,16 @@ def test_findings_are_lines_of_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"gain": 0.0},
-        {"gain": 2.0},
-        {"confidence": 1.0},
-        {"candidates": [Candidate("short", np.array([0.5, 0.5]))]},
-        {"candidates": [Candidate("none", np.array([0.5, 0.1, 0.1]))]},
-    ],
+    ("policies", "confidence"), [([], 1.0), ({"a": 0.5, "b": 0.1}, 0.9), ({"a": 1.5}, None)]
 )
-def test_wrong_questions_are_refused(options: dict[str, Any]) -> None:
-    sums = LogStatistics(texts(3), tally_of(np.full(3, 1 / 3), np.full(3, 9)), {})
+def test_wrong_questions_are_refused(policies: Any, confidence: float | None) -> None:
+    log = frame_of(["a", "b"] * 9, 1.0, 0.5)
     with pytest.raises(InvalidArgument):
-        coverage_from(sums, **options)
+        us.logs.coverage(log, policies, confidence=confidence)
 
 
 def test_a_verdict_needs_a_certificate() -> None:
     sums = tally_of(np.array([0.5, 0.5]), np.array([500, 500]), np.array([0.0, 1.0]))
-    found = judge_policy("mine", np.array([0.0, 1.0]), sums, JudgeContext(calibrate(sums)))
+    found = coverage_from(LogStatistics(texts(2), sums, {})).verdicts[1]
+    assert (found.name, found.overlap.estimate) == ("always 1", 1.0)
     assert (found.decision, found.certificate) == (PolicyDecision.UNKNOWN, None)

@@ -16,7 +16,7 @@ import understudy as us
 from tests.support.strategies import quick, seeds
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.evaluation import diagnostics
-from understudy.logs.evaluation.diagnostics import RejectedShare, calibrate, drift_of, rows_for
+from understudy.logs.evaluation.diagnostics import calibrate, drift_of, rows_for
 from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision
 from understudy.logs.statistics import ActionStatistics
 
@@ -285,10 +285,10 @@ def test_rejected_rows_may_have_been_of_any_action() -> None:
 
 
 def test_rejected_rows_hide_gains_smaller_than_they_are() -> None:
-    rejected = RejectedShare(share=0.06, reward=1.0)
+    rejected = (0.06, 1.0)  # their share, and what production earned in them a row
     assert rows_for(0.4, 0.05, rejected=rejected) == math.inf
     assert rows_for(0.4, 0.1, rejected=rejected) > rows_for(0.4, 0.1)
-    assert rows_for(0.4, 0.1, rejected=RejectedShare()) == rows_for(0.4, 0.1)
+    assert rows_for(0.4, 0.1, rejected=(0.0, 0.0)) == rows_for(0.4, 0.1)
     rng = np.random.default_rng(8)
     actions, rewards = drawn(rng, 800, (0.45, 0.55))
     gone = rng.random(800) < 0.3

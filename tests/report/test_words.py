@@ -12,23 +12,16 @@ import pytest
 
 import understudy as us
 from understudy.formatting import least_gain
-from understudy.logs.evaluation.coverage_table import Coverage
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
     CalibrationFinding,
     Drift,
     DriftFinding,
+    Overlap,
     SampleSize,
     ShareChange,
 )
-from understudy.logs.evaluation.verdicts import (
-    JudgeContext,
-    Obstacle,
-    Overlap,
-    PolicyDecision,
-    Verdict,
-)
-from understudy.logs.schema import RewardScale
+from understudy.logs.evaluation.verdicts import Coverage, Obstacle, PolicyDecision, Verdict
 from understudy.report import as_dict, words
 
 pytestmark = pytest.mark.plain
@@ -49,10 +42,8 @@ COVERAGE = Coverage(
     refused={},
     unseen=(),
     deterministic=False,
-    judge_context=JudgeContext(CALIBRATION),
+    calibration=CALIBRATION,
     drift=STEADY,
-    verdicts=(),
-    scale=RewardScale(),
 )
 
 

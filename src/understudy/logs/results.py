@@ -6,7 +6,7 @@ Reports and pictures stand above this module and are imported when they are aske
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,8 +15,8 @@ import polars as pl
 
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
-from understudy.logs.evaluation.coverage_table import Coverage
-from understudy.logs.evaluation.verdicts import Obstacle, VerdictKind
+from understudy.logs.evaluation.target_policies import DisjointActions
+from understudy.logs.evaluation.verdicts import Coverage, Obstacle, VerdictKind
 from understudy.logs.policy import Policy
 from understudy.logs.runs.provenance import Provenance
 from understudy.logs.schema import Label, PropensitySource, RewardScale
@@ -114,8 +114,8 @@ class LearnResult(Result):
         """Why nothing can be decided, if so."""
         if self.certified is not None:
             return self.coverage.verdicts[0].obstacle
-        if self.coverage.judge_context.obstacle is not None:
-            return self.coverage.judge_context.obstacle
+        if self.coverage.obstacle is not None:
+            return self.coverage.obstacle
         if self.policy.contextual is not None:
             return Obstacle.NO_PROPENSITIES_WITH_CONTEXTS
         if self.policy.study.behavior is not None:
@@ -156,8 +156,8 @@ class LearnResult(Result):
 class CertifyResult(Result):
     """What a log says about one policy that stays as it is.
 
-    `policy` has the probability of every action, or is None if that depends on the row; `strange`
-    says that policy and log have no action in common, if so.
+    `policy` has the probability of every action, or is None if that depends on the row; `disjoint`
+    is given if policy and log have no action in common.
     """
 
     name: str
@@ -166,7 +166,7 @@ class CertifyResult(Result):
     scale: RewardScale
     kind: PropensitySource
     oddities: Mapping[str, int]
-    strange: Sequence[str] = ()
+    disjoint: DisjointActions | None = None
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -190,6 +190,13 @@ class CertifyResult(Result):
             *words.context_warnings(self.oddities),
             *words.quarantine_warning(self.coverage.refused, self.coverage.mean_reward),
         ]
+
+    @property
+    def strange(self) -> list[str]:
+        """That policy and log have no action in common, in words, if so."""
+        from understudy.report.words import disjoint_warning  # noqa: PLC0415 - presentation is above
+
+        return disjoint_warning(self.disjoint)
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""

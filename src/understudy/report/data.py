@@ -22,9 +22,14 @@ from understudy.certificates import Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.formatting import count, counted, percent
-from understudy.logs.evaluation.coverage_table import Coverage
 from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
-from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, Verdict, VerdictKind
+from understudy.logs.evaluation.verdicts import (
+    Coverage,
+    Obstacle,
+    PolicyDecision,
+    Verdict,
+    VerdictKind,
+)
 from understudy.logs.policy import FileRead
 from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
 from understudy.logs.runs.default_learner import FIXED

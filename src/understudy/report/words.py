@@ -26,7 +26,6 @@ from understudy.formatting import (
     rough,
     rough_count,
 )
-from understudy.logs.evaluation.coverage_table import Coverage
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
     CalibrationFinding,
@@ -34,10 +33,25 @@ from understudy.logs.evaluation.diagnostics import (
     DriftFinding,
     SampleSize,
 )
-from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, Verdict, VerdictKind
+from understudy.logs.evaluation.target_policies import DisjointActions
+from understudy.logs.evaluation.verdicts import (
+    Coverage,
+    Obstacle,
+    PolicyDecision,
+    Verdict,
+    VerdictKind,
+)
 from understudy.logs.reject_reasons import WITHOUT_ACTION, remedy_for
 from understudy.logs.reject_reasons import counted as reasons
-from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Label, RewardScale, short_label
+from understudy.logs.schema import (
+    ESTIMATED,
+    GIVEN,
+    LOGGED,
+    Label,
+    RewardScale,
+    first_few,
+    short_label,
+)
 
 
 class Mark(NamedTuple):
@@ -386,6 +400,21 @@ def context_warnings(oddities: Mapping[str, int]) -> list[str]:
         f"Context: {what} in {counted(rows, 'row')}, unlike the warm-up; encoded as rare, missing "
         "or unknown."
         for what, rows in oddities.items()
+    ]
+
+
+def disjoint_warning(actions: DisjointActions | None) -> list[str]:
+    """That a policy and a log have no action in common.
+
+    >>> print(*disjoint_warning(DisjointActions(("a", "c"), ("b",))))
+    The policy and the log have no action in common: the policy knows a, c; the log shows b.
+    """
+    if actions is None:
+        return []
+    known, shown = first_few(actions.policy), first_few(actions.log)
+    return [
+        "The policy and the log have no action in common: the policy knows "
+        f"{known}; the log shows {shown}."
     ]
 
 

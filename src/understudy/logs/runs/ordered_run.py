@@ -17,13 +17,14 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import probability_vector
 from understudy.logs.aggregation.aggregates import LogStatistics
-from understudy.logs.evaluation.coverage_table import (
+from understudy.logs.evaluation.target_policies import (
     Asked,
-    Candidate,
+    ContextualTarget,
+    Target,
     candidates_beside,
-    coverage_from,
+    is_hindsight,
 )
-from understudy.logs.evaluation.target_policies import ContextualTarget, Target, is_hindsight
+from understudy.logs.evaluation.verdicts import Candidate, coverage_from
 from understudy.logs.features import ContextFeatures
 from understudy.logs.options import Options, agree
 from understudy.logs.outputs import QUARANTINE_FILE, Quarantine
@@ -240,7 +241,7 @@ class OrderedRun:
         seen = observe_rows(
             watched(),
             Observed.begin(K, log.behavior, curves),
-            lambda batch: [one.policy[batch.actions] for one in candidates],
+            lambda batch: [one.probabilities(batch.actions) for one in candidates],
         )
         return [None if curve is None else curve.certificate for curve in seen.curves]
 

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from understudy.certificates import Certified
 from understudy.logs.aggregation.aggregates import LogStatistics
-from understudy.logs.evaluation.coverage_table import Asked, Coverage
-from understudy.logs.evaluation.target_policies import Target
+from understudy.logs.evaluation.target_policies import Asked, Target
+from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.policy import Policy
 from understudy.logs.runs.provenance import Provenance
 from understudy.logs.schema import PropensitySource
