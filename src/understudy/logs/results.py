@@ -15,6 +15,7 @@ import polars as pl
 
 from understudy.certificates import Certified
 from understudy.errors import InvalidArgument
+from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.target_policies import DisjointActions
 from understudy.logs.evaluation.verdicts import Coverage, Obstacle, VerdictKind
 from understudy.logs.policy import Policy
@@ -91,7 +92,7 @@ class LearnResult(Result):
     """
 
     policy: Policy
-    oddities: Mapping[str, int]
+    oddities: Mapping[tuple[str, Unexpected], int]
 
     @cached_property
     def certified(self) -> Certified | None:
@@ -134,7 +135,7 @@ class LearnResult(Result):
             *words.horizon_warning(past),
             *words.scale_warning(policy.settings.scale),
             *words.context_warnings(self.oddities),
-            *([] if policy.contextual is None else policy.contextual.left_out()),
+            *words.left_out_warning(policy.contextual),
             *words.quarantine_warning(
                 policy.refused if certified else {}, self.coverage.mean_reward
             ),
@@ -165,7 +166,7 @@ class CertifyResult(Result):
     certified: Certified
     scale: RewardScale
     kind: PropensitySource
-    oddities: Mapping[str, int]
+    oddities: Mapping[tuple[str, Unexpected], int]
     disjoint: DisjointActions | None = None
 
     @cached_property

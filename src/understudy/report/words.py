@@ -8,7 +8,7 @@ works without the packages that logs need.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
+from understudy.errors import LONGEST_PATH, shorten
 from understudy.formatting import (
     count,
     counted,
@@ -26,6 +27,7 @@ from understudy.formatting import (
     rough,
     rough_count,
 )
+from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
     CalibrationFinding,
@@ -41,6 +43,8 @@ from understudy.logs.evaluation.verdicts import (
     Verdict,
     VerdictKind,
 )
+from understudy.logs.features import ContextFeatures
+from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.reject_reasons import WITHOUT_ACTION, remedy_for
 from understudy.logs.reject_reasons import counted as reasons
 from understudy.logs.schema import (
@@ -103,7 +107,7 @@ OBSTACLES = {
         "--propensity."
     ),
 }
-FEW_ACTIONS, MANY_ACTIONS = 3, 10  # labels in a sentence about them, and in a list of them
+FEW_NAMES, MANY_NAMES = 3, 10  # in a sentence about them, and in a list of them
 COUNTLESS = 1e15  # rows: no log has so many
 
 
@@ -266,9 +270,9 @@ def findings(coverage: Coverage) -> list[str]:
     lines = [f"{counted(coverage.rows, 'row')}{quarantined if rejected else ''}"]
     labels = coverage.table["action"].to_list()
     if coverage.unseen:
-        hidden = len(coverage.unseen) - MANY_ACTIONS
+        hidden = len(coverage.unseen) - MANY_NAMES
         more = f" and {count(hidden)} more" if hidden > 0 else ""
-        shown = ", ".join(map(short_label, coverage.unseen[:MANY_ACTIONS]))
+        shown = ", ".join(map(short_label, coverage.unseen[:MANY_NAMES]))
         lines.append(f"Never played: {shown}{more}")
     if coverage.deterministic:
         lines.append(_deterministic(coverage))
@@ -325,7 +329,7 @@ def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
 def _worst(labels: Sequence[Label], ratios: Array, which: NDArray[np.bool_], order: Array) -> str:
     """The actions that differ most, by name."""
     first, *rest = [int(a) for a in np.argsort(order) if which[a]]
-    shown = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest[: FEW_ACTIONS - 1]]
+    shown = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest[: FEW_NAMES - 1]]
     hidden = len(rest) - len(shown)
     more = f" and {count(hidden)} more" if hidden else ""
     others = f" ({', '.join(shown)}{more})" if shown else ""
@@ -390,16 +394,43 @@ def quarantine_warning(refused: Mapping[str, int], production: float) -> list[st
     ]
 
 
-def context_warnings(oddities: Mapping[str, int]) -> list[str]:
+def unread_warnings(unread: Iterable[UnreadFiles]) -> list[str]:
+    """The files of folders that were not read, and what to do about them."""
+    found = []
+    for folder, names in unread:
+        one = len(names) == 1
+        more = ["…"] if len(names) > FEW_NAMES else []
+        found.append(
+            f"{counted(len(names), 'file')} of the folder {shorten(str(folder), LONGEST_PATH)} "
+            f"{'was' if one else 'were'} not read, because "
+            f"{'its name does' if one else 'their names do'} not say the format: "
+            f"{', '.join([*map(shorten, names[:FEW_NAMES]), *more])}; name "
+            f"{'it' if one else 'them'}, with --format."
+        )
+    return found
+
+
+def context_warnings(oddities: Mapping[tuple[str, Unexpected], int]) -> list[str]:
     """Values of contexts that the features were not made from.
 
-    >>> context_warnings({"age is missing": 3})
+    >>> context_warnings({("age", Unexpected.MISSING): 3})
     ['Context: age is missing in 3 rows, unlike the warm-up; encoded as rare, missing or unknown.']
     """
     return [
-        f"Context: {what} in {counted(rows, 'row')}, unlike the warm-up; encoded as rare, missing "
-        "or unknown."
-        for what, rows in oddities.items()
+        f"Context: {column} is {how} in {counted(rows, 'row')}, unlike the warm-up; encoded as "
+        "rare, missing or unknown."
+        for (column, how), rows in oddities.items()
+    ]
+
+
+def left_out_warning(contextual: ContextFeatures | None) -> list[str]:
+    """The columns of contexts that have no features, if there are any."""
+    if contextual is None or not contextual.encoder.constants:
+        return []
+    return [
+        f"Contexts that did not change in the {counted(contextual.rows, 'row')} of the warm-up are "
+        f"left out: {', '.join(contextual.encoder.constants)}; a larger --warmup may see them "
+        "change."
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.action_files import check_probabilities, probability_vector, read_probabilities
 from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.aggregation.sufficient_statistics import certify_sums
+from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.verdicts import UNIFORM, Candidate, candidates_of
 from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import POLICY_FILE
@@ -54,9 +54,9 @@ class Target:
         assert policy is not None  # others have their own way
         return np.asarray(policy[rows.actions])
 
-    def oddities(self, rows: ValidatedBatch) -> Counter[str]:  # noqa: ARG002 - for those with contexts
+    def oddities(self, rows: ValidatedBatch) -> UnexpectedValues:  # noqa: ARG002 - for those with contexts
         """Values of contexts that are unlike those that it was made of, counted."""
-        return Counter()
+        return UnexpectedValues()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ class ContextualTarget(Target):
         own = np.array([place.get(text, -1) for text in actions.texts])[rows.actions]
         return np.where(own < 0, 0.0, found[np.arange(len(own)), np.maximum(own, 0)])
 
-    def oddities(self, rows: ValidatedBatch) -> Counter[str]:
+    def oddities(self, rows: ValidatedBatch) -> UnexpectedValues:
         return self.contextual.encoder.unexpected_values(rows.contexts())
 
 

@@ -10,9 +10,9 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
-from understudy.errors import LONGEST_PATH, InvalidLog, shorten
+from understudy.errors import InvalidLog
 from understudy.logs.outputs import REPORT_FILE, RESULTS
 
 FORMATS = {
@@ -31,16 +31,22 @@ SIGNATURES = {b"PAR1": "parquet", b"PARE": "parquet", b"ARROW1": "arrow"}  # PAR
 ARROW_STREAM_START = b"\xff\xff\xff\xff"
 UTF16_STARTS = (b"\xff\xfe", b"\xfe\xff")
 START = 8  # bytes: enough for every signature above
-NAMES_SHOWN = 3  # of files that are not read
+
+
+class UnreadFiles(NamedTuple):
+    """The files of a folder that are not read, because their names do not say the format."""
+
+    folder: Path
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """A log file and its format. `remark` names the files of its folder that are not read."""
+    """A log file and its format. The first of a folder has the files of it that are not read."""
 
     path: Path
     format: str
-    remark: str = field(default="", compare=False)
+    unread: UnreadFiles | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -73,9 +79,9 @@ def find_files(
     understudy.errors.InvalidLog: log = 'missing.csv': there is no such file or folder; ...
     """
     found = [
-        FileSource(path, format or format_of(path), remark)
+        FileSource(path, format or format_of(path), unread)
         for log in logs
-        for path, remark in _expand(str(log), format)
+        for path, unread in _expand(str(log), format)
     ]
     if not found:
         raise invalid_file("", "no file is named", "name at least one file, glob or folder")
@@ -126,8 +132,8 @@ def _is_compressed(path: Path) -> bool:
     return path.name.lower().endswith(GZIP_ENDING)
 
 
-def _expand(log: str, form: str | None) -> Iterator[tuple[Path, str]]:
-    """The files that an argument names, each with its remark."""
+def _expand(log: str, form: str | None) -> Iterator[tuple[Path, UnreadFiles | None]]:
+    """The files that an argument names, each with what stands unread beside it."""
     path = Path(log)
     try:
         is_folder, exists = path.is_dir(), path.exists()
@@ -138,7 +144,7 @@ def _expand(log: str, form: str | None) -> Iterator[tuple[Path, str]]:
     if is_folder:
         yield from _expand_folder(path, form)
     elif exists:
-        yield path, ""
+        yield path, None
     elif not glob.has_magic(log):
         raise invalid_file(log, "there is no such file or folder", "check the path")
     else:
@@ -146,10 +152,10 @@ def _expand(log: str, form: str | None) -> Iterator[tuple[Path, str]]:
         files = [Path(match) for match in matches if not Path(match).is_dir()]
         if not files:
             raise invalid_file(log, "no file matches", "check the pattern")
-        yield from ((file, "") for file in files)
+        yield from ((file, None) for file in files)
 
 
-def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, str]]:
+def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, UnreadFiles | None]]:
     """All files of a known format below a folder, but for hidden ones and results of a run."""
 
     def fail(error: OSError) -> None:
@@ -163,21 +169,9 @@ def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, str]]
         raise invalid_file(
             folder, "this folder holds no log", f"its files must end in one of {', '.join(ENDINGS)}"
         )
-    others = [str(path.relative_to(folder)) for path in sorted({*files} - {*logs})]
-    yield logs[0], _remark(folder, others) if others else ""
-    yield from ((path, "") for path in logs[1:])
-
-
-def _remark(folder: Path, names: list[str]) -> str:
-    """A sentence about the files of a folder that are not read."""
-    shown = ", ".join([*map(shorten, names[:NAMES_SHOWN]), *(["…"] * (len(names) > NAMES_SHOWN))])
-    one = len(names) == 1
-    return (
-        f"{len(names):,} {'file' if one else 'files'} of the folder "
-        f"{shorten(str(folder), LONGEST_PATH)} {'was' if one else 'were'} not read, because "
-        f"{'its name does' if one else 'their names do'} not say the format: {shown}; "
-        f"name {'it' if one else 'them'}, with --format."
-    )
+    others = tuple(str(path.relative_to(folder)) for path in sorted({*files} - {*logs}))
+    yield logs[0], UnreadFiles(folder, others) if others else None
+    yield from ((path, None) for path in logs[1:])
 
 
 def _is_result(path: Path) -> bool:

@@ -17,6 +17,7 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import probability_vector
 from understudy.logs.aggregation.aggregates import LogStatistics
+from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.target_policies import (
     Asked,
     ContextualTarget,
@@ -109,7 +110,7 @@ class OrderedRun:
             warmup=plan.warmup if resume is None else resume.warmup,
             contextual=plan.contextual,
         )
-        return LearnOutcome(policy, intake, dict(oddities))
+        return LearnOutcome(policy, intake, oddities)
 
     def _begin(self) -> RunPlan:
         """Look at the log as far as needed, and fix who learns from it and how."""
@@ -273,7 +274,7 @@ class OrderedRun:
         certificate = Certificate(log.behavior, self.options.sure, len(log.actions))
         hindsight = is_hindsight(target, log.actions, self.options.declared())
         curves = [CertificatePath(certificate, hindsight)]
-        oddities = Counter[str]()
+        oddities = UnexpectedValues()
 
         def probabilities(batch: ValidatedBatch) -> list[Array]:
             oddities.update(target.oddities(batch))
@@ -304,10 +305,10 @@ class OrderedRun:
         return good_rows(log, quarantine, phase, self.watch, strict=self.strict)
 
 
-def _learn(plan: RunPlan, rows: Iterator[ValidatedBatch]) -> tuple[Study, Array, Counter[str]]:
+def _learn(plan: RunPlan, rows: Iterator[ValidatedBatch]) -> tuple[Study, Array, UnexpectedValues]:
     """Learn from every valid row after the warm-up: the study, its policy, unusual contexts."""
     study, skip, contextual = plan.study, plan.warmup, plan.contextual
-    last, oddities = None, Counter[str]()
+    last, oddities = None, UnexpectedValues()
     for batch in rows:
         skipped = min(skip, len(batch))
         skip -= skipped

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from understudy.certificates import Certified
 from understudy.logs.aggregation.aggregates import LogStatistics
+from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.target_policies import Asked, Target
 from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.policy import Policy
@@ -23,7 +24,7 @@ class LearnOutcome:
 
     policy: Policy
     intake: Provenance
-    oddities: Mapping[str, int]
+    oddities: Mapping[tuple[str, Unexpected], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class CertifyOutcome:
     kind: PropensitySource
     intake: Provenance
     stretches: Integers | None = None
-    oddities: Mapping[str, int] = field(default_factory=dict)
+    oddities: Mapping[tuple[str, Unexpected], int] = field(default_factory=dict)
 
 
 class Run(Protocol):
