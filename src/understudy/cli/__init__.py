@@ -18,7 +18,6 @@ from typing import Any
 import click
 from rich.console import Console
 
-from understudy import __version__
 from understudy.errors import UnderstudyError
 
 __all__ = ["main"]
@@ -56,7 +55,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name="understudy")
+@click.version_option(package_name="understudy", prog_name="understudy")
 def app() -> None:
     """Online learning from off-policy feedback, with guarantees."""
 

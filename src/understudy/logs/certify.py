@@ -100,7 +100,7 @@ def certify(
             kind=found.kind,
             intake=found.intake,
             oddities=found.oddities,
-            disjoint=disjoint_actions(target, found.tallied),
+            strange=disjoint_actions(target, found.tallied),
         )
         if folder is not None:
             (hidden / REPORT_FILE).write_text(judged.page(), encoding="utf-8")

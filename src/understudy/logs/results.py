@@ -157,7 +157,7 @@ class LearnResult(Result):
 class CertifyResult(Result):
     """What a log says about one policy that stays as it is.
 
-    `policy` has the probability of every action, or is None if that depends on the row; `disjoint`
+    `policy` has the probability of every action, or is None if that depends on the row; `strange`
     is given if policy and log have no action in common.
     """
 
@@ -167,7 +167,7 @@ class CertifyResult(Result):
     scale: RewardScale
     kind: PropensitySource
     oddities: Mapping[tuple[str, Unexpected], int]
-    disjoint: DisjointActions | None = None
+    strange: DisjointActions | None = None
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -187,17 +187,10 @@ class CertifyResult(Result):
         from understudy.report import words  # noqa: PLC0415 - presentation stands above data
 
         return [
-            *self.strange,
+            *words.disjoint_warning(self.strange),
             *words.context_warnings(self.oddities),
             *words.quarantine_warning(self.coverage.refused, self.coverage.mean_reward),
         ]
-
-    @property
-    def strange(self) -> list[str]:
-        """That policy and log have no action in common, in words, if so."""
-        from understudy.report.words import disjoint_warning  # noqa: PLC0415 - presentation is above
-
-        return disjoint_warning(self.disjoint)
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
