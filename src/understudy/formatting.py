@@ -45,11 +45,7 @@ def named(label: object, longest: int) -> str:
 
 
 def quoted(label: object) -> str:
-    """A label in quotes if it begins or ends with what cannot be seen: it is not the one without.
-
-    >>> quoted("a b"), quoted(" a b"), quoted("a b ")
-    ('a b', "' a b'", "'a b '")
-    """
+    """A label in quotes if it begins or ends with space: it is not the same without."""
     text = str(label)
     return text if text == text.strip() else f"'{text}'"
 
@@ -86,11 +82,7 @@ def gain(value: float) -> str:
 
 
 def rough(value: float) -> str:
-    """A number with two significant digits.
-
-    >>> rough(0.0512), rough(1234.5)
-    ('0.051', '1,200')
-    """
+    """A number with two significant digits."""
     return number(float(f"{value:.{FEW_DIGITS}g}"))
 
 
@@ -137,11 +129,7 @@ def size(value: float | None) -> str:
 
 
 def count(value: int) -> str:
-    """A whole number, exactly.
-
-    >>> count(1234567)
-    '1,234,567'
-    """
+    """A whole number, exactly."""
     return f"{value:,}"
 
 

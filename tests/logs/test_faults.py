@@ -209,7 +209,7 @@ UNREAD = {"b.log": "x", "c.txt": "x", "e.json": "{}", "sub/x.csv.bz2": "x"}
 HIDDEN = {".notes": "x", "_SUCCESS": "", "_logs/d.txt": "x"}
 WORDS = (
     "4 files of the folder '{}' were not read, because their names do not say the format: "
-    "'b.log', 'c.txt', 'e.json', …; name them, with --format."
+    "'b.log', 'c.txt', 'e.json' and 1 more; name them, with --format."
 )
 
 

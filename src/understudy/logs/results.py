@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from understudy.certificates import Certified
+from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.target_policies import DisjointActions
@@ -45,12 +47,19 @@ class Result(ABC):
         return report_of(self)
 
     @property
+    def average(self) -> Array | None:
+        """The policy's probability of every action, if there is one and it is known."""
+        return None
+
+    @cached_property
     def table(self) -> pl.DataFrame:
         """One row per action: how often it was played, what it earned, how well it is covered.
 
-        What was learned or certified has the policy's probability too, if no row changes it.
+        The column `policy` has the policy's probabilities, if they are known.
         """
-        return self.coverage.table
+        found = self.coverage.table
+        average = self.average
+        return found if average is None else found.with_columns(policy=pl.Series(average))
 
     @property
     @abstractmethod
@@ -100,10 +109,10 @@ class LearnResult(Result):
         study = self.policy.study
         return None if study.certificate is None else Certified.of(study.certificate, study.curve)
 
-    @cached_property
-    def table(self) -> pl.DataFrame:
-        """One row per action: what the log shows of it, and the policy's probability."""
-        return self.coverage.table.with_columns(policy=pl.Series(self.policy.average))
+    @property
+    def average(self) -> Array:
+        """The policy's probability of every action; with contexts, a mean over the last rows."""
+        return self.policy.average
 
     @property
     def verdict(self) -> VerdictKind:
@@ -144,12 +153,8 @@ class LearnResult(Result):
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
         if self.certified is None:
-            raise InvalidArgument(
-                "certificate",
-                None,
-                "there is nothing to draw",
-                "learn in order, from propensities",
-            )
+            remedy = "learn in order, from propensities"
+            raise InvalidArgument("certificate", None, "there is nothing to draw", remedy)
         return _draw(self.certified, self.coverage, UNDERSTUDY)
 
 
@@ -169,12 +174,9 @@ class CertifyResult(Result):
     oddities: Mapping[tuple[str, Unexpected], int]
     strange: DisjointActions | None = None
 
-    @cached_property
-    def table(self) -> pl.DataFrame:
-        """One row per action: what the log shows of it, and the policy's probability."""
-        if self.policy is None:
-            return self.coverage.table
-        return self.coverage.table.with_columns(policy=pl.Series(list(self.policy.values())))
+    @property
+    def average(self) -> Array | None:
+        return None if self.policy is None else np.array(list(self.policy.values()))
 
     @property
     def verdict(self) -> VerdictKind:

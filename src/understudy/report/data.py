@@ -8,19 +8,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, singledispatch
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.certificates import Certified
-from understudy.constraints import Array
-from understudy.errors import InvalidArgument
 from understudy.formatting import count, counted, percent
 from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
 from understudy.logs.evaluation.verdicts import (
@@ -33,7 +30,6 @@ from understudy.logs.evaluation.verdicts import (
 from understudy.logs.policy import FileRead
 from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
 from understudy.logs.runs.default_learner import FIXED
-from understudy.logs.runs.provenance import Provenance
 from understudy.logs.runs.study import LAST
 from understudy.logs.schema import ESTIMATED, RewardScale
 from understudy.plots import CertificatePanel
@@ -73,18 +69,6 @@ class CertificateCurve:
     target: str = UNDERSTUDY
     promoted: bool = False
     at_most: bool = False
-
-    def __post_init__(self) -> None:
-        points = np.shape(self.rounds)
-        curves = [self.lower, self.upper, self.production]
-        curves += [] if self.gain is None else [self.gain]
-        if len(points) != 1 or not points[0] or any(np.shape(curve) != points for curve in curves):
-            raise InvalidArgument(
-                "certificate",
-                [points, *(np.shape(curve) for curve in curves)],
-                "its curves need one value for each round, and at least one",
-                "pass arrays of one length",
-            )
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
@@ -250,7 +234,7 @@ def _learned(result: LearnResult) -> Report:
         assumptions=settings.unmet,
         averaged_over=None if policy.contextual is None else LAST,
         **_judged(result.certified, result.obstacle, result.coverage, UNDERSTUDY),
-        **_log(result, replace(result.intake, files=policy.files), policy.average),
+        **_log(result, files=policy.files),
     )
 
 
@@ -270,11 +254,7 @@ def _certified(result: CertifyResult) -> Report:
         facts=facts,
         assumptions=assumptions,
         **_judged(result.certified, None, result.coverage, result.name),
-        **_log(
-            result,
-            result.intake,
-            None if result.policy is None else np.array(list(result.policy.values())),
-        ),
+        **_log(result),
     )
 
 
@@ -286,7 +266,7 @@ def _covered(result: CoverageResult) -> Report:
         title="What this log can say",
         verdict=f"{counted(coverage.rows, 'row')} of {actions}.",
         facts=[("Behavior", words.BEHAVIORS[result.kind])],
-        **_log(result, result.intake, None),
+        **_log(result),
     )
 
 
@@ -365,15 +345,28 @@ def _decision(found: Verdict, scale: RewardScale) -> dict[str, Any]:
     }
 
 
-def _log(result: Result, intake: Provenance, policy: Array | None) -> dict[str, Any]:
-    """What stands in every report: the actions, the log, the policies, files and quarantine."""
-    coverage, examples = result.coverage, intake.examples
+def _log(result: Result, files: Sequence[FileRead] | None = None) -> dict[str, Any]:
+    """What stands in every report: the actions, the log, the policies, files and quarantine.
+
+    The `files` are those that were read just now, unless a policy remembers earlier ones too.
+    """
+    coverage, intake, average = result.coverage, result.intake, result.average
+    examples = intake.examples
     return {
         "verdict_kind": result.verdict,
         "generated_by": f"understudy {version('understudy')}",
         "generated_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "warnings": [*words.unread_warnings(intake.unread), *result.warnings],
-        "actions": _action_rows(coverage.table, policy),
+        "actions": [
+            ActionRow(
+                label=row["action"],
+                count=row["count"],
+                share=row["share"],
+                policy=None if average is None else float(average[i]),
+                **{name: _known(row[column]) for name, column in COLUMNS.items()},
+            )
+            for i, row in enumerate(coverage.table.iter_rows(named=True))
+        ],
         "coverage": words.findings(coverage),
         "candidates": [_candidate(found, coverage) for found in coverage.verdicts],
         "calibration": coverage.calibration.finding,
@@ -386,7 +379,7 @@ def _log(result: Result, intake: Provenance, policy: Array | None) -> dict[str, 
             QuarantinedRow(file, row, reason, dict(zip(examples.columns[3:], values, strict=True)))
             for file, row, reason, *values in examples.iter_rows()
         ],
-        "files": intake.files,
+        "files": intake.files if files is None else files,
     }
 
 
@@ -401,19 +394,6 @@ def _candidate(found: Verdict, coverage: Coverage) -> CandidateRow:
         exploration_needed=None if needed is None else needed.exploration,
         **_decision(found, coverage.scale),
     )
-
-
-def _action_rows(table: pl.DataFrame, policy: Array | None) -> list[ActionRow]:
-    return [
-        ActionRow(
-            label=row["action"],
-            count=row["count"],
-            share=row["share"],
-            policy=None if policy is None else float(policy[i]),
-            **{name: _known(row[column]) for name, column in COLUMNS.items()},
-        )
-        for i, row in enumerate(table.iter_rows(named=True))
-    ]
 
 
 def _known(value: float | None) -> float | None:

@@ -34,6 +34,7 @@ from understudy.logs.evaluation.diagnostics import (
     Drift,
     DriftFinding,
     SampleSize,
+    ShareChange,
 )
 from understudy.logs.evaluation.target_policies import DisjointActions
 from understudy.logs.evaluation.verdicts import (
@@ -53,7 +54,6 @@ from understudy.logs.schema import (
     LOGGED,
     Label,
     RewardScale,
-    first_few,
     short_label,
 )
 
@@ -107,6 +107,12 @@ OBSTACLES = {
         "--propensity."
     ),
 }
+NOT_EXAMINED = "not examined here; understudy coverage --engine does it"
+CALIBRATIONS = {
+    CalibrationFinding.NO_PROPENSITIES: "there are no propensities to compare with frequencies",
+    CalibrationFinding.NOT_EXAMINED: NOT_EXAMINED,
+    CalibrationFinding.TOO_FEW_ROWS: "too few rows to check the propensities",
+}
 FEW_NAMES, MANY_NAMES = 3, 10  # in a sentence about them, and in a list of them
 COUNTLESS = 1e15  # rows: no log has so many
 
@@ -158,7 +164,8 @@ def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
     'Most rows are quarantined (reward is missing: 3). Check the column of the reward.'
     """
     if obstacle is Obstacle.MOSTLY_REJECTED:
-        remedy = _capital(remedy_for(refused))
+        remedy = remedy_for(refused)
+        remedy = f"{remedy[0].upper()}{remedy[1:]}"
         return f"Most rows are quarantined ({reasons(refused)}). {remedy}."
     if obstacle is Obstacle.UNKNOWN_ACTIONS:
         rows = sum(refused.get(reason, 0) for reason in WITHOUT_ACTION)
@@ -270,12 +277,15 @@ def findings(coverage: Coverage) -> list[str]:
     lines = [f"{counted(coverage.rows, 'row')}{quarantined if rejected else ''}"]
     labels = coverage.table["action"].to_list()
     if coverage.unseen:
-        hidden = len(coverage.unseen) - MANY_NAMES
-        more = f" and {count(hidden)} more" if hidden > 0 else ""
-        shown = ", ".join(map(short_label, coverage.unseen[:MANY_NAMES]))
-        lines.append(f"Never played: {shown}{more}")
+        never = _some(list(map(short_label, coverage.unseen)), MANY_NAMES)
+        lines.append(f"Never played: {never}")
     if coverage.deterministic:
-        lines.append(_deterministic(coverage))
+        played = coverage.table.filter(coverage.table["count"] > 0)["action"].to_list()
+        always = f"it always played {short_label(played[0])}"
+        why = always if len(played) == 1 else "every propensity is 1"
+        lines.append(
+            f"Production was deterministic ({why}), so the log shows nothing of other choices"
+        )
     return [
         *lines,
         f"Calibration: {calibration_line(coverage.calibration, labels)}",
@@ -289,24 +299,10 @@ def describe_coverage(coverage: Coverage) -> str:
     return "\n".join([*findings(coverage), *verdicts])
 
 
-def _deterministic(coverage: Coverage) -> str:
-    played = coverage.table.filter(coverage.table["count"] > 0)["action"].to_list()
-    why = (
-        f"it always played {short_label(played[0])}"
-        if len(played) == 1
-        else "every propensity is 1"
-    )
-    return f"Production was deterministic ({why}), so the log shows nothing of other choices"
-
-
 def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
     """Whether propensities agree with frequencies; the actions that differ most are named."""
-    if calibration.finding is CalibrationFinding.NO_PROPENSITIES:
-        return "there are no propensities to compare with frequencies"
-    if calibration.finding is CalibrationFinding.NOT_EXAMINED:
-        return "not examined here; understudy coverage --engine does it"
-    if calibration.finding is CalibrationFinding.TOO_FEW_ROWS:
-        return "too few rows to check the propensities"
+    if calibration.finding in CALIBRATIONS:
+        return CALIBRATIONS[calibration.finding]
     if calibration.finding is CalibrationFinding.AGREES:
         examined = int(np.isfinite(calibration.ratios).sum())
         return (
@@ -329,18 +325,26 @@ def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
 def _worst(labels: Sequence[Label], ratios: Array, which: NDArray[np.bool_], order: Array) -> str:
     """The actions that differ most, by name."""
     first, *rest = [int(a) for a in np.argsort(order) if which[a]]
-    shown = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest[: FEW_NAMES - 1]]
-    hidden = len(rest) - len(shown)
-    more = f" and {count(hidden)} more" if hidden else ""
-    others = f" ({', '.join(shown)}{more})" if shown else ""
+    names = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest]
+    others = f" ({_some(names, FEW_NAMES - 1)})" if names else ""
     often = f"{ratios[first]:.2g}× as often"
     return f"action {short_label(labels[first])} was played {often} as its propensities say{others}"
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are.
+
+    >>> _some(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    hidden = len(names) - most
+    return ", ".join(names[:most]) + (f" and {count(hidden)} more" if hidden > 0 else "")
 
 
 def drift_line(drift: Drift, labels: Sequence[Label]) -> str:
     """Whether production stayed the same, in its propensities and over time."""
     if drift.finding is DriftFinding.NOT_EXAMINED:
-        return "not examined here; understudy coverage --engine does it"
+        return NOT_EXAMINED
     parts = []
     if drift.varies:
         parts.append(
@@ -353,17 +357,15 @@ def drift_line(drift: Drift, labels: Sequence[Label]) -> str:
         parts.append("too few rows to see changes over time")
     elif drift.finding is DriftFinding.STEADY:
         parts.append(f"shares of actions are steady over time ({drift.periods} periods compared)")
-    elif drift.finding is DriftFinding.CHANGED:
-        parts.append(_changed(drift, labels))
+    elif drift.change is not None:
+        parts.append(_changed(drift, drift.change, labels))
     return "; ".join(parts) or "unknown; name a column with --time to see changes over time"
 
 
-def _changed(drift: Drift, labels: Sequence[Label]) -> str:
-    assert drift.change is not None  # it is what changed
-    action, low, high = drift.change
+def _changed(drift: Drift, most: ShareChange, labels: Sequence[Label]) -> str:
     change = (
-        f"shares of actions change over time (action {short_label(labels[action])}: between "
-        f"{100 * low:.2g} % and {100 * high:.2g} %)"
+        f"shares of actions change over time (action {short_label(labels[most.action])}: between "
+        f"{100 * most.lowest:.2g} % and {100 * most.highest:.2g} %)"
     )
     if drift.behavior != LOGGED:
         return f"{change}, which {drift.behavior} propensities ignore: log that of every row"
@@ -399,12 +401,11 @@ def unread_warnings(unread: Iterable[UnreadFiles]) -> list[str]:
     found = []
     for folder, names in unread:
         one = len(names) == 1
-        more = ["…"] if len(names) > FEW_NAMES else []
         found.append(
             f"{counted(len(names), 'file')} of the folder {shorten(str(folder), LONGEST_PATH)} "
             f"{'was' if one else 'were'} not read, because "
             f"{'its name does' if one else 'their names do'} not say the format: "
-            f"{', '.join([*map(shorten, names[:FEW_NAMES]), *more])}; name "
+            f"{_some(list(map(shorten, names)), FEW_NAMES)}; name "
             f"{'it' if one else 'them'}, with --format."
         )
     return found
@@ -442,7 +443,7 @@ def disjoint_warning(actions: DisjointActions | None) -> list[str]:
     """
     if actions is None:
         return []
-    known, shown = first_few(actions.policy), first_few(actions.log)
+    known, shown = (_some(list(map(short_label, one)), FEW_NAMES) for one in actions)
     return [
         "The policy and the log have no action in common: the policy knows "
         f"{known}; the log shows {shown}."
@@ -463,7 +464,3 @@ def scale_warning(scale: RewardScale) -> list[str]:
         f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}] to [0, 1]. The "
         "learner depends on this range: pass the true one."
     ]
-
-
-def _capital(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}"

@@ -249,14 +249,14 @@ def drift_of(
     if counts_over_time is None:
         return Drift(DriftFinding.NO_TIME, factor, None, kind)
     counts = _without_stub(counts_over_time)
-    p_value = homogeneity(counts)[1]
+    p_value, change = homogeneity(counts)[1], None
     if p_value is None:
-        return Drift(DriftFinding.TOO_FEW_ROWS, factor, None, kind, len(counts))
-    if p_value >= CHANGED:
-        return Drift(DriftFinding.STEADY, factor, p_value, kind, len(counts))
-    return Drift(
-        DriftFinding.CHANGED, factor, p_value, kind, len(counts), change=_largest_change(counts)
-    )
+        finding = DriftFinding.TOO_FEW_ROWS
+    elif p_value >= CHANGED:
+        finding = DriftFinding.STEADY
+    else:
+        finding, change = DriftFinding.CHANGED, _largest_change(counts)
+    return Drift(finding, factor, p_value, kind, len(counts), change)
 
 
 def homogeneity(counts: Integers) -> tuple[float, float | None]:
