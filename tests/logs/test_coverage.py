@@ -87,7 +87,7 @@ def test_the_table_is_what_python_finds_row_by_row() -> None:
             continue
         inverse, squares = sum(1 / q for _, q in own), sum(1 / q**2 for _, q in own)
         weighted = sum(R / q for R, q in own)
-        lost = (rows - n) * inverse / len(own)  # if all that was set aside had been its own
+        lost = (rows - n) * inverse / len(own)  # if all that was rejected had been its own
         distance = (min(rows, inverse + lost) if inverse < rows else inverse) / rows - 1
         expected = {
             "count": len(own),
@@ -104,8 +104,8 @@ def test_the_table_is_what_python_finds_row_by_row() -> None:
         }
         enough = rows >= 30 / min(q for _, q in own)
         for name, value in expected.items():
-            told = enough or not name.startswith("calibration")
-            assert row[name] == (pytest.approx(value, rel=1e-12) if told else None), name
+            known = enough or not name.startswith("calibration")
+            assert row[name] == (pytest.approx(value, rel=1e-12) if known else None), name
 
 
 @given(first=behaviors(max_actions=3, zeros=False), second=st.data())
@@ -127,7 +127,7 @@ def test_the_coverage_ratio_is_unbiased(first: Array, second: Any) -> None:
     np.testing.assert_allclose(mean, (1 / q).mean(axis=0))
 
 
-def test_frequencies_stand_for_propensities_that_nobody_logged() -> None:
+def test_frequencies_stand_for_propensities_that_are_not_logged() -> None:
     frame = frame_of([0, 0, 0, 1], [1, 0, 1, 1], None).drop("propensity")
     found = coverage_from(tally(frame, Columns(propensity=None)))
     assert found.table["coverage_ratio"].to_list() == [4 / 3, 4.0]
@@ -189,7 +189,7 @@ def test_wrong_propensities_are_named_with_their_factor() -> None:
 
 
 def test_actions_that_are_not_always_possible_are_never_called_wrong() -> None:
-    """With eligible sets sums fall below n, and none rises above it: the pattern is told."""
+    """With eligible sets sums fall below n, and none rises above it: the pattern is named."""
     rng = np.random.default_rng(1)
     possible = rng.random(5000) < 0.5  # action 2, only in half of the rows
     q = np.where(possible[:, None], [0.25, 0.25, 0.5], [0.5, 0.5, 0.0])

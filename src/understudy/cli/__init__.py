@@ -128,7 +128,7 @@ def silence_native_stderr() -> Iterator[None]:
 def _is_standard_error() -> bool:
     try:
         return sys.stderr.fileno() == STANDARD_ERROR
-    except io.UnsupportedOperation:  # somebody catches what is said, in memory
+    except io.UnsupportedOperation:  # a test or a notebook keeps what is said in memory
         return False
 
 

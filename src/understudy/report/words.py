@@ -180,8 +180,8 @@ def _decided(verdict: Verdict, certificate: Certificate, scale: RewardScale) -> 
     n, sure = certificate.rounds, f"{percent(verdict.confidence)} confidence"
     estimated = gain(scale.gain(verdict.estimated_gain))
     if verdict.decision is PolicyDecision.WORSE:
-        worth = certificate.least_production(verdict.earned)
-        most, least = (number(scale.reward(x / n)) for x in (certificate.upper, worth))
+        production = certificate.least_production(verdict.earned)
+        most, least = (number(scale.reward(x / n)) for x in (certificate.upper, production))
         return (
             f"Estimated gain {estimated} per row. The policy earns at most {most} per row, "
             f"production at least {least} ({sure})."

@@ -119,7 +119,7 @@ class ColumnTarget(Target):
 
 
 def is_hindsight(target: Target, actions: Actions, declared: frozenset[str]) -> bool:
-    """Whether it is spread over actions of which some were not declared: only the log tells them.
+    """Whether it is spread over actions of which some were not declared: only the log shows them.
 
     >>> is_hindsight(Uniform(), Actions(("a", "b")), frozenset("a"))
     True

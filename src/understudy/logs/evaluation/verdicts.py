@@ -270,7 +270,7 @@ def coverage_from(
         scale=scale,
     )
     verdicts = [
-        judge(one, certificate, sums, coverage, confidence, estimated=kind == ESTIMATED)
+        judge(one, certificate, sums, coverage, confidence)
         for one, certificate in zip(chosen, certificates or [None] * len(chosen), strict=True)
     ]
     return replace(coverage, verdicts=tuple(verdicts))
@@ -337,15 +337,13 @@ def judge(
     sums: ActionStatistics,
     log: Coverage,
     confidence: float,
-    *,
-    estimated: bool = False,
 ) -> Verdict:
     """The verdict about a policy, from the sums of the log; deciding takes a certificate.
 
     Nothing is decided if there is an obstacle, and nothing with propensities that the calibration
     calls wrong: too small ones would make a policy look better than it is. Where the behavior was
-    `estimated`, no gain is certified. The gain that the log should be able to show is the one that
-    the policy seems to have.
+    estimated, no gain is certified. The gain that the log should be able to show is the one that
+    the policy seems to have, or a usual one.
     """
     policy, calibration = candidate.policy, log.calibration
     earned, read = float(sums.rewards.sum()), sums.rows
@@ -378,7 +376,8 @@ def judge(
     elif obstacle is None and wrong:
         obstacle = Obstacle.WRONG_PROPENSITIES
     decision = PolicyDecision.UNKNOWN if obstacle else _decide(certificate, earned)
-    obstacle = obstacle or (Obstacle.BEHAVIOR_ESTIMATED if estimated else None)
+    if obstacle is None and log.drift.behavior == ESTIMATED:
+        obstacle = Obstacle.BEHAVIOR_ESTIMATED
     may_come = decision is PolicyDecision.UNKNOWN and obstacle is None
     return Verdict(
         name=candidate.name,
