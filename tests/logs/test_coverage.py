@@ -133,7 +133,6 @@ def test_frequencies_stand_for_propensities_that_are_not_logged() -> None:
     assert found.table["coverage_ratio"].to_list() == [4 / 3, 4.0]
     assert found.table["effective_sample_size"].to_list() == [3.0, 1.0]
     assert found.table["self_normalised"].to_list() == pytest.approx([2 / 3, 1.0])
-    assert found.calibration.agrees is None
     assert found.calibration.finding is CalibrationFinding.NO_PROPENSITIES
     assert coverage_from(
         tally(frame_of([0, 0, 0, 1], 1, [0.9, 0.8, 0.7, 0.6]), LOGGED), behavior="estimated"
@@ -175,7 +174,7 @@ def test_right_propensities_raise_few_alarms() -> None:
         np.add.at(squares, played, inverse**2)
         lowest = np.array([1.0 / inverse[played == a].max() for a in range(3)])
         sums = ActionStatistics(counts, none, none, weights, squares, lowest, np.ones(3))
-        alarms += calibrate(sums).agrees is False
+        alarms += calibrate(sums).finding is CalibrationFinding.DISAGREES
     assert alarms <= 8
 
 
@@ -183,7 +182,7 @@ def test_wrong_propensities_are_named_with_their_factor() -> None:
     q, played = varying(0)
     own = q[np.arange(len(q)), played]
     found = coverage_from(tally(frame_of(played, 0.0, np.where(played == 2, own / 2, own)), LOGGED))
-    assert found.calibration.agrees is False
+    assert found.calibration.finding is CalibrationFinding.DISAGREES
     assert found.calibration.wrong.tolist() == [False, False, True]
     assert found.calibration.ratios[2] == pytest.approx(2.0, abs=0.2)
 
@@ -205,9 +204,9 @@ def test_actions_that_are_not_always_possible_are_never_called_wrong() -> None:
 
 def test_a_few_rows_tell_nothing_about_propensities() -> None:
     found = calibrate(tally_of(np.array([0.5, 0.5]), np.array([12, 10])))
-    assert (found.agrees, found.finding) == (None, CalibrationFinding.TOO_FEW_ROWS)
+    assert found.finding is CalibrationFinding.TOO_FEW_ROWS
     enough = calibrate(tally_of(np.array([0.5, 0.5]), np.array([520, 480])))
-    assert enough.agrees is True
+    assert enough.finding is CalibrationFinding.AGREES
     assert np.isfinite(enough.ratios).all()
 
 

@@ -137,18 +137,7 @@ class LearnResult(Result):
         """What the reader should know before believing the rest."""
         from understudy.report import words  # noqa: PLC0415 - presentation stands above data
 
-        policy = self.policy
-        past = policy.study.learner.past_horizon(policy.study.state)
-        certified = policy.study.certificate is not None
-        return [
-            *words.horizon_warning(past),
-            *words.scale_warning(policy.settings.scale),
-            *words.context_warnings(self.oddities),
-            *words.left_out_warning(policy.contextual),
-            *words.quarantine_warning(
-                policy.refused if certified else {}, self.coverage.mean_reward
-            ),
-        ]
+        return list(words.learn_warnings(self))
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
@@ -188,11 +177,7 @@ class CertifyResult(Result):
         """What the reader should know before believing the rest."""
         from understudy.report import words  # noqa: PLC0415 - presentation stands above data
 
-        return [
-            *words.disjoint_warning(self.strange),
-            *words.context_warnings(self.oddities),
-            *words.quarantine_warning(self.coverage.refused, self.coverage.mean_reward),
-        ]
+        return list(words.certify_warnings(self))
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""

@@ -8,7 +8,7 @@ works without the packages that logs need.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +36,6 @@ from understudy.logs.evaluation.diagnostics import (
     SampleSize,
     ShareChange,
 )
-from understudy.logs.evaluation.target_policies import DisjointActions
 from understudy.logs.evaluation.verdicts import (
     Coverage,
     Obstacle,
@@ -44,10 +43,10 @@ from understudy.logs.evaluation.verdicts import (
     Verdict,
     VerdictKind,
 )
-from understudy.logs.features import ContextFeatures
 from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.reject_reasons import WITHOUT_ACTION, remedy_for
 from understudy.logs.reject_reasons import counted as reasons
+from understudy.logs.results import CertifyResult, LearnResult
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
@@ -377,90 +376,73 @@ def _changed(drift: Drift, most: ShareChange, labels: Sequence[Label]) -> str:
 # ------------------------------------------------------------------------------------- warnings
 
 
-def quarantine_warning(refused: Mapping[str, int], production: float) -> list[str]:
-    """How quarantined rows count in a certificate, and what to do about them.
+def learn_warnings(result: LearnResult) -> Iterator[str]:
+    """What the reader should know before believing what was learned."""
+    policy, scale, contextual = result.policy, result.coverage.scale, result.policy.contextual
+    late = policy.study.learner.past_horizon(policy.study.state)
+    if late:
+        yield f"{counted(late, 'row')} came after the horizon, where no theorem holds."
+    if not scale.is_unit:
+        yield (
+            f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}] to [0, 1]. "
+            "The learner depends on this range: pass the true one."
+        )
+    yield from _unexpected(result.oddities)
+    if contextual is not None and contextual.encoder.constants:
+        yield (
+            f"Contexts that did not change in the {counted(contextual.rows, 'row')} of the warm-up "
+            f"are left out: {', '.join(contextual.encoder.constants)}; a larger --warmup may see "
+            "them change."
+        )
+    if policy.study.certificate is not None:
+        yield from _quarantined(policy.refused, result.coverage)
 
-    >>> print(*quarantine_warning({"reward is missing": 3}, production=0.25))
-    3 rows are quarantined (reward is missing: 3): check the column of the reward. The certificate
-    counts them as reward 0 for the policy and, where no reward is given, as the highest for
-    production, whose mean in valid rows is 0.25.
-    """
-    rejected = sum(refused.values())
-    if not rejected:
-        return []
-    return [
-        f"{counted(rejected, 'row')} {'is' if rejected == 1 else 'are'} quarantined "
-        f"({reasons(refused)}): {remedy_for(refused)}. The certificate counts them as reward 0 for "
-        "the policy and, where no reward is given, as the highest for production, whose mean in "
-        f"valid rows is {number(production)}."
-    ]
+
+def certify_warnings(result: CertifyResult) -> Iterator[str]:
+    """What the reader should know before believing a certificate."""
+    if result.strange is not None:
+        known, shown = (_some(list(map(short_label, one)), FEW_NAMES) for one in result.strange)
+        yield (
+            f"The policy and the log have no action in common: the policy knows {known}; the log "
+            f"shows {shown}."
+        )
+    yield from _unexpected(result.oddities)
+    yield from _quarantined(result.coverage.refused, result.coverage)
 
 
-def unread_warnings(unread: Iterable[UnreadFiles]) -> list[str]:
+def unread_warnings(unread: Iterable[UnreadFiles]) -> Iterator[str]:
     """The files of folders that were not read, and what to do about them."""
-    found = []
     for folder, names in unread:
         one = len(names) == 1
-        found.append(
+        yield (
             f"{counted(len(names), 'file')} of the folder {shorten(str(folder), LONGEST_PATH)} "
             f"{'was' if one else 'were'} not read, because "
             f"{'its name does' if one else 'their names do'} not say the format: "
             f"{_some(list(map(shorten, names)), FEW_NAMES)}; name "
             f"{'it' if one else 'them'}, with --format."
         )
-    return found
 
 
-def context_warnings(oddities: Mapping[tuple[str, Unexpected], int]) -> list[str]:
+def _unexpected(oddities: Mapping[tuple[str, Unexpected], int]) -> Iterator[str]:
     """Values of contexts that the features were not made from.
 
-    >>> context_warnings({("age", Unexpected.MISSING): 3})
-    ['Context: age is missing in 3 rows, unlike the warm-up; encoded as rare, missing or unknown.']
+    >>> print(*_unexpected({("age", Unexpected.MISSING): 3}))
+    Context: age is missing in 3 rows, unlike the warm-up; encoded as rare, missing or unknown.
     """
-    return [
-        f"Context: {column} is {how} in {counted(rows, 'row')}, unlike the warm-up; encoded as "
-        "rare, missing or unknown."
-        for (column, how), rows in oddities.items()
-    ]
+    for (column, how), rows in oddities.items():
+        yield (
+            f"Context: {column} is {how} in {counted(rows, 'row')}, unlike the warm-up; encoded as "
+            "rare, missing or unknown."
+        )
 
 
-def left_out_warning(contextual: ContextFeatures | None) -> list[str]:
-    """The columns of contexts that have no features, if there are any."""
-    if contextual is None or not contextual.encoder.constants:
-        return []
-    return [
-        f"Contexts that did not change in the {counted(contextual.rows, 'row')} of the warm-up are "
-        f"left out: {', '.join(contextual.encoder.constants)}; a larger --warmup may see them "
-        "change."
-    ]
-
-
-def disjoint_warning(actions: DisjointActions | None) -> list[str]:
-    """That a policy and a log have no action in common.
-
-    >>> print(*disjoint_warning(DisjointActions(("a", "c"), ("b",))))
-    The policy and the log have no action in common: the policy knows a, c; the log shows b.
-    """
-    if actions is None:
-        return []
-    known, shown = (_some(list(map(short_label, one)), FEW_NAMES) for one in actions)
-    return [
-        "The policy and the log have no action in common: the policy knows "
-        f"{known}; the log shows {shown}."
-    ]
-
-
-def horizon_warning(rows: int) -> list[str]:
-    """That so many rows came after the horizon."""
-    late = f"{counted(rows, 'row')} came after the horizon, where no theorem holds."
-    return [late] if rows else []
-
-
-def scale_warning(scale: RewardScale) -> list[str]:
-    """That another range of rewards would give another learner."""
-    if scale.is_unit:
-        return []
-    return [
-        f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}] to [0, 1]. The "
-        "learner depends on this range: pass the true one."
-    ]
+def _quarantined(refused: Mapping[str, int], coverage: Coverage) -> Iterator[str]:
+    """How quarantined rows count in a certificate, and what to do about them."""
+    rejected = sum(refused.values())
+    if rejected:
+        yield (
+            f"{counted(rejected, 'row')} {'is' if rejected == 1 else 'are'} quarantined "
+            f"({reasons(refused)}): {remedy_for(refused)}. The certificate counts them as reward 0 "
+            "for the policy and, where no reward is given, as the highest for production, whose "
+            f"mean in valid rows is {number(coverage.mean_reward)}."
+        )

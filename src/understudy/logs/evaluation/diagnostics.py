@@ -94,12 +94,6 @@ class Calibration:
     wrong: NDArray[np.bool_]
     rare: NDArray[np.bool_]
 
-    @property
-    def agrees(self) -> bool | None:
-        """None if the log says too little."""
-        known = (CalibrationFinding.AGREES, CalibrationFinding.DISAGREES)
-        return self.finding is CalibrationFinding.AGREES if self.finding in known else None
-
 
 def calibrate(tally: ActionStatistics, rejected: int = 0) -> Calibration:
     """Compare propensities and frequencies, with Bonferroni's correction over the actions.
