@@ -18,13 +18,13 @@ from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import LONGEST_PATH, shorten
 from understudy.formatting import (
+    FEW_DIGITS,
     count,
     counted,
     gain,
     least_gain,
     number,
     percent,
-    rough,
     rough_count,
 )
 from understudy.logs.encoder import Unexpected
@@ -196,7 +196,7 @@ def _undecided(
 ) -> str:
     if not needed.rows:
         return "The policy plays as production does, so there is no gain to show."
-    wanted = f"a gain of {rough(scale.gain(needed.gain))} per row"
+    wanted = f"a gain of {number(scale.gain(needed.gain), FEW_DIGITS)} per row"
     if math.isinf(needed.rows) and verdict.rejected:
         return (
             f"No number of such rows would show {wanted}: {count(verdict.rejected)} of "
@@ -226,7 +226,10 @@ def _once_ahead(certificate: Certificate) -> str:
 
 
 def _hidden(verdict: Verdict, needed: SampleSize, scale: RewardScale) -> str:
-    share, wanted = percent(verdict.hidden), f"a gain of {rough(scale.gain(needed.gain))} per row"
+    share, wanted = (
+        percent(verdict.hidden),
+        f"a gain of {number(scale.gain(needed.gain), FEW_DIGITS)} per row",
+    )
     what = (
         "actions that the log never shows"
         if verdict.plays_unseen
