@@ -24,10 +24,9 @@ from rich.console import Console
 from tests.support.markup import Element, tree
 from tests.support.paths import PACKAGE
 from tests.support.programs import find
-from tests.support.reports import HOSTILE, SAMPLES, action_rows, certificate, sample
+from tests.support.reports import HOSTILE, SAMPLES, FileRead, action_rows, certificate, sample
 from tests.support.strategies import quick
 from understudy.formatting import count, named, number, percent, plain, quoted, size
-from understudy.logs.policy import FileRead
 from understudy.report import (
     ActionRow,
     CandidateRow,
