@@ -86,11 +86,7 @@ def _fail(message: str) -> None:
 
 
 def wide_console() -> Console:
-    """Standard output, never so narrow that a table loses digits.
-
-    >>> wide_console().width >= NARROWEST
-    True
-    """
+    """Standard output, never so narrow that a table loses digits."""
     return Console(width=max(Console().width, NARROWEST))
 
 

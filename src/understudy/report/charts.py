@@ -384,11 +384,7 @@ def breadth(label: str, size: float) -> float:
 
 
 def cut(label: object, width: float, size: float) -> str:
-    """A label that fits into a width.
-
-    >>> cut("a long name for an action", 60.0, 12.0)
-    'a lon…on'
-    """
+    """A label that fits into a width."""
     line = named(label, longest=200)
     if breadth(line, size) <= width:
         return line
@@ -407,11 +403,7 @@ def _chart(title: str, description: str, width: float, height: float, parts: Ite
 
 
 def _element(name: str, content: str = "", **attributes: object) -> str:
-    """One element; names of attributes have - for _, and `content` is SVG already.
-
-    >>> _element("line", x1=0.0, stroke_width=2)
-    '<line x1="0" stroke-width="2"/>'
-    """
+    """One element; names of attributes have - for _, and `content` is SVG already."""
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()

@@ -111,13 +111,7 @@ def _both(draw: Callable[[Data, float], str], data: Data) -> Markup:
 
 
 def render_page(report: Report) -> str:
-    """The whole report as one HTML page without any request to anywhere.
-
-    >>> made = render_page(Report(title="A log", verdict="Nothing yet.", verdict_kind="not yet",
-    ...     generated_by="understudy", generated_at="today"))
-    >>> made.startswith("<!doctype html>"), "Nothing yet." in made
-    (True, True)
-    """
+    """The whole report as one HTML page without any request to anywhere."""
     templates = environment()
     script = templates.get_template("sort.js").render()
     return templates.get_template("report.html").render(

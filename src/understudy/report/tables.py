@@ -74,12 +74,7 @@ def _rest(left: int, noun: str) -> str:
 def most_important(
     actions: Sequence[ActionRow], most: int
 ) -> tuple[Sequence[ActionRow], Sequence[ActionRow]]:
-    """The actions that matter most to the policy or to production, and the others.
-
-    >>> a, b = ActionRow("a", 3, 0.75, policy=0.1), ActionRow("b", 1, 0.25, policy=0.9)
-    >>> most_important([a, b], most=1) == ([b], [a])
-    True
-    """
+    """The actions that matter most to the policy or to production, and the others."""
     ordered = sorted(actions, key=lambda row: -max(row.policy or 0.0, row.share))
     return ordered[:most], ordered[most:]
 
@@ -188,18 +183,7 @@ def tabulate_files(report: Report, most: int) -> TextTable:
 
 
 def bounds(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
-    """What a certificate says at its end, by name, as far as it matters to the verdict.
-
-    >>> curve = CertificateCurve(rounds=[9], lower=[0.1], upper=[0.3], production=[0.2], gain=None,
-    ...     promoted_at=None, confidence=0.95, estimate=0.25, self_normalised=0.2,
-    ...     effective_sample_size=7.0)
-    >>> for name, value in bounds(curve, "not yet").items():
-    ...     print(name, "·", value)
-    the understudy would have earned at least · 0.1
-    production earned · 0.2
-    gain over production, at least · not certified
-    promotion justified after round · not certified
-    """
+    """What a certificate says at its end, by name, as far as it matters to the verdict."""
     _, lower, upper, production, gain = curve.table[-1].tolist()
     certified = curve.gain is not None
     worse = kind == "worse"
@@ -253,11 +237,7 @@ def averaged(report: Report) -> str:
 
 
 def not_drawn(actions: Sequence[ActionRow], most: int) -> str:
-    """What a picture of the `most` important actions leaves out; nothing if it has all.
-
-    >>> not_drawn([ActionRow("a", count=3, share=0.75, policy=0.2)], most=0)
-    '1 more action has 20 % of the policy and 75 % of production.'
-    """
+    """What a picture of the `most` important actions leaves out; nothing if it has all."""
     _, others = most_important(actions, most)
     if not others:
         return ""

@@ -257,10 +257,6 @@ def homogeneity(counts: Integers) -> tuple[float, float | None]:
     """χ² for one distribution behind all rows of a table, and its p-value (Wilson and Hilferty's).
 
     Actions too rare for that are put together; if then less than two are left there is no p-value.
-
-    >>> statistic, p_value = homogeneity(np.array([[30, 20], [20, 30]]))
-    >>> statistic, round(p_value, 3)
-    (4.0, 0.043)
     """
     table = _pooled(np.asarray(counts, dtype=np.float64))
     if min(table.shape) < 2:  # noqa: PLR2004 - nothing to compare
@@ -300,11 +296,7 @@ def _largest_change(counts: Integers) -> ShareChange:
 
 
 def _without_stub(counts: Integers) -> Integers:
-    """With a last stretch that has just begun as part of the one before: too few rows for shares.
-
-    >>> _without_stub(np.array([[3, 5], [4, 4], [0, 1]])).tolist()
-    [[3, 5], [4, 5]]
-    """
+    """With a last stretch that has only begun as part of the one before: its shares are noise."""
     if len(counts) < 2 or 2 * counts[-1].sum() >= counts[0].sum():  # noqa: PLR2004 - none before it
         return counts
     return np.vstack([counts[:-2], counts[-2:].sum(axis=0, keepdims=True)])
@@ -349,12 +341,7 @@ class SampleSize:
 
 
 def overlap_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
-    """How well the sums of a log cover a policy, before any certificate.
-
-    >>> sums = ActionStatistics.of_behavior(np.array([500, 0]), np.zeros(2), np.array([0.5, 0.5]))
-    >>> overlap_of(np.array([0.9, 0.1]), sums, np.array([1.0, 0.0]))
-    Overlap(coverage_ratio=inf, effective_sample_size=500.0, estimate=0.0, hidden=0.1)
-    """
+    """How well the sums of a log cover a policy, before any certificate."""
     seen = tally.counts > 0
     pi = policy[seen]
     weights = float((pi * tally.weights[seen]).sum())
@@ -370,13 +357,7 @@ def overlap_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
 
 
 def second_moment(tally: ActionStatistics, policy: Array) -> float:
-    """E[d²] of d = (π/q − 1) R, taking R² for R, which it is for rewards of 0 and 1, and no more.
-
-    >>> counts, rewards = np.array([500, 500]), np.array([200.0, 200.0])
-    >>> sums = ActionStatistics.of_behavior(counts, rewards, np.full(2, 0.5))
-    >>> second_moment(sums, np.array([0.0, 1.0]))
-    0.4
-    """
+    """E[d²] of d = (π/q − 1) R, with R for R²: the same for rewards of 0 and 1, else no less."""
     seen = tally.counts > 0
     weights, squares, pi = tally.weights[seen], tally.squares[seen], policy[seen]
     means = tally.weighted[seen] / weights
@@ -417,7 +398,7 @@ def rows_for(
         return 0.0
     share, reward = rejected
     left = (1.0 - share) * gain - share * reward
-    spread = (1.0 - share) * second_moment + share * reward  # taking R² for R
+    spread = (1.0 - share) * second_moment + share * reward  # with R for R²
     if left <= 0.0:
         return math.inf
     bet = min(LARGEST_BET, left / spread)
