@@ -162,17 +162,17 @@ class ProbabilityExperiment(Experiment):
     def draw(self, options: ExperimentOptions, rows: Sequence[TailRow]) -> Figure:
         """Draw a panel per game: δ on a logarithmic scale over the regret, and over its bound."""
         figure = new_figure(7.2, 3.4, f"{self.title}\n{size_text(options)}")
-        games = list(dict.fromkeys(row.game for row in rows))
-        panels = figure.subplots(1, len(games), sharex=True, sharey=True, squeeze=False)[0]
-        for axes, game in zip(panels, games, strict=True):
+        names = list(dict.fromkeys(row.game for row in rows))
+        panels = figure.subplots(1, len(names), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, game in zip(panels, names, strict=True):
             for color, marker, who in zip(COLORS, MARKERS, SHORT_NAMES, strict=False):
                 every = [row for row in rows if (row.game, row.comparator) == (game, who)]
                 own = [row for row in every if row.delta is not None]
                 deltas = [row.delta for row in own]
                 style = {"color": color, "marker": marker, "ms": 3.5}
                 axes.plot([row.regret for row in own], deltas, lw=1.6, label=who, **style)
-                bounds = [row.bound for row in own]
-                axes.plot(bounds, deltas, lw=1.4, ls="--", label="its bound", **style)
+                limits = [row.bound for row in own]
+                axes.plot(limits, deltas, lw=1.4, ls="--", label="its bound", **style)
                 for row in every:
                     if row.delta is None:
                         label = "bound on its mean"
