@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -16,7 +15,7 @@ import pytest
 
 import understudy as us
 from tests.support.command_line import Run, understudy
-from understudy.live.store import open_store
+from tests.support.live.temporary_stores import Place
 
 __all__ = ["understudy"]  # a fixture
 
@@ -115,9 +114,9 @@ for arguments in json.loads(sys.argv[1]):
 def test_what_serve_refuses_is_one_line_and_leaves_no_store(tmp_path: Path) -> None:
     """One process for all of it: a refused `serve` closes its socket, or `-X dev` would warn."""
     (tmp_path / "text.txt").write_text("hello, this is no database at all\n" * 99)
-    held = open_store("held.store")
-    held.open()
-    with socket.create_server(("127.0.0.1", 0)) as taken, closing(held):
+    held = Place("held.store")
+    with held.opened, socket.create_server(("127.0.0.1", 0)) as taken:
+        held.writer()
         port = str(taken.getsockname()[1])
         refused = {
             ("--store", "mysql://host/db"): "store = .*there is no store of this kind",

@@ -17,7 +17,7 @@ import understudy as us
 from tests.support.asgi import ask
 from tests.support.live.durability import as_decisions, create
 from tests.support.live.load_generator import ACTIONS, Ledger, Load, until
-from tests.support.live.local_server import serving
+from tests.support.live.local_server import serving_store
 from tests.support.live.single_study import SingleStudy
 from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
@@ -116,7 +116,7 @@ async def read_under_load(url: str, ledger: Ledger) -> Reading:
 @pytest.mark.full
 def test_every_answer_is_about_one_state(tmp_path: Path) -> None:
     ledger = Ledger("patient", patient=True)
-    with serving(lambda: make_app(Service(str(tmp_path / "store.db")))) as url:
+    with serving_store(tmp_path / "store.db") as url:
         create(url, ledger)
         reading = asyncio.run(read_under_load(url, ledger))
         spec = StudySpec.model_validate(httpx.get(url + STUDY).json()["study"])

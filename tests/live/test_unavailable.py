@@ -19,10 +19,8 @@ import pytest
 from tests.support.live.durability import survive
 from tests.support.live.load_generator import Load, until
 from tests.support.live.server_process import Server
-from tests.support.live.temporary_stores import Place, cluster, database, place
+from tests.support.live.temporary_stores import Place, cluster, database, decisions_in, place
 from tests.support.small_disks import fill_up, small_disk
-from understudy.live.decision_log import audit
-from understudy.live.store import open_reader
 
 __all__ = ["cluster", "database", "place"]  # fixtures
 
@@ -164,13 +162,7 @@ def started(server: Server) -> Iterator[httpx.Client]:
 
 
 def ids_in(store: str) -> list[str]:
-    reader = open_reader(store)
-    try:
-        (record,) = reader.studies()
-        assert all(found.passed for found in audit(reader, lambda *_: None))
-        return [decision.id for decision in reader.decisions(record.key, 0, 10_000)]
-    finally:
-        reader.close()
+    return [decision.id for decision in decisions_in(store)]
 
 
 @pytest.mark.full

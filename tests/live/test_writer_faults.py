@@ -21,10 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.live.load_generator import PATIENCE, until
+from tests.support.live.temporary_stores import decisions_in
 from tests.support.strategies import quick
 from understudy.errors import StoreUnavailable
 from understudy.live import writer
-from understudy.live.decision_log import audit, export
+from understudy.live.decision_log import export
 from understudy.live.service import Service
 from understudy.live.spec import Event, StudySpec
 from understudy.live.state import StudyState
@@ -113,17 +114,6 @@ async def played(service: Service, messages: Sequence[Sequence[Event]]) -> str:
     return state.policy.to_json()
 
 
-def rows_of(path: Path) -> list[Decision]:
-    """All decisions of a store without faults."""
-    reader = open_reader(str(path))
-    try:
-        assert all(found.passed for found in audit(reader, lambda *_: None))
-        (record,) = reader.studies()
-        return reader.decisions(record.key, 0, 1_000)
-    finally:
-        reader.close()
-
-
 def exported(path: Path) -> int:
     """How many rows are exported now."""
     reader = open_reader(str(path))
@@ -164,7 +154,7 @@ def test_whatever_fails_every_event_counts_once(seed: int, faults: float) -> Non
             return await played(service, messages)
 
         policy = asyncio.run(run())
-        rows = rows_of(path)
+        rows = decisions_in(path)
     assert [row.id for row in rows] == [f"d{i}" for i in range(N)]
     expected = StudyState.begin(SPEC).after([as_sent(i) for i in range(N)]).policy
     assert expected is not None
@@ -213,7 +203,7 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
     with structlog.testing.capture_logs() as logs:
         asyncio.run(run())
     assert any("an error of the service" in entry["event"] for entry in logs)
-    assert [row.id for row in rows_of(tmp_path / "store.db")] == ["d0", "d1"]
+    assert [row.id for row in decisions_in(tmp_path / "store.db")] == ["d0", "d1"]
 
 
 def test_what_is_on_disk_is_acknowledged_even_if_processing_fails(
@@ -241,7 +231,7 @@ def test_what_is_on_disk_is_acknowledged_even_if_processing_fails(
         asyncio.run(run())
     assert any("an error of the service" in entry["event"] for entry in logs)
     monkeypatch.undo()
-    assert [row.id for row in rows_of(tmp_path / "store.db")] == ["d0"]
+    assert [row.id for row in decisions_in(tmp_path / "store.db")] == ["d0"]
 
 
 def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +279,7 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
     expected = StudyState.begin(SPEC).after([as_sent(0)]).policy
     assert expected is not None
     assert policy == expected.to_json()
-    assert [row.reward for row in rows_of(tmp_path / "store.db")] == [event(0).reward]
+    assert [row.reward for row in decisions_in(tmp_path / "store.db")] == [event(0).reward]
 
 
 def test_a_clock_that_goes_back_stands_still(
@@ -325,6 +315,6 @@ def test_a_clock_that_goes_back_stands_still(
     assert run(10_000 + 11_000) == []
     assert run(3, event(5, decided=False)) == ["late"]  # time was up, and then it was not
     assert exported(tmp_path / "store.db") == 6
-    rows = rows_of(tmp_path / "store.db")
+    rows = decisions_in(tmp_path / "store.db")
     times = [row.decided_at // 1_000_000 for row in rows]
     assert times == [10_000, 10_000, 10_000, 13_601, 13_601, 17_200]

@@ -41,8 +41,7 @@ class StudyState:
     During the warm-up of contexts there is neither `study` nor `settings`, and `warmup_rows` holds
     the decisions so far; `warmup` counts them afterwards. `last` holds the features of the last
     rows, over which a policy with contexts is averaged. `expired` counts the decisions that got the
-    default reward. The policy.json that the study continues, if any, was learned from `base_rows`,
-    and its certificate counts `base_rounds`.
+    default reward. `base` is what the policy.json held that the study continues, if any.
     """
 
     spec: StudySpec
@@ -54,8 +53,7 @@ class StudyState:
     warmup_rows: tuple[Decision, ...] = ()
     warmup: int = 0
     last: Array | None = None
-    base_rows: int = 0
-    base_rounds: int = 0
+    base: Study | None = None
 
     @staticmethod
     def begin(spec: StudySpec, base: str | None = None) -> StudyState:
@@ -69,9 +67,7 @@ class StudyState:
         empty = StudyState(spec)
         if base is not None:
             policy = from_text(base)
-            certificate = policy.study.certificate
-            rounds = 0 if certificate is None else certificate.rounds
-            return replace(empty._continue(policy), base_rows=policy.rows, base_rounds=rounds)
+            return replace(empty._continue(policy), base=policy.study)
         if spec.context is not None:
             return empty
         choice = choose(spec.learner_name, spec.pi_b, len(spec.labels), spec.horizon)
@@ -130,17 +126,15 @@ class StudyState:
         If all contexts of the warm-up are equal, its size doubles.
         """
         rows = [*self.warmup_rows, *decisions]
-        size = self.spec.warmup
+        size = self._warmup_size
         while size <= len(rows):
-            if size > len(self.warmup_rows):
-                try:
-                    ready = self._with_features(rows[:size])
-                except InvalidLog:
-                    pass
-                else:
-                    learned = ready.after(rows[size:])
-                    return replace(learned, seq=self.seq, expired=self.expired)
-            size *= 2
+            try:
+                ready = self._with_features(rows[:size])
+            except InvalidLog:
+                size *= 2
+            else:
+                learned = ready.after(rows[size:])
+                return replace(learned, seq=self.seq, expired=self.expired)
         if len(rows) > MOST_WARMUP_ROWS:
             raise InvalidLog(
                 "context",
@@ -186,7 +180,7 @@ class StudyState:
     @property
     def learned(self) -> int:
         """How many decisions of this study were learned from, without those of the warm-up."""
-        return 0 if self.study is None else self.study.rounds - self.base_rows
+        return self.rounds - (0 if self.base is None else self.base.rounds)
 
     @property
     def rounds(self) -> int:
@@ -199,18 +193,23 @@ class StudyState:
         certificate = None if self.study is None else self.study.certificate
         if certificate is None or certificate.promoted_at is None:
             return None
-        own_warmup = 0 if self.base_rows else self.warmup
-        return max(0, certificate.promoted_at - self.base_rounds + own_warmup)
+        if self.base is None:
+            return certificate.promoted_at + self.warmup
+        before = 0 if self.base.certificate is None else self.base.certificate.rounds
+        return max(0, certificate.promoted_at - before)
 
     @property
     def warmup_left(self) -> int:
         """How many more decisions the warm-up needs, at least."""
-        if self.study is not None:
-            return 0
+        return 0 if self.study is not None else self._warmup_size - len(self.warmup_rows)
+
+    @property
+    def _warmup_size(self) -> int:
+        """The next size of the warm-up; smaller ones did not do."""
         size = self.spec.warmup
         while size <= len(self.warmup_rows):
             size *= 2
-        return size - len(self.warmup_rows)
+        return size
 
     def probabilities(self, context: Mapping[str, object] | None = None) -> Array:
         """Return π of the next round, (K,); uniform during the warm-up."""

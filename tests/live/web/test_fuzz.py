@@ -16,12 +16,9 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, given, settings
 
-from tests.support.live.local_server import serving
+from tests.support.live.local_server import serving_store
 from tests.support.live.malformed_requests import PLAIN, STUDIES, Sent, malformed
-from understudy.live.service import Service
-from understudy.live.store import open_tokens
-from understudy.live.web.app import make_app
-from understudy.live.web.tokens import digest_of
+from tests.support.live.temporary_stores import add_tokens
 
 pytestmark = pytest.mark.plain
 
@@ -51,12 +48,11 @@ def running(folder: Path, token: str | None = None) -> Iterator[Running]:
     store = folder / "store.db"
     headers = {}
     if token is not None:
-        with closing(open_tokens(str(store))) as book:
-            book.add_token("fuzz", digest_of(token), "write", 1)
+        add_tokens(store, write=token)
         headers = {"authorization": f"Bearer {token}"}
     with (
         structlog.testing.capture_logs() as logs,
-        serving(lambda: make_app(Service(str(store)))) as url,
+        serving_store(store) as url,
         httpx.Client(base_url=url, headers=headers, timeout=60.0) as client,
     ):
         for study in STUDIES:

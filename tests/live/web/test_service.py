@@ -14,12 +14,8 @@ import numpy as np
 import pytest
 
 import understudy as us
-from tests.support.live.local_server import serving
-from understudy.live.decision_log import audit
-from understudy.live.service import Service
-from understudy.live.store import open_reader, open_tokens
-from understudy.live.web.app import make_app
-from understudy.live.web.tokens import digest_of
+from tests.support.live.local_server import serving_store
+from tests.support.live.temporary_stores import add_tokens, audited
 
 pytestmark = pytest.mark.plain
 
@@ -29,7 +25,7 @@ Check = Callable[[], bool]
 @contextmanager
 def running(path: Path) -> Iterator[httpx.Client]:
     with (
-        serving(lambda: make_app(Service(str(path)))) as url,
+        serving_store(path) as url,
         httpx.Client(base_url=url, timeout=60.0) as client,
     ):
         yield client
@@ -283,9 +279,7 @@ def test_a_snapshot_goes_on_in_another_service(client: httpx.Client, tmp_path: P
             again.get("/v1/studies/ads/snapshot").text
             == client.get("/v1/studies/ads/snapshot").text
         )
-    reader = open_reader(str(tmp_path / "other.db"))
-    assert [found.passed for found in audit(reader, lambda *_: None)] == [True]
-    reader.close()
+    assert [found.passed for found in audited(tmp_path / "other.db")] == [True]
 
 
 def test_a_restart_goes_on_from_the_last_event(tmp_path: Path) -> None:
@@ -299,9 +293,7 @@ def test_a_restart_goes_on_from_the_last_event(tmp_path: Path) -> None:
         assert send(client, *[event(i) for i in range(50)])["known"] == 50
         assert send(client, {"id": "w", "reward": 1})["accepted"] == 1
         assert client.get("/v1/studies/ads").json()["learned"] == 51
-    reader = open_reader(str(path))
-    assert [(one.passed, one.processed) for one in audit(reader, lambda *_: None)] == [(True, 51)]
-    reader.close()
+    assert [(found.passed, found.processed) for found in audited(path)] == [(True, 51)]
 
 
 def test_an_audit_finds_what_was_changed(tmp_path: Path) -> None:
@@ -315,18 +307,13 @@ def test_an_audit_finds_what_was_changed(tmp_path: Path) -> None:
     connection.execute("UPDATE decisions SET reward = 0.25 WHERE seq = 7")
     connection.commit()
     connection.close()
-    reader = open_reader(str(path))
-    (found,) = audit(reader, lambda *_: None)
-    reader.close()
+    (found,) = audited(path)
     assert found.faults == ("the snapshot after decision 20 is not the fold of the log",)
 
 
 def test_tokens_are_asked_for_once_there_are_any(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    book = open_tokens(str(path))
-    book.add_token("reader", digest_of("us_r"), "read", 0)
-    book.add_token("writer", digest_of("us_w"), "write", 0)
-    book.close()
+    add_tokens(path, read="us_r", write="us_w")
     with running(path) as client:
         spec = {"name": "ads", "actions": ["a", "b"]}
         tokens = {name: {"authorization": f"Bearer us_{name}"} for name in "rwx"}

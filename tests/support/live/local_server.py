@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from understudy.live.service import Service
+from understudy.live.web.app import make_app
 from understudy.live.web.http_protocol import BufferedHttpProtocol
 
-__all__ = ["serving"]
+__all__ = ["serving", "serving_store"]
 
 
 @contextlib.contextmanager
@@ -45,3 +48,8 @@ def serving(
         ending()
         running[0].should_exit = True
         thread.join()
+
+
+def serving_store(path: Path) -> contextlib.AbstractContextManager[str]:
+    """The address of the service of a store."""
+    return serving(lambda: make_app(Service(str(path))))

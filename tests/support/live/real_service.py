@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import understudy as us
-from tests.support.live.local_server import serving
-from understudy.live.service import Service
-from understudy.live.web.app import make_app
+from tests.support.live.local_server import serving_store
 
 __all__ = ["RealService", "serving_real"]
 
@@ -46,5 +44,5 @@ class RealService:
 @contextlib.contextmanager
 def serving_real(folder: Path) -> Iterator[RealService]:
     """The service on a free port of this machine, until the test is over."""
-    with serving(lambda: make_app(Service(str(folder / "store.db")))) as url:
+    with serving_store(folder / "store.db") as url:
         yield RealService(url)

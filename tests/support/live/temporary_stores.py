@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,17 +14,22 @@ import pytest
 
 from tests.support.live.postgresql_server import Cluster, postgresql
 from understudy.errors import StoreInUse
+from understudy.live.decision_log import AuditResult, audit
 from understudy.live.store import open_reader, open_store, open_tokens
 from understudy.live.store.records import Changes, Decision, Snapshot, StudyRecord, TokenRecord
 from understudy.live.store.sql import Database, Reader, Store, TokenStore
+from understudy.live.web.tokens import digest_of
 
 __all__ = [
     "Place",
     "a_store",
+    "add_tokens",
+    "audited",
     "cluster",
     "content",
     "database",
     "database_of",
+    "decisions_in",
     "fresh",
     "open_when_free",
     "place",
@@ -144,6 +149,27 @@ def content(
         for study in studies
     ]
     return studies, each, reader.clock(), reader.tokens()
+
+
+def audited(where: str | Path) -> list[AuditResult]:
+    """The audit of every study of a store."""
+    with closing(open_reader(str(where))) as reader:
+        return audit(reader, lambda *_: None)
+
+
+def decisions_in(where: str | Path) -> list[Decision]:
+    """All decisions of the one study of a store that passes its audit."""
+    assert all(found.passed for found in audited(where))
+    with closing(open_reader(str(where))) as reader:
+        (record,) = reader.studies()
+        return reader.decisions(record.key, 0, 10_000)
+
+
+def add_tokens(where: str | Path, **tokens: str) -> None:
+    """Add a token for each scope."""
+    with closing(open_tokens(str(where))) as book:
+        for scope, token in tokens.items():
+            book.add_token(scope, digest_of(token), scope, 1)  # type: ignore[arg-type]
 
 
 def fresh(study: int, count: int, after: int = 0) -> Changes:

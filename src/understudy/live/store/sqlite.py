@@ -33,16 +33,16 @@ PRAGMAS = (
 # Rows in a statement: SQLite compiles each size once, and a group takes the next larger one.
 SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 WIDTH = 1 + len(COLUMNS)  # values per row of `decisions`: the study, and the fields of a Decision
-REASONS = {
-    "FULL": "the disk is full",
-    "IOERR": "the disk cannot be read or written",
-    "READONLY": "its file may be read only",
-    "BUSY": "another program holds its file",
-    "LOCKED": "another program holds its file",
-    "CORRUPT": "its file is damaged",
-    "NOTADB": "its file is not an SQLite database",
-    "CANTOPEN": "its file cannot be opened",
-    "PERM": "its file cannot be opened",
+REASONS = {  # by SQLite's primary result codes
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
+    sqlite3.SQLITE_READONLY: "its file may be read only",
+    sqlite3.SQLITE_BUSY: "another program holds its file",
+    sqlite3.SQLITE_LOCKED: "another program holds its file",
+    sqlite3.SQLITE_CORRUPT: "its file is damaged",
+    sqlite3.SQLITE_NOTADB: "its file is not an SQLite database",
+    sqlite3.SQLITE_CANTOPEN: "its file cannot be opened",
+    sqlite3.SQLITE_PERM: "its file cannot be opened",
 }
 Item = TypeVar("Item")
 
@@ -126,8 +126,8 @@ class Sqlite(Database):
     def explain(self, error: sqlite3.Error) -> Exception:
         if isinstance(error, sqlite3.IntegrityError):
             return refused_rows(str(error))
-        kind = getattr(error, "sqlite_errorname", "").split("_")[1:2]
-        return StoreUnavailable(REASONS.get("".join(kind), str(error)))
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its details
+        return StoreUnavailable(REASONS.get(code, str(error)))
 
 
 def marks(width: int, rows: int = 1) -> str:

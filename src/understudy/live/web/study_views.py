@@ -81,8 +81,9 @@ def _settings(study: LiveStudy) -> list[tuple[str, str]]:
     ]
     if spec.context is not None:
         found.append(("Contexts", ", ".join(spec.context)))
-    if study.state.base_rows:
-        rows = counted(study.state.base_rows, "row")
+    base = study.state.base
+    if base is not None and base.rounds:
+        rows = counted(base.rounds, "row")
         found.append(("Goes on from", f"a policy that was learned from {rows}"))
     if study.fault is not None:
         found.append(("Stopped learning", study.fault))
