@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.paths import UNFINISHED
 
 COMPILER_IS_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 needs_compiler = pytest.mark.skipif(COMPILER_IS_OFF, reason="nothing is compiled: no cache to test")
@@ -83,7 +84,7 @@ class Copy:
         self.folder = folder
         self.forks = forks
         self.kernels = folder / "understudy" / "kernels"
-        ignored = shutil.ignore_patterns("*.nbi", "*.nbc")  # what numba has compiled
+        ignored = shutil.ignore_patterns("*.nbi", "*.nbc", *UNFINISHED)  # what numba compiled
         shutil.copytree(Path(us.__file__).parent, folder / "understudy", ignore=ignored)
         self.places = {"HOME": str(folder / "home")}
         self.warnings = ""
