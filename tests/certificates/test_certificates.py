@@ -544,6 +544,7 @@ def test_what_a_caller_changes_later_changes_nothing() -> None:
     assert certificate.observe(LOG, us.Trace(np.ones(4), 0, 3)).estimate == pytest.approx(6.5)
 
 
+@pytest.mark.plain
 def test_the_picture_of_a_certificate() -> None:
     pytest.importorskip("matplotlib")
     game = watched(500)

@@ -166,7 +166,10 @@ def random_log(n_actions: int, rounds: int) -> us.Log:
 
 @pytest.mark.large
 @pytest.mark.parametrize("name", RECIPES)
-@pytest.mark.parametrize("n_actions", [2, 10, 100, 1500])
+@pytest.mark.parametrize(
+    "n_actions",
+    [2, 1500, *(pytest.param(between, marks=pytest.mark.full) for between in (10, 100))],
+)
 def test_a_million_rounds(n_actions: int, name: str) -> None:
     """Gains of every estimator; K = 1500 is refreshed every K rounds, not every 1024."""
     pi_b = us.behaviors.interpolated(n_actions=n_actions, alpha=0.9)

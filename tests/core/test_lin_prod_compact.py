@@ -386,6 +386,7 @@ def linear_game(options: ExperimentOptions) -> dict[str, list[Array]]:
     return found
 
 
+@pytest.mark.large
 def test_regret_is_within_the_bound() -> None:
     linear_game(ExperimentOptions(runs=4, rounds=300, actions=4, alphas=3))
 
