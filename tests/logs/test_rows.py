@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 import pytest
@@ -187,7 +186,7 @@ def test_a_rule_that_is_added_once_holds_in_batches_and_on_engines(
     today = validate.number_rule
 
     def stricter(column: validate.BoundedColumn) -> validate.Rule:
-        rule, wrong = today(column), nw.col(column.parsed) == 0.25
+        rule, wrong = today(column), column.library.col(column.parsed) == 0.25
         if column.role != "reward":
             return rule
         fault = (RejectReason.REWARD_NOT_FINITE, wrong)

@@ -1,13 +1,15 @@
 """What a valid row of a log is: each rule once, as an expression that every engine computes.
 
 A rule reads columns that were parsed before: numbers as doubles, the index of the action. Batches
-of a log in order are parsed and validated here; `frames` applies the same rules to lazy frames.
+of a log in order are parsed and validated here; `frames` applies the same rules to lazy frames. So
+a rule about numbers is written with what Polars and narwhals have in common: Polars computes it on
+batches, without a translation of every expression for every batch, and narwhals on engines.
 
 Engines differ in what they take for a number. So a text is a number if it reads like a decimal
 (`DECIMAL`) once the blanks around it are gone: not `1_000`, `0x1`, `0,5`, nor digits that are not
-ASCII. `true` and `false` in any case are 1 and 0. NaN is asked for by name: some engines hold it to
-be above all numbers, for others it is not comparable, and DuckDB takes it for a number between the
-bounds that a Parquet file states.
+ASCII. `true` and `false` in any case are 1 and 0. On engines NaN is asked for by name: some hold
+it to be above all numbers, as Polars does, for others it is not comparable, and DuckDB takes it for
+a number between the bounds that a Parquet file states.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import narwhals as nw
@@ -36,6 +39,7 @@ from understudy.logs.schema import (
     ROW,
     TARGET,
     TIME,
+    UNKNOWN,
     Actions,
     RewardScale,
     label_text,
@@ -61,9 +65,11 @@ NO_LABELS = (nw.Binary, nw.Object, nw.Duration)
 QUOTED, BETWEEN, WORDS = r'"[^"]*"', r"[^,|;\[\]]+", r"[^\s\[\]]+"
 
 UNIT = RewardScale()
+NONE_QUARANTINED = pl.DataFrame(schema=QUARANTINE)
 
 Mask = NDArray[np.bool_]
-Fault = tuple[RejectReason, nw.Expr]
+Expression = Any  # of Polars or of narwhals: the methods that are used here have the same names
+Fault = tuple[RejectReason, Expression]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,20 +79,20 @@ class Rule:
     `faults` are looked at in their order: the first that is true is the reason.
     """
 
-    holds: nw.Expr
+    holds: Expression
     faults: tuple[Fault, ...]
 
 
-def all_hold(rules: Iterable[Rule]) -> nw.Expr:
+def all_hold(rules: Iterable[Rule]) -> Expression:
     """Whether a row obeys every rule; null where a rule cannot say so."""
     return functools.reduce(lambda a, b: a & b, [rule.holds for rule in rules])
 
 
-def first_reason(rules: Sequence[Rule]) -> nw.Expr:
+def first_reason(rules: Sequence[Rule], library: ModuleType = pl) -> Expression:
     """The first reason to reject a row, as text; null where it obeys every rule."""
-    reason = nw.lit(None, dtype=nw.String)
+    reason = library.lit(None, dtype=library.String)
     for why, where in reversed([fault for rule in rules for fault in rule.faults]):
-        reason = nw.when(where).then(nw.lit(why.value)).otherwise(reason)
+        reason = library.when(where).then(library.lit(why.value)).otherwise(reason)
     return reason.alias(REASON)
 
 
@@ -95,18 +101,22 @@ def first_reason(rules: Sequence[Rule]) -> nw.Expr:
 
 @dataclass(frozen=True)
 class BoundedColumn:
-    """A column that holds numbers in [low, high], or `text` that reads as such numbers."""
+    """A column that holds numbers in [low, high], or `text` that reads as such numbers.
+
+    Its expressions are those of a `library`: Polars, or narwhals for the frames of engines.
+    """
 
     role: str
     low: float
     high: float
     text: bool
+    library: ModuleType = pl
 
     @staticmethod
-    def of(role: str, scale: RewardScale, *, text: bool) -> BoundedColumn:
+    def of(role: str, scale: RewardScale, *, text: bool, library: ModuleType = pl) -> BoundedColumn:
         """The column of a role, with the range that its numbers must be in."""
         ranges = {REWARD: (scale.low, scale.high), PROPENSITY: (SMALLEST_PROBABILITY, 1.0)}
-        return BoundedColumn(role, *ranges.get(role, (0.0, 1.0)), text=text)
+        return BoundedColumn(role, *ranges.get(role, (0.0, 1.0)), text, library)
 
     @property
     def parsed(self) -> str:
@@ -114,17 +124,18 @@ class BoundedColumn:
         return f"{self.role} as a number"
 
     @property
-    def raw(self) -> nw.Expr:
+    def raw(self) -> Expression:
         """As it came; of text, without blanks around it, and 1 and 0 for true and false."""
-        column = nw.col(self.role)
+        column = self.library.col(self.role)
         if not self.text:
             return column
         return column.str.strip_chars().str.replace_all(TRUE, "1").str.replace_all(FALSE, "0")
 
-    def parse(self) -> nw.Expr:
+    def parse(self) -> Expression:
         """The number, or null where it is missing or none."""
-        raw = self.raw
-        found = nw.when(raw.str.contains(DECIMAL)).then(raw).cast(nw.Float64) if self.text else raw
+        found, library = self.raw, self.library
+        if self.text:
+            found = library.when(found.str.contains(DECIMAL)).then(found).cast(library.Float64)
         return found.alias(self.parsed)
 
 
@@ -137,8 +148,10 @@ def number_rule(column: BoundedColumn) -> Rule:
     missing, no_number, not_finite, out_of_range = (
         RejectReason[f"{column.role.upper()}_{fault}"] for fault in FAULTS
     )
-    raw, value = column.raw, nw.col(column.parsed)
-    holds = value.is_finite() & value.is_between(column.low, column.high)
+    raw, value = column.raw, column.library.col(column.parsed)
+    holds = (value >= column.low) & (value <= column.high)
+    if column.library is nw:  # for Polars, NaN is above all numbers; not so for every engine
+        holds = value.is_finite() & holds
     if not column.text:
         typed = ((missing, raw.is_null()), (not_finite, ~value.is_finite()), (out_of_range, ~holds))
         return Rule(holds, typed)
@@ -161,25 +174,25 @@ def action_rule(*, closed: bool = True) -> Rule:
     If the list of actions is not `closed`, it holds those of the good rows: then "unknown" is no
     reason by itself, and `check` looks for it last.
     """
-    known = nw.col(INDEX) >= 0
-    missing = (RejectReason.ACTION_MISSING, nw.col(LABEL).is_null())
+    known = pl.col(INDEX) >= 0
+    missing = (RejectReason.ACTION_MISSING, pl.col(LABEL).is_null())
     unknown = (RejectReason.ACTION_UNKNOWN, ~known)
     return Rule(known, (missing, unknown) if closed else (missing,))
 
 
 def support_rule() -> Rule:
     """The behavior plays the action with a probability above 0."""
-    return Rule(nw.col(PLAYABLE), ((RejectReason.ACTION_IMPOSSIBLE, ~nw.col(PLAYABLE)),))
+    return Rule(pl.col(PLAYABLE), ((RejectReason.ACTION_IMPOSSIBLE, ~pl.col(PLAYABLE)),))
 
 
 def eligible_rule() -> Rule:
     """The action is among those that could be played."""
-    return Rule(nw.col(LISTED), ((RejectReason.ACTION_NOT_ELIGIBLE, ~nw.col(LISTED)),))
+    return Rule(pl.col(LISTED), ((RejectReason.ACTION_NOT_ELIGIBLE, ~pl.col(LISTED)),))
 
 
 def time_rule() -> Rule:
     """The time could be read."""
-    missing = nw.col(TIME).is_null()
+    missing = pl.col(TIME).is_null()
     return Rule(~missing, ((RejectReason.TIME_MISSING, missing),))
 
 
@@ -299,18 +312,19 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     numbers = rules.numbers(frame)
     each = rules.of(frame, numbers)
     parsed, actions = _parse(file, frame, rules, numbers)
-    good = _mask(parsed, all_hold(each))
+    holds = parsed.select(all_hold(each)).to_series()
     rewards = _as_array(parsed[numbers[REWARD].parsed])
     q = _as_array(parsed[numbers[PROPENSITY].parsed]) if rules.propensities else None
     files = {file: len(frame)}
     if FILE in frame.columns:
         files = dict(frame.group_by(FILE, maintain_order=True).len().rows())
-    if good.all():
-        none = pl.DataFrame(schema=QUARANTINE)
-        return ValidatedBatch(files, frame, actions, rules.scale.unit(rewards), q, none)
+    if holds.all(ignore_nulls=False):
+        unit = rules.scale.unit(rewards)
+        return ValidatedBatch(files, frame, actions, unit, q, NONE_QUARANTINED)
+    good = _as_mask(holds)
     bad = parsed.filter(~good)
     usable = good.copy()
-    usable[~good] = _mask(bad, number_rule(numbers[REWARD]).holds)
+    usable[~good] = _as_mask(bad.select(number_rule(numbers[REWARD]).holds).to_series())
     unit = rules.scale.unit(np.where(usable, rewards, rules.scale.high))
     return ValidatedBatch(
         files,
@@ -323,10 +337,9 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     )
 
 
-def _mask(frame: pl.DataFrame, condition: nw.Expr) -> Mask:
+def _as_mask(holds: pl.Series) -> Mask:
     """The rows of which a condition is true."""
-    found = nw.from_native(frame).select(condition.fill_null(False).alias("holds"))
-    return found.to_native().to_series().to_numpy()
+    return holds.fill_null(value=False).to_numpy()
 
 
 def _parse(
@@ -338,7 +351,9 @@ def _parse(
         require_numbers(file, role, _dtype(frame[role].dtype))
     found = [_parsed(column, frame[role]) for role, column in numbers.items()]
     if rules.actions is None:  # any label is an action
-        actions = -_are_missing(frame[ACTION]).astype(np.int64)
+        labels, actions = _labels(frame[ACTION]), np.zeros(len(frame), dtype=np.int64)
+        if labels.null_count():
+            actions[labels.is_null().to_numpy()] = UNKNOWN
     else:
         actions = rules.actions.indices(frame[ACTION])
     found.append(pl.Series(INDEX, actions))
@@ -364,23 +379,18 @@ def _parsed(column: BoundedColumn, values: pl.Series) -> pl.Series:
     if found.null_count() == text.null_count():
         return found
     failed = found.is_null() & text.is_not_null()
-    rest = nw.from_native(text.filter(failed).to_frame(column.role)).select(column.parse())
-    return found.scatter(failed.arg_true(), rest.to_native().to_series())
+    rest = text.filter(failed).to_frame(column.role).select(column.parse())
+    return found.scatter(failed.arg_true(), rest.to_series())
 
 
 def _as_array(values: pl.Series) -> Array:
     return np.asarray(values.to_numpy(), dtype=np.float64)  # nan where it is null
 
 
-def _are_missing(column: pl.Series) -> Mask:
-    """Where there is no label."""
-    if column.dtype.is_integer():
-        return column.is_null().to_numpy()
-    return _labels(column).is_null().to_numpy()
-
-
 def _labels(column: pl.Series) -> pl.Series:
-    """The labels as text, null where there is none."""
+    """The labels as text, or as they are if they are whole numbers; null where there is none."""
+    if column.dtype.is_integer():
+        return column.alias(LABEL)
     return column.to_frame(LABEL).select(label_text(pl.col(LABEL), column.dtype)).to_series()
 
 
@@ -416,7 +426,7 @@ def _quarantined(file: str, bad: pl.DataFrame, rules: Sequence[Rule]) -> pl.Data
     """The rejected rows as they are written, each with its reason."""
     categories = pl.selectors.by_dtype(pl.Categorical, pl.Enum)
     readable = bad.with_columns(_labels(bad[ACTION]), categories.cast(pl.String))
-    why = nw.from_native(readable).select(first_reason(rules)).to_native().to_series()
+    why = readable.select(first_reason(rules)).to_series()
     kept = {
         name: pl.col(name).cast(pl.String, strict=False).str.slice(0, LONGEST)
         if name in bad.columns

@@ -261,8 +261,7 @@ def _refused(rows: Rows, labels: pl.DataFrame, actions: Actions | None) -> dict[
 
 def _reasons(labels: pl.DataFrame, rule: Rule) -> pl.DataFrame:
     """The labels, each with the reason to refuse its rows, if there is one."""
-    why = nw.from_native(labels).select(first_reason([rule])).to_native()
-    return labels.with_columns(why)
+    return labels.with_columns(first_reason([rule]))
 
 
 def _counted(table: pl.DataFrame, rows: str, *rules: Rule) -> dict[str, int]:

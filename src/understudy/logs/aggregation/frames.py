@@ -96,7 +96,7 @@ class Rows:
 
     def rejected(self) -> nw.LazyFrame[Any]:
         """Of every row whose numbers are not valid, its `action` and the first `reason`."""
-        marked = self.frame.select(nw.col(ACTION), first_reason(self.rules))
+        marked = self.frame.select(nw.col(ACTION), first_reason(self.rules, nw))
         return marked.filter(~nw.col(REASON).is_null())
 
     def _value(self, column: BoundedColumn) -> nw.Expr:
@@ -145,7 +145,7 @@ def rows_of(
         named[TARGET] = target
     shown = found.select(*(_readable(name, schema[name], role) for role, name in named.items()))
     numbers = tuple(
-        BoundedColumn.of(role, scale, text=isinstance(schema[name], TEXTS))
+        BoundedColumn.of(role, scale, text=isinstance(schema[name], TEXTS), library=nw)
         for role, name in named.items()
         if role != ACTION
     )
