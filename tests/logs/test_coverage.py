@@ -17,7 +17,7 @@ import understudy as us
 from tests.support.logs.invalid_rows import by_hand, dirty_log, labels_of
 from tests.support.strategies import behaviors, policies, quick, seeds
 from understudy.errors import InvalidArgument
-from understudy.logs.aggregation.aggregates import LogStatistics, tally
+from understudy.logs.aggregation.aggregates import tally
 from understudy.logs.evaluation.coverage_table import (
     Candidate,
     candidates_of,
@@ -42,7 +42,7 @@ from understudy.logs.evaluation.verdicts import (
     overlap_of,
 )
 from understudy.logs.schema import Actions, Columns
-from understudy.logs.statistics import ActionStatistics
+from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.report.words import describe_coverage
 
 Array = NDArray[np.float64]

@@ -20,9 +20,8 @@ from understudy import Certified
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.kernels import reference
 from understudy.logs import validate
-from understudy.logs.aggregation import frames
-from understudy.logs.aggregation.aggregates import tally
-from understudy.logs.aggregation.frames import rows_of
+from understudy.logs.aggregation import aggregates
+from understudy.logs.aggregation.aggregates import rows_of, tally
 from understudy.logs.readers.files import find_files, format_of
 from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.readers.tabular import BATCH, read
@@ -193,7 +192,7 @@ def test_a_rule_that_is_added_once_holds_in_batches_and_on_engines(
         return validate.Rule(rule.holds & ~wrong, (fault, *rule.faults))
 
     monkeypatch.setattr(validate, "number_rule", stricter)
-    monkeypatch.setattr(frames, "number_rule", stricter)
+    monkeypatch.setattr(aggregates, "number_rule", stricter)
     batch = check("f", ROWS.with_row_index("row", offset=1), RowRules(Actions(("a", "b", "c"))))
     assert batch.quarantined.select("row", "reason").rows() == [(3, "reward is not finite")]
     assert tally(ROWS, Columns()).refused == {"reward is not finite": 1}

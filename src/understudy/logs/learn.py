@@ -12,7 +12,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from understudy.errors import InvalidArgument
-from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.evaluation.coverage_table import (
     Candidate,
     Coverage,
@@ -37,6 +36,7 @@ from understudy.logs.results import UNDERSTUDY, LearnResult
 from understudy.logs.runs.aggregate_run import LogInput
 from understudy.logs.runs.provenance import refuse_inside
 from understudy.logs.schema import ESTIMATED
+from understudy.logs.statistics import LogStatistics
 
 
 def coverage_of_policy(policy: Policy) -> Coverage:

@@ -14,6 +14,7 @@ import numpy as np
 from understudy import kernels
 from understudy.constraints import LARGEST_COUNT, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidSnapshot
+from understudy.logs.schema import Actions
 from understudy.snapshots import fields_as_data, fields_from_data
 from understudy.types import Integers, Log, kernel_view, read_only
 
@@ -164,6 +165,15 @@ class ActionStatistics:
                 "tally", data, "its sums are not those of a log", "load an unchanged file"
             )
         return dataclasses.replace(found, counts=read_only(counts.astype(np.int64)))
+
+
+@dataclass(frozen=True, eq=False)
+class LogStatistics:
+    """What the rows of a log add up to: its actions, their sums, and refused rows by reason."""
+
+    actions: Actions
+    tally: ActionStatistics
+    refused: dict[str, int]
 
 
 def _floats(values: list[float | None]) -> Array:

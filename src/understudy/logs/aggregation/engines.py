@@ -28,12 +28,17 @@ import pyarrow.json
 
 from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
-from understudy.logs.aggregation.frames import lazy
 from understudy.logs.readers.files import FileSource
 from understudy.logs.readers.inputs import sources_name
 from understudy.logs.readers.tabular import check_arrow, header_of, scan_arrow
-from understudy.logs.schema import Columns
+from understudy.logs.schema import ACTION, Columns
 
+IMPLEMENTATIONS = (
+    nw.Implementation.POLARS,
+    nw.Implementation.DUCKDB,
+    nw.Implementation.DASK,
+    nw.Implementation.PYSPARK,
+)
 CSV, PARQUET, NDJSON, ARROW = "csv", "parquet", "ndjson", "arrow"
 EXTRAS = {
     "duckdb": ("duckdb", "logs"),
@@ -93,6 +98,48 @@ def open_frame(
         found = lazy(frame).collect_schema()
         columns.require(list(found), where)
         yield lazy(frame).select(*(nw.col(name) for name in names)).to_native()
+
+
+def lazy(frame: Any) -> nw.LazyFrame[Any]:
+    """A native frame of any engine as a lazy one; a frame in memory goes to Polars.
+
+    >>> lazy({"action": [1]})
+    Traceback (most recent call last):
+    understudy.errors.InvalidArgument: frame = {'action': [1]}: it is no frame of an engine ...
+    """
+    try:
+        found = nw.from_native(frame)
+    except TypeError:
+        found = None
+    if isinstance(found, nw.DataFrame):
+        return lazy(found.to_polars().lazy())
+    if found is None or found.implementation not in IMPLEMENTATIONS:
+        raise InvalidArgument(
+            "frame",
+            frame,
+            "it is no frame of an engine that is known here",
+            "pass one of Polars, DuckDB, Dask, PySpark, pandas or PyArrow",
+        )
+    lazily: nw.LazyFrame[Any] = found
+    return lazily
+
+
+def alike(frame: nw.LazyFrame[Any], table: pl.DataFrame) -> nw.LazyFrame[Any]:
+    """A small table as a lazy frame of the same engine, so that the two can be joined."""
+    native, engine = frame.to_native(), frame.implementation
+    made: Any
+    if engine.is_polars():
+        made = table.lazy()
+    elif engine.is_duckdb():
+        small = table.to_arrow()  # noqa: F841 - found by its name, in the connection of the frame
+        made = native.query("log", "SELECT * FROM small")
+    elif engine.is_dask():
+        dataframe: Any = importlib.import_module("dask.dataframe")
+        pandas = table.to_pandas().astype({ACTION: native.dtypes[ACTION]})
+        made = dataframe.from_pandas(pandas, npartitions=1)
+    else:
+        made = native.sparkSession.createDataFrame(table.to_arrow())
+    return lazy(made)
 
 
 @dataclass(frozen=True)

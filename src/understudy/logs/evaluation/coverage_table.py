@@ -13,7 +13,6 @@ from understudy.certificates import Certificate
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import PROBABILITIES, Array, number
 from understudy.errors import InvalidArgument
-from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.aggregation.sufficient_statistics import certify_sums
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
@@ -36,7 +35,7 @@ from understudy.logs.schema import (
     RewardScale,
     short_label,
 )
-from understudy.logs.statistics import ActionStatistics
+from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.types import Integers, read_only
 
 GAIN = number(0.0, 1.0, "pass a gain a row in (0, 1], with rewards in [0, 1]", above=True)

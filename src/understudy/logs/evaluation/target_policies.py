@@ -14,10 +14,10 @@ import numpy as np
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.action_files import check_probabilities, probability_vector, read_probabilities
-from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
 from understudy.logs.schema import Actions, Label, first_few
+from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.snapshots import Understudy
 

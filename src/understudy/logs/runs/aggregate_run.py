@@ -20,7 +20,7 @@ from understudy.behaviors import Behavior
 from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.aggregation.aggregates import LogStatistics, seen_actions, tally
+from understudy.logs.aggregation.aggregates import seen_actions, tally
 from understudy.logs.aggregation.engines import open_frame
 from understudy.logs.aggregation.sufficient_statistics import SummedState, certify_sums, learn_sums
 from understudy.logs.evaluation.coverage_table import (
@@ -62,7 +62,7 @@ from understudy.logs.runs.setup import (
 )
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, PropensitySource
-from understudy.logs.statistics import ActionStatistics, CountsOverTime
+from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,7 +262,6 @@ class AggregateRun:
                 columns,
                 actions=actions,
                 policy=self._policy(target, actions),
-                target_probability=columns.target,
                 confidence=options.sure,
                 **self._reading,
             )

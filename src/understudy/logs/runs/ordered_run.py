@@ -16,7 +16,6 @@ from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import probability_vector
-from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.evaluation.coverage_table import (
     Asked,
     Candidate,
@@ -51,6 +50,7 @@ from understudy.logs.runs.study import (
     observe_rows,
 )
 from understudy.logs.schema import ESTIMATED
+from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
 

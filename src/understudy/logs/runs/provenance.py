@@ -17,7 +17,6 @@ import numpy as np
 import polars as pl
 
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.outputs import Quarantine, by_reason
 from understudy.logs.policy import FileRead, Policy
 from understudy.logs.readers.bandit_feedback import from_bandit_feedback
@@ -27,6 +26,7 @@ from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.runs.setup import ResolvedLog
 from understudy.logs.schema import QUARANTINE
+from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Protocol
 
 from understudy.certificates import Certified
-from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.evaluation.coverage_table import Asked, Coverage
 from understudy.logs.evaluation.target_policies import Target
 from understudy.logs.policy import Policy
 from understudy.logs.runs.provenance import Provenance
 from understudy.logs.schema import PropensitySource
+from understudy.logs.statistics import LogStatistics
 from understudy.types import Integers
 
 
