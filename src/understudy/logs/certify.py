@@ -9,9 +9,11 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Unpack
 
+from understudy.certificates import Certificate
+from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.evaluation.coverage_table import Candidate, Coverage, coverage_from
-from understudy.logs.evaluation.target_policies import Target, strangers, target_of
+from understudy.logs.evaluation.target_policies import strangers, target_of
 from understudy.logs.evaluation.verdicts import judge_rows
 from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import (
@@ -24,15 +26,15 @@ from understudy.logs.outputs import (
 from understudy.logs.policy import Policy
 from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.results import CertifyResult, LearnResult
-from understudy.logs.runs.aggregate_run import LogInput
+from understudy.logs.runs.ordered_run import run_over
 from understudy.logs.runs.provenance import (
+    LogInput,
+    RunOutcome,
     fingerprints_of,
-    refuse_inside,
     refuse_learned,
     refuse_same_rows,
 )
-from understudy.logs.runs.run import CertifyOutcome
-from understudy.logs.schema import Actions, Label, RewardScale
+from understudy.logs.schema import Label, RewardScale
 
 
 @with_options(LogOptions)
@@ -76,19 +78,24 @@ def certify(
     checked = Options.of(target=target_probability, **options).after(kept)
     source = LogInput.of(log, checked.format)
     if folder is not None:
-        refuse_inside(folder, source.origins)
+        source.refuse_folder(folder)
     fingerprints = fingerprints_of(source.origins)
     if learned is not None:
         refuse_learned(source.origins, fingerprints, learned)
     with scratch_folder(folder or Path(gettempdir())) as hidden:
-        found = source.run(checked, hidden, watch, strict=strict).certify(target, fingerprints)
+        run = run_over(source, checked, hidden, watch, strict=strict)
+        certified, found = run.certify(target, fingerprints)
+        actions = found.tallied.actions
+        fixed = target.fixed(actions)
         if learned is not None:
             refuse_same_rows(found.tallied, found.stretches, learned)
         judged = CertifyResult(
             name=target.name,
-            policy=_by_label(target, found.tallied.actions),
-            certified=found.certified,
-            coverage=_coverage(target, found, checked.scale),
+            policy=None
+            if fixed is None
+            else dict(zip(actions.labels, fixed.tolist(), strict=True)),
+            certified=certified,
+            coverage=_coverage(target.name, fixed, certified.certificate, found, checked.scale),
             scale=checked.scale,
             kind=found.kind,
             intake=found.intake,
@@ -102,14 +109,18 @@ def certify(
     return judged
 
 
-def _coverage(target: Target, found: CertifyOutcome, scale: RewardScale) -> Coverage:
+def _coverage(
+    name: str,
+    fixed: Array | None,
+    certificate: Certificate,
+    found: RunOutcome,
+    scale: RewardScale,
+) -> Coverage:
     """What the log says about actions, and about the one policy that was asked about."""
-    tallied, certificate = found.tallied, found.certified.certificate
-    fixed = target.fixed(tallied.actions)
     coverage = coverage_from(
-        tallied,
+        found.tallied,
         behavior=found.kind,
-        candidates=[] if fixed is None else [Candidate(target.name, fixed)],
+        candidates=[] if fixed is None else [Candidate(name, fixed)],
         certificates=[] if fixed is None else [certificate],
         stretches=found.stretches,
         confidence=certificate.confidence,
@@ -117,7 +128,7 @@ def _coverage(target: Target, found: CertifyOutcome, scale: RewardScale) -> Cove
     )
     if fixed is not None:
         return coverage
-    verdict = judge_rows(target.name, certificate, tallied.tally, coverage.judge_context)
+    verdict = judge_rows(name, certificate, found.tallied.tally, coverage.judge_context)
     return dataclasses.replace(coverage, verdicts=(verdict,))
 
 
@@ -130,8 +141,3 @@ def _refuse_folder_of_policy(out: Path | None) -> None:
             "it holds a policy and the report about it",
             "choose another folder",
         )
-
-
-def _by_label(target: Target, actions: Actions) -> dict[Label, float] | None:
-    fixed = target.fixed(actions)
-    return None if fixed is None else dict(zip(actions.labels, fixed.tolist(), strict=True))

@@ -258,7 +258,9 @@ def tally(
         found = ActionStatistics(
             counts,
             rewards,
-            *(groups.sums(name) for name in ("weighted", "weights", "squares")),
+            groups.sums("weighted"),
+            groups.sums("weights"),
+            groups.sums("squares"),
             groups.extremes("lowest", np.fmin),
             groups.extremes("highest", np.fmax),
         )

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 
@@ -20,7 +21,6 @@ from understudy.logs.evaluation.coverage_table import (
     Asked,
     Candidate,
     candidates_beside,
-    coverage_from,
 )
 from understudy.logs.evaluation.target_policies import ContextualTarget, Target, is_hindsight
 from understudy.logs.features import ContextFeatures
@@ -30,6 +30,7 @@ from understudy.logs.policy import Policy, Settings
 from understudy.logs.readers.inputs import LogReader, LogSource, sources_name
 from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.reject_reasons import nothing_left
+from understudy.logs.runs.aggregate_run import AggregateRun
 from understudy.logs.runs.default_learner import (
     CONTEXTUAL,
     Assumption,
@@ -38,8 +39,15 @@ from understudy.logs.runs.default_learner import (
     choose_contextual,
     name_of_default,
 )
-from understudy.logs.runs.provenance import fingerprints_of, good_rows, intake_of, refuse_learned
-from understudy.logs.runs.run import CertifyOutcome, CoverageOutcome, LearnOutcome
+from understudy.logs.runs.provenance import (
+    LogInput,
+    Provenance,
+    RunOutcome,
+    fingerprints_of,
+    good_rows,
+    intake_of,
+    refuse_learned,
+)
 from understudy.logs.runs.setup import ResolvedLog, UnexpectedAction, resolve, rules_of
 from understudy.logs.runs.study import (
     CertificatePath,
@@ -53,6 +61,18 @@ from understudy.logs.schema import ESTIMATED
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
+
+
+def run_over(
+    log: LogInput, options: Options, folder: Path, watch: ProgressCallback, *, strict: bool = False
+) -> OrderedRun | AggregateRun:
+    """The run over a log: row by row if it has an order; from sums if an engine is named."""
+    if log.native is None and options.engine is None:
+        return OrderedRun(log.origins, options, folder, watch, strict)
+    engine = options.engine or ""
+    if log.native is not None:
+        engine = str(nw.from_native(log.native).implementation)
+    return AggregateRun(log.origins, options, folder, watch, strict, engine, log.native)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +98,9 @@ class OrderedRun:
 
     # ------------------------------------------------------------------------------------ learn
 
-    def learn(self, resume: Policy | None, earlier: Path | None) -> LearnOutcome:
+    def learn(
+        self, resume: Policy | None, earlier: Path | None
+    ) -> tuple[Policy, Provenance, dict[str, int]]:
         """Learn row by row, from the beginning or from a policy, whose quarantine is kept too."""
         with ThreadPoolExecutor(1) as pool:
             hashing = pool.submit(fingerprints_of, self.origins)
@@ -108,7 +130,7 @@ class OrderedRun:
             warmup=plan.warmup if resume is None else resume.warmup,
             contextual=plan.contextual,
         )
-        return LearnOutcome(policy, intake, dict(oddities))
+        return policy, intake, dict(oddities)
 
     def _begin(self) -> RunPlan:
         """Look at the log as far as needed, and fix who learns from it and how."""
@@ -194,7 +216,9 @@ class OrderedRun:
 
     # ------------------------------------------------------------------------------------ cover
 
-    def cover(self, asked: Sequence[Asked], fingerprints: Sequence[str]) -> CoverageOutcome:
+    def cover(
+        self, asked: Sequence[Asked], fingerprints: Sequence[str]
+    ) -> tuple[RunOutcome, Sequence[Candidate], Sequence[Certificate | None]]:
         """Two passes: the second certifies the policies that the first has brought up."""
         options = self.options
         known = frozenset(label for target, _ in asked for label in target.labels)
@@ -205,16 +229,9 @@ class OrderedRun:
         tallied = LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason()))
         stretches, declared = seen.stretches.counts, bool(options.declared())
         candidates = candidates_beside(asked, fingerprints, tallied, stretches, declared=declared)
-        found = coverage_from(
-            tallied,
-            behavior=log.kind,
-            candidates=candidates,
-            certificates=self._certificates(log, candidates),
-            stretches=stretches,
-            confidence=options.sure,
-            scale=options.scale,
-        )
-        return CoverageOutcome(found, log.kind, intake_of(self.origins, fingerprints, quarantine))
+        intake = intake_of(self.origins, fingerprints, quarantine)
+        outcome = RunOutcome(tallied, log.kind, intake, stretches)
+        return outcome, candidates, self._certificates(log, candidates)
 
     def _certificates(
         self, log: ResolvedLog, candidates: Sequence[Candidate]
@@ -246,7 +263,7 @@ class OrderedRun:
 
     # ---------------------------------------------------------------------------------- certify
 
-    def certify(self, target: Target, fingerprints: Sequence[str]) -> CertifyOutcome:
+    def certify(self, target: Target, fingerprints: Sequence[str]) -> tuple[Certified, RunOutcome]:
         """In one pass, if all actions of the log are declared; else a scan comes before it."""
         found = None
         if self.options.actions is not None and self.options.probabilities is None:
@@ -258,7 +275,7 @@ class OrderedRun:
 
     def _certify(
         self, target: Target, fingerprints: Sequence[str], *, declared_only: bool
-    ) -> CertifyOutcome:
+    ) -> tuple[Certified, RunOutcome]:
         log = resolve(
             self.origins,
             self.options,
@@ -288,14 +305,10 @@ class OrderedRun:
             raise nothing_left(sources_name(self.origins), quarantine.by_reason())
         (curve,) = seen.curves
         assert curve is not None
-        return CertifyOutcome(
-            Certified.of(curve.certificate, curve.points),
-            LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason())),
-            log.kind,
-            intake_of(self.origins, fingerprints, quarantine),
-            seen.stretches.counts,
-            +oddities,
-        )
+        tallied = LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason()))
+        intake = intake_of(self.origins, fingerprints, quarantine)
+        outcome = RunOutcome(tallied, log.kind, intake, seen.stretches.counts, +oddities)
+        return Certified.of(curve.certificate, curve.points), outcome
 
     def _rows(
         self, log: ResolvedLog, quarantine: Quarantine, phase: str

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from understudy.logs.readers.inputs import FrameSource, LogSource
 from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.runs.setup import ResolvedLog
-from understudy.logs.schema import QUARANTINE
+from understudy.logs.schema import QUARANTINE, PropensitySource
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
@@ -34,43 +34,59 @@ MANY = 1_000  # rows: so many do not have the same sums by chance
 REMEDY = "pass a path, several, a frame (Polars, pandas, PyArrow, …), or a bandit_feedback dict"
 
 
-def origins_of(log: Any, format: str | None = None) -> list[LogSource]:  # noqa: A002 - the option's name
-    """The files or the frame that are meant.
+@dataclass(frozen=True, eq=False)
+class LogInput:
+    """A log as it was passed: files or a frame in memory, or a native frame of another engine."""
 
-    >>> [table.name for table in origins_of(pl.DataFrame({"action": [1]}))]
-    ['frame']
-    """
-    if isinstance(log, str | os.PathLike):
-        return list(find_files([log], format))
-    if isinstance(log, Mapping):
-        _refuse_columns(log)
-        return [FrameSource(from_bandit_feedback(log), "bandit_feedback")]
-    if isinstance(log, Sequence) and all(isinstance(path, str | os.PathLike) for path in log):
-        return list(find_files(log, format))
-    return [FrameSource(as_polars(log))]
+    origins: Sequence[LogSource]
+    native: Any = None
 
+    @staticmethod
+    def of(log: Any, format: str | None = None) -> LogInput:  # noqa: A002 - the option's name
+        """What is meant by a path, several, a frame, or a bandit_feedback.
 
-def _refuse_columns(log: Mapping[Any, Any]) -> None:
-    """Raise `InvalidLog` for a dictionary of columns, which `bandit_feedback` is not."""
-    if "n_rounds" not in log:
-        raise InvalidLog(
-            "log",
-            [str(key) for key in log],
-            "a dictionary is taken for Open Bandit Pipeline's bandit_feedback, with its 'n_rounds'",
-            "pass columns as a frame, such as pl.DataFrame(log)",
-        )
+        >>> [origin.name for origin in LogInput.of(pl.DataFrame({"action": [1]})).origins]
+        ['frame']
+        """
+        if isinstance(log, str | os.PathLike):
+            return LogInput(find_files([log], format))
+        if isinstance(log, Mapping):
+            if "n_rounds" not in log:
+                raise InvalidLog(
+                    "log",
+                    [str(key) for key in log],
+                    "a dictionary is taken for Open Bandit Pipeline's bandit_feedback, with its "
+                    "'n_rounds'",
+                    "pass columns as a frame, such as pl.DataFrame(log)",
+                )
+            return LogInput([FrameSource(from_bandit_feedback(log), "bandit_feedback")])
+        if isinstance(log, Sequence) and all(isinstance(path, str | os.PathLike) for path in log):
+            return LogInput(find_files(log, format))
+        try:
+            found = nw.from_native(log)
+        except TypeError:
+            raise InvalidLog("log", log, "it is not a log", REMEDY) from None
+        if isinstance(found, nw.DataFrame):
+            return LogInput([FrameSource(found.to_polars())])
+        if found.implementation.is_polars():
+            return LogInput([FrameSource(found.collect("polars").to_polars())])
+        return LogInput([], log)
 
+    def refuse_folder(self, out: Path) -> None:
+        """Raise `InvalidArgument` if results would be written among the files of the log.
 
-def as_polars(frame: Any) -> pl.DataFrame:
-    """A frame of any library that narwhals knows, in memory."""
-    try:
-        native = nw.from_native(frame)
-    except TypeError:
-        raise InvalidLog("log", frame, "it is not a log", REMEDY) from None
-    if isinstance(native, nw.LazyFrame):
-        native = native.collect("polars")
-    found: pl.DataFrame = native.to_polars()
-    return found
+        >>> LogInput([FileSource(Path("logs/a.csv"), "csv")]).refuse_folder(Path("logs"))
+        Traceback (most recent call last):
+        understudy.errors.InvalidArgument: out = 'logs': the log is in this folder; choose ...
+        """
+        where, files = out.resolve(), [one for one in self.origins if isinstance(one, FileSource)]
+        if any(where == file.path.resolve().parent for file in files):
+            raise InvalidArgument(
+                "out",
+                str(out),
+                "the log is in this folder",
+                "choose another folder for the results",
+            )
 
 
 def fingerprints_of(origins: Sequence[LogSource]) -> list[str]:
@@ -81,9 +97,18 @@ def fingerprints_of(origins: Sequence[LogSource]) -> list[str]:
     >>> len(fingerprints_of([FrameSource(pl.DataFrame({"action": [1]}))]))
     1
     """
-    found = [origin.fingerprint() for origin in origins]
-    _refuse_twice(origins, found)
-    return found
+    seen: dict[str, str] = {}
+    for origin in origins:
+        fingerprint = origin.fingerprint()
+        if fingerprint in seen:
+            raise InvalidLog(
+                "log",
+                origin.name,
+                f"it is a copy of {seen[fingerprint]}, whose rows would count twice",
+                "leave one of them out",
+            )
+        seen[fingerprint] = origin.name
+    return list(seen)
 
 
 def refuse_learned(
@@ -141,34 +166,6 @@ def knows_rows(policy: Policy, tallied: LogStatistics, stretches: Integers | Non
     return same and np.array_equal(early[:, own], before)
 
 
-def _refuse_twice(origins: Sequence[LogSource], fingerprints: Sequence[str]) -> None:
-    """Raise `InvalidLog` if two files hold the same bytes: rows would count twice."""
-    seen: dict[str, str] = {}
-    for origin, fingerprint in zip(origins, fingerprints, strict=True):
-        if fingerprint in seen:
-            raise InvalidLog(
-                "log",
-                origin.name,
-                f"it is a copy of {seen[fingerprint]}, whose rows would count twice",
-                "leave one of them out",
-            )
-        seen[fingerprint] = origin.name
-
-
-def refuse_inside(out: Path, origins: Iterable[LogSource]) -> None:
-    """Raise `InvalidArgument` if results would be written among the files of the log.
-
-    >>> refuse_inside(Path("logs"), [FileSource(Path("logs/a.csv"), "csv")])
-    Traceback (most recent call last):
-    understudy.errors.InvalidArgument: out = 'logs': the log is in this folder; choose another ...
-    """
-    where = out.resolve()
-    if any(isinstance(one, FileSource) and where == one.path.resolve().parent for one in origins):
-        raise InvalidArgument(
-            "out", str(out), "the log is in this folder", "choose another folder for the results"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class Provenance:
     """What came in: the files, and how many rows of which were refused for which reason.
@@ -194,6 +191,17 @@ class Provenance:
         where = f"all files, as {engine} read them"
         counts = {(where, reason): count for reason, count in refused.items()}
         return Provenance((), counts, pl.DataFrame(schema=QUARANTINE), _remarks(origins))
+
+
+@dataclass(frozen=True, eq=False)
+class RunOutcome:
+    """What a run over a log saw: `stretches` only in order, `oddities` of contexts."""
+
+    tallied: LogStatistics
+    kind: PropensitySource
+    intake: Provenance
+    stretches: Integers | None = None
+    oddities: Mapping[str, int] = field(default_factory=dict)
 
 
 def good_rows(
