@@ -301,15 +301,8 @@ def test_a_tally_is_the_sum_over_each_action_however_the_log_is_cut(n: int, seed
     cut = ActionStatistics.empty(4)
     for part in log.stretches(7):
         cut = cut.after(part)
-    apart = (
-        ActionStatistics.empty(4)
-        .after(log[: n // 2])
-        .merge(ActionStatistics.empty(4).after(log[n // 2 :]))
-    )
     for name in ("counts", "rewards", "weighted", "weights", "squares", "lowest", "highest"):
         assert np.array_equal(getattr(cut, name), getattr(whole, name), equal_nan=True)
-        close = np.allclose(getattr(apart, name), getattr(whole, name), rtol=1e-12, equal_nan=True)
-        assert close, name
 
 
 def test_a_study_is_a_fold_and_its_curve_is_that_of_certify() -> None:

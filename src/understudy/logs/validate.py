@@ -351,7 +351,9 @@ def _parse(
         require_numbers(file, role, _dtype(frame[role].dtype))
     found = [_parsed(column, frame[role]) for role, column in numbers.items()]
     if rules.actions is None:  # any label is an action
-        labels, actions = _labels(frame[ACTION]), np.zeros(len(frame), dtype=np.int64)
+        labels, actions = frame[ACTION], np.zeros(len(frame), dtype=np.int64)
+        if not labels.dtype.is_integer():
+            labels = labels_of(labels)
         if labels.null_count():
             actions[labels.is_null().to_numpy()] = UNKNOWN
     else:
@@ -387,10 +389,8 @@ def _as_array(values: pl.Series) -> Array:
     return np.asarray(values.to_numpy(), dtype=np.float64)  # nan where it is null
 
 
-def _labels(column: pl.Series) -> pl.Series:
-    """The labels as text, or as they are if they are whole numbers; null where there is none."""
-    if column.dtype.is_integer():
-        return column.alias(LABEL)
+def labels_of(column: pl.Series) -> pl.Series:
+    """The labels of a column as text, null where there is none."""
     return column.to_frame(LABEL).select(label_text(pl.col(LABEL), column.dtype)).to_series()
 
 
@@ -425,7 +425,7 @@ def _labels_in(text: pl.Expr) -> pl.Expr:
 def _quarantined(file: str, bad: pl.DataFrame, rules: Sequence[Rule]) -> pl.DataFrame:
     """The rejected rows as they are written, each with its reason."""
     categories = pl.selectors.by_dtype(pl.Categorical, pl.Enum)
-    readable = bad.with_columns(_labels(bad[ACTION]), categories.cast(pl.String))
+    readable = bad.with_columns(labels_of(bad[ACTION]), categories.cast(pl.String))
     why = readable.select(first_reason(rules)).to_series()
     kept = {
         name: pl.col(name).cast(pl.String, strict=False).str.slice(0, LONGEST)

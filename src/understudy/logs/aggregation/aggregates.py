@@ -30,7 +30,6 @@ from understudy.logs.schema import (
     Actions,
     Columns,
     RewardScale,
-    label_text,
 )
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.logs.validate import (
@@ -44,6 +43,7 @@ from understudy.logs.validate import (
     action_rule,
     all_hold,
     first_reason,
+    labels_of,
     number_rule,
     require_labels,
     require_numbers,
@@ -283,7 +283,7 @@ def seen_actions(frame: Any, columns: Columns) -> Actions:
     found = whole.select(nw.col(columns.action).alias(ACTION))
     table = collect(found.unique().head(MOST_ACTIONS + 1))
     _refuse_too_many(table, columns)
-    return _found(_texts(table), {})
+    return _found(labels_of(table[ACTION]), {})
 
 
 def group(
@@ -328,19 +328,14 @@ def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
     return found
 
 
-def _texts(table: pl.DataFrame) -> pl.Series:
-    """The labels as text: null where a label is missing, or no number at all."""
-    return table.select(label_text(pl.col(ACTION), table[ACTION].dtype))[ACTION]
-
-
 def _with_indices(table: pl.DataFrame, actions: Actions | None) -> pl.DataFrame:
     """The labels with the columns that rules about actions read; if none are declared, all are."""
-    texts = _texts(table)
+    texts = labels_of(table[ACTION])
     if actions is None:
         indices = texts.is_null().cast(pl.Int64) * UNKNOWN
     else:
         indices = pl.Series(actions.indices(texts))
-    return table.with_columns(texts.alias(LABEL), indices.alias(INDEX))
+    return table.with_columns(texts, indices.alias(INDEX))
 
 
 def _found(texts: pl.Series, refused: Mapping[str, int]) -> Actions:

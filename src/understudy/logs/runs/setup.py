@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument, InvalidLog
@@ -27,9 +26,8 @@ from understudy.logs.schema import (
     Actions,
     Columns,
     PropensitySource,
-    label_text,
 )
-from understudy.logs.validate import MOST_ACTIONS, RowRules, ValidatedBatch, check
+from understudy.logs.validate import MOST_ACTIONS, RowRules, ValidatedBatch, check, labels_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,42 +87,33 @@ def resolve(
     declared = options.declared()
     fixed = options.probabilities is not None or not grow
     closed = bool(declared) and (fixed or declared_only)
-    found = None
+    labels, rows = set[str](), None
     if not closed or count:
         rules = rules_of(options, kind, None, None, closed=False)
-        found = _scan(prefetch(_validated(reading, rules)), watch)
-        if not found.rows:
-            raise nothing_left(sources_name(origins), found.refused)
-        if len(declared | known | found.labels) == 1:
-            raise too_few(sources_name(origins), next(iter(found.labels)), found.refused)
+        labels, rows, refused = _scan(prefetch(_validated(reading, rules)), watch)
+        if not rows:
+            raise nothing_left(sources_name(origins), refused)
+        if len(declared | known | labels) == 1:
+            raise too_few(sources_name(origins), next(iter(labels)), refused)
     if closed:
         listed = options.actions is not None and not grow
         actions = declared_actions(options, frozenset() if listed else known)
     else:
-        assert found is not None
-        actions = Actions.from_labels(declared | known | found.labels)
+        actions = Actions.from_labels(declared | known | labels)
     behavior = behavior_of(kind, options, actions)
     rules = rules_of(options, kind, actions, behavior, closed=closed)
-    rows = None if found is None else found.rows
     return ResolvedLog(reading, rules, actions, kind, behavior, rows, declared_only)
 
 
-@dataclass(frozen=True)
-class ScanResult:
+def _scan(
+    batches: Iterator[ValidatedBatch], watch: ProgressCallback
+) -> tuple[set[str], int, Counter[str]]:
     """The labels of the valid rows, as text, how many rows these are, and why others are not."""
-
-    labels: frozenset[str]
-    rows: int
-    refused: Mapping[str, int]
-
-
-def _scan(batches: Iterator[ValidatedBatch], watch: ProgressCallback) -> ScanResult:
-    """Go over a log once without learning."""
     labels: set[str] = set()
     refused: Counter[str] = Counter()
     rows = 0
     for checked in batches:
-        labels |= _labels(checked.frame)
+        labels |= set(labels_of(checked.frame[ACTION].unique()).drop_nulls())
         rows += len(checked)
         refused.update(checked.reasons())
         watch("looking", len(checked), None)
@@ -135,13 +124,7 @@ def _scan(batches: Iterator[ValidatedBatch], watch: ProgressCallback) -> ScanRes
                 f"the log shows more than {MOST_ACTIONS:,} actions, this among them",
                 "check --action, or declare so many with --actions FILE",
             )
-    return ScanResult(frozenset(labels), rows, refused)
-
-
-def _labels(frame: pl.DataFrame) -> set[str]:
-    found = frame[ACTION].unique()
-    texts = found.to_frame().select(label_text(pl.col(ACTION), found.dtype))
-    return set(texts.to_series().drop_nulls())
+    return labels, rows, refused
 
 
 def _validated(reading: LogReader, rules: RowRules) -> Iterator[ValidatedBatch]:
