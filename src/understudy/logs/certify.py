@@ -28,12 +28,12 @@ from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.results import CertifyResult, LearnResult
 from understudy.logs.runs.ordered_run import run_over
 from understudy.logs.runs.provenance import (
-    LogInput,
     RunOutcome,
     fingerprints_of,
     refuse_learned,
     refuse_same_rows,
 )
+from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import Label, RewardScale
 
 

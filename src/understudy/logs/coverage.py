@@ -17,7 +17,8 @@ from understudy.logs.policy import Policy
 from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.results import CoverageResult, LearnResult
 from understudy.logs.runs.ordered_run import run_over
-from understudy.logs.runs.provenance import LogInput, fingerprints_of
+from understudy.logs.runs.provenance import fingerprints_of
+from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import Label
 
 Asked = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]

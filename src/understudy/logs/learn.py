@@ -33,7 +33,7 @@ from understudy.logs.policy import Policy, playable
 from understudy.logs.readers.progress import ProgressCallback, no_progress
 from understudy.logs.results import UNDERSTUDY, LearnResult
 from understudy.logs.runs.ordered_run import run_over
-from understudy.logs.runs.provenance import LogInput
+from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import ESTIMATED
 from understudy.logs.statistics import LogStatistics
 

@@ -48,7 +48,6 @@ from understudy.logs.runs.provenance import (
     Provenance,
     RunOutcome,
     fingerprints_of,
-    good_rows,
     intake_of,
 )
 from understudy.logs.runs.setup import (
@@ -56,6 +55,7 @@ from understudy.logs.runs.setup import (
     behavior_of,
     columns_of,
     declared_actions,
+    good_rows,
     rules_of,
 )
 from understudy.logs.runs.study import Study

@@ -28,6 +28,7 @@ from understudy.logs.options import Options, agree
 from understudy.logs.outputs import QUARANTINE_FILE, Quarantine
 from understudy.logs.policy import Policy, Settings
 from understudy.logs.readers.inputs import LogReader, LogSource, sources_name
+from understudy.logs.readers.prefetch import prefetch
 from understudy.logs.readers.progress import ProgressCallback
 from understudy.logs.reject_reasons import nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
@@ -40,15 +41,20 @@ from understudy.logs.runs.default_learner import (
     name_of_default,
 )
 from understudy.logs.runs.provenance import (
-    LogInput,
     Provenance,
     RunOutcome,
     fingerprints_of,
-    good_rows,
     intake_of,
     refuse_learned,
 )
-from understudy.logs.runs.setup import ResolvedLog, UnexpectedAction, resolve, rules_of
+from understudy.logs.runs.setup import (
+    LogInput,
+    ResolvedLog,
+    UnexpectedAction,
+    good_rows,
+    resolve,
+    rules_of,
+)
 from understudy.logs.runs.study import (
     CertificatePath,
     Observed,
@@ -250,7 +256,7 @@ class OrderedRun:
         ]
 
         def watched() -> Iterator[ValidatedBatch]:
-            for batch in log.batches():
+            for batch in prefetch(log.batches()):
                 self.watch("certifying", len(batch), log.rows)
                 yield batch
 

@@ -1,101 +1,33 @@
-"""Where rows come from: files or frames, their fingerprints, and how many rows each gave.
+"""Where the rows of a run come from: fingerprints of files and frames, and how many rows each gave.
 
 A policy is not judged by the rows that it was learned from: fingerprints and sums tell them.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
-from understudy.errors import InvalidArgument, InvalidLog
+from understudy.errors import InvalidLog
 from understudy.logs.outputs import Quarantine, by_reason
 from understudy.logs.policy import FileRead, Policy
-from understudy.logs.readers.bandit_feedback import from_bandit_feedback
-from understudy.logs.readers.files import FileSource, find_files
-from understudy.logs.readers.inputs import FrameSource, LogSource
-from understudy.logs.readers.prefetch import prefetch
-from understudy.logs.readers.progress import ProgressCallback
-from understudy.logs.runs.setup import ResolvedLog
+from understudy.logs.readers.files import FileSource
+from understudy.logs.readers.inputs import LogSource
 from understudy.logs.schema import QUARANTINE, PropensitySource
 from understudy.logs.statistics import LogStatistics
-from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
 
 MANY = 1_000  # rows: so many do not have the same sums by chance
-REMEDY = "pass a path, several, a frame (Polars, pandas, PyArrow, …), or a bandit_feedback dict"
-
-
-@dataclass(frozen=True, eq=False)
-class LogInput:
-    """A log as it was passed: files or a frame in memory, or a native frame of another engine."""
-
-    origins: Sequence[LogSource]
-    native: Any = None
-
-    @staticmethod
-    def of(log: Any, format: str | None = None) -> LogInput:  # noqa: A002 - the option's name
-        """What is meant by a path, several, a frame, or a bandit_feedback.
-
-        >>> [origin.name for origin in LogInput.of(pl.DataFrame({"action": [1]})).origins]
-        ['frame']
-        """
-        if isinstance(log, str | os.PathLike):
-            return LogInput(find_files([log], format))
-        if isinstance(log, Mapping):
-            if "n_rounds" not in log:
-                raise InvalidLog(
-                    "log",
-                    [str(key) for key in log],
-                    "a dictionary is taken for Open Bandit Pipeline's bandit_feedback, with its "
-                    "'n_rounds'",
-                    "pass columns as a frame, such as pl.DataFrame(log)",
-                )
-            return LogInput([FrameSource(from_bandit_feedback(log), "bandit_feedback")])
-        if isinstance(log, Sequence) and all(isinstance(path, str | os.PathLike) for path in log):
-            return LogInput(find_files(log, format))
-        try:
-            found = nw.from_native(log)
-        except TypeError:
-            raise InvalidLog("log", log, "it is not a log", REMEDY) from None
-        if isinstance(found, nw.DataFrame):
-            return LogInput([FrameSource(found.to_polars())])
-        if found.implementation.is_polars():
-            return LogInput([FrameSource(found.collect("polars").to_polars())])
-        return LogInput([], log)
-
-    def refuse_folder(self, out: Path) -> None:
-        """Raise `InvalidArgument` if results would be written among the files of the log.
-
-        >>> LogInput([FileSource(Path("logs/a.csv"), "csv")]).refuse_folder(Path("logs"))
-        Traceback (most recent call last):
-        understudy.errors.InvalidArgument: out = 'logs': the log is in this folder; choose ...
-        """
-        where, files = out.resolve(), [one for one in self.origins if isinstance(one, FileSource)]
-        if any(where == file.path.resolve().parent for file in files):
-            raise InvalidArgument(
-                "out",
-                str(out),
-                "the log is in this folder",
-                "choose another folder for the results",
-            )
 
 
 def fingerprints_of(origins: Sequence[LogSource]) -> list[str]:
     """What tells the rows of each file or frame from those of others.
 
     Two files of the same bytes are refused: their rows would count twice.
-
-    >>> len(fingerprints_of([FrameSource(pl.DataFrame({"action": [1]}))]))
-    1
     """
     seen: dict[str, str] = {}
     for origin in origins:
@@ -204,20 +136,6 @@ class RunOutcome:
     oddities: Mapping[str, int] = field(default_factory=dict)
 
 
-def good_rows(
-    log: ResolvedLog, quarantine: Quarantine, phase: str, watch: ProgressCallback, *, strict: bool
-) -> Iterator[ValidatedBatch]:
-    """Batches of rows, in their order; those that are bad go into quarantine, or are an error."""
-    for checked in prefetch(log.batches()):
-        if strict and len(checked.quarantined):
-            raise _fatal(checked.quarantined)
-        quarantine.add(checked.quarantined)
-        quarantine.rows.update(checked.files)
-        watch(phase, len(checked), log.rows)
-        if sum(checked.files.values()):
-            yield checked
-
-
 def intake_of(
     origins: Sequence[LogSource], fingerprints: Sequence[str], quarantine: Quarantine
 ) -> Provenance:
@@ -233,14 +151,4 @@ def intake_of(
 def _remarks(origins: Sequence[LogSource]) -> tuple[str, ...]:
     return tuple(
         origin.remark for origin in origins if isinstance(origin, FileSource) and origin.remark
-    )
-
-
-def _fatal(quarantined: pl.DataFrame) -> InvalidLog:
-    file, row, reason = quarantined.select("file", "row", "reason").row(0)
-    return InvalidLog(
-        "log",
-        file,
-        f"row {row}: {reason}",
-        "correct it, or leave out --strict to put such rows into quarantine.parquet",
     )
