@@ -224,15 +224,10 @@ def tally(
 ) -> LogStatistics:
     """What a log says about each action, from a native frame of Polars, DuckDB, Dask, PySpark, ….
 
-    Args:
-        frame: the log; lazy frames are read once, and once more if rows have to be refused.
-        columns: what its columns mean. Without `columns.propensity`, and without a behavior, all
-            sums that need propensities are nan. With `columns.target`, rows whose target is no
-            probability are refused.
-        actions: the actions; left out: those of the behavior, or those of the good rows.
-        behavior: the probability of every label, if production always played with these: then
-            propensities are not read.
-        reward_range: the lowest and the highest reward; they become 0 and 1.
+    The frame is read once, and once more if rows have to be refused. `behavior` has the probability
+    of every label, if production always played with these: then propensities are not read. Without
+    it, and without `columns.propensity`, sums that need propensities are nan. Left out, the actions
+    are those of the behavior, or those of the good rows.
 
     >>> log = pl.DataFrame(
     ...     {"action": [7, 8, 7, None], "reward": [1, 0, 2, 1], "propensity": [0.5, 0.25, 0.5, 0.5]}

@@ -62,15 +62,10 @@ def open_frame(
     sources: Sequence[FileSource],
     columns: Columns,
 ) -> Iterator[Any]:
-    """The columns of files as one native frame, for as long as the context lasts.
+    """The columns of files of one format as one native frame, for as long as the context lasts.
 
     Whatever the engine says against the files inside of the context becomes an `InvalidLog` in one
     line. Spark is started for it if no session is active, and ended with it.
-
-    Args:
-        engine: one of `ENGINES`.
-        sources: files, all of one format: 'csv', 'parquet', 'ndjson' or 'arrow'.
-        columns: what the columns of the files mean.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -84,7 +79,6 @@ def open_frame(
     paths, first = [os.fspath(source.path) for source in sources], _one_format(engine, sources)
     if engine in EXTRAS:
         _require(engine, *EXTRAS[engine])
-    names = columns.names()
     where = sources_name(sources)
     with _in_our_words(engine, where), _quietly(engine), contextlib.ExitStack() as stack:
         if first.format == CSV:
@@ -94,9 +88,9 @@ def open_frame(
             for source in sources:
                 check_arrow(source.path)
         frame = opener(stack, paths, first)
-        found = lazy(frame).collect_schema()
-        columns.require(list(found), where)
-        yield lazy(frame).select(*(nw.col(name) for name in names)).to_native()
+        found = lazy(frame)
+        columns.require(list(found.collect_schema()), where)
+        yield found.select(nw.col(columns.names())).to_native()
 
 
 def lazy(frame: Any) -> nw.LazyFrame[Any]:

@@ -1,6 +1,6 @@
-"""What does not depend on the order of rows, from a frame of any engine: the state of a learner
+"""The state of a learner with a fixed rate, and the certificate of a fixed policy, from sums.
 
-with a fixed rate, and the certificate of a fixed policy. Both are sums (docs/theory.md).
+Neither depends on the order of rows (docs/theory.md), so a frame of any engine serves.
 """
 
 from __future__ import annotations
@@ -66,13 +66,8 @@ def learn_sums(
 ) -> SummedState:
     """The state of a learner after all good rows of a log, in any order: `replay`, up to rounding.
 
-    Args:
-        frame: a native frame of Polars, DuckDB, Dask, PySpark, …; read once, and once more if rows
-            have to be refused.
-        columns: what its columns mean.
-        learner: with a fixed rate. If it was made with `us.Logged`, propensities are read.
-        actions: the learner's, in its order.
-        reward_range: the lowest and the highest reward; they become 0 and 1.
+    The frame is read once, and once more if rows have to be refused. The learner has a fixed rate,
+    and the `actions` in its order; if it was made with `us.Logged`, propensities are read.
 
     >>> import understudy as us
     >>> log = pl.DataFrame({"action": ["a", "b", "b"], "reward": [1, 0, 1]})
@@ -120,17 +115,9 @@ def certify_sums(
     It is that of `us.Certificate.observe`, up to rounding, but the round of a promotion is not
     known. The policy must not have been chosen by what this log says.
 
-    Args:
-        frame: a native frame of Polars, DuckDB, Dask, PySpark, …; read two or three times.
-        columns: what its columns mean.
-        actions: the actions; rows of others are refused.
-        policy: the probability of every action; left out: `columns.target` names the column with
-            the probability of the logged action under a policy of the user's own.
-        behavior: the probability of every label, if production always played with these; left out:
-            the logged propensities.
-        reward_range: the lowest and the highest reward; they become 0 and 1.
-        confidence: 1 − δ.
-        lambdas: the grid of λ; see `us.Certificate`.
+    The frame is read two or three times. Without a `policy`, the probability of every action,
+    `columns.target` names the column with the probability of the logged action. `behavior` has the
+    probability of every label, if production always played with these.
 
     >>> log = pl.DataFrame({"action": ["a", "b"] * 500, "reward": [0, 1] * 500, "propensity": 0.5})
     >>> found = certify_sums(log, Columns(), actions=Actions(("a", "b")), policy=[0.1, 0.9])
