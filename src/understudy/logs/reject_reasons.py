@@ -4,62 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Self
 
 from understudy.errors import InvalidLog, shorten
 
 REASON = "reason"
 
 
-class RejectReason(StrEnum):
-    """The first rule that a row breaks. The texts stand in quarantine.parquet and policy.json."""
+CHECK = "check the column of the {}".format
+WRITE = "write each {} with a point and no other signs, such as 0.5".format
 
-    ACTION_MISSING = "action is missing"
-    ACTION_UNKNOWN = "action is unknown"
-    ACTION_IMPOSSIBLE = "action has probability 0 in the behavior"
-    ACTION_NOT_ELIGIBLE = "action is not eligible"
-    REWARD_MISSING = "reward is missing"
-    REWARD_NOT_A_NUMBER = "reward is not a number"
-    REWARD_NOT_FINITE = "reward is not finite"
-    REWARD_OUT_OF_RANGE = "reward is out of range"
-    PROPENSITY_MISSING = "propensity is missing"
-    PROPENSITY_NOT_A_NUMBER = "propensity is not a number"
-    PROPENSITY_NOT_FINITE = "propensity is not finite"
-    PROPENSITY_OUT_OF_RANGE = "propensity is out of range"
-    TARGET_MISSING = "target is missing"
-    TARGET_NOT_A_NUMBER = "target is not a number"
-    TARGET_NOT_FINITE = "target is not finite"
-    TARGET_OUT_OF_RANGE = "target is out of range"
-    TIME_MISSING = "time is missing or not a time"
+
+class RejectReason(StrEnum):
+    """The first rule that a row breaks, as quarantine.parquet and policy.json have it.
+
+    `remedy` is what the user can do about it.
+    """
+
+    remedy: str
+
+    def __new__(cls, text: str, remedy: str) -> Self:
+        """A member is a text, beside which its remedy stands."""
+        reason = str.__new__(cls, text)
+        reason._value_, reason.remedy = text, remedy
+        return reason
+
+    ACTION_MISSING = (
+        "action is missing",
+        "name the column of actions with --action, or the format with --format",
+    )
+    ACTION_UNKNOWN = (
+        "action is unknown",
+        "compare its labels with those of --actions FILE, of --behavior FILE, or of the policy "
+        "that --resume goes on from: no others are known",
+    )
+    ACTION_IMPOSSIBLE = (
+        "action has probability 0 in the behavior",
+        "give what was played a probability in --behavior",
+    )
+    ACTION_NOT_ELIGIBLE = (
+        "action is not eligible",
+        "see whether the column named with --eligible lists what could be played",
+    )
+    REWARD_MISSING = "reward is missing", CHECK("reward")
+    REWARD_NOT_A_NUMBER = "reward is not a number", WRITE("reward")
+    REWARD_NOT_FINITE = "reward is not finite", CHECK("reward")
+    REWARD_OUT_OF_RANGE = (
+        "reward is out of range",
+        "pass the smallest and largest possible with --reward-range LOW HIGH",
+    )
+    PROPENSITY_MISSING = "propensity is missing", CHECK("propensity")
+    PROPENSITY_NOT_A_NUMBER = "propensity is not a number", WRITE("propensity")
+    PROPENSITY_NOT_FINITE = "propensity is not finite", CHECK("propensity")
+    PROPENSITY_OUT_OF_RANGE = (
+        "propensity is out of range",
+        "divide percentages by 100: propensities are above 0, at most 1",
+    )
+    TARGET_MISSING = "target is missing", CHECK("target")
+    TARGET_NOT_A_NUMBER = "target is not a number", WRITE("target")
+    TARGET_NOT_FINITE = "target is not finite", CHECK("target")
+    TARGET_OUT_OF_RANGE = "target is out of range", CHECK("target")
+    TIME_MISSING = (
+        "time is missing or not a time",
+        "name a column of numbers or of ISO 8601 dates with --time",
+    )
 
 
 # Rows that may have been of any action: a behavior that is counted cannot be relied on.
 WITHOUT_ACTION = (RejectReason.ACTION_MISSING, RejectReason.ACTION_UNKNOWN)
-CHECK = "check the column of the {}".format
-WRITE = "write each {} with a point and no other signs, such as 0.5".format
-REMEDIES: dict[str, str] = {
-    RejectReason.ACTION_MISSING: "name the column of actions with --action, or the format with "
-    "--format",
-    RejectReason.ACTION_UNKNOWN: "compare its labels with those of --actions FILE, of --behavior "
-    "FILE, or of the policy that --resume goes on from: no others are known",
-    RejectReason.ACTION_IMPOSSIBLE: "give what was played a probability in --behavior",
-    RejectReason.ACTION_NOT_ELIGIBLE: "see whether the column named with --eligible lists what "
-    "could be played",
-    RejectReason.REWARD_MISSING: CHECK("reward"),
-    RejectReason.REWARD_NOT_A_NUMBER: WRITE("reward"),
-    RejectReason.REWARD_NOT_FINITE: CHECK("reward"),
-    RejectReason.REWARD_OUT_OF_RANGE: "pass the smallest and largest possible with --reward-range "
-    "LOW HIGH",
-    RejectReason.PROPENSITY_MISSING: CHECK("propensity"),
-    RejectReason.PROPENSITY_NOT_A_NUMBER: WRITE("propensity"),
-    RejectReason.PROPENSITY_NOT_FINITE: CHECK("propensity"),
-    RejectReason.PROPENSITY_OUT_OF_RANGE: "divide percentages by 100: propensities are above 0, at "
-    "most 1",
-    RejectReason.TARGET_MISSING: CHECK("target"),
-    RejectReason.TARGET_NOT_A_NUMBER: WRITE("target"),
-    RejectReason.TARGET_NOT_FINITE: CHECK("target"),
-    RejectReason.TARGET_OUT_OF_RANGE: CHECK("target"),
-    RejectReason.TIME_MISSING: "name a column of numbers or of ISO 8601 dates with --time",
-}
 
 
 def counted(refused: Mapping[str, int]) -> str:
@@ -82,7 +94,8 @@ def remedy_for(refused: Mapping[str, int]) -> str:
     if not refused:
         return "leave it out"
     reason = max(refused, key=refused.__getitem__)
-    remedy = REMEDIES.get(reason, "correct these rows")  # a file may be of a later version
+    known = (one.remedy for one in RejectReason if one == reason)
+    remedy = next(known, "correct these rows")  # a file may be of a later version
     return remedy if len(refused) == 1 else f"where the {reason}, {remedy}"
 
 
