@@ -19,7 +19,7 @@ from tests.support.strategies import quick
 from understudy import Certified
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.kernels import reference
-from understudy.logs import validate
+from understudy.logs import reject_reasons, validate
 from understudy.logs.aggregation import aggregates
 from understudy.logs.aggregation.aggregates import rows_of, tally
 from understudy.logs.readers.files import find_files, format_of
@@ -182,14 +182,14 @@ def test_a_rule_that_is_added_once_holds_in_batches_and_on_engines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Say, that a reward of exactly 0.25 is an error of the logger, and not finite."""
-    today = validate.number_rule
+    today = reject_reasons.number_rule
 
-    def stricter(column: validate.BoundedColumn) -> validate.Rule:
+    def stricter(column: reject_reasons.BoundedColumn) -> reject_reasons.Rule:
         rule, wrong = today(column), column.library.col(column.parsed) == 0.25
         if column.role != "reward":
             return rule
         fault = (RejectReason.REWARD_NOT_FINITE, wrong)
-        return validate.Rule(rule.holds & ~wrong, (fault, *rule.faults))
+        return reject_reasons.Rule(rule.holds & ~wrong, (fault, *rule.faults))
 
     monkeypatch.setattr(validate, "number_rule", stricter)
     monkeypatch.setattr(aggregates, "number_rule", stricter)

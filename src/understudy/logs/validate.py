@@ -1,23 +1,10 @@
-"""What a valid row of a log is: each rule once, as an expression that every engine computes.
-
-A rule reads columns that were parsed before: numbers as doubles, the index of the action. Batches
-of a log in order are parsed and validated here; `frames` applies the same rules to lazy frames. So
-a rule about numbers is written with what Polars and narwhals have in common: Polars computes it on
-batches, without a translation of every expression for every batch, and narwhals on engines.
-
-Engines differ in what they take for a number. So a text is a number if it reads like a decimal
-(`DECIMAL`) once the blanks around it are gone: not `1_000`, `0x1`, `0,5`, nor digits that are not
-ASCII. `true` and `false` in any case are 1 and 0. On engines NaN is asked for by name: some hold
-it to be above all numbers, as Polars does, for others it is not comparable, and DuckDB takes it for
-a number between the bounds that a Parquet file states.
-"""
+"""Batches of a log in order, divided into the rows that obey every rule and the rejected ones."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import narwhals as nw
@@ -25,9 +12,25 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from understudy.constraints import SMALLEST_PROBABILITY, Array
-from understudy.errors import InvalidLog
-from understudy.logs.reject_reasons import REASON, RejectReason
+from understudy.constraints import Array
+from understudy.logs.reject_reasons import (
+    INDEX,
+    LABEL,
+    LISTED,
+    PLAYABLE,
+    REASON,
+    BoundedColumn,
+    Rule,
+    action_rule,
+    all_hold,
+    eligible_rule,
+    first_reason,
+    number_rule,
+    require_labels,
+    require_numbers,
+    support_rule,
+    time_rule,
+)
 from understudy.logs.schema import (
     ACTION,
     CONTEXT,
@@ -49,18 +52,7 @@ from understudy.types import Integers, Log
 MOST_ACTIONS = 100_000  # that a log may bring up by itself: more are no column of actions
 LONGEST = 200  # characters of a value that is quarantined: enough to recognize it
 
-# Columns that rules read, beside those of the log.
-INDEX = "index of the action"  # −1 where it is missing or unknown
-LABEL = "label of the action"  # as text, null where it is missing
-PLAYABLE = "whether the behavior plays it"
-LISTED = "whether it is eligible"
-
-DECIMAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
-TRUE, FALSE = r"^[tT][rR][uU][eE]$", r"^[fF][aA][lL][sS][eE]$"
-NOT_FINITE = r"(?i)^[+-]?(?:nan|inf|infinity)$"
-TEXTS = (nw.String, nw.Categorical, nw.Enum)
 TEXT_TYPES = (pl.String, pl.Categorical, pl.Enum)
-NO_LABELS = (nw.Binary, nw.Object, nw.Duration)
 # Labels of a list that is text
 QUOTED, BETWEEN, WORDS = r'"[^"]*"', r"[^,|;\[\]]+", r"[^\s\[\]]+"
 
@@ -68,135 +60,6 @@ UNIT = RewardScale()
 NONE_QUARANTINED = pl.DataFrame(schema=QUARANTINE)
 
 Mask = NDArray[np.bool_]
-Expression = Any  # of Polars or of narwhals: the methods that are used here have the same names
-Fault = tuple[RejectReason, Expression]
-
-
-@dataclass(frozen=True, eq=False)
-class Rule:
-    """A condition on every row, true where it `holds`, and why rows are rejected where it does not.
-
-    `faults` are looked at in their order: the first that is true is the reason.
-    """
-
-    holds: Expression
-    faults: tuple[Fault, ...]
-
-
-def all_hold(rules: Iterable[Rule]) -> Expression:
-    """Whether a row obeys every rule; null where a rule cannot say so."""
-    return functools.reduce(lambda a, b: a & b, [rule.holds for rule in rules])
-
-
-def first_reason(rules: Sequence[Rule], library: ModuleType = pl) -> Expression:
-    """The first reason to reject a row, as text; null where it obeys every rule."""
-    reason = library.lit(None, dtype=library.String)
-    for why, where in reversed([fault for rule in rules for fault in rule.faults]):
-        reason = library.when(where).then(library.lit(why.value)).otherwise(reason)
-    return reason.alias(REASON)
-
-
-# ---------------------------------------------------------------------------------------- rules
-
-
-@dataclass(frozen=True)
-class BoundedColumn:
-    """A column that holds numbers in [low, high], or `text` that reads as such numbers.
-
-    Its expressions are those of a `library`: Polars, or narwhals for the frames of engines.
-    """
-
-    role: str
-    low: float
-    high: float
-    text: bool
-    library: ModuleType = pl
-
-    @staticmethod
-    def of(role: str, scale: RewardScale, *, text: bool, library: ModuleType = pl) -> BoundedColumn:
-        """The column of a role, with the range that its numbers must be in."""
-        ranges = {REWARD: (scale.low, scale.high), PROPENSITY: (SMALLEST_PROBABILITY, 1.0)}
-        return BoundedColumn(role, *ranges.get(role, (0.0, 1.0)), text, library)
-
-    @property
-    def parsed(self) -> str:
-        """The name of the column with the numbers that `parse` finds."""
-        return f"{self.role} as a number"
-
-    @property
-    def raw(self) -> Expression:
-        """As it came; of text, without blanks around it, and 1 and 0 for true and false."""
-        column = self.library.col(self.role)
-        if not self.text:
-            return column
-        return column.str.strip_chars().str.replace_all(TRUE, "1").str.replace_all(FALSE, "0")
-
-    def parse(self) -> Expression:
-        """The number, or null where it is missing or none."""
-        found, library = self.raw, self.library
-        if self.text:
-            found = library.when(found.str.contains(DECIMAL)).then(found).cast(library.Float64)
-        return found.alias(self.parsed)
-
-
-FAULTS = ("MISSING", "NOT_A_NUMBER", "NOT_FINITE", "OUT_OF_RANGE")  # of a number, in this order
-
-
-@functools.cache
-def number_rule(column: BoundedColumn) -> Rule:
-    """A number is there, is finite, and is in its range."""
-    missing, no_number, not_finite, out_of_range = (
-        RejectReason[f"{column.role.upper()}_{fault}"] for fault in FAULTS
-    )
-    raw, value = column.raw, column.library.col(column.parsed)
-    holds = (value >= column.low) & (value <= column.high)
-    if column.library is nw:  # for Polars, NaN is above all numbers; not so for every engine
-        holds = value.is_finite() & holds
-    if not column.text:
-        typed = ((missing, raw.is_null()), (not_finite, ~value.is_finite()), (out_of_range, ~holds))
-        return Rule(holds, typed)
-    spelled = raw.str.contains(NOT_FINITE)
-    return Rule(
-        holds,
-        (
-            (missing, raw.is_null() | (raw == "")),
-            (no_number, ~raw.str.contains(DECIMAL) & ~spelled),
-            (not_finite, ~value.is_finite() | spelled),
-            (out_of_range, ~holds),
-        ),
-    )
-
-
-@functools.cache
-def action_rule(*, closed: bool = True) -> Rule:
-    """The action is there and known.
-
-    If the list of actions is not `closed`, it holds those of the good rows: then "unknown" is no
-    reason by itself, and `check` looks for it last.
-    """
-    known = pl.col(INDEX) >= 0
-    missing = (RejectReason.ACTION_MISSING, pl.col(LABEL).is_null())
-    unknown = (RejectReason.ACTION_UNKNOWN, ~known)
-    return Rule(known, (missing, unknown) if closed else (missing,))
-
-
-def support_rule() -> Rule:
-    """The behavior plays the action with a probability above 0."""
-    return Rule(pl.col(PLAYABLE), ((RejectReason.ACTION_IMPOSSIBLE, ~pl.col(PLAYABLE)),))
-
-
-def eligible_rule() -> Rule:
-    """The action is among those that could be played."""
-    return Rule(pl.col(LISTED), ((RejectReason.ACTION_NOT_ELIGIBLE, ~pl.col(LISTED)),))
-
-
-def time_rule() -> Rule:
-    """The time could be read."""
-    missing = pl.col(TIME).is_null()
-    return Rule(~missing, ((RejectReason.TIME_MISSING, missing),))
-
-
-# ----------------------------------------------------------------------------- batches in order
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,29 +302,6 @@ def _quarantined(file: str, bad: pl.DataFrame, rules: Sequence[Rule]) -> pl.Data
         why,
         **kept,
     )
-
-
-# ------------------------------------------------------------------------------ types of columns
-
-
-def require_labels(file: str, role: str, dtype: nw.dtypes.DType, holds: str | None = None) -> None:
-    """Raise `InvalidLog` if a column of this type cannot hold labels."""
-    if dtype.is_nested() or isinstance(dtype, NO_LABELS):
-        raise _wrong_type(file, role, holds or f"{dtype}, not labels")
-
-
-def require_numbers(file: str, role: str, dtype: nw.dtypes.DType) -> None:
-    """Raise `InvalidLog` if a column of this type cannot hold numbers, also as text."""
-    plain = dtype.is_numeric() or isinstance(dtype, nw.Boolean | nw.Unknown)  # all null: Unknown
-    if not (plain or isinstance(dtype, TEXTS)):
-        raise _wrong_type(file, role, f"{dtype}, not numbers")
-
-
-def _wrong_type(file: str, role: str, holds: str) -> InvalidLog:
-    what = "eligible actions" if role == ELIGIBLE else role
-    option = "--target-probability" if role == TARGET else f"--{role}"
-    reason = f"its column for the {what} holds {holds}"
-    return InvalidLog("log", file, reason, f"name another column with {option}")
 
 
 @functools.cache  # batches of a log have the same types

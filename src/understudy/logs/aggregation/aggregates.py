@@ -19,7 +19,24 @@ from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.aggregation.engines import alike, lazy
-from understudy.logs.reject_reasons import REASON, nothing_left, too_few
+from understudy.logs.reject_reasons import (
+    INDEX,
+    LABEL,
+    PLAYABLE,
+    REASON,
+    TEXTS,
+    BoundedColumn,
+    Rule,
+    action_rule,
+    all_hold,
+    first_reason,
+    nothing_left,
+    number_rule,
+    require_labels,
+    require_numbers,
+    support_rule,
+    too_few,
+)
 from understudy.logs.schema import (
     ACTION,
     LOG,
@@ -32,23 +49,7 @@ from understudy.logs.schema import (
     RewardScale,
 )
 from understudy.logs.statistics import ActionStatistics, LogStatistics
-from understudy.logs.validate import (
-    INDEX,
-    LABEL,
-    MOST_ACTIONS,
-    PLAYABLE,
-    TEXTS,
-    BoundedColumn,
-    Rule,
-    action_rule,
-    all_hold,
-    first_reason,
-    labels_of,
-    number_rule,
-    require_labels,
-    require_numbers,
-    support_rule,
-)
+from understudy.logs.validate import MOST_ACTIONS, labels_of
 from understudy.types import Integers, read_only
 
 ROWS, GOOD = "rows", "good"
