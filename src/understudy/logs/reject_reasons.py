@@ -262,11 +262,7 @@ def _wrong_type(file: str, role: str, holds: str) -> InvalidLog:
 
 
 def counted(refused: Mapping[str, int]) -> str:
-    """How many rows were refused for which reason.
-
-    >>> counted({RejectReason.REWARD_MISSING: 1_200})
-    'reward is missing: 1,200'
-    """
+    """How many rows were refused for which reason, such as 'reward is missing: 1,200'."""
     return ", ".join(f"{reason}: {count:,}" for reason, count in refused.items())
 
 

@@ -22,7 +22,6 @@ import narwhals as nw
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.feather
 import pyarrow.json
 
 from understudy.constraints import one_of
@@ -94,12 +93,7 @@ def open_frame(
 
 
 def lazy(frame: Any) -> nw.LazyFrame[Any]:
-    """A native frame of any engine as a lazy one; a frame in memory goes to Polars.
-
-    >>> lazy({"action": [1]})
-    Traceback (most recent call last):
-    understudy.errors.InvalidArgument: frame = {'action': [1]}: it is no frame of an engine ...
-    """
+    """A native frame of any engine as a lazy one; a frame in memory goes to Polars."""
     try:
         found = nw.from_native(frame)
     except TypeError:
@@ -276,10 +270,8 @@ def _as_pandas(path: str, first: FileSource) -> Any:
     elif first.format == NDJSON:
         table = pyarrow.json.read_json(path)
     else:
-        found = pl.DataFrame(pl.from_arrow(pyarrow.feather.read_table(path)))
-        table = found.to_arrow(
-            compat_level=pl.CompatLevel.oldest()
-        )  # newer texts pandas cannot cut
+        oldest = pl.CompatLevel.oldest()  # newer texts pandas cannot cut
+        table = scan_arrow(Path(path)).collect().to_arrow(compat_level=oldest)
     return table.to_pandas(types_mapper=importlib.import_module("pandas").ArrowDtype)
 
 

@@ -102,11 +102,7 @@ NO_THEOREM = "none"
 def guarantee(
     name: str, behavior: Behavior | None, horizon: int | None
 ) -> tuple[str, tuple[str, ...]]:
-    """The theorem of a learner, and what it assumes that this use does not give or cannot check.
-
-    >>> guarantee("exp3", Logged(n_actions=2), None)[1][0] is Assumption.FIXED_RATE
-    True
-    """
+    """The theorem of a learner, and what it assumes that this use does not give or cannot check."""
     anytime = horizon is None
     if name == "exp3":
         return NO_THEOREM, (Assumption.FIXED_RATE if anytime else Assumption.SMALL_RATE,)
@@ -134,13 +130,7 @@ def choose_contextual(
     n_actions: int,
     horizon: int | None,
 ) -> tuple[Choice, ContextFeatures]:
-    """The learner of contexts that the rows of a warm-up prepare, and their features.
-
-    >>> import numpy as np
-    >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0]})
-    >>> choose_contextual(warmup, np.array([0, 1]), ["age"], 2, None)[0].name
-    'lin-prod-compact'
-    """
+    """The learner of contexts that the rows of a warm-up prepare, and their features."""
     encoder = Encoder.fit(frame, context)
     contextual = fit_context_features(encoder, frame, played, n_actions, horizon=horizon)
     unmet = tuple(contextual.assumptions())

@@ -234,11 +234,7 @@ def columns_of(
 
 
 def declared_actions(options: Options, known: frozenset[str]) -> Actions:
-    """The actions that are declared, and those `known` otherwise.
-
-    >>> declared_actions(Options.of(behavior={"a": 0.5, "b": 0.5}), frozenset("c")).labels
-    ('a', 'b', 'c')
-    """
+    """The actions that are declared, and those `known` otherwise."""
     labels = options.declared() | known
     if len(labels) == 1:
         raise InvalidArgument(
