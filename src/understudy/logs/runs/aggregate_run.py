@@ -152,10 +152,17 @@ class AggregateRun:
         )
         rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
         log = ResolvedLog(LogReader(self.origins, columns), rules, actions, kind, behavior, None)
-        never = CountsOverTime.empty(len(actions))  # in no order there is no early or late
+        study = Study(
+            behavior=behavior,
+            tally=sums,
+            stretches=CountsOverTime.empty(len(actions)),  # in no order nothing is early or late
+            curves=(None,),
+            learner=choice.learner,
+            state=found.state,
+        )
         policy = Policy(
             actions=actions,
-            study=Study(choice.learner, found.state, behavior, None, sums, never),
+            study=study,
             settings=settings,
             average=choice.learner.policy(found.state),
             files=(),

@@ -217,7 +217,10 @@ class OrderedRun:
         reading = LogReader(self.origins, columns).in_time_order(self.folder, self.watch)
         log = ResolvedLog(reading, rules, kept.actions, settings.behavior, behavior, None)
         settings = dataclasses.replace(settings, columns=columns)
-        study = dataclasses.replace(kept.study, declared=True)  # by the first run
+        (curve,) = kept.study.curves
+        if curve is not None:  # the first run has declared the actions
+            curve = dataclasses.replace(curve, hindsight=False)
+        study = dataclasses.replace(kept.study, curves=(curve,))
         return RunPlan(log, settings, study, 0, kept.contextual)
 
     # ------------------------------------------------------------------------------------ cover
@@ -229,7 +232,7 @@ class OrderedRun:
         options = self.options
         known = frozenset(label for target, _ in asked for label in target.labels)
         log = resolve(self.origins, options, self.folder, self.watch, known=known)
-        begin = Observed.begin(len(log.actions), log.behavior)
+        begin = Observed.nothing(len(log.actions), log.behavior)
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
             seen = observe_rows(self._rows(log, quarantine, "counting"), begin)
         tallied = LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason()))
@@ -262,7 +265,7 @@ class OrderedRun:
 
         seen = observe_rows(
             watched(),
-            Observed.begin(K, log.behavior, curves),
+            Observed.nothing(K, log.behavior, curves),
             lambda batch: [one.policy[batch.actions] for one in candidates],
         )
         return [None if curve is None else curve.certificate for curve in seen.curves]
@@ -304,7 +307,7 @@ class OrderedRun:
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
             seen = observe_rows(
                 self._rows(log, quarantine, "certifying"),
-                Observed.begin(len(log.actions), log.behavior, curves),
+                Observed.nothing(len(log.actions), log.behavior, curves),
                 probabilities,
             )
         if not seen.tally.rows:
