@@ -23,11 +23,11 @@ from tests.support.logs.invalid_rows import dirty_log
 from tests.support.logs.log_files import write
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra
 from understudy.logs.aggregation import engines
-from understudy.logs.aggregation.aggregates import LogStatistics, tally
-from understudy.logs.aggregation.engines import ENGINES, open_frame
-from understudy.logs.aggregation.frames import lazy
+from understudy.logs.aggregation.aggregates import tally
+from understudy.logs.aggregation.engines import ENGINES, lazy, open_frame
 from understudy.logs.readers.files import FileSource
 from understudy.logs.schema import Columns
+from understudy.logs.statistics import LogStatistics
 
 pytestmark = pytest.mark.plain
 

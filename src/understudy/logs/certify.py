@@ -23,13 +23,13 @@ from understudy.logs.outputs import (
 )
 from understudy.logs.policy import Policy
 from understudy.logs.results import CertifyResult, LearnResult
-from understudy.logs.runs.aggregate_run import LogInput
+from understudy.logs.runs.ordered_run import run_over
 from understudy.logs.runs.provenance import (
     fingerprints_of,
-    refuse_inside,
     refuse_learned,
     refuse_same_rows,
 )
+from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import Label
 
 
@@ -74,20 +74,21 @@ def certify(
     checked = Options.of(target=target_probability, **options).after(kept)
     source = LogInput.of(log, checked.format)
     if folder is not None:
-        refuse_inside(folder, source.origins)
+        source.refuse_folder(folder)
     fingerprints = fingerprints_of(source.origins)
     if learned is not None:
         refuse_learned(source.origins, fingerprints, learned)
     with scratch_folder(folder or Path(gettempdir())) as hidden:
-        found = source.run(checked, hidden, watch, strict=strict).certify(target, fingerprints)
+        run = run_over(source, checked, hidden, watch, strict=strict)
+        certified, found = run.certify(target, fingerprints)
+        labels, fixed = found.tallied.actions.labels, target.fixed(found.tallied.actions)
         if learned is not None:
             refuse_same_rows(found.tallied, found.stretches, learned)
-        labels, fixed = found.tallied.actions.labels, target.fixed(found.tallied.actions)
-        certificate = found.certified.certificate
+        certificate = certified.certificate
         judged = CertifyResult(
             name=target.name,
             policy=None if fixed is None else dict(zip(labels, fixed.tolist(), strict=True)),
-            certified=found.certified,
+            certified=certified,
             coverage=coverage_from(
                 found.tallied,
                 behavior=found.kind,

@@ -10,12 +10,14 @@ from typing import Any, Unpack
 
 from understudy.errors import InvalidArgument
 from understudy.logs.evaluation.target_policies import ContextualTarget, Target, target_of
+from understudy.logs.evaluation.verdicts import coverage_from
 from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import ProgressCallback, no_progress, scratch_folder
 from understudy.logs.policy import Policy
 from understudy.logs.results import CoverageResult, LearnResult
-from understudy.logs.runs.aggregate_run import LogInput
+from understudy.logs.runs.ordered_run import run_over
 from understudy.logs.runs.provenance import fingerprints_of
+from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import Label
 
 Asked = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
@@ -53,9 +55,19 @@ def coverage(
     source = LogInput.of(log, checked.format)
     fingerprints = fingerprints_of(source.origins)
     with scratch_folder(Path(gettempdir())) as hidden:
-        found = source.run(checked, hidden, watch).cover(asked, fingerprints)
+        run = run_over(source, checked, hidden, watch)
+        found, candidates, certificates = run.cover(asked, fingerprints)
+    covered = coverage_from(
+        found.tallied,
+        behavior=found.kind,
+        candidates=candidates,
+        certificates=certificates,
+        stretches=found.stretches,
+        confidence=checked.sure,
+        scale=checked.scale,
+    )
     return CoverageResult(
-        coverage=found.coverage, scale=checked.scale, kind=found.kind, intake=found.intake
+        coverage=covered, scale=checked.scale, kind=found.kind, intake=found.intake
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Unpack
@@ -11,7 +11,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from understudy.errors import InvalidArgument
-from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.evaluation.verdicts import (
     Candidate,
     Coverage,
@@ -30,11 +29,11 @@ from understudy.logs.outputs import (
     scratch_folder,
 )
 from understudy.logs.policy import Policy, playable
-from understudy.logs.readers.inputs import LogSource
 from understudy.logs.results import UNDERSTUDY, LearnResult
-from understudy.logs.runs.aggregate_run import LogInput
-from understudy.logs.runs.provenance import refuse_inside
+from understudy.logs.runs.ordered_run import run_over
+from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import ESTIMATED
+from understudy.logs.statistics import LogStatistics
 
 
 def coverage_of_policy(policy: Policy) -> Coverage:
@@ -95,51 +94,43 @@ def learn(
     >>> learned.policy.probabilities()["b"] > 0.9, learned.certified.promoted
     (True, True)
     """
-    if "actions" not in options or options["actions"] is None:
-        options["actions"] = _actions_of(log)
+    if options.get("actions") is None and isinstance(log, Mapping):
+        number = log.get("n_actions")  # which a bandit_feedback declares
+        options["actions"] = range(number) if isinstance(number, int) else None
     checked = Options.of(**options)
-    if resume is not None:
-        _refuse_beginning(overwrite=overwrite or None, warmup=options.get("warmup"))
-    source = LogInput.of(log, checked.format)
-    kept, earlier = _kept(resume)
-    folder = None if out is None else Path(out)
-    before = None
-    if folder is not None:
-        _check_folder(folder, source.origins, may_replace=overwrite or kept is not None)
-        before = _content(folder)
-        earlier = earlier or folder / QUARANTINE_FILE
-    with scratch_folder(folder or Path(gettempdir())) as hidden:
-        found = source.run(checked, hidden, watch, strict=strict).learn(kept, earlier)
-        learned = LearnResult(
-            policy=found.policy,
-            coverage=coverage_of_policy(found.policy),
-            intake=found.intake,
-            oddities=found.oddities,
-        )
-        if folder is not None:
-            learned.policy.save(hidden / POLICY_FILE)
-            (hidden / REPORT_FILE).write_text(learned.page(), encoding="utf-8")
-            publish(hidden, folder, RESULTS, lambda: _refuse_changed(folder, before))
-    return learned
-
-
-def _actions_of(log: Any) -> range | None:
-    """The actions that the log declares: a bandit_feedback has their number."""
-    if isinstance(log, Mapping) and isinstance(log.get("n_actions"), int):
-        return range(log["n_actions"])
-    return None
-
-
-def _refuse_beginning(**options: object) -> None:
-    """Raise `InvalidArgument` for options that only have a meaning for a policy that begins."""
-    for name, value in options.items():
-        if value is not None:
+    for name, value in (("overwrite", overwrite or None), ("warmup", options.get("warmup"))):
+        if resume is not None and value is not None:
             raise InvalidArgument(
                 name,
                 value,
                 "a policy that --resume goes on from does not begin again",
                 f"leave out --{name}, or --resume to begin again",
             )
+    source = LogInput.of(log, checked.format)
+    kept, earlier = _kept(resume)
+    folder = None if out is None else Path(out)
+    before = None
+    if folder is not None:
+        source.refuse_folder(folder)
+        before = _content(folder)
+        if before is not None and kept is None and not overwrite:
+            raise InvalidArgument(
+                "out",
+                str(folder),
+                "it holds a policy already",
+                "pass --resume to go on with it, --overwrite to replace it, or another folder",
+            )
+        earlier = earlier or folder / QUARANTINE_FILE
+    with scratch_folder(folder or Path(gettempdir())) as hidden:
+        run = run_over(source, checked, hidden, watch, strict=strict)
+        policy, intake, oddities = run.learn(kept, earlier)
+        covered = coverage_of_policy(policy)
+        learned = LearnResult(policy=policy, coverage=covered, intake=intake, oddities=oddities)
+        if folder is not None:
+            learned.policy.save(hidden / POLICY_FILE)
+            (hidden / REPORT_FILE).write_text(learned.page(), encoding="utf-8")
+            publish(hidden, folder, RESULTS, lambda: _refuse_changed(folder, before))
+    return learned
 
 
 def _kept(
@@ -158,18 +149,6 @@ def _kept(
             "pass the path of a policy.json, a us.logs.Policy, or what us.logs.learn gave",
         )
     return Policy.load(resume), Path(resume).parent / QUARANTINE_FILE
-
-
-def _check_folder(out: Path, origins: Sequence[LogSource], *, may_replace: bool) -> None:
-    """Say before the work that its results must not be written there."""
-    refuse_inside(out, origins)
-    if (out / POLICY_FILE).exists() and not may_replace:
-        raise InvalidArgument(
-            "out",
-            str(out),
-            "it holds a policy already",
-            "pass --resume to go on with it, --overwrite to replace it, or another folder",
-        )
 
 
 def _content(out: Path) -> bytes | None:

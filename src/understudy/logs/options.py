@@ -121,11 +121,7 @@ class AllOptions(LearnOptions, total=False):
 
 
 def declared_options(options: type) -> Iterator[tuple[str, Option]]:
-    """The options that a class declares, by name, in their order.
-
-    >>> [name for name, _ in declared_options(LearnOptions)][-1]
-    'warmup'
-    """
+    """The options that a class declares, by name, in their order."""
     for name, hint in get_type_hints(options, include_extras=True).items():
         for found in getattr(hint, "__metadata__", ()):
             yield name, found
@@ -222,11 +218,7 @@ class Options:
         return RewardScale.from_range(self.reward_range)
 
     def warmup_of(self, rows: int) -> int:
-        """How many of so many rows prepare the features of contexts.
-
-        >>> Options.of(context="age", warmup=0.5).warmup_of(10)
-        5
-        """
+        """How many of so many rows prepare the features of contexts."""
         wanted = int(self.warmup * rows) if self.warmup < 1 else int(self.warmup)
         return min(max(1, wanted), MOST_WARMUP)
 

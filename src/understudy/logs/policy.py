@@ -20,7 +20,7 @@ from understudy.constraints import HORIZON, PROBABILITIES, SMALLEST_PROBABILITY,
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.features import ContextFeatures
 from understudy.logs.runs.default_learner import LEARNERS
-from understudy.logs.runs.study import Study
+from understudy.logs.runs.study import CertificatePath, Study
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
@@ -270,7 +270,15 @@ def _study(content: dict[str, Any]) -> Study:
     )
     if not agree:
         raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
-    return Study(learner, state, behavior, certificate, tally, stretches, curve)
+    path = None if certificate is None else CertificatePath(certificate, points=curve)
+    return Study(
+        behavior=behavior,
+        tally=tally,
+        stretches=stretches,
+        curves=(path,),
+        learner=learner,
+        state=state,
+    )
 
 
 def _point(point: list[Any], *, gains: bool) -> Point:

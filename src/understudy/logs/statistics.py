@@ -14,6 +14,7 @@ import numpy as np
 from understudy import kernels
 from understudy.constraints import LARGEST_COUNT, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidSnapshot
+from understudy.logs.schema import Actions
 from understudy.snapshots import fields_as_data, fields_from_data
 from understudy.types import Integers, Log, kernel_view, read_only
 
@@ -41,22 +42,14 @@ class ActionStatistics:
 
     @staticmethod
     def empty(n_actions: int) -> ActionStatistics:
-        """Before the first row.
-
-        >>> ActionStatistics.empty(2).counts.tolist()
-        [0, 0]
-        """
+        """Before the first row."""
         none, unseen = read_only(np.zeros(n_actions)), read_only(np.full(n_actions, np.nan))
         counts = read_only(np.zeros(n_actions, dtype=np.int64))
         return ActionStatistics(counts, none, none, none, none, unseen, unseen)
 
     @staticmethod
     def without_propensities(counts: Integers, rewards: Array) -> ActionStatistics:
-        """Of rows whose propensities are not known.
-
-        >>> ActionStatistics.without_propensities(np.array([2]), np.array([1.0])).weights.tolist()
-        [nan]
-        """
+        """Of rows whose propensities are not known."""
         unknown = read_only(np.full(len(counts), np.nan))
         return ActionStatistics(counts, rewards, unknown, unknown, unknown, unknown, unknown)
 
@@ -119,24 +112,8 @@ class ActionStatistics:
             read_only(counts), *(read_only(row.copy()) for row in (*totals, *ranges))
         )
 
-    def merge(self, other: ActionStatistics) -> ActionStatistics:
-        """Of the rows of both."""
-        return ActionStatistics(
-            read_only(self.counts + other.counts),
-            read_only(self.rewards + other.rewards),
-            read_only(self.weighted + other.weighted),
-            read_only(self.weights + other.weights),
-            read_only(self.squares + other.squares),
-            read_only(np.fmin(self.lowest, other.lowest)),
-            read_only(np.fmax(self.highest, other.highest)),
-        )
-
     def as_data(self) -> dict[str, list[float | None]]:
-        """As what JSON can hold, exactly: null for nan.
-
-        >>> ActionStatistics.empty(1).as_data()["lowest"]
-        [None]
-        """
+        """As what JSON can hold, exactly: null for nan."""
         found: dict[str, list[float | None]] = fields_as_data(self)
         return found
 
@@ -164,6 +141,15 @@ class ActionStatistics:
                 "tally", data, "its sums are not those of a log", "load an unchanged file"
             )
         return dataclasses.replace(found, counts=read_only(counts.astype(np.int64)))
+
+
+@dataclass(frozen=True, eq=False)
+class LogStatistics:
+    """What the rows of a log add up to: its actions, their sums, and refused rows by reason."""
+
+    actions: Actions
+    tally: ActionStatistics
+    refused: dict[str, int]
 
 
 def _floats(values: list[float | None]) -> Array:
@@ -227,11 +213,7 @@ class CountsOverTime:
 
     @staticmethod
     def from_data(data: dict[str, Any], n_actions: int) -> CountsOverTime:
-        """The counts that `as_data` made data of, checked.
-
-        >>> CountsOverTime.from_data(CountsOverTime.empty(2).as_data(), 2).rows
-        0
-        """
+        """The counts that `as_data` made data of, checked."""
         found = fields_from_data(
             CountsOverTime,
             data,
@@ -255,7 +237,7 @@ class CountsOverTime:
         counts = self.counts
         while width * MOST < rows:
             width *= 2
-            counts = halved(counts)
+            counts = _halved(counts)
         K = counts.shape[1]
         grown = np.zeros((-(-rows // width), K), dtype=np.int64)
         grown[: len(counts)] = counts
@@ -266,12 +248,6 @@ class CountsOverTime:
         return CountsOverTime(width, rows, read_only(grown))
 
 
-def halved(counts: Integers) -> Integers:
-    """Each pair of neighbors as one; the last one stays alone if it has none.
-
-    >>> halved(np.array([[1], [2], [4]])).tolist()
-    [[3], [4]]
-    """
-    if len(counts) % 2:
-        counts = np.concatenate([counts, np.zeros_like(counts[:1])])
-    return np.asarray(counts[0::2] + counts[1::2])
+def _halved(counts: Integers) -> Integers:
+    """Each pair of neighbors as one; the last one stays alone if it has none."""
+    return np.add.reduceat(counts, np.arange(0, len(counts), 2)) if len(counts) else counts

@@ -1,19 +1,9 @@
-"""What a valid row of a log is: each rule once, as an expression that every engine computes.
-
-A rule reads columns that were parsed before: numbers as doubles, the index of the action. Batches
-of a log in order are parsed and validated here; `frames` applies the same rules to lazy frames.
-
-Engines differ in what they take for a number. So a text is a number if it reads like a decimal
-(`DECIMAL`) once the blanks around it are gone: not `1_000`, `0x1`, `0,5`, nor digits that are not
-ASCII. `true` and `false` in any case are 1 and 0. NaN is asked for by name: some engines hold it to
-be above all numbers, for others it is not comparable, and DuckDB takes it for a number between the
-bounds that a Parquet file states.
-"""
+"""Batches of a log in order, divided into the rows that obey every rule and the rejected ones."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +12,25 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from understudy.constraints import SMALLEST_PROBABILITY, Array
-from understudy.errors import InvalidLog
-from understudy.logs.reject_reasons import REASON, RejectReason
+from understudy.constraints import Array
+from understudy.logs.reject_reasons import (
+    INDEX,
+    LABEL,
+    LISTED,
+    PLAYABLE,
+    REASON,
+    BoundedColumn,
+    Rule,
+    action_rule,
+    all_hold,
+    eligible_rule,
+    first_reason,
+    number_rule,
+    require_labels,
+    require_numbers,
+    support_rule,
+    time_rule,
+)
 from understudy.logs.schema import (
     ACTION,
     CONTEXT,
@@ -36,6 +42,7 @@ from understudy.logs.schema import (
     ROW,
     TARGET,
     TIME,
+    UNKNOWN,
     Actions,
     RewardScale,
     label_text,
@@ -45,145 +52,14 @@ from understudy.types import Integers, Log
 MOST_ACTIONS = 100_000  # that a log may bring up by itself: more are no column of actions
 LONGEST = 200  # characters of a value that is quarantined: enough to recognize it
 
-# Columns that rules read, beside those of the log.
-INDEX = "index of the action"  # −1 where it is missing or unknown
-LABEL = "label of the action"  # as text, null where it is missing
-PLAYABLE = "whether the behavior plays it"
-LISTED = "whether it is eligible"
-
-DECIMAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
-TRUE, FALSE = r"^[tT][rR][uU][eE]$", r"^[fF][aA][lL][sS][eE]$"
-NOT_FINITE = r"(?i)^[+-]?(?:nan|inf|infinity)$"
-TEXTS = (nw.String, nw.Categorical, nw.Enum)
 TEXT_TYPES = (pl.String, pl.Categorical, pl.Enum)
-NO_LABELS = (nw.Binary, nw.Object, nw.Duration)
 # Labels of a list that is text
 QUOTED, BETWEEN, WORDS = r'"[^"]*"', r"[^,|;\[\]]+", r"[^\s\[\]]+"
 
 UNIT = RewardScale()
+NONE_QUARANTINED = pl.DataFrame(schema=QUARANTINE)
 
 Mask = NDArray[np.bool_]
-Fault = tuple[RejectReason, nw.Expr]
-
-
-@dataclass(frozen=True, eq=False)
-class Rule:
-    """A condition on every row, true where it `holds`, and why rows are rejected where it does not.
-
-    `faults` are looked at in their order: the first that is true is the reason.
-    """
-
-    holds: nw.Expr
-    faults: tuple[Fault, ...]
-
-
-def all_hold(rules: Iterable[Rule]) -> nw.Expr:
-    """Whether a row obeys every rule; null where a rule cannot say so."""
-    return functools.reduce(lambda a, b: a & b, [rule.holds for rule in rules])
-
-
-def first_reason(rules: Sequence[Rule]) -> nw.Expr:
-    """The first reason to reject a row, as text; null where it obeys every rule."""
-    reason = nw.lit(None, dtype=nw.String)
-    for why, where in reversed([fault for rule in rules for fault in rule.faults]):
-        reason = nw.when(where).then(nw.lit(why.value)).otherwise(reason)
-    return reason.alias(REASON)
-
-
-# ---------------------------------------------------------------------------------------- rules
-
-
-@dataclass(frozen=True)
-class BoundedColumn:
-    """A column that holds numbers in [low, high], or `text` that reads as such numbers."""
-
-    role: str
-    low: float
-    high: float
-    text: bool
-
-    @staticmethod
-    def of(role: str, scale: RewardScale, *, text: bool) -> BoundedColumn:
-        """The column of a role, with the range that its numbers must be in."""
-        ranges = {REWARD: (scale.low, scale.high), PROPENSITY: (SMALLEST_PROBABILITY, 1.0)}
-        return BoundedColumn(role, *ranges.get(role, (0.0, 1.0)), text=text)
-
-    @property
-    def parsed(self) -> str:
-        """The name of the column with the numbers that `parse` finds."""
-        return f"{self.role} as a number"
-
-    @property
-    def raw(self) -> nw.Expr:
-        """As it came; of text, without blanks around it, and 1 and 0 for true and false."""
-        column = nw.col(self.role)
-        if not self.text:
-            return column
-        return column.str.strip_chars().str.replace_all(TRUE, "1").str.replace_all(FALSE, "0")
-
-    def parse(self) -> nw.Expr:
-        """The number, or null where it is missing or none."""
-        raw = self.raw
-        found = nw.when(raw.str.contains(DECIMAL)).then(raw).cast(nw.Float64) if self.text else raw
-        return found.alias(self.parsed)
-
-
-FAULTS = ("MISSING", "NOT_A_NUMBER", "NOT_FINITE", "OUT_OF_RANGE")  # of a number, in this order
-
-
-@functools.cache
-def number_rule(column: BoundedColumn) -> Rule:
-    """A number is there, is finite, and is in its range."""
-    missing, no_number, not_finite, out_of_range = (
-        RejectReason[f"{column.role.upper()}_{fault}"] for fault in FAULTS
-    )
-    raw, value = column.raw, nw.col(column.parsed)
-    holds = value.is_finite() & value.is_between(column.low, column.high)
-    if not column.text:
-        typed = ((missing, raw.is_null()), (not_finite, ~value.is_finite()), (out_of_range, ~holds))
-        return Rule(holds, typed)
-    spelled = raw.str.contains(NOT_FINITE)
-    return Rule(
-        holds,
-        (
-            (missing, raw.is_null() | (raw == "")),
-            (no_number, ~raw.str.contains(DECIMAL) & ~spelled),
-            (not_finite, ~value.is_finite() | spelled),
-            (out_of_range, ~holds),
-        ),
-    )
-
-
-@functools.cache
-def action_rule(*, closed: bool = True) -> Rule:
-    """The action is there and known.
-
-    If the list of actions is not `closed`, it holds those of the good rows: then "unknown" is no
-    reason by itself, and `check` looks for it last.
-    """
-    known = nw.col(INDEX) >= 0
-    missing = (RejectReason.ACTION_MISSING, nw.col(LABEL).is_null())
-    unknown = (RejectReason.ACTION_UNKNOWN, ~known)
-    return Rule(known, (missing, unknown) if closed else (missing,))
-
-
-def support_rule() -> Rule:
-    """The behavior plays the action with a probability above 0."""
-    return Rule(nw.col(PLAYABLE), ((RejectReason.ACTION_IMPOSSIBLE, ~nw.col(PLAYABLE)),))
-
-
-def eligible_rule() -> Rule:
-    """The action is among those that could be played."""
-    return Rule(nw.col(LISTED), ((RejectReason.ACTION_NOT_ELIGIBLE, ~nw.col(LISTED)),))
-
-
-def time_rule() -> Rule:
-    """The time could be read."""
-    missing = nw.col(TIME).is_null()
-    return Rule(~missing, ((RejectReason.TIME_MISSING, missing),))
-
-
-# ----------------------------------------------------------------------------- batches in order
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,18 +175,19 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     numbers = rules.numbers(frame)
     each = rules.of(frame, numbers)
     parsed, actions = _parse(file, frame, rules, numbers)
-    good = _mask(parsed, all_hold(each))
+    holds = parsed.select(all_hold(each)).to_series()
     rewards = _as_array(parsed[numbers[REWARD].parsed])
     q = _as_array(parsed[numbers[PROPENSITY].parsed]) if rules.propensities else None
     files = {file: len(frame)}
     if FILE in frame.columns:
         files = dict(frame.group_by(FILE, maintain_order=True).len().rows())
-    if good.all():
-        none = pl.DataFrame(schema=QUARANTINE)
-        return ValidatedBatch(files, frame, actions, rules.scale.unit(rewards), q, none)
+    if holds.all(ignore_nulls=False):
+        unit = rules.scale.unit(rewards)
+        return ValidatedBatch(files, frame, actions, unit, q, NONE_QUARANTINED)
+    good = _as_mask(holds)
     bad = parsed.filter(~good)
     usable = good.copy()
-    usable[~good] = _mask(bad, number_rule(numbers[REWARD]).holds)
+    usable[~good] = _as_mask(bad.select(number_rule(numbers[REWARD]).holds).to_series())
     unit = rules.scale.unit(np.where(usable, rewards, rules.scale.high))
     return ValidatedBatch(
         files,
@@ -323,10 +200,9 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     )
 
 
-def _mask(frame: pl.DataFrame, condition: nw.Expr) -> Mask:
+def _as_mask(holds: pl.Series) -> Mask:
     """The rows of which a condition is true."""
-    found = nw.from_native(frame).select(condition.fill_null(False).alias("holds"))
-    return found.to_native().to_series().to_numpy()
+    return holds.fill_null(value=False).to_numpy()
 
 
 def _parse(
@@ -338,7 +214,11 @@ def _parse(
         require_numbers(file, role, _dtype(frame[role].dtype))
     found = [_parsed(column, frame[role]) for role, column in numbers.items()]
     if rules.actions is None:  # any label is an action
-        actions = -_are_missing(frame[ACTION]).astype(np.int64)
+        labels, actions = frame[ACTION], np.zeros(len(frame), dtype=np.int64)
+        if not labels.dtype.is_integer():
+            labels = labels_of(labels)
+        if labels.null_count():
+            actions[labels.is_null().to_numpy()] = UNKNOWN
     else:
         actions = rules.actions.indices(frame[ACTION])
     found.append(pl.Series(INDEX, actions))
@@ -364,23 +244,16 @@ def _parsed(column: BoundedColumn, values: pl.Series) -> pl.Series:
     if found.null_count() == text.null_count():
         return found
     failed = found.is_null() & text.is_not_null()
-    rest = nw.from_native(text.filter(failed).to_frame(column.role)).select(column.parse())
-    return found.scatter(failed.arg_true(), rest.to_native().to_series())
+    rest = text.filter(failed).to_frame(column.role).select(column.parse())
+    return found.scatter(failed.arg_true(), rest.to_series())
 
 
 def _as_array(values: pl.Series) -> Array:
     return np.asarray(values.to_numpy(), dtype=np.float64)  # nan where it is null
 
 
-def _are_missing(column: pl.Series) -> Mask:
-    """Where there is no label."""
-    if column.dtype.is_integer():
-        return column.is_null().to_numpy()
-    return _labels(column).is_null().to_numpy()
-
-
-def _labels(column: pl.Series) -> pl.Series:
-    """The labels as text, null where there is none."""
+def labels_of(column: pl.Series) -> pl.Series:
+    """The labels of a column as text, null where there is none."""
     return column.to_frame(LABEL).select(label_text(pl.col(LABEL), column.dtype)).to_series()
 
 
@@ -415,8 +288,8 @@ def _labels_in(text: pl.Expr) -> pl.Expr:
 def _quarantined(file: str, bad: pl.DataFrame, rules: Sequence[Rule]) -> pl.DataFrame:
     """The rejected rows as they are written, each with its reason."""
     categories = pl.selectors.by_dtype(pl.Categorical, pl.Enum)
-    readable = bad.with_columns(_labels(bad[ACTION]), categories.cast(pl.String))
-    why = nw.from_native(readable).select(first_reason(rules)).to_native().to_series()
+    readable = bad.with_columns(labels_of(bad[ACTION]), categories.cast(pl.String))
+    why = readable.select(first_reason(rules)).to_series()
     kept = {
         name: pl.col(name).cast(pl.String, strict=False).str.slice(0, LONGEST)
         if name in bad.columns
@@ -429,29 +302,6 @@ def _quarantined(file: str, bad: pl.DataFrame, rules: Sequence[Rule]) -> pl.Data
         why,
         **kept,
     )
-
-
-# ------------------------------------------------------------------------------ types of columns
-
-
-def require_labels(file: str, role: str, dtype: nw.dtypes.DType, holds: str | None = None) -> None:
-    """Raise `InvalidLog` if a column of this type cannot hold labels."""
-    if dtype.is_nested() or isinstance(dtype, NO_LABELS):
-        raise _wrong_type(file, role, holds or f"{dtype}, not labels")
-
-
-def require_numbers(file: str, role: str, dtype: nw.dtypes.DType) -> None:
-    """Raise `InvalidLog` if a column of this type cannot hold numbers, also as text."""
-    plain = dtype.is_numeric() or isinstance(dtype, nw.Boolean | nw.Unknown)  # all null: Unknown
-    if not (plain or isinstance(dtype, TEXTS)):
-        raise _wrong_type(file, role, f"{dtype}, not numbers")
-
-
-def _wrong_type(file: str, role: str, holds: str) -> InvalidLog:
-    what = "eligible actions" if role == ELIGIBLE else role
-    option = "--target-probability" if role == TARGET else f"--{role}"
-    reason = f"its column for the {what} holds {holds}"
-    return InvalidLog("log", file, reason, f"name another column with {option}")
 
 
 @functools.cache  # batches of a log have the same types

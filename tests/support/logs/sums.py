@@ -9,9 +9,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 import understudy as us
-from understudy.logs.aggregation.aggregates import LogStatistics, tally
+from understudy.logs.aggregation.aggregates import tally
 from understudy.logs.schema import Actions, Columns
-from understudy.logs.statistics import ActionStatistics
+from understudy.logs.statistics import ActionStatistics, LogStatistics
 
 __all__ = ["LOGGED", "ActionStatistics", "as_log", "fixed_sums", "row_sums", "sums_of"]
 

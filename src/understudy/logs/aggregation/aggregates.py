@@ -1,8 +1,13 @@
-"""Sums per action from a frame of any engine: one pass, and another only if rows are refused."""
+"""Sums per action from a frame of any engine: one pass, and another only if rows are refused.
+
+Which rows are valid is said by the rules of `validate`. Labels become text after they were counted,
+because engines write numbers as text in different ways.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,41 +18,164 @@ import polars as pl
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_vector
-from understudy.logs.aggregation.frames import GOOD, Rows, lazy, require_column, rows_of
-from understudy.logs.reject_reasons import REASON, nothing_left, too_few
+from understudy.logs.aggregation.engines import alike, lazy
+from understudy.logs.reject_reasons import (
+    INDEX,
+    LABEL,
+    PLAYABLE,
+    REASON,
+    TEXTS,
+    BoundedColumn,
+    Rule,
+    action_rule,
+    all_hold,
+    first_reason,
+    nothing_left,
+    number_rule,
+    require_labels,
+    require_numbers,
+    support_rule,
+    too_few,
+)
 from understudy.logs.schema import (
     ACTION,
     LOG,
     PROPENSITY,
     REWARD,
+    TARGET,
     UNKNOWN,
     Actions,
     Columns,
-    label_text,
+    RewardScale,
 )
-from understudy.logs.statistics import ActionStatistics
-from understudy.logs.validate import (
-    INDEX,
-    LABEL,
-    MOST_ACTIONS,
-    PLAYABLE,
-    Rule,
-    action_rule,
-    first_reason,
-    support_rule,
-)
+from understudy.logs.statistics import ActionStatistics, LogStatistics
+from understudy.logs.validate import MOST_ACTIONS, labels_of
 from understudy.types import Integers, read_only
 
-ROWS = "rows"
+ROWS, GOOD = "rows", "good"
 
 
-@dataclass(frozen=True, eq=False)
-class LogStatistics:
-    """What `tally` found: actions, their sums, and how many rows were refused for which reason."""
+@dataclass(frozen=True)
+class Rows:
+    """A lazy frame with the columns `action`, `reward` and, where they are read, `propensity` and
 
-    actions: Actions
-    tally: ActionStatistics
-    refused: dict[str, int]
+    `target`, and what their numbers must be. Rewards in `scale` become numbers in [0, 1]. `own` are
+    columns that were put beside the rows, and need no check.
+    """
+
+    frame: nw.LazyFrame[Any]
+    numbers: tuple[BoundedColumn, ...]
+    scale: RewardScale
+    own: tuple[str, ...] = ()
+
+    @property
+    def rules(self) -> list[Rule]:
+        """What the numbers of a row must be, in the order in which reasons are looked for."""
+        return [number_rule(column) for column in self.numbers]
+
+    def clean(self) -> nw.LazyFrame[Any]:
+        """All rows, in which every number is null if one of them is not valid."""
+        good = all_hold(self.rules)
+        values = [
+            nw.when(good).then(self._value(column)).alias(column.role) for column in self.numbers
+        ]
+        return self.frame.select(nw.col(ACTION, *self.own), *values)
+
+    def with_rejected(self, positive: str) -> nw.LazyFrame[Any]:
+        """All rows, with numbers that can be computed with, and whether the row is `good`.
+
+        A reward that cannot be used is 1, `positive` is 1 where it is not, other numbers are 0.
+        """
+        good = all_hold(self.rules).fill_null(False)
+        for name in self.own:
+            good = good & ~nw.col(name).is_null()
+        if positive in self.own:
+            good = good & (nw.col(positive) > 0.0)
+        instead = {REWARD: 1.0, positive: 1.0}
+        values = [
+            nw.when(number_rule(column).holds if column.role == REWARD else good)
+            .then(self._value(column))
+            .otherwise(instead.get(column.role, 0.0))
+            .alias(column.role)
+            for column in self.numbers
+        ]
+        safe = [
+            nw.when(good).then(nw.col(name)).otherwise(instead.get(name, 0.0)).alias(name)
+            for name in self.own
+        ]
+        return self.frame.select(*values, *safe, good.alias(GOOD))
+
+    def beside(self, table: pl.DataFrame) -> Rows:
+        """The rows, each with the table's values for its label; null where the table has none."""
+        joined = self.frame.join(alike(self.frame, table), on=ACTION, how="left")
+        own = tuple(name for name in table.columns if name != ACTION)
+        return dataclasses.replace(self, frame=joined, own=own)
+
+    def rejected(self) -> nw.LazyFrame[Any]:
+        """Of every row whose numbers are not valid, its `action` and the first `reason`."""
+        marked = self.frame.select(nw.col(ACTION), first_reason(self.rules, nw))
+        return marked.filter(~nw.col(REASON).is_null())
+
+    def _value(self, column: BoundedColumn) -> nw.Expr:
+        value: Any = nw.col(column.parsed)
+        rescaled: nw.Expr = self.scale.unit(value) if column.role == REWARD else value
+        return rescaled
+
+
+def rows_of(
+    frame: Any,
+    columns: Columns,
+    *,
+    reward_range: Sequence[float] | None = None,
+    propensities: bool = True,
+) -> Rows:
+    """What is read of a native frame: without `propensities` they are not looked at.
+
+    >>> log = pl.DataFrame({"action": ["a", "b"], "click": ["5", "many"], "propensity": [0.5, 0.5]})
+    >>> rows = rows_of(log, Columns(reward="click"), reward_range=(0, 10))
+    >>> rows.clean().collect().to_native().rows()
+    [('a', 0.5, 0.5), ('b', None, None)]
+    >>> rows.rejected().collect().to_native().rows()
+    [('b', 'reward is not a number')]
+    """
+    scale = RewardScale.from_range(reward_range)
+    if columns.eligible is not None:
+        raise InvalidArgument(
+            "columns.eligible",
+            columns.eligible,
+            "sets of eligible actions are not read where the order of rows does not matter",
+            "leave out --engine and --horizon, or --eligible",
+        )
+    if not propensities:
+        columns = dataclasses.replace(columns, propensity=None)
+    found = lazy(frame)
+    schema = found.collect_schema()
+    columns.require(list(schema), LOG)
+    read = {REWARD: columns.reward, PROPENSITY: columns.propensity, TARGET: columns.target}
+    named = {role: name for role, name in read.items() if name is not None}
+    numbers = tuple(
+        BoundedColumn.of(role, scale, text=isinstance(schema[name], TEXTS), library=nw)
+        for role, name in named.items()
+    )
+    shown = found.select(
+        _readable(columns.action, schema[columns.action], ACTION),
+        *(_readable(name, schema[name], role) for role, name in named.items()),
+    )
+    return Rows(shown.with_columns(*(column.parse() for column in numbers)), numbers, scale)
+
+
+def _readable(name: str, dtype: nw.dtypes.DType, role: str) -> nw.Expr:
+    """A column under the name of its role: numbers as doubles, text as text."""
+    column = nw.col(name)
+    if role == ACTION:
+        require_labels(LOG, role, dtype)
+    else:
+        require_numbers(LOG, role, dtype)
+    if isinstance(dtype, nw.Categorical | nw.Enum):
+        column = column.cast(nw.String)
+    elif role != ACTION and not isinstance(dtype, nw.String | nw.Float64):
+        column = column.cast(nw.Float64)
+    return column.alias(role)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,15 +225,10 @@ def tally(
 ) -> LogStatistics:
     """What a log says about each action, from a native frame of Polars, DuckDB, Dask, PySpark, ….
 
-    Args:
-        frame: the log; lazy frames are read once, and once more if rows have to be refused.
-        columns: what its columns mean. Without `columns.propensity`, and without a behavior, all
-            sums that need propensities are nan. With `columns.target`, rows whose target is no
-            probability are refused.
-        actions: the actions; left out: those of the behavior, or those of the good rows.
-        behavior: the probability of every label, if production always played with these: then
-            propensities are not read.
-        reward_range: the lowest and the highest reward; they become 0 and 1.
+    The frame is read once, and once more if rows have to be refused. `behavior` has the probability
+    of every label, if production always played with these: then propensities are not read. Without
+    it, and without `columns.propensity`, sums that need propensities are nan. Left out, the actions
+    are those of the behavior, or those of the good rows.
 
     >>> log = pl.DataFrame(
     ...     {"action": [7, 8, 7, None], "reward": [1, 0, 2, 1], "propensity": [0.5, 0.25, 0.5, 0.5]}
@@ -116,13 +239,7 @@ def tally(
     >>> found.refused
     {'action is missing': 1, 'reward is out of range': 1}
     """
-    rows = rows_of(
-        frame,
-        columns,
-        reward_range=reward_range,
-        propensities=behavior is None,
-        target=columns.target,
-    )
+    rows = rows_of(frame, columns, reward_range=reward_range, propensities=behavior is None)
     fixed = None
     if behavior is not None:
         actions = Actions.from_labels(behavior) if actions is None else actions
@@ -132,27 +249,37 @@ def tally(
     if logged := fixed is None and columns.propensity is not None:
         terms |= {"weighted": R / q, "weights": 1.0 / q, "squares": 1.0 / (q * q), PROPENSITY: q}
     groups = group(rows, columns, terms, actions, fixed)
+    counts, rewards = groups.counts, groups.sums("rewards")
     if logged:
-        found = _of_sums(groups)
+        found = ActionStatistics(
+            counts,
+            rewards,
+            groups.sums("weighted"),
+            groups.sums("weights"),
+            groups.sums("squares"),
+            groups.extremes("lowest", np.fmin),
+            groups.extremes("highest", np.fmax),
+        )
     elif fixed is not None:
-        found = ActionStatistics.of_behavior(groups.counts, groups.sums("rewards"), fixed)
+        found = ActionStatistics.of_behavior(counts, rewards, fixed)
     else:
-        found = ActionStatistics.without_propensities(groups.counts, groups.sums("rewards"))
+        found = ActionStatistics.without_propensities(counts, rewards)
     return LogStatistics(groups.actions, found, groups.refused)
 
 
 def seen_actions(frame: Any, columns: Columns) -> Actions:
     """All labels of the column of actions, good rows or not: the quickest look at a log.
 
-    >>> seen_actions(pl.DataFrame({"item": [3.0, 1.0, None, 3.0]}), Columns(action="item")).labels
+    >>> log = pl.DataFrame({"action": [3.0, 1.0, None, 3.0], "reward": 1.0})
+    >>> seen_actions(log, Columns(propensity=None)).labels
     (1, 3)
     """
     whole = lazy(frame)
-    require_column(list(whole.collect_schema()), columns.action, "--action")
+    columns.require(list(whole.collect_schema()), LOG)
     found = whole.select(nw.col(columns.action).alias(ACTION))
     table = collect(found.unique().head(MOST_ACTIONS + 1))
     _refuse_too_many(table, columns)
-    return _found(frozenset(_texts(table).drop_nulls()), {})
+    return _found(labels_of(table[ACTION]), {})
 
 
 def group(
@@ -166,13 +293,6 @@ def group(
 
     Of the propensity, which is no sum, the smallest and the largest. What a fixed behavior never
     plays is refused.
-
-    >>> frame = pl.DataFrame({"action": ["b", "b", "a"], "reward": [1.0, 0.5, 7.0]})
-    >>> columns = Columns(propensity=None)
-    >>> both = Actions(("a", "b"))
-    >>> found = group(rows_of(frame, columns), columns, {"R": nw.col("reward")}, both)
-    >>> found.counts.tolist(), found.sums("R").tolist(), found.refused
-    ([0, 2], [0.0, 1.5], {'reward is out of range': 1})
     """
     summed = [name for name in terms if name != PROPENSITY]
     clean = rows.clean().select(nw.col(ACTION), *(term.alias(name) for name, term in terms.items()))
@@ -186,7 +306,8 @@ def group(
     table = found.rename({f"sum of {name}": name for name in summed})
     labels = _with_indices(table, actions)
     refused = _refused(rows, labels, actions)
-    known = _those_of_good_rows(labels, refused) if actions is None else actions
+    good = labels.filter(pl.col(GOOD) > 0)[LABEL]
+    known = _found(good, refused) if actions is None else actions
     indices = known.indices(labels[LABEL])
     if behavior is not None:
         playable = (indices < 0) | (behavior[indices] >= SMALLEST_PROBABILITY)
@@ -197,50 +318,25 @@ def group(
 
 
 def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
-    """A small result as a Polars frame, whatever the engine.
-
-    >>> collect(lazy(pl.DataFrame({"n": [1, 2]})).select(nw.col("n").sum())).rows()
-    [(3,)]
-    """
+    """A small result as a Polars frame, whatever the engine."""
     streaming = {"engine": "streaming"} if frame.implementation.is_polars() else {}
     found: pl.DataFrame = frame.collect(backend="polars", **streaming).to_native()
     return found
 
 
-def _of_sums(groups: Groups) -> ActionStatistics:
-    """With the propensities of the rows."""
-    return ActionStatistics(
-        groups.counts,
-        groups.sums("rewards"),
-        groups.sums("weighted"),
-        groups.sums("weights"),
-        groups.sums("squares"),
-        groups.extremes("lowest", np.fmin),
-        groups.extremes("highest", np.fmax),
-    )
-
-
-def _texts(table: pl.DataFrame) -> pl.Series:
-    """The labels as text: null where a label is missing, or no number at all."""
-    return table.select(label_text(pl.col(ACTION), table[ACTION].dtype))[ACTION]
-
-
 def _with_indices(table: pl.DataFrame, actions: Actions | None) -> pl.DataFrame:
     """The labels with the columns that rules about actions read; if none are declared, all are."""
-    texts = _texts(table)
+    texts = labels_of(table[ACTION])
     if actions is None:
         indices = texts.is_null().cast(pl.Int64) * UNKNOWN
     else:
         indices = pl.Series(actions.indices(texts))
-    return table.with_columns(texts.alias(LABEL), indices.alias(INDEX))
+    return table.with_columns(texts, indices.alias(INDEX))
 
 
-def _those_of_good_rows(labels: pl.DataFrame, refused: Mapping[str, int]) -> Actions:
-    return _found(frozenset(labels.filter(pl.col(GOOD) > 0)[LABEL].drop_nulls()), refused)
-
-
-def _found(labels: frozenset[str], refused: Mapping[str, int]) -> Actions:
+def _found(texts: pl.Series, refused: Mapping[str, int]) -> Actions:
     """The labels that a log shows, if there are some to choose from."""
+    labels = frozenset(texts.drop_nulls())
     if not labels:
         raise nothing_left(LOG, refused)
     if len(labels) == 1:
@@ -261,8 +357,7 @@ def _refused(rows: Rows, labels: pl.DataFrame, actions: Actions | None) -> dict[
 
 def _reasons(labels: pl.DataFrame, rule: Rule) -> pl.DataFrame:
     """The labels, each with the reason to refuse its rows, if there is one."""
-    why = nw.from_native(labels).select(first_reason([rule])).to_native()
-    return labels.with_columns(why)
+    return labels.with_columns(first_reason([rule]))
 
 
 def _counted(table: pl.DataFrame, rows: str, *rules: Rule) -> dict[str, int]:

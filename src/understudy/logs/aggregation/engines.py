@@ -15,7 +15,6 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,21 @@ import narwhals as nw
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.feather
 import pyarrow.json
 
 from understudy.constraints import one_of
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra, UnderstudyError
-from understudy.logs.aggregation.frames import lazy
 from understudy.logs.readers.files import FileSource
 from understudy.logs.readers.inputs import check_arrow, scan_arrow, sources_name
 from understudy.logs.readers.text_tables import csv_header
-from understudy.logs.schema import Columns
+from understudy.logs.schema import ACTION, Columns
 
+IMPLEMENTATIONS = (
+    nw.Implementation.POLARS,
+    nw.Implementation.DUCKDB,
+    nw.Implementation.DASK,
+    nw.Implementation.PYSPARK,
+)
 CSV, PARQUET, NDJSON, ARROW = "csv", "parquet", "ndjson", "arrow"
 EXTRAS = {
     "duckdb": ("duckdb", "logs"),
@@ -58,15 +61,10 @@ def open_frame(
     sources: Sequence[FileSource],
     columns: Columns,
 ) -> Iterator[Any]:
-    """The columns of files as one native frame, for as long as the context lasts.
+    """The columns of files of one format as one native frame, for as long as the context lasts.
 
     Whatever the engine says against the files inside of the context becomes an `InvalidLog` in one
     line. Spark is started for it if no session is active, and ended with it.
-
-    Args:
-        engine: one of `ENGINES`.
-        sources: files, all of one format: 'csv', 'parquet', 'ndjson' or 'arrow'.
-        columns: what the columns of the files mean.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -77,45 +75,73 @@ def open_frame(
     [('a', '1'), ('b', None)]
     """
     opener = OPENERS[ENGINE("engine", engine)]
-    paths, files = [os.fspath(source.path) for source in sources], _one_format(engine, sources)
+    paths, first = [os.fspath(source.path) for source in sources], _one_format(engine, sources)
     if engine in EXTRAS:
         _require(engine, *EXTRAS[engine])
-    names = columns.names()
     where = sources_name(sources)
     with _in_our_words(engine, where), _quietly(engine), contextlib.ExitStack() as stack:
-        if files.format == CSV:
+        if first.format == CSV:
             for source in sources:
                 csv_header(source, columns)
-        if files.format == ARROW and engine != "polars":
+        if first.format == ARROW and engine != "polars":
             for source in sources:
                 check_arrow(source.path)
-        frame = opener(stack, paths, files)
-        found = lazy(frame).collect_schema()
-        columns.require(list(found), where)
-        yield lazy(frame).select(*(nw.col(name) for name in names)).to_native()
+        frame = opener(stack, paths, first)
+        found = lazy(frame)
+        columns.require(list(found.collect_schema()), where)
+        yield found.select(nw.col(columns.names())).to_native()
 
 
-@dataclass(frozen=True)
-class Files:
-    """How all of the files are written."""
+def lazy(frame: Any) -> nw.LazyFrame[Any]:
+    """A native frame of any engine as a lazy one; a frame in memory goes to Polars."""
+    try:
+        found = nw.from_native(frame)
+    except TypeError:
+        found = None
+    if isinstance(found, nw.DataFrame):
+        return lazy(found.to_polars().lazy())
+    if found is None or found.implementation not in IMPLEMENTATIONS:
+        raise InvalidArgument(
+            "frame",
+            frame,
+            "it is no frame of an engine that is known here",
+            "pass one of Polars, DuckDB, Dask, PySpark, pandas or PyArrow",
+        )
+    lazily: nw.LazyFrame[Any] = found
+    return lazily
 
-    format: str
-    separator: str
+
+def alike(frame: nw.LazyFrame[Any], table: pl.DataFrame) -> nw.LazyFrame[Any]:
+    """A small table as a lazy frame of the same engine, so that the two can be joined."""
+    native, engine = frame.to_native(), frame.implementation
+    made: Any
+    if engine.is_polars():
+        made = table.lazy()
+    elif engine.is_duckdb():
+        small = table.to_arrow()  # noqa: F841 - found by its name, in the connection of the frame
+        made = native.query("log", "SELECT * FROM small")
+    elif engine.is_dask():
+        dataframe: Any = importlib.import_module("dask.dataframe")
+        pandas = table.to_pandas().astype({ACTION: native.dtypes[ACTION]})
+        made = dataframe.from_pandas(pandas, npartitions=1)
+    else:
+        made = native.sparkSession.createDataFrame(table.to_arrow())
+    return lazy(made)
 
 
-def _one_format(engine: str, sources: Sequence[FileSource]) -> Files:
+def _one_format(engine: str, sources: Sequence[FileSource]) -> FileSource:
+    """One of the files; the others are written like it."""
     readable = (CSV, PARQUET, NDJSON) if engine == "pyspark" else (CSV, PARQUET, NDJSON, ARROW)
     for source in sources:
         if source.format not in readable:
             formats = ", ".join(readable)
             raise InvalidLog("log", source.name, f"{engine} reads {formats} here", LEAVE_OUT)
-    forms = {Files(source.format, source.separator) for source in sources}
-    if len(forms) != 1:
+    if len({(source.format, source.separator) for source in sources}) != 1:
         kinds = sorted({source.path.suffix for source in sources})
         raise InvalidArgument(
             "sources", kinds, "an engine reads files of one format at a time", "pass these alone"
         )
-    return forms.pop()
+    return sources[0]
 
 
 def _require(engine: str, module: str, extra: str) -> None:
@@ -187,12 +213,12 @@ def _quietly(engine: str) -> Iterator[None]:
         yield
 
 
-def _open_polars(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:  # noqa: ARG001 - nothing to close
-    if files.format == CSV:
-        return pl.scan_csv(paths, infer_schema=False, separator=files.separator, glob=False)
-    if files.format == NDJSON:
+def _open_polars(stack: contextlib.ExitStack, paths: list[str], first: FileSource) -> Any:  # noqa: ARG001 - nothing to close
+    if first.format == CSV:
+        return pl.scan_csv(paths, infer_schema=False, separator=first.separator, glob=False)
+    if first.format == NDJSON:
         return pl.scan_ndjson(_as_globs(paths), infer_schema_length=None)
-    if files.format == PARQUET:
+    if first.format == PARQUET:
         return pl.scan_parquet(paths, glob=False)
     return pl.concat([scan_arrow(Path(path)) for path in paths])
 
@@ -202,33 +228,33 @@ def _as_globs(paths: Sequence[str]) -> list[str]:
     return [glob.escape(path) for path in paths]
 
 
-def _open_duckdb(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:
+def _open_duckdb(stack: contextlib.ExitStack, paths: list[str], first: FileSource) -> Any:
     duckdb: Any = importlib.import_module("duckdb")
     connection = stack.enter_context(duckdb.connect())
-    if files.format == CSV:
+    if first.format == CSV:
         quotes = {"quotechar": '"', "escapechar": '"'}
         return connection.read_csv(
-            _as_globs(paths), header=True, sep=files.separator, all_varchar=True, **quotes
+            _as_globs(paths), header=True, sep=first.separator, all_varchar=True, **quotes
         )
-    if files.format == NDJSON:
+    if first.format == NDJSON:
         return connection.read_json(_as_globs(paths), format="newline_delimited", sample_size=-1)
-    if files.format == PARQUET:
+    if first.format == PARQUET:
         return connection.read_parquet(_as_globs(paths))
     dataset: Any = importlib.import_module("pyarrow.dataset")  # not above: it imports pandas
     return connection.from_arrow(dataset.dataset(paths, format="ipc"))
 
 
-def _open_dask(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:  # noqa: ARG001 - nothing to close
+def _open_dask(stack: contextlib.ExitStack, paths: list[str], first: FileSource) -> Any:  # noqa: ARG001 - nothing to close
     dataframe: Any = importlib.import_module("dask.dataframe")
-    if files.format == PARQUET:
+    if first.format == PARQUET:
         return dataframe.read_parquet(_as_globs(paths), dtype_backend="pyarrow")
-    return dataframe.from_map(_as_pandas, paths, files=files)
+    return dataframe.from_map(_as_pandas, paths, first=first)
 
 
-def _as_pandas(path: str, files: Files) -> Any:
+def _as_pandas(path: str, first: FileSource) -> Any:
     """One file as one part of a Dask frame: so that a line break in a field does no harm."""
-    if files.format == CSV:
-        parsing = pyarrow.csv.ParseOptions(delimiter=files.separator, newlines_in_values=True)
+    if first.format == CSV:
+        parsing = pyarrow.csv.ParseOptions(delimiter=first.separator, newlines_in_values=True)
         with pyarrow.csv.open_csv(path, parse_options=parsing) as reader:
             names = reader.schema.names
         table = pyarrow.csv.read_csv(
@@ -241,24 +267,22 @@ def _as_pandas(path: str, files: Files) -> Any:
                 quoted_strings_can_be_null=False,
             ),
         )
-    elif files.format == NDJSON:
+    elif first.format == NDJSON:
         table = pyarrow.json.read_json(path)
     else:
-        found = pl.DataFrame(pl.from_arrow(pyarrow.feather.read_table(path)))
-        table = found.to_arrow(
-            compat_level=pl.CompatLevel.oldest()
-        )  # newer texts pandas cannot cut
+        oldest = pl.CompatLevel.oldest()  # newer texts pandas cannot cut
+        table = scan_arrow(Path(path)).collect().to_arrow(compat_level=oldest)
     return table.to_pandas(types_mapper=importlib.import_module("pandas").ArrowDtype)
 
 
-def _open_spark(stack: contextlib.ExitStack, paths: list[str], files: Files) -> Any:
+def _open_spark(stack: contextlib.ExitStack, paths: list[str], first: FileSource) -> Any:
     session = stack.enter_context(_spark_session())
     paths = [HADOOP_MAGIC.sub(r"\\\g<0>", path) for path in paths]
-    if files.format == CSV:
+    if first.format == CSV:
         reader = session.read.option("columnPruning", False)  # or lines would be read in part
-        how = {"sep": files.separator, "header": True, "escape": '"', "multiLine": True}
+        how = {"sep": first.separator, "header": True, "escape": '"', "multiLine": True}
         return reader.csv(paths, mode="FAILFAST", **how)
-    if files.format == NDJSON:
+    if first.format == NDJSON:
         return session.read.json(paths, mode="FAILFAST")
     return session.read.parquet(*paths)
 
@@ -292,7 +316,7 @@ def _without_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-OPENERS: dict[str, Callable[[contextlib.ExitStack, list[str], Files], Any]] = {
+OPENERS: dict[str, Callable[[contextlib.ExitStack, list[str], FileSource], Any]] = {
     "polars": _open_polars,
     "duckdb": _open_duckdb,
     "dask": _open_dask,

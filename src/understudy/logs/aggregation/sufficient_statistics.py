@@ -1,6 +1,6 @@
-"""What does not depend on the order of rows, from a frame of any engine: the state of a learner
+"""The state of a learner with a fixed rate, and the certificate of a fixed policy, from sums.
 
-with a fixed rate, and the certificate of a fixed policy. Both are sums (docs/theory.md).
+Neither depends on the order of rows (docs/theory.md), so a frame of any engine serves.
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ from numpy.typing import ArrayLike
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate, FixedPolicy
 from understudy.constraints import Array
-from understudy.errors import InvalidArgument, NotMergeable
+from understudy.errors import NotMergeable
 from understudy.estimators import GainFormula
 from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledScores, Scores
 from understudy.logs.action_files import behavior_vector
-from understudy.logs.aggregation.aggregates import ROWS, Groups, collect, group
-from understudy.logs.aggregation.frames import GOOD, Rows, rows_of
+from understudy.logs.aggregation.aggregates import (
+    GOOD,
+    ROWS,
+    Groups,
+    Rows,
+    collect,
+    group,
+    rows_of,
+)
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, Columns
 from understudy.types import Integers
 
@@ -59,13 +66,8 @@ def learn_sums(
 ) -> SummedState:
     """The state of a learner after all good rows of a log, in any order: `replay`, up to rounding.
 
-    Args:
-        frame: a native frame of Polars, DuckDB, Dask, PySpark, …; read once, and once more if rows
-            have to be refused.
-        columns: what its columns mean.
-        learner: with a fixed rate. If it was made with `us.Logged`, propensities are read.
-        actions: the learner's, in its order.
-        reward_range: the lowest and the highest reward; they become 0 and 1.
+    The frame is read once, and once more if rows have to be refused. The learner has a fixed rate,
+    and the `actions` in its order; if it was made with `us.Logged`, propensities are read.
 
     >>> import understudy as us
     >>> log = pl.DataFrame({"action": ["a", "b", "b"], "reward": [1, 0, 1]})
@@ -76,11 +78,9 @@ def learn_sums(
     True
     """
     gain = _gain_of(learner)
-    _refuse_other_length("actions", actions.labels, learner.spec.n_actions, len(actions))
     fixed = None if isinstance(gain.behavior, Logged) else gain.behavior
     rows = rows_of(frame, columns, reward_range=reward_range, propensities=fixed is None)
     if fixed is None:
-        _require_propensities(columns)
         R, q = nw.col(REWARD), nw.col(PROPENSITY)
         gains = {
             f"gain {i}": gain(R, q, rate, log1p=_log1p)
@@ -105,7 +105,6 @@ def certify_sums(
     *,
     actions: Actions,
     policy: ArrayLike | None = None,
-    target_probability: str | None = None,
     behavior: Mapping[Any, float] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
     confidence: float = 0.95,
@@ -116,47 +115,25 @@ def certify_sums(
     It is that of `us.Certificate.observe`, up to rounding, but the round of a promotion is not
     known. The policy must not have been chosen by what this log says.
 
-    Args:
-        frame: a native frame of Polars, DuckDB, Dask, PySpark, …; read two or three times.
-        columns: what its columns mean.
-        actions: the actions; rows of others are refused.
-        policy: the probability of every action; or
-        target_probability: the column that holds, in each row, the probability with which a policy
-            of the user's own would have played the logged action.
-        behavior: the probability of every label, if production always played with these; left out:
-            the logged propensities.
-        reward_range: the lowest and the highest reward; they become 0 and 1.
-        confidence: 1 − δ.
-        lambdas: the grid of λ; see `us.Certificate`.
+    The frame is read two or three times. Without a `policy`, the probability of every action,
+    `columns.target` names the column with the probability of the logged action. `behavior` has the
+    probability of every label, if production always played with these.
 
     >>> log = pl.DataFrame({"action": ["a", "b"] * 500, "reward": [0, 1] * 500, "propensity": 0.5})
     >>> found = certify_sums(log, Columns(), actions=Actions(("a", "b")), policy=[0.1, 0.9])
     >>> found.certificate.rounds, round(found.certificate.lower), found.certificate.promoted
     (1000, 796, True)
     """
-    if (policy is None) == (target_probability is None):
-        raise InvalidArgument(
-            "policy", policy, "there must be a policy or a column of its own", "pass one of the two"
-        )
     fixed = None if behavior is None else behavior_vector(behavior, actions)
-    if fixed is None:
-        _require_propensities(columns)
     known = Logged(len(actions)) if fixed is None else fixed
     empty = Certificate(known, confidence, lambdas=lambdas)
-    rows = rows_of(
-        frame,
-        columns,
-        reward_range=reward_range,
-        propensities=fixed is None,
-        target=target_probability,
-    )
+    rows = rows_of(frame, columns, reward_range=reward_range, propensities=fixed is None)
     groups = group(rows, columns, REWARDS, actions, fixed)
     own = {OWN_ACTION: np.ones(len(actions))}  # null in rows without a known action
     if fixed is not None:
         own[OWN_PROPENSITY] = fixed
     if policy is not None:
         own[OWN_TARGET] = FixedPolicy(policy).probabilities
-        _refuse_other_length("policy", policy, len(actions), len(own[OWN_TARGET]))
     q = PROPENSITY if fixed is None else OWN_PROPENSITY
     pi = TARGET if policy is None else OWN_TARGET
     totals, S = _evidence(rows.beside(_own(groups, own)), q, pi, empty)
@@ -227,20 +204,3 @@ def _own(groups: Groups, values: Mapping[str, Array]) -> pl.DataFrame:
         .select(ACTION)
         .with_columns(**{name: pl.Series(column) for name, column in own.items()})
     )
-
-
-def _require_propensities(columns: Columns) -> None:
-    if columns.propensity is None:
-        raise InvalidArgument(
-            "columns.propensity",
-            None,
-            "the probability of each logged action is not known",
-            "name its column with --propensity, or give a fixed behavior",
-        )
-
-
-def _refuse_other_length(argument: str, value: object, wanted: int, found: int) -> None:
-    if found != wanted:
-        raise InvalidArgument(
-            argument, value, f"there are {wanted} actions, not {found}", "give one for each action"
-        )

@@ -14,7 +14,6 @@ from understudy.certificates import Certificate
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.action_files import check_probabilities, probability_vector, read_probabilities
-from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.aggregation.sufficient_statistics import certify_sums
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.verdicts import UNIFORM, Candidate, candidates_of
@@ -23,6 +22,7 @@ from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
 from understudy.logs.runs.provenance import knows_rows
 from understudy.logs.schema import Actions, Columns, Label
+from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.snapshots import Understudy
 from understudy.types import Integers

@@ -15,7 +15,6 @@ import polars as pl
 
 from understudy.certificates import Certificate
 from understudy.constraints import Array
-from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
     CalibrationFinding,
@@ -33,7 +32,7 @@ from understudy.logs.evaluation.diagnostics import (
 )
 from understudy.logs.reject_reasons import WITHOUT_ACTION
 from understudy.logs.schema import ESTIMATED, Label, PropensitySource, RewardScale, short_label
-from understudy.logs.statistics import ActionStatistics
+from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.types import Integers, read_only
 
 VerdictKind = Literal["promote", "not yet", "cannot tell", "worse", "coverage"]

@@ -20,9 +20,10 @@ from understudy.behaviors import Behavior
 from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.aggregation.aggregates import LogStatistics, seen_actions, tally
+from understudy.logs.aggregation.aggregates import seen_actions, tally
 from understudy.logs.aggregation.engines import open_frame
 from understudy.logs.aggregation.sufficient_statistics import SummedState, certify_sums, learn_sums
+from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.target_policies import (
     Asked,
     ColumnTarget,
@@ -31,7 +32,7 @@ from understudy.logs.evaluation.target_policies import (
     certify_candidates,
     is_hindsight,
 )
-from understudy.logs.evaluation.verdicts import coverage_from
+from understudy.logs.evaluation.verdicts import Candidate
 from understudy.logs.options import Options
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Settings
@@ -45,57 +46,23 @@ from understudy.logs.readers.inputs import (
 )
 from understudy.logs.reject_reasons import nothing_left, refuse_bad_rows
 from understudy.logs.runs.default_learner import Assumption, Choice, choose, name_of_default
-from understudy.logs.runs.ordered_run import OrderedRun
 from understudy.logs.runs.provenance import (
     Provenance,
+    RunOutcome,
     fingerprints_of,
-    good_rows,
     intake_of,
-    origins_of,
 )
-from understudy.logs.runs.run import CertifyOutcome, CoverageOutcome, LearnOutcome, Run
 from understudy.logs.runs.setup import (
     ResolvedLog,
     behavior_of,
     columns_of,
     declared_actions,
+    good_rows,
     rules_of,
 )
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, PropensitySource
-from understudy.logs.statistics import ActionStatistics, CountsOverTime
-
-
-@dataclass(frozen=True, eq=False)
-class LogInput:
-    """A log as it was passed: files or a frame in memory, or a native frame of another engine."""
-
-    origins: Sequence[LogSource]
-    native: Any = None
-
-    @staticmethod
-    def of(log: Any, format: str | None = None) -> LogInput:  # noqa: A002 - the option's name
-        """What is meant by a path, several, a frame, or a bandit_feedback.
-
-        >>> import polars as pl
-        >>> len(LogInput.of(pl.DataFrame({"action": [1]})).origins)
-        1
-        """
-        found = nw.from_native(log, pass_through=True)
-        if isinstance(found, nw.LazyFrame) and not found.implementation.is_polars():
-            return LogInput([], log)
-        return LogInput(origins_of(log, format))
-
-    def run(
-        self, options: Options, folder: Path, watch: ProgressCallback, *, strict: bool = False
-    ) -> Run:
-        """Row by row if the log has an order; from sums if it has none, or an engine is named."""
-        if self.native is None and options.engine is None:
-            return OrderedRun(self.origins, options, folder, watch, strict)
-        engine = options.engine or ""
-        if self.native is not None:
-            engine = str(nw.from_native(self.native).implementation)
-        return AggregateRun(self.origins, options, folder, watch, strict, engine, self.native)
+from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +88,11 @@ class AggregateRun:
 
     # ------------------------------------------------------------------------------------ learn
 
-    def learn(self, resume: Policy | None, earlier: Path | None) -> LearnOutcome:  # noqa: ARG002 - it cannot go on
+    def learn(
+        self,
+        resume: Policy | None,
+        earlier: Path | None,  # noqa: ARG002 - it cannot go on
+    ) -> tuple[Policy, Provenance, UnexpectedValues]:
         """The policy of a fixed rate, a sum per action. There is no certificate without an order.
 
         Which rows were refused is for a second look to say, in order.
@@ -146,7 +117,7 @@ class AggregateRun:
         policy = dataclasses.replace(policy, files=intake.files)
         if not self.origins:
             intake = self._intake(policy.refused)
-        return LearnOutcome(policy, intake, {})
+        return policy, intake, UnexpectedValues()
 
     def _learned(self) -> tuple[Policy, ResolvedLog]:
         """The policy, and how the same rows would be read in order."""
@@ -183,10 +154,17 @@ class AggregateRun:
         )
         rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
         log = ResolvedLog(LogReader(self.origins, columns), rules, actions, kind, behavior, None)
-        never = CountsOverTime.empty(len(actions))  # in no order there is no early or late
+        study = Study(
+            behavior=behavior,
+            tally=sums,
+            stretches=CountsOverTime.empty(len(actions)),  # in no order nothing is early or late
+            curves=(None,),
+            learner=choice.learner,
+            state=found.state,
+        )
         policy = Policy(
             actions=actions,
-            study=Study(choice.learner, found.state, behavior, None, sums, never),
+            study=study,
             settings=settings,
             average=choice.learner.policy(found.state),
             files=(),
@@ -212,7 +190,9 @@ class AggregateRun:
 
     # ------------------------------------------------------------------------------------ cover
 
-    def cover(self, asked: Sequence[Asked], fingerprints: Sequence[str]) -> CoverageOutcome:
+    def cover(
+        self, asked: Sequence[Asked], fingerprints: Sequence[str]
+    ) -> tuple[RunOutcome, Sequence[Candidate], Sequence[Certificate | None]]:
         """What the log can say, also about policies that were asked about."""
         options = self.options
         columns, kind = self._columns()
@@ -230,19 +210,15 @@ class AggregateRun:
                 certificates = certify_candidates(
                     frame, columns, tallied, candidates, confidence=options.sure, **self._reading
                 )
-        found = coverage_from(
-            tallied,
-            behavior=kind,
-            candidates=candidates,
-            certificates=certificates,
-            confidence=options.sure,
-            scale=options.scale,
-        )
-        return CoverageOutcome(found, kind, self._intake(found.refused))
+        return RunOutcome(tallied, kind, self._intake(tallied.refused)), candidates, certificates
 
     # ---------------------------------------------------------------------------------- certify
 
-    def certify(self, target: Target, fingerprints: Sequence[str]) -> CertifyOutcome:  # noqa: ARG002 - sums do not distinguish files
+    def certify(
+        self,
+        target: Target,
+        fingerprints: Sequence[str],  # noqa: ARG002 - sums do not distinguish files
+    ) -> tuple[Certified, RunOutcome]:
         """The certificate of a fixed policy at the end of the log, without a curve."""
         options = self.options
         columns, kind = self._columns()
@@ -263,7 +239,6 @@ class AggregateRun:
                 columns,
                 actions=actions,
                 policy=self._policy(target, actions),
-                target_probability=columns.target,
                 confidence=options.sure,
                 **self._reading,
             )
@@ -275,12 +250,9 @@ class AggregateRun:
             refuse_bad_rows(found.refused)
         with Quarantine(self.folder / QUARANTINE_FILE):
             pass  # which rows they are is not known
-        return CertifyOutcome(
-            Certified.of(found.certificate),
-            LogStatistics(sums.actions, sums.tally, found.refused),
-            kind,
-            self._intake(found.refused),
-        )
+        tallied = LogStatistics(sums.actions, sums.tally, found.refused)
+        outcome = RunOutcome(tallied, kind, self._intake(found.refused))
+        return Certified.of(found.certificate), outcome
 
     def _policy(self, target: Target, actions: Actions) -> Array | None:
         """The target's probabilities, or None if they stand in a column."""

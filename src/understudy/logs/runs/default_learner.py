@@ -17,13 +17,11 @@ from understudy.logs.features import ContextFeatures, fit_context_features
 from understudy.protocols import Learner
 from understudy.types import Integers
 
-Recipe = Callable[[Behavior, int | None], Learner[Any]]
-
-KNOWN: dict[str, Recipe] = {
-    "exp3": lambda pi_b, n: learners.exp3(pi_b, horizon=n),
-    "exp3-ix": lambda pi_b, n: learners.exp3_ix(pi_b, horizon=n),
-    "prod": lambda pi_b, n: learners.prod(pi_b, horizon=n),
-    "coverage-adaptive": lambda pi_b, n: learners.coverage_adaptive(pi_b, horizon=n),
+KNOWN: dict[str, Callable[..., Learner[Any]]] = {
+    "exp3": learners.exp3,
+    "exp3-ix": learners.exp3_ix,
+    "prod": learners.prod,
+    "coverage-adaptive": learners.coverage_adaptive,
 }
 UNKNOWN, CONTEXTUAL = "exp3-ix-unknown", "lin-prod-compact"
 LEARNERS = (*KNOWN, UNKNOWN, CONTEXTUAL)
@@ -56,28 +54,24 @@ def choose(name: str, behavior: Behavior | None, n_actions: int, horizon: int | 
     >>> choose("exp3-ix", Logged(n_actions=3), 3, horizon=None).theorem
     'Theorem 1 in its form without a horizon: regret at most √2·√(n log K)·(1 + C/2)'
     """
-    if name in KNOWN and behavior is None:
+    if name == CONTEXTUAL:
+        raise InvalidArgument(
+            "learner",
+            name,
+            "it learns from contexts, and none are named",
+            "name columns with --context",
+        )
+    if name == UNKNOWN:
+        learner: Learner[Any] = learners.exp3_ix_unknown(n_actions, horizon=horizon, width="kl")
+    elif behavior is not None:
+        learner = KNOWN[name](behavior, horizon=horizon)
+    else:
         raise InvalidArgument(
             "learner",
             name,
             "it needs the propensities of the behavior policy, and they are to be estimated",
             f"pass --learner {UNKNOWN}, or the propensities",
         )
-    if name in KNOWN:
-        assert behavior is not None
-        return Choice(name, KNOWN[name](behavior, horizon), *guarantee(name, behavior, horizon))
-    if name != UNKNOWN:
-        raise InvalidArgument(
-            "learner",
-            name,
-            "it learns from contexts, and none are named"
-            if name == CONTEXTUAL
-            else "there is no such learner",
-            "name columns with --context"
-            if name == CONTEXTUAL
-            else f"one of {', '.join(LEARNERS)}",
-        )
-    learner = learners.exp3_ix_unknown(n_actions, horizon=horizon, width="kl")
     return Choice(name, learner, *guarantee(name, behavior, horizon))
 
 
@@ -108,11 +102,7 @@ NO_THEOREM = "none"
 def guarantee(
     name: str, behavior: Behavior | None, horizon: int | None
 ) -> tuple[str, tuple[str, ...]]:
-    """The theorem of a learner, and what it assumes that this use does not give or cannot check.
-
-    >>> guarantee("exp3", Logged(n_actions=2), None)[1][0] is Assumption.FIXED_RATE
-    True
-    """
+    """The theorem of a learner, and what it assumes that this use does not give or cannot check."""
     anytime = horizon is None
     if name == "exp3":
         return NO_THEOREM, (Assumption.FIXED_RATE if anytime else Assumption.SMALL_RATE,)
@@ -127,16 +117,10 @@ def guarantee(
         )
     if name == UNKNOWN:
         if anytime:
-            return NO_THEOREM, (Assumption.FIXED_RATE_YET, Assumption.FIXED_BEHAVIOR)
-        return "Theorem 2 with Chernoff's bound in place of Hoeffding's", (
-            Assumption.FIXED_BEHAVIOR,
-        )
-    if anytime:
-        return (
-            "Theorem 1 in its form without a horizon: regret at most √2·√(n log K)·(1 + C/2)",
-            (),
-        )
-    return "Theorem 1: regret at most √(n log K)·(1 + C/2)", ()
+            return NO_THEOREM, (Assumption.FIXED_RATE_YET, FIXED)
+        return "Theorem 2 with Chernoff's bound in place of Hoeffding's", (FIXED,)
+    form, factor = (" in its form without a horizon", "√2·") if anytime else ("", "")
+    return f"Theorem 1{form}: regret at most {factor}√(n log K)·(1 + C/2)", ()
 
 
 def choose_contextual(
@@ -146,13 +130,7 @@ def choose_contextual(
     n_actions: int,
     horizon: int | None,
 ) -> tuple[Choice, ContextFeatures]:
-    """The learner of contexts that the rows of a warm-up prepare, and their features.
-
-    >>> import numpy as np
-    >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0]})
-    >>> choose_contextual(warmup, np.array([0, 1]), ["age"], 2, None)[0].name
-    'lin-prod-compact'
-    """
+    """The learner of contexts that the rows of a warm-up prepare, and their features."""
     encoder = Encoder.fit(frame, context)
     contextual = fit_context_features(encoder, frame, played, n_actions, horizon=horizon)
     unmet = tuple(contextual.assumptions())

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 
@@ -16,7 +17,6 @@ from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import probability_vector
-from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.target_policies import (
     Asked,
@@ -25,13 +25,14 @@ from understudy.logs.evaluation.target_policies import (
     candidates_beside,
     is_hindsight,
 )
-from understudy.logs.evaluation.verdicts import Candidate, coverage_from
+from understudy.logs.evaluation.verdicts import Candidate
 from understudy.logs.features import ContextFeatures
 from understudy.logs.options import Options, agree
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Settings
-from understudy.logs.readers.inputs import LogReader, LogSource, sources_name
+from understudy.logs.readers.inputs import LogReader, LogSource, prefetch, sources_name
 from understudy.logs.reject_reasons import nothing_left
+from understudy.logs.runs.aggregate_run import AggregateRun
 from understudy.logs.runs.default_learner import (
     CONTEXTUAL,
     Assumption,
@@ -40,9 +41,21 @@ from understudy.logs.runs.default_learner import (
     choose_contextual,
     name_of_default,
 )
-from understudy.logs.runs.provenance import fingerprints_of, good_rows, intake_of, refuse_learned
-from understudy.logs.runs.run import CertifyOutcome, CoverageOutcome, LearnOutcome
-from understudy.logs.runs.setup import ResolvedLog, UnexpectedAction, resolve, rules_of
+from understudy.logs.runs.provenance import (
+    Provenance,
+    RunOutcome,
+    fingerprints_of,
+    intake_of,
+    refuse_learned,
+)
+from understudy.logs.runs.setup import (
+    LogInput,
+    ResolvedLog,
+    UnexpectedAction,
+    good_rows,
+    resolve,
+    rules_of,
+)
 from understudy.logs.runs.study import (
     CertificatePath,
     Observed,
@@ -52,8 +65,21 @@ from understudy.logs.runs.study import (
     observe_rows,
 )
 from understudy.logs.schema import ESTIMATED
+from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
+
+
+def run_over(
+    log: LogInput, options: Options, folder: Path, watch: ProgressCallback, *, strict: bool = False
+) -> OrderedRun | AggregateRun:
+    """The run over a log: row by row if it has an order; from sums if an engine is named."""
+    if log.native is None and options.engine is None:
+        return OrderedRun(log.origins, options, folder, watch, strict)
+    engine = options.engine or ""
+    if log.native is not None:
+        engine = str(nw.from_native(log.native).implementation)
+    return AggregateRun(log.origins, options, folder, watch, strict, engine, log.native)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +105,9 @@ class OrderedRun:
 
     # ------------------------------------------------------------------------------------ learn
 
-    def learn(self, resume: Policy | None, earlier: Path | None) -> LearnOutcome:
+    def learn(
+        self, resume: Policy | None, earlier: Path | None
+    ) -> tuple[Policy, Provenance, UnexpectedValues]:
         """Learn row by row, from the beginning or from a policy, whose quarantine is kept too."""
         with ThreadPoolExecutor(1) as pool:
             hashing = pool.submit(fingerprints_of, self.origins)
@@ -109,7 +137,7 @@ class OrderedRun:
             warmup=plan.warmup if resume is None else resume.warmup,
             contextual=plan.contextual,
         )
-        return LearnOutcome(policy, intake, oddities)
+        return policy, intake, oddities
 
     def _begin(self) -> RunPlan:
         """Look at the log as far as needed, and fix who learns from it and how."""
@@ -190,32 +218,30 @@ class OrderedRun:
         reading = LogReader(self.origins, columns).in_time_order(self.folder, self.watch)
         log = ResolvedLog(reading, rules, kept.actions, settings.behavior, behavior, None)
         settings = dataclasses.replace(settings, columns=columns)
-        study = dataclasses.replace(kept.study, declared=True)  # by the first run
+        (curve,) = kept.study.curves
+        if curve is not None:  # the first run has declared the actions
+            curve = dataclasses.replace(curve, hindsight=False)
+        study = dataclasses.replace(kept.study, curves=(curve,))
         return RunPlan(log, settings, study, 0, kept.contextual)
 
     # ------------------------------------------------------------------------------------ cover
 
-    def cover(self, asked: Sequence[Asked], fingerprints: Sequence[str]) -> CoverageOutcome:
+    def cover(
+        self, asked: Sequence[Asked], fingerprints: Sequence[str]
+    ) -> tuple[RunOutcome, Sequence[Candidate], Sequence[Certificate | None]]:
         """Two passes: the second certifies the policies that the first has brought up."""
         options = self.options
         known = frozenset(label for target, _ in asked for label in target.labels)
         log = resolve(self.origins, options, self.folder, self.watch, known=known)
-        begin = Observed.begin(len(log.actions), log.behavior)
+        begin = Observed.nothing(len(log.actions), log.behavior)
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
             seen = observe_rows(self._rows(log, quarantine, "counting"), begin)
         tallied = LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason()))
         stretches, declared = seen.stretches.counts, bool(options.declared())
         candidates = candidates_beside(asked, fingerprints, tallied, stretches, declared=declared)
-        found = coverage_from(
-            tallied,
-            behavior=log.kind,
-            candidates=candidates,
-            certificates=self._certificates(log, candidates),
-            stretches=stretches,
-            confidence=options.sure,
-            scale=options.scale,
-        )
-        return CoverageOutcome(found, log.kind, intake_of(self.origins, fingerprints, quarantine))
+        intake = intake_of(self.origins, fingerprints, quarantine)
+        outcome = RunOutcome(tallied, log.kind, intake, stretches)
+        return outcome, candidates, self._certificates(log, candidates)
 
     def _certificates(
         self, log: ResolvedLog, candidates: Sequence[Candidate]
@@ -234,20 +260,20 @@ class OrderedRun:
         ]
 
         def watched() -> Iterator[ValidatedBatch]:
-            for batch in log.batches():
+            for batch in prefetch(log.batches()):
                 self.watch("certifying", len(batch), log.rows)
                 yield batch
 
         seen = observe_rows(
             watched(),
-            Observed.begin(K, log.behavior, curves),
+            Observed.nothing(K, log.behavior, curves),
             lambda batch: [one.probabilities(batch.actions) for one in candidates],
         )
         return [None if curve is None else curve.certificate for curve in seen.curves]
 
     # ---------------------------------------------------------------------------------- certify
 
-    def certify(self, target: Target, fingerprints: Sequence[str]) -> CertifyOutcome:
+    def certify(self, target: Target, fingerprints: Sequence[str]) -> tuple[Certified, RunOutcome]:
         """In one pass, if all actions of the log are declared; else a scan comes before it."""
         found = None
         if self.options.actions is not None and self.options.probabilities is None:
@@ -259,7 +285,7 @@ class OrderedRun:
 
     def _certify(
         self, target: Target, fingerprints: Sequence[str], *, declared_only: bool
-    ) -> CertifyOutcome:
+    ) -> tuple[Certified, RunOutcome]:
         log = resolve(
             self.origins,
             self.options,
@@ -282,21 +308,17 @@ class OrderedRun:
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
             seen = observe_rows(
                 self._rows(log, quarantine, "certifying"),
-                Observed.begin(len(log.actions), log.behavior, curves),
+                Observed.nothing(len(log.actions), log.behavior, curves),
                 probabilities,
             )
         if not seen.tally.rows:
             raise nothing_left(sources_name(self.origins), quarantine.by_reason())
         (curve,) = seen.curves
         assert curve is not None
-        return CertifyOutcome(
-            Certified.of(curve.certificate, curve.points),
-            LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason())),
-            log.kind,
-            intake_of(self.origins, fingerprints, quarantine),
-            seen.stretches.counts,
-            +oddities,
-        )
+        tallied = LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason()))
+        intake = intake_of(self.origins, fingerprints, quarantine)
+        outcome = RunOutcome(tallied, log.kind, intake, seen.stretches.counts, +oddities)
+        return Certified.of(curve.certificate, curve.points), outcome
 
     def _rows(
         self, log: ResolvedLog, quarantine: Quarantine, phase: str

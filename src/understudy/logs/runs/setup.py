@@ -1,22 +1,27 @@
-"""What is fixed before the rows of a log are read: its columns, its actions, its behavior."""
+"""From a log as it was passed to validated batches: its sources, columns, actions, behavior."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import narwhals as nw
 import numpy as np
-import polars as pl
 
 from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.action_files import probability_vector
 from understudy.logs.options import Options
-from understudy.logs.outputs import ProgressCallback
+from understudy.logs.outputs import ProgressCallback, Quarantine
+from understudy.logs.readers.bandit_feedback import from_bandit_feedback
+from understudy.logs.readers.files import FileSource, find_files
 from understudy.logs.readers.inputs import (
+    FrameSource,
     LogReader,
     LogSource,
     has_propensities,
@@ -32,9 +37,66 @@ from understudy.logs.schema import (
     Actions,
     Columns,
     PropensitySource,
-    label_text,
 )
-from understudy.logs.validate import MOST_ACTIONS, RowRules, ValidatedBatch, check
+from understudy.logs.validate import MOST_ACTIONS, RowRules, ValidatedBatch, check, labels_of
+
+REMEDY = "pass a path, several, a frame (Polars, pandas, PyArrow, …), or a bandit_feedback dict"
+
+
+@dataclass(frozen=True, eq=False)
+class LogInput:
+    """A log as it was passed: files or a frame in memory, or a native frame of another engine."""
+
+    origins: Sequence[LogSource]
+    native: Any = None
+
+    @staticmethod
+    def of(log: Any, format: str | None = None) -> LogInput:  # noqa: A002 - the option's name
+        """What is meant by a path, several, a frame, or a bandit_feedback.
+
+        >>> import polars as pl
+        >>> [origin.name for origin in LogInput.of(pl.DataFrame({"action": [1]})).origins]
+        ['frame']
+        """
+        if isinstance(log, str | os.PathLike):
+            return LogInput(find_files([log], format))
+        if isinstance(log, Mapping):
+            if "n_rounds" not in log:
+                raise InvalidLog(
+                    "log",
+                    [str(key) for key in log],
+                    "a dictionary is taken for Open Bandit Pipeline's bandit_feedback, with its "
+                    "'n_rounds'",
+                    "pass columns as a frame, such as pl.DataFrame(log)",
+                )
+            return LogInput([FrameSource(from_bandit_feedback(log), "bandit_feedback")])
+        if isinstance(log, Sequence) and all(isinstance(path, str | os.PathLike) for path in log):
+            return LogInput(find_files(log, format))
+        try:
+            found = nw.from_native(log)
+        except TypeError:
+            raise InvalidLog("log", log, "it is not a log", REMEDY) from None
+        if isinstance(found, nw.DataFrame):
+            return LogInput([FrameSource(found.to_polars())])
+        if found.implementation.is_polars():
+            return LogInput([FrameSource(found.collect("polars").to_polars())])
+        return LogInput([], log)
+
+    def refuse_folder(self, out: Path) -> None:
+        """Raise `InvalidArgument` if results would be written among the files of the log.
+
+        >>> LogInput([FileSource(Path("logs/a.csv"), "csv")]).refuse_folder(Path("logs"))
+        Traceback (most recent call last):
+        understudy.errors.InvalidArgument: out = 'logs': the log is in this folder; choose ...
+        """
+        where, files = out.resolve(), [one for one in self.origins if isinstance(one, FileSource)]
+        if any(where == file.path.resolve().parent for file in files):
+            raise InvalidArgument(
+                "out",
+                str(out),
+                "the log is in this folder",
+                "choose another folder for the results",
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,42 +156,33 @@ def resolve(
     declared = options.declared()
     fixed = options.probabilities is not None or not grow
     closed = bool(declared) and (fixed or declared_only)
-    found = None
+    labels, rows = set[str](), None
     if not closed or count:
         rules = rules_of(options, kind, None, None, closed=False)
-        found = _scan(prefetch(_validated(reading, rules)), watch)
-        if not found.rows:
-            raise nothing_left(sources_name(origins), found.refused)
-        if len(declared | known | found.labels) == 1:
-            raise too_few(sources_name(origins), next(iter(found.labels)), found.refused)
+        labels, rows, refused = _scan(prefetch(_validated(reading, rules)), watch)
+        if not rows:
+            raise nothing_left(sources_name(origins), refused)
+        if len(declared | known | labels) == 1:
+            raise too_few(sources_name(origins), next(iter(labels)), refused)
     if closed:
         listed = options.actions is not None and not grow
         actions = declared_actions(options, frozenset() if listed else known)
     else:
-        assert found is not None
-        actions = Actions.from_labels(declared | known | found.labels)
+        actions = Actions.from_labels(declared | known | labels)
     behavior = behavior_of(kind, options, actions)
     rules = rules_of(options, kind, actions, behavior, closed=closed)
-    rows = None if found is None else found.rows
     return ResolvedLog(reading, rules, actions, kind, behavior, rows, declared_only)
 
 
-@dataclass(frozen=True)
-class ScanResult:
+def _scan(
+    batches: Iterator[ValidatedBatch], watch: ProgressCallback
+) -> tuple[set[str], int, Counter[str]]:
     """The labels of the valid rows, as text, how many rows these are, and why others are not."""
-
-    labels: frozenset[str]
-    rows: int
-    refused: Mapping[str, int]
-
-
-def _scan(batches: Iterator[ValidatedBatch], watch: ProgressCallback) -> ScanResult:
-    """Go over a log once without learning."""
     labels: set[str] = set()
     refused: Counter[str] = Counter()
     rows = 0
     for checked in batches:
-        labels |= _labels(checked.frame)
+        labels |= set(labels_of(checked.frame[ACTION].unique()).drop_nulls())
         rows += len(checked)
         refused.update(checked.reasons())
         watch("looking", len(checked), None)
@@ -140,18 +193,32 @@ def _scan(batches: Iterator[ValidatedBatch], watch: ProgressCallback) -> ScanRes
                 f"the log shows more than {MOST_ACTIONS:,} actions, this among them",
                 "check --action, or declare so many with --actions FILE",
             )
-    return ScanResult(frozenset(labels), rows, refused)
-
-
-def _labels(frame: pl.DataFrame) -> set[str]:
-    found = frame[ACTION].unique()
-    texts = found.to_frame().select(label_text(pl.col(ACTION), found.dtype))
-    return set(texts.to_series().drop_nulls())
+    return labels, rows, refused
 
 
 def _validated(reading: LogReader, rules: RowRules) -> Iterator[ValidatedBatch]:
     """Every batch of a log, divided into valid and rejected rows."""
     return (check(file, frame, rules) for file, frame in reading.batches())
+
+
+def good_rows(
+    log: ResolvedLog, quarantine: Quarantine, phase: str, watch: ProgressCallback, *, strict: bool
+) -> Iterator[ValidatedBatch]:
+    """Batches of rows, in their order; those that are bad go into quarantine, or are an error."""
+    for checked in prefetch(log.batches()):
+        if strict and len(checked.quarantined):
+            file, row, reason = checked.quarantined.select("file", "row", "reason").row(0)
+            raise InvalidLog(
+                "log",
+                file,
+                f"row {row}: {reason}",
+                "correct it, or leave out --strict to put such rows into quarantine.parquet",
+            )
+        quarantine.add(checked.quarantined)
+        quarantine.rows.update(checked.files)
+        watch(phase, len(checked), log.rows)
+        if sum(checked.files.values()):
+            yield checked
 
 
 def columns_of(
@@ -166,11 +233,7 @@ def columns_of(
 
 
 def declared_actions(options: Options, known: frozenset[str]) -> Actions:
-    """The actions that are declared, and those `known` otherwise.
-
-    >>> declared_actions(Options.of(behavior={"a": 0.5, "b": 0.5}), frozenset("c")).labels
-    ('a', 'b', 'c')
-    """
+    """The actions that are declared, and those `known` otherwise."""
     labels = options.declared() | known
     if len(labels) == 1:
         raise InvalidArgument(

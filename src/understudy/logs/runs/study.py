@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class CertificatePath:
         return replace(self, certificate=certificate, points=(*self.points, *more))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Observed:
     """What a log has shown so far: sums per action, counts over time, certificates of policies.
 
@@ -60,28 +60,32 @@ class Observed:
     curves: tuple[CertificatePath | None, ...] = ()
 
     @staticmethod
-    def begin(
+    def nothing(
         n_actions: int,
         behavior: Behavior | None,
         curves: Iterable[CertificatePath | None] = (),
     ) -> Observed:
         """Before the first row."""
-        empty = ActionStatistics.empty(n_actions), CountsOverTime.empty(n_actions)
-        return Observed(behavior, *empty, tuple(curves))
+        return Observed(
+            behavior=behavior,
+            tally=ActionStatistics.empty(n_actions),
+            stretches=CountsOverTime.empty(n_actions),
+            curves=tuple(curves),
+        )
 
-    def after(
+    def observe(
         self, log: Log, probabilities: Sequence[Array] = (), rejected: Rejected | None = None
-    ) -> Observed:
+    ) -> Self:
         """With more rows; `probabilities` has an array for each policy.
 
         Rejected rows are in no sum, but they count in the certificates.
         """
         plain = log.visible(propensities=isinstance(self.behavior, Logged), features=False)
-        return Observed(
-            self.behavior,
-            self.tally.after(with_propensities(plain, self.behavior)),
-            self.stretches.after(log.actions),
-            tuple(
+        return replace(
+            self,
+            tally=self.tally.after(with_propensities(plain, self.behavior)),
+            stretches=self.stretches.after(log.actions),
+            curves=tuple(
                 None if curve is None else curve.after(plain, pi, self.tally.counts, rejected)
                 for curve, pi in zip(self.curves, probabilities, strict=True)
             ),
@@ -95,28 +99,20 @@ def observe_rows(
 ) -> Observed:
     """All rows of a log, for policies that stay the same: `probabilities` of its logged actions."""
     for batch in rows:
-        observed = observed.after(batch.log(), probabilities(batch), batch.rejected)
+        observed = observed.observe(batch.log(), probabilities(batch), batch.rejected)
     return observed
 
 
-@dataclass(frozen=True, eq=False)
-class Study:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Study(Observed):
     """A learner, its state, and what can be said about it, after the rows so far.
 
-    `behavior` holds the probabilities of production, `us.Logged`, or None if they are not known.
-    Without a `certificate`, none is kept: contexts whose behavior is not known cannot be certified.
-    `stretches` counts actions early and late; `curve` has the points of the certificate so far.
-    Actions that were not `declared` were read from the log (`CertificatePath.hindsight`).
+    Its only curve is that of the learner. Contexts whose behavior is not known cannot be certified:
+    then there is none. Actions that were not declared were read from the log: a hindsight.
     """
 
     learner: Learner[Any]
     state: Any
-    behavior: Behavior | None
-    certificate: Certificate | None
-    tally: ActionStatistics
-    stretches: CountsOverTime
-    curve: tuple[Point, ...] = ()
-    declared: bool = True
 
     @staticmethod
     def begin(
@@ -133,15 +129,26 @@ class Study:
         >>> study.after(Log([1, 0], [1.0, 0.0])).rounds
         2
         """
-        K = learner.spec.n_actions
-        certificate = None if confidence is None else Certificate(behavior, confidence, K)
-        empty = ActionStatistics.empty(K), CountsOverTime.empty(K)
-        state = learner.init()
-        return Study(learner, state, behavior, certificate, *empty, declared=declared)
+        K, curve = learner.spec.n_actions, None
+        if confidence is not None:
+            curve = CertificatePath(Certificate(behavior, confidence, K), hindsight=not declared)
+        empty = Observed.nothing(K, behavior, [curve])
+        return Study(**vars(empty), learner=learner, state=learner.init())
 
     @property
     def rounds(self) -> int:
         return self.learner.rounds(self.state)
+
+    @property
+    def certificate(self) -> Certificate | None:
+        (curve,) = self.curves
+        return None if curve is None else curve.certificate
+
+    @property
+    def curve(self) -> tuple[Point, ...]:
+        """The points of the certificate so far."""
+        (curve,) = self.curves
+        return () if curve is None else curve.points
 
     def after(self, log: Log, rejected: Rejected | None = None) -> Study:
         """Learn from more rows, which carry propensities if the behavior is logged.
@@ -151,18 +158,7 @@ class Study:
         spec = self.learner.spec
         shown = log.visible(propensities=spec.propensities, features=spec.features is not None)
         state, trace = self.learner.replay(self.state, shown)
-        seen = self._observed().after(log, [trace.probability], rejected)
-        learned = replace(self, state=state, tally=seen.tally, stretches=seen.stretches)
-        (curve,) = seen.curves
-        if curve is None:
-            return learned
-        return replace(learned, certificate=curve.certificate, curve=curve.points)
-
-    def _observed(self) -> Observed:
-        curve = None
-        if self.certificate is not None:
-            curve = CertificatePath(self.certificate, not self.declared, self.curve)
-        return Observed(self.behavior, self.tally, self.stretches, (curve,))
+        return replace(self.observe(log, [trace.probability], rejected), state=state)
 
 
 def last_rows(last: Array | None, features: Array) -> Array:
