@@ -152,17 +152,10 @@ class AggregateRun:
         )
         rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
         log = ResolvedLog(LogReader(self.sources, columns), rules, actions, kind, behavior, None)
-        study = Study(
-            behavior=behavior,
-            tally=sums,
-            stretches=CountsOverTime.empty(len(actions)),  # in no order nothing is early or late
-            curves=(None,),
-            learner=choice.learner,
-            state=found.state,
-        )
+        never = CountsOverTime.empty(len(actions))  # in no order there is no early or late
         policy = Policy(
             actions=actions,
-            study=study,
+            study=Study(behavior, sums, never, (None,), choice.learner, found.state),
             settings=settings,
             average=choice.learner.policy(found.state),
             files=(),
