@@ -72,14 +72,14 @@ def certify(
     target, learned = target_of(asked, target_probability, best_action=best_action)
     kept = None if learned is None else learned.settings
     checked = Options.of(target=target_probability, **options).after(kept)
-    source = LogInput.of(log, checked.format)
+    passed = LogInput.of(log, checked.format)
     if folder is not None:
-        source.refuse_folder(folder)
-    fingerprints = fingerprints_of(source.origins)
+        passed.refuse_folder(folder)
+    fingerprints = fingerprints_of(passed.sources)
     if learned is not None:
-        refuse_learned(source.origins, fingerprints, learned)
+        refuse_learned(passed.sources, fingerprints, learned)
     with scratch_folder(folder or Path(gettempdir())) as hidden:
-        run = run_over(source, checked, hidden, watch, strict=strict)
+        run = run_over(passed, checked, hidden, watch, strict=strict)
         certified, found = run.certify(target, fingerprints)
         labels, fixed = found.tallied.actions.labels, target.fixed(found.tallied.actions)
         if learned is not None:

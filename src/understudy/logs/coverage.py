@@ -52,10 +52,10 @@ def coverage(
     """
     asked = [_fixed_target(policy) for policy in _several(policies)]
     checked = Options.of(**options)
-    source = LogInput.of(log, checked.format)
-    fingerprints = fingerprints_of(source.origins)
+    passed = LogInput.of(log, checked.format)
+    fingerprints = fingerprints_of(passed.sources)
     with scratch_folder(Path(gettempdir())) as hidden:
-        run = run_over(source, checked, hidden, watch)
+        run = run_over(passed, checked, hidden, watch)
         found, candidates, certificates = run.cover(asked, fingerprints)
     covered = coverage_from(
         found.tallied,

@@ -106,12 +106,12 @@ def learn(
                 "a policy that --resume goes on from does not begin again",
                 f"leave out --{name}, or --resume to begin again",
             )
-    source = LogInput.of(log, checked.format)
+    passed = LogInput.of(log, checked.format)
     kept, earlier = _kept(resume)
     folder = None if out is None else Path(out)
     before = None
     if folder is not None:
-        source.refuse_folder(folder)
+        passed.refuse_folder(folder)
         before = _content(folder)
         if before is not None and kept is None and not overwrite:
             raise InvalidArgument(
@@ -122,7 +122,7 @@ def learn(
             )
         earlier = earlier or folder / QUARANTINE_FILE
     with scratch_folder(folder or Path(gettempdir())) as hidden:
-        run = run_over(source, checked, hidden, watch, strict=strict)
+        run = run_over(passed, checked, hidden, watch, strict=strict)
         policy, intake, oddities = run.learn(kept, earlier)
         covered = coverage_of_policy(policy)
         learned = LearnResult(policy=policy, coverage=covered, intake=intake, oddities=oddities)

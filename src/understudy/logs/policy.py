@@ -251,10 +251,8 @@ def _study(content: dict[str, Any]) -> Study:
     parts = ("learner", "state", "behavior", "certificate")
     learner, state, behavior, certificate = (from_data(content[part], part) for part in parts)
     learner.validate(state)
-    tally, n = (
-        ActionStatistics.from_data(content["tally"], learner.spec.n_actions),
-        learner.rounds(state),
-    )
+    tally = ActionStatistics.from_data(content["tally"], learner.spec.n_actions)
+    n = learner.rounds(state)
     if not isinstance(certificate, Certificate | None):
         raise InvalidSnapshot("certificate", certificate, "it is not a certificate", REMEDY)
     gains = certificate is not None and certificate.behavior is not None
@@ -271,14 +269,7 @@ def _study(content: dict[str, Any]) -> Study:
     if not agree:
         raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
     path = None if certificate is None else CertificatePath(certificate, points=curve)
-    return Study(
-        behavior=behavior,
-        tally=tally,
-        stretches=stretches,
-        curves=(path,),
-        learner=learner,
-        state=state,
-    )
+    return Study(behavior, tally, stretches, (path,), learner, state)
 
 
 def _point(point: list[Any], *, gains: bool) -> Point:

@@ -69,7 +69,7 @@ from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStat
 class AggregateRun:
     """One run over a log in no order: files that an engine opens, or a `native` frame of it."""
 
-    origins: Sequence[LogSource]
+    sources: Sequence[LogSource]
     options: Options
     folder: Path
     watch: ProgressCallback
@@ -78,7 +78,7 @@ class AggregateRun:
     native: Any = None
 
     def __post_init__(self) -> None:
-        if self.engine != "polars" and any(isinstance(one, FrameSource) for one in self.origins):
+        if self.engine != "polars" and any(isinstance(one, FrameSource) for one in self.sources):
             raise InvalidArgument(
                 "engine",
                 self.engine,
@@ -102,20 +102,20 @@ class AggregateRun:
                 "resume", self.engine, "sums in no order cannot go on", "leave out --engine"
             )
         with ThreadPoolExecutor(1) as pool:
-            hashing = pool.submit(fingerprints_of, self.origins)
+            hashing = pool.submit(fingerprints_of, self.sources)
             policy, log = self._learned()
             fingerprints = hashing.result()
         if self.strict:
             refuse_bad_rows(policy.refused)
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
-            if policy.refused and self.origins:
+            if policy.refused and self.sources:
                 for _ in good_rows(log, quarantine, "quarantining", self.watch, strict=self.strict):
                     pass
             else:
-                quarantine.rows.update(count_rows(self.origins, log.reading.columns))
-        intake = intake_of(self.origins, fingerprints, quarantine)
+                quarantine.rows.update(count_rows(self.sources, log.reading.columns))
+        intake = intake_of(self.sources, fingerprints, quarantine)
         policy = dataclasses.replace(policy, files=intake.files)
-        if not self.origins:
+        if not self.sources:
             intake = self._intake(policy.refused)
         return policy, intake, UnexpectedValues()
 
@@ -153,18 +153,11 @@ class AggregateRun:
             unmet=choice.unmet if declared else (*choice.unmet, Assumption.DECLARED_ACTIONS),
         )
         rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
-        log = ResolvedLog(LogReader(self.origins, columns), rules, actions, kind, behavior, None)
-        study = Study(
-            behavior=behavior,
-            tally=sums,
-            stretches=CountsOverTime.empty(len(actions)),  # in no order nothing is early or late
-            curves=(None,),
-            learner=choice.learner,
-            state=found.state,
-        )
+        log = ResolvedLog(LogReader(self.sources, columns), rules, actions, kind, behavior, None)
+        never = CountsOverTime.empty(len(actions))  # in no order there is no early or late
         policy = Policy(
             actions=actions,
-            study=study,
+            study=Study(behavior, sums, never, (None,), choice.learner, found.state),
             settings=settings,
             average=choice.learner.policy(found.state),
             files=(),
@@ -275,18 +268,18 @@ class AggregateRun:
     @contextmanager
     def _opened(self, columns: Columns) -> Iterator[Any]:
         """The native frame, for as long as it is needed."""
-        tables = [origin.frame for origin in self.origins if isinstance(origin, FrameSource)]
+        tables = [source.frame for source in self.sources if isinstance(source, FrameSource)]
         if self.native is not None or tables:
             yield self.native if self.native is not None else tables[0]
             return
-        sources = [origin for origin in self.origins if not isinstance(origin, FrameSource)]
+        files = [source for source in self.sources if not isinstance(source, FrameSource)]
         try:
-            with open_frame(self.engine, sources, columns) as frame:
+            with open_frame(self.engine, files, columns) as frame:
                 yield frame
         except InvalidLog as error:
             if error.value != LOG:
                 raise
-            raise InvalidLog(LOG, sources_name(sources), error.reason, error.remedy) from None
+            raise InvalidLog(LOG, sources_name(files), error.reason, error.remedy) from None
 
     def _columns(self) -> tuple[Columns, PropensitySource]:
         """Which columns are read, and where the propensities come from."""
@@ -303,10 +296,10 @@ class AggregateRun:
     def _has_propensities(self, columns: Columns) -> bool:
         if self.native is not None:
             return columns.propensity in nw.from_native(self.native).collect_schema()
-        return any(has_propensities(origin, columns) for origin in self.origins)
+        return any(has_propensities(source, columns) for source in self.sources)
 
     def _intake(self, refused: Mapping[str, int]) -> Provenance:
-        return Provenance.in_no_order(self.engine, refused, self.origins)
+        return Provenance.in_no_order(self.engine, refused, self.sources)
 
     @property
     def _range(self) -> tuple[float, float]:

@@ -75,11 +75,11 @@ def run_over(
 ) -> OrderedRun | AggregateRun:
     """The run over a log: row by row if it has an order; from sums if an engine is named."""
     if log.native is None and options.engine is None:
-        return OrderedRun(log.origins, options, folder, watch, strict)
+        return OrderedRun(log.sources, options, folder, watch, strict)
     engine = options.engine or ""
     if log.native is not None:
         engine = str(nw.from_native(log.native).implementation)
-    return AggregateRun(log.origins, options, folder, watch, strict, engine, log.native)
+    return AggregateRun(log.sources, options, folder, watch, strict, engine, log.native)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class RunPlan:
 class OrderedRun:
     """One run over a log: what is read, what was asked for, and a folder for what it writes."""
 
-    origins: Sequence[LogSource]
+    sources: Sequence[LogSource]
     options: Options
     folder: Path
     watch: ProgressCallback
@@ -110,9 +110,9 @@ class OrderedRun:
     ) -> tuple[Policy, Provenance, UnexpectedValues]:
         """Learn row by row, from the beginning or from a policy, whose quarantine is kept too."""
         with ThreadPoolExecutor(1) as pool:
-            hashing = pool.submit(fingerprints_of, self.origins)
+            hashing = pool.submit(fingerprints_of, self.sources)
             if resume is not None:
-                refuse_learned(self.origins, hashing.result(), resume)
+                refuse_learned(self.sources, hashing.result(), resume)
             plan = self._begin() if resume is None else self._go_on(resume)
             with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
                 if resume is not None and earlier is not None and earlier.exists():
@@ -121,8 +121,8 @@ class OrderedRun:
                 study, average, oddities = _learn(plan, rows)
             fingerprints = hashing.result()
         if study.rounds == plan.study.rounds:
-            raise nothing_left(sources_name(self.origins), quarantine.by_reason())
-        refused, intake = quarantine.by_reason(), intake_of(self.origins, fingerprints, quarantine)
+            raise nothing_left(sources_name(self.sources), quarantine.by_reason())
+        refused, intake = quarantine.by_reason(), intake_of(self.sources, fingerprints, quarantine)
         files = intake.files
         if resume is not None:
             refused.update(resume.refused)
@@ -143,7 +143,7 @@ class OrderedRun:
         """Look at the log as far as needed, and fix who learns from it and how."""
         options = self.options
         share = bool(options.columns.get("context")) and options.warmup < 1
-        log = resolve(self.origins, options, self.folder, self.watch, count=share)
+        log = resolve(self.sources, options, self.folder, self.watch, count=share)
         choice, contextual, warmup = self._choice(log)
         columns, declared = log.reading.columns, bool(options.declared())
         unmet = [*choice.unmet]
@@ -195,7 +195,7 @@ class OrderedRun:
             if left <= 0:
                 break
         if left == count:
-            raise nothing_left(sources_name(self.origins), refused)
+            raise nothing_left(sources_name(self.sources), refused)
         return pl.concat(frames), np.concatenate(actions)
 
     def _go_on(self, kept: Policy) -> RunPlan:
@@ -215,7 +215,7 @@ class OrderedRun:
         rules = rules_of(
             options.after(settings), settings.behavior, kept.actions, behavior, closed=True
         )
-        reading = LogReader(self.origins, columns).in_time_order(self.folder, self.watch)
+        reading = LogReader(self.sources, columns).in_time_order(self.folder, self.watch)
         log = ResolvedLog(reading, rules, kept.actions, settings.behavior, behavior, None)
         settings = dataclasses.replace(settings, columns=columns)
         (curve,) = kept.study.curves
@@ -232,14 +232,14 @@ class OrderedRun:
         """Two passes: the second certifies the policies that the first has brought up."""
         options = self.options
         known = frozenset(label for target, _ in asked for label in target.labels)
-        log = resolve(self.origins, options, self.folder, self.watch, known=known)
+        log = resolve(self.sources, options, self.folder, self.watch, known=known)
         begin = Observed.nothing(len(log.actions), log.behavior)
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
             seen = observe_rows(self._rows(log, quarantine, "counting"), begin)
         tallied = LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason()))
         stretches, declared = seen.stretches.counts, bool(options.declared())
         candidates = candidates_beside(asked, fingerprints, tallied, stretches, declared=declared)
-        intake = intake_of(self.origins, fingerprints, quarantine)
+        intake = intake_of(self.sources, fingerprints, quarantine)
         outcome = RunOutcome(tallied, log.kind, intake, stretches)
         return outcome, candidates, self._certificates(log, candidates)
 
@@ -287,7 +287,7 @@ class OrderedRun:
         self, target: Target, fingerprints: Sequence[str], *, declared_only: bool
     ) -> tuple[Certified, RunOutcome]:
         log = resolve(
-            self.origins,
+            self.sources,
             self.options,
             self.folder,
             self.watch,
@@ -312,11 +312,11 @@ class OrderedRun:
                 probabilities,
             )
         if not seen.tally.rows:
-            raise nothing_left(sources_name(self.origins), quarantine.by_reason())
+            raise nothing_left(sources_name(self.sources), quarantine.by_reason())
         (curve,) = seen.curves
         assert curve is not None
         tallied = LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason()))
-        intake = intake_of(self.origins, fingerprints, quarantine)
+        intake = intake_of(self.sources, fingerprints, quarantine)
         outcome = RunOutcome(tallied, log.kind, intake, seen.stretches.counts, +oddities)
         return Certified.of(curve.certificate, curve.points), outcome
 

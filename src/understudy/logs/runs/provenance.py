@@ -25,44 +25,44 @@ from understudy.types import Integers
 MANY = 1_000  # rows: so many do not have the same sums by chance
 
 
-def fingerprints_of(origins: Sequence[LogSource]) -> list[str]:
+def fingerprints_of(sources: Sequence[LogSource]) -> list[str]:
     """What tells the rows of each file or frame from those of others.
 
     Two files of the same bytes are refused: their rows would count twice.
     """
     seen: dict[str, str] = {}
-    for origin in origins:
-        fingerprint = origin.fingerprint()
+    for source in sources:
+        fingerprint = source.fingerprint()
         if fingerprint in seen:
             raise InvalidLog(
                 "log",
-                origin.name,
+                source.name,
                 f"it is a copy of {seen[fingerprint]}, whose rows would count twice",
                 "leave one of them out",
             )
-        seen[fingerprint] = origin.name
+        seen[fingerprint] = source.name
     return list(seen)
 
 
 def refuse_learned(
-    origins: Sequence[LogSource], fingerprints: Sequence[str], policy: Policy
+    sources: Sequence[LogSource], fingerprints: Sequence[str], policy: Policy
 ) -> None:
     """Raise `InvalidLog` if the policy was learned from one of these files already."""
     known = {file.sha256: file.name for file in policy.files}
     names = {file.name for file in policy.files}
-    for origin, fingerprint in zip(origins, fingerprints, strict=True):
+    for source, fingerprint in zip(sources, fingerprints, strict=True):
         if fingerprint in known:
             raise InvalidLog(
                 "log",
-                origin.name,
+                source.name,
                 f"the policy was learned from this file already, as {known[fingerprint]}",
                 "pass a log of other rows: what was learned from cannot be learned from again, "
                 "nor judge what was learned",
             )
-        if isinstance(origin, FileSource) and origin.name in names:
+        if isinstance(source, FileSource) and source.name in names:
             raise InvalidLog(
                 "log",
-                origin.name,
+                source.name,
                 "the policy was learned from a file of this name that has changed since",
                 "put new rows into a file of their own, or rename it if all of its rows are new",
             )
@@ -119,12 +119,12 @@ class Provenance:
 
     @staticmethod
     def in_no_order(
-        engine: str, refused: Mapping[str, int], origins: Sequence[LogSource]
+        engine: str, refused: Mapping[str, int], sources: Sequence[LogSource]
     ) -> Provenance:
         """From sums, which do not tell files and rows apart."""
         where = f"all files, as {engine} read them"
         counts = {(where, reason): count for reason, count in refused.items()}
-        return Provenance((), counts, pl.DataFrame(schema=QUARANTINE), _unread(origins))
+        return Provenance((), counts, pl.DataFrame(schema=QUARANTINE), _unread(sources))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,18 +139,18 @@ class RunOutcome:
 
 
 def intake_of(
-    origins: Sequence[LogSource], fingerprints: Sequence[str], quarantine: Quarantine
+    sources: Sequence[LogSource], fingerprints: Sequence[str], quarantine: Quarantine
 ) -> Provenance:
     """What came in, once a log was gone over."""
     refused = quarantine.by_file()
     files = tuple(
-        FileRead(origin.name, fingerprint, quarantine.rows[origin.name], refused[origin.name])
-        for origin, fingerprint in zip(origins, fingerprints, strict=True)
+        FileRead(source.name, fingerprint, quarantine.rows[source.name], refused[source.name])
+        for source, fingerprint in zip(sources, fingerprints, strict=True)
     )
-    return Provenance(files, quarantine.counts, quarantine.examples, _unread(origins))
+    return Provenance(files, quarantine.counts, quarantine.examples, _unread(sources))
 
 
-def _unread(origins: Sequence[LogSource]) -> tuple[UnreadFiles, ...]:
+def _unread(sources: Sequence[LogSource]) -> tuple[UnreadFiles, ...]:
     return tuple(
-        origin.unread for origin in origins if isinstance(origin, FileSource) and origin.unread
+        source.unread for source in sources if isinstance(source, FileSource) and source.unread
     )

@@ -47,7 +47,7 @@ REMEDY = "pass a path, several, a frame (Polars, pandas, PyArrow, …), or a ban
 class LogInput:
     """A log as it was passed: files or a frame in memory, or a native frame of another engine."""
 
-    origins: Sequence[LogSource]
+    sources: Sequence[LogSource]
     native: Any = None
 
     @staticmethod
@@ -55,7 +55,7 @@ class LogInput:
         """What is meant by a path, several, a frame, or a bandit_feedback.
 
         >>> import polars as pl
-        >>> [origin.name for origin in LogInput.of(pl.DataFrame({"action": [1]})).origins]
+        >>> [source.name for source in LogInput.of(pl.DataFrame({"action": [1]})).sources]
         ['frame']
         """
         if isinstance(log, str | os.PathLike):
@@ -89,7 +89,7 @@ class LogInput:
         Traceback (most recent call last):
         understudy.errors.InvalidArgument: out = 'logs': the log is in this folder; choose ...
         """
-        where, files = out.resolve(), [one for one in self.origins if isinstance(one, FileSource)]
+        where, files = out.resolve(), [one for one in self.sources if isinstance(one, FileSource)]
         if any(where == file.path.resolve().parent for file in files):
             raise InvalidArgument(
                 "out",
@@ -131,7 +131,7 @@ class UnexpectedAction(Exception):
 
 
 def resolve(
-    origins: Sequence[LogSource],
+    sources: Sequence[LogSource],
     options: Options,
     folder: Path,
     watch: ProgressCallback,
@@ -150,9 +150,9 @@ def resolve(
     log shows no others (`ResolvedLog.batches`). Unordered rows are sorted in the folder.
     """
     columns, kind = columns_of(
-        options, lambda found: any(has_propensities(origin, found) for origin in origins)
+        options, lambda found: any(has_propensities(source, found) for source in sources)
     )
-    reading = LogReader(origins, columns).in_time_order(folder, watch)
+    reading = LogReader(sources, columns).in_time_order(folder, watch)
     declared = options.declared()
     fixed = options.probabilities is not None or not grow
     closed = bool(declared) and (fixed or declared_only)
@@ -161,9 +161,9 @@ def resolve(
         rules = rules_of(options, kind, None, None, closed=False)
         labels, rows, refused = _scan(prefetch(_validated(reading, rules)), watch)
         if not rows:
-            raise nothing_left(sources_name(origins), refused)
+            raise nothing_left(sources_name(sources), refused)
         if len(declared | known | labels) == 1:
-            raise too_few(sources_name(origins), next(iter(labels)), refused)
+            raise too_few(sources_name(sources), next(iter(labels)), refused)
     if closed:
         listed = options.actions is not None and not grow
         actions = declared_actions(options, frozenset() if listed else known)

@@ -46,7 +46,7 @@ class CertificatePath:
         return replace(self, certificate=certificate, points=(*self.points, *more))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Observed:
     """What a log has shown so far: sums per action, counts over time, certificates of policies.
 
@@ -57,7 +57,7 @@ class Observed:
     behavior: Behavior | None
     tally: ActionStatistics
     stretches: CountsOverTime
-    curves: tuple[CertificatePath | None, ...] = ()
+    curves: tuple[CertificatePath | None, ...]
 
     @staticmethod
     def nothing(
@@ -66,12 +66,8 @@ class Observed:
         curves: Iterable[CertificatePath | None] = (),
     ) -> Observed:
         """Before the first row."""
-        return Observed(
-            behavior=behavior,
-            tally=ActionStatistics.empty(n_actions),
-            stretches=CountsOverTime.empty(n_actions),
-            curves=tuple(curves),
-        )
+        empty = ActionStatistics.empty(n_actions), CountsOverTime.empty(n_actions)
+        return Observed(behavior, *empty, tuple(curves))
 
     def observe(
         self, log: Log, probabilities: Sequence[Array] = (), rejected: Rejected | None = None
@@ -103,7 +99,7 @@ def observe_rows(
     return observed
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Study(Observed):
     """A learner, its state, and what can be said about it, after the rows so far.
 
