@@ -366,7 +366,7 @@ def fields_from_data(
         if set(found) == {*kind, *names} and kind.items() <= found.items():
             break
     else:
-        raise InvalidSnapshot(where, data, "its fields are not those that are saved", remedy)
+        raise InvalidSnapshot(where, data, "its fields are not the saved ones", remedy)
     with _refusals_of_a_snapshot(f"{where}.", remedy):
         values = {name: decoders.get(name, lambda same: same)(found[name]) for name in names}
         record: Record = known(**values)

@@ -303,7 +303,7 @@ def test_merging_with_nothing_is_nothing() -> None:
 
 
 def test_promotion_of_merged_logs_is_decided_by_both_together() -> None:
-    """Half of the evidence is not enough, both halves are, and nobody knows when they were."""
+    """Half of the evidence is not enough, both halves are, and the round is unknown."""
     good = us.Log([2] * 99, [1.0] * 99)
     at = us.certify(good, POLICY, behavior=PI).promoted_at
     assert at is not None

@@ -64,7 +64,7 @@ BAD: dict[str, tuple[Any, str, str]] = {
         "log",
         "not a us.Log",
     ),
-    "propensities that nobody reads": (
+    "propensities that are not read": (
         lambda: us.certify(LOGGED, POLICY, behavior=PI),
         "propensity",
         "us.Logged",

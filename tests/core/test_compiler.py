@@ -181,7 +181,7 @@ def test_a_disk_that_was_full_leaves_no_code_of_older_kernels(copy: Copy) -> Non
 
 @needs_compiler
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
-def test_a_damaged_cache_is_compiled_anew(copy: Copy, suffix: str) -> None:
+def test_a_damaged_cache_is_compiled_again(copy: Copy, suffix: str) -> None:
     """A file that was cut short, by a crash say, costs time and not a run."""
     assert copy.run(COUNTING) == COUNTED
     files = list((copy.kernels / "__pycache__").glob(f"certificates.count_before*.{suffix}"))
@@ -234,7 +234,7 @@ def test_code_is_kept_until_any_kernel_changes(copy: Copy) -> None:
 
 @needs_compiler
 def test_a_change_in_a_users_own_file_is_seen(copy: Copy) -> None:
-    """A compiled function outside of the library is compiled anew when its number changes."""
+    """A compiled function outside of the library is compiled again when its number changes."""
     own = copy.folder / "own_adversary.py"
     own.write_text(
         "from understudy.kernels.compiler import compiled\n\n\n"

@@ -94,9 +94,9 @@ class Groups:
     def x(self, level: float) -> Array:
         return self.log_prior + np.log(self.totals) + self.rates * (self.references - level)
 
-    def settle(self, anew: bool = False) -> tuple[float, float]:
+    def settle(self, fresh: bool = False) -> tuple[float, float]:
         fastest = float(self.rates.max())
-        level, mass = normalizer.settle(*self.columns, self.level, self.scales, fastest, anew)
+        level, mass = normalizer.settle(*self.columns, self.level, self.scales, fastest, fresh)
         return float(level), float(mass)
 
     def assert_settled(self, level: float, mass: float) -> None:
@@ -113,17 +113,17 @@ class Groups:
 
 @pytest.mark.parametrize("decades", [1.0, 15.0])
 @quick
-@forall(seed=seeds, growth=st.floats(-14.0, 2.5), anew=st.booleans())
+@forall(seed=seeds, growth=st.floats(-14.0, 2.5), fresh=st.booleans())
 def test_the_level_follows_growth_of_any_size(
-    decades: float, seed: int, growth: float, anew: bool
+    decades: float, seed: int, growth: float, fresh: bool
 ) -> None:
     """One S grows by a factor of 1 + 1e-14 to e^300, whatever the share it had."""
     rng = np.random.default_rng(seed)
     groups = Groups(rng, decades)
     groups.totals[rng.integers(len(groups.totals))] *= math.exp(10.0**growth)
-    if anew:  # scales that mean nothing, though all seems well with them
+    if fresh:  # scales that mean nothing, though all seems well with them
         groups.scales[:] = 1.0 / (groups.totals * len(groups.totals))
-    groups.assert_settled(*groups.settle(anew))
+    groups.assert_settled(*groups.settle(fresh))
 
 
 @quick
@@ -146,7 +146,7 @@ def test_a_step_leaves_less_than_its_cube(seed: int, growth: float) -> None:
     ) <= normalizer.NOTHING_LEFT  # two steps, and the third is the last
 
 
-# Any batching, and what a referee counts, where sums and levels are made anew
+# Any batching, and what a referee counts, where sums and levels are made again
 
 
 def wild(logged: bool, horizon: int | None, name: str) -> tuple[CoverageAdaptive, us.Log]:

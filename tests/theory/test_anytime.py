@@ -194,7 +194,7 @@ def test_states_without_a_horizon_do_not_add_up(name: str) -> None:
 
 @pytest.mark.large
 def test_a_million_rounds_without_a_horizon() -> None:
-    """Regret √n against an action that is worth it, with nobody saying how long it goes on."""
+    """Regret √n against a good action, without a horizon."""
     behavior = us.behaviors.uniform(n_actions=10)
     means = np.full(10, 0.5)
     means[3] = 0.6

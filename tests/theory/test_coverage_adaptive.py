@@ -554,7 +554,7 @@ def test_an_action_that_is_never_shown_is_never_played() -> None:
 
 
 def test_a_prior_may_leave_an_action_out() -> None:
-    """Its events are learned from by nobody; the rest goes on."""
+    """No state learns from its events; the rest goes on."""
     learner = us.coverage_adaptive([0.5, 0.5, 0.0], horizon=9, prior=[1.0, 0.0, 0.0])
     state, trace = learner.replay(learner.init(), us.Log([1, 0], [1.0, 1.0]))
     assert trace.probability.tolist() == [0.0, 1.0]

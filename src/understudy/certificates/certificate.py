@@ -312,11 +312,9 @@ class Certificate:
     @cached_property
     def spec(self) -> EventSpec:
         """What an event must look like."""
-        known = self.behavior is not None and not isinstance(self.behavior, Logged)
-        return EventSpec(
-            self.n_actions,
-            propensities=isinstance(self.behavior, Logged),
-            support=np.asarray(self.behavior) > 0 if known else None,
+        q = self.behavior
+        return dataclasses.replace(
+            EventSpec(self.n_actions) if q is None else EventSpec.for_behavior(q),
             unread="leave it out, or pass behavior=us.Logged(n_actions=K) to use it",
             unseen="correct the behavior, or pass us.Logged, or None if it is not known",
         )

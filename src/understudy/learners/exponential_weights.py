@@ -308,15 +308,8 @@ class ExponentialWeights(ScoreLearner[Scores]):
 
     def _from_scores(self, scores: Array, rounds: int) -> Scores:
         own, residues = scores.copy(), np.zeros(len(scores))
-        sums = self._sums(own, residues, rounds)
+        sums = refreshed(self.rate(rounds), own, residues)
         return Scores(read_only(own), read_only(residues), rounds, self.estimator.init(), *sums)
-
-    def _sums(self, scores: Array, residues: Array, rounds: int) -> tuple[float, float]:
-        """The reference and the total of these scores, made from nothing else."""
-        found: tuple[float, float] = kernels.exponential_weights.refresh(
-            self.rate(rounds), scores, residues, np.empty(len(scores))
-        )
-        return found
 
     def _learn(
         self, state: Scores, log: Log, kernel: Callable[..., Any], arguments: tuple[Array, ...]
@@ -346,7 +339,14 @@ class ExponentialWeights(ScoreLearner[Scores]):
             kernel_view(gains),
             *rest,
         )
-        if eta is not self.eta and self.rate(rounds) != eta:  # it falls with time
-            reference, total = self._sums(scores, residues, rounds)
+        if eta is not self.eta and (moved := self.rate(rounds)) != eta:  # it falls with time
+            reference, total = refreshed(moved, scores, residues)
         after = Scores(read_only(scores), read_only(residues), rounds, memory, reference, total)
         return after, found
+
+
+def refreshed(eta: float, scores: Array, residues: Array) -> tuple[float, float]:
+    """The reference and the total of these scores, made from nothing else."""
+    room = np.empty(len(scores))
+    reference, total = kernels.exponential_weights.refresh(eta, scores, residues, room)
+    return reference, total

@@ -26,6 +26,8 @@ GAIN = one_of(
     "pass 'implicit' for R/(q + η/2), or 'logarithmic' for log(1 + ηR/q)/η", "implicit", LOGARITHMIC
 )
 
+GroupTuning = tuple[Array, Array, Integers, bool]  # rates, log w₁, row of every action; which gain
+
 
 @saved
 @dataclass(frozen=True, eq=False)
@@ -116,7 +118,7 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         rows[seen] = own.reshape(-1)
         return kernel_view(kinds[:, 0]), kernel_view(np.log(kinds[:, 1])), kernel_view(rows)
 
-    def tuning(self, rounds: int) -> tuple[Array, Array, Integers, bool]:
+    def tuning(self, rounds: int) -> GroupTuning:
         """Rates of the round after so many, log w₁, the row of every action; which gain it is."""
         rates, log_prior, rows = self._groups
         if self.decaying:
@@ -154,12 +156,14 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         return GainFormula(logarithmic, rates, self.behavior)
 
     def _from_scores(self, scores: Array, rounds: int) -> LeveledScores:
-        return self._settled(by_action(scores), np.zeros(self.shape[::-1]), rounds)
+        residues = np.zeros(self.shape[::-1])
+        return settled(self.tuning(rounds), by_action(scores), residues, rounds)
 
     def add_states(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
         scores, residues = by_action(first.scores), by_action(first.residues + second.residues)
         kernels.weighted_entropy.add(scores, residues, kernel_view(second.scores.T))
-        return self._settled(scores, residues, first.rounds + second.rounds)
+        rounds = first.rounds + second.rounds
+        return settled(self.tuning(rounds), scores, residues, rounds)
 
     def accepts(self, state: LeveledScores) -> bool:
         n_groups = len(self._groups[0])
@@ -170,28 +174,14 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         )
 
     def is_possible(self, state: LeveledScores) -> bool:
-        fresh = self._settled(by_action(state.scores), by_action(state.residues), state.rounds)
-        rates = self.tuning(state.rounds)[0]
+        tuning, residues = self.tuning(state.rounds), by_action(state.residues)
+        fresh, rates = settled(tuning, by_action(state.scores), residues, state.rounds), tuning[0]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of no state
             moved = rates * (state.references - fresh.references)
             carried = np.abs(np.log(state.totals) + moved - np.log(fresh.totals))
             level = np.abs(rates * (state.level - fresh.level)).max()
         size = 1.0 + np.abs(rates * fresh.level).max()  # the level is a number that grows
         return bool((carried <= CARRIED * size).all() and level <= CARRIED * size)
-
-    def _settled(self, scores: Array, residues: Array, rounds: int) -> LeveledScores:
-        """The state of these scores, with all sums and the level made from nothing else."""
-        tuning, kernel = self.tuning(rounds), kernels.weighted_entropy
-        references, totals = np.empty(len(tuning[0])), np.empty(len(tuning[0]))
-        level = kernel.begin(tuning, scores, residues, (references, totals))
-        return LeveledScores(
-            read_only(scores.T),
-            read_only(residues.T),
-            rounds,
-            read_only(references),
-            read_only(totals),
-            level,
-        )
 
     def _learn(
         self,
@@ -210,8 +200,8 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         level, *found = kernel(
             tuning, scores, residues, sums, state.level, state.rounds, events, *arguments
         )
-        if self.decaying and not np.array_equal(self.tuning(rounds)[0], tuning[0]):
-            return self._settled(scores, residues, rounds), found
+        if self.decaying and not np.array_equal((moved := self.tuning(rounds))[0], tuning[0]):
+            return settled(moved, scores, residues, rounds), found
         references, totals = (read_only(part) for part in sums)
         after = LeveledScores(
             read_only(scores.T), read_only(residues.T), rounds, references, totals, level
@@ -222,3 +212,11 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
 def by_action(rows: Array) -> Array:
     """A copy for the kernels, in which the experts of an action lie side by side: (K, rows)."""
     return rows.T.copy()
+
+
+def settled(tuning: GroupTuning, scores: Array, residues: Array, rounds: int) -> LeveledScores:
+    """The state of scores (K, rows), with all sums and the level made from nothing else."""
+    references, totals = np.empty(len(tuning[0])), np.empty(len(tuning[0]))
+    level = kernels.weighted_entropy.begin(tuning, scores, residues, (references, totals))
+    sums = read_only(references), read_only(totals)
+    return LeveledScores(read_only(scores.T), read_only(residues.T), rounds, *sums, level)
