@@ -2,9 +2,8 @@
 # Needed: Python 3.11 or newer, make, a package index. Another Python: make PYTHON=python3.13 test
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11 python,$(if $(shell $(p) -c 'import sys; print(int(sys.version_info >= (3, 11)))' 2>/dev/null | grep 1),$(p))))
 BIN := .venv/bin
-# More than there are cores: while some tests compute, others wait for servers and browsers.
-WORKERS ?= $(shell expr 2 + $$(getconf _NPROCESSORS_ONLN))
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
+# As many workers as there are cores, and so many more as tests wait for servers and browsers.
+pytest = $(BIN)/pytest --dist worksteal -n $(or $(WORKERS),$(shell expr $(1) + $$(getconf _NPROCESSORS_ONLN)))
 # The workers, and the processes that tests start, share bytecode. Where it is turned off, each of
 # them compiles all modules again and pytest rewrites all asserts again: 9 seconds for each worker.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,11 +14,11 @@ run: setup ## reproduce the paper's Figure 1 under out/
 	$(BIN)/understudy paper
 
 test: setup ## tests and doctests that need nothing but Python; four to five minutes on two cores
-	$(PYTEST) -m "not full" --durations=15
+	$(call pytest,1) -m "not full" --durations=15
 	@echo "Left to make test-all: what needs Vowpal Wabbit, PostgreSQL, Chromium, wrk, valgrind or Java, and experiments at full size."
 
 test-full: .venv/bench .venv/spark ## what make test leaves out: full sizes, Vowpal Wabbit, PostgreSQL, Chromium, wrk, PySpark where Java is
-	$(PYTEST) -m full
+	$(call pytest,2) -m full --durations=15
 
 test-all: test test-full ## all tests
 
@@ -27,7 +26,7 @@ soak: setup ## the live service: 100 kill -9 under load, and PostgreSQL killed 1
 	UNDERSTUDY_KILLS=100 UNDERSTUDY_SERVER_KILLS=10 $(BIN)/pytest -m full tests/live/test_kills.py
 
 test-uncompiled: setup ## what is compiled once more without the compiler, small sizes
-	NUMBA_DISABLE_JIT=1 $(PYTEST) -m "not full and not large and not plain"
+	NUMBA_DISABLE_JIT=1 $(call pytest,0) -m "not full and not large and not plain"
 
 bench: .venv/bench ## measure beside peers; writes benchmarks/results and docs/performance.md
 	$(BIN)/understudy bench --out benchmarks/results --docs docs/performance.md
