@@ -5,6 +5,9 @@ BIN := .venv/bin
 # More than there are cores: while some tests compute, others wait for servers and browsers.
 WORKERS ?= $(shell expr 2 + $$(getconf _NPROCESSORS_ONLN))
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist worksteal
+# The workers, and the processes that tests start, share bytecode. Where it is turned off, each of
+# them compiles all modules again and pytest rewrites all asserts again: 9 seconds for each worker.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test test-full test-all test-uncompiled soak check bench format setup clean
 
@@ -58,5 +61,5 @@ setup: .venv/installed ## only the .venv
 	@touch $@
 
 clean:
-	find src -name __pycache__ -exec rm -rf {} +
+	find src tests benchmarks examples -name __pycache__ -exec rm -rf {} +
 	rm -rf .venv out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

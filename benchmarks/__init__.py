@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.adaptive_rounds import ADAPTIVE
 from benchmarks.figure1_speed import FIGURE_1
 from benchmarks.latency import LATENCY
 from benchmarks.learn_speed import LEARN
-from benchmarks.lin_prod_compact_speed import COMPACT
-from benchmarks.lin_prod_speed import LIN_PROD
+from benchmarks.lin_prod_speed import COMPACT, LIN_PROD
 from benchmarks.measurement import Benchmark, BenchmarkResult, machine, measure
 from benchmarks.replay import REPLAY
 from benchmarks.reports import (
@@ -19,7 +17,7 @@ from benchmarks.reports import (
     write,
     write_docs,
 )
-from benchmarks.rounds import ROUNDS
+from benchmarks.rounds import ADAPTIVE, ROUNDS
 from benchmarks.service_load import LIVE
 
 __all__ = [

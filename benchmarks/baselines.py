@@ -14,7 +14,7 @@ import numpy as np
 
 from understudy.behaviors import choose
 from understudy.constraints import Array
-from understudy.experiments.regret_curves import RegretPoint
+from understudy.experiments.experiment import RegretPoint
 from understudy.theory import exp3_ix_rate
 from understudy.types import Integers
 

@@ -1,4 +1,8 @@
-"""LinProd's exact product: n rounds cost O(n²), as each one goes over all earlier rounds."""
+"""LinProd's exact product, and LinProd in constant memory.
+
+With the exact product, n rounds cost O(n²), as each one goes over all earlier rounds. In constant
+memory, the last rounds cost as much as the first.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,14 @@ from benchmarks.baselines import lin_prod_in_blocks
 from benchmarks.measurement import Benchmark, Contender, Ratio, Timing
 from understudy.constraints import Array
 
-__all__ = ["LIN_PROD", "linear_log"]
+__all__ = ["COMPACT", "LIN_PROD", "linear_log"]
 
 K, D = 10, 10
 SIZES = (1_000, 2_000, 5_000, 10_000)
+COMPACT_SIZE = 100_000
+PARTS = 10  # the log is replayed so many times: a million rounds
+PRODUCT, SAME = "the exact product", "in constant memory"
+FIRST, LAST = "in constant memory, first tenth", "in constant memory, last tenth"
 
 
 def linear_log(n: int) -> tuple[us.Log, Array, float]:
@@ -68,6 +76,36 @@ def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:
     return found
 
 
+def compact_contenders(quick: bool) -> Iterator[Contender]:
+    n = 100 if quick else COMPACT_SIZE
+    log, V, kappa = linear_log(n)
+    product = us.lin_prod(V, n_actions=K, horizon=n, kappa=kappa)
+    same = us.lin_prod_compact(V, n_actions=K, horizon=n, kappa=kappa)
+    long = us.lin_prod_compact(V, n_actions=K, horizon=PARTS * n, kappa=kappa)
+    late = long.init()
+    for _ in range(PARTS - 1):
+        late, _ = long.replay(late, log)
+    product.replay(product.init(), log[:10])  # compiled, or loaded, before the clock runs
+    yield Contender(PRODUCT, partial(product.replay, product.init(), log), n, "ns/round", repeats=1)
+    yield Contender(SAME, partial(same.replay, same.init(), log), n, "ns/round")
+    yield Contender(FIRST, partial(long.replay, long.init(), log), n, "ns/round")
+    yield Contender(LAST, partial(long.replay, late, log), n, "ns/round")
+
+
+def compact_ratios(timings: Mapping[str, Timing]) -> list[Ratio]:
+    value = {name: timing.value for name, timing in timings.items()}
+    return [
+        Ratio(f"{PRODUCT} / {SAME}", value[PRODUCT] / value[SAME], at_least=100),
+        Ratio(f"{LAST} / {FIRST}", value[LAST] / value[FIRST], at_most=1.2),
+    ]
+
+
 LIN_PROD = Benchmark(
     "lin_prod", "LinProd exact, K = 10, d = 10: replay of n rounds, O(n²)", contenders, ratios
+)
+COMPACT = Benchmark(
+    "compact",
+    f"LinProd in constant memory, K = {K}, d = {D}: 100 000 rounds, and tenths of 1 000 000",
+    compact_contenders,
+    compact_ratios,
 )

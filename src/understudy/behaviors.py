@@ -16,9 +16,9 @@ from understudy.constraints import (
     N_ACTIONS,
     PROBABILITIES,
     Array,
+    Checked,
     Constraint,
     constrained,
-    enforce,
     number,
 )
 from understudy.deprecated import old_module_names
@@ -29,7 +29,7 @@ __all__ = ["BEHAVIOR", "Behavior", "Logged", "cdf", "choose", "interpolated", "u
 
 @saved
 @dataclass(frozen=True)
-class Logged:
+class Logged(Checked):
     """The behavior is known one event at a time: each carries its own `propensity`.
 
     >>> Logged(n_actions=3)
@@ -38,9 +38,6 @@ class Logged:
 
     n_actions: int
     CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS}
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
 
 Behavior = Array | Logged

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from understudy.constraints import COUNT, SEED, Array
 from understudy.errors import BrokenLaw, InvalidArgument, NotMergeable, NotSaveable
-from understudy.learners import RECIPES
 from understudy.protocols import LEARNER, EventSpec, Learner
 from understudy.snapshots import from_json, to_json
 from understudy.types import Feedback, Log
@@ -19,36 +17,9 @@ from understudy.types import Feedback, Log
 Player = Learner[Any]
 MERGE_TOLERANCE = 1e-9  # states add up to rounding, so policies agree to a little more
 
-EXAMPLE_ARGUMENTS: dict[str, Any] = {
-    "pi_b": np.array([0.4, 0.3, 0.2, 0.1]),
-    "n_actions": 4,
-    "horizon": 50,
-    "V": np.array([[0.5, 0.1, 0.0], [0.1, 0.4, 0.0], [0.0, 0.0, 0.3]]),
-    "feature_bound": 2.0,
-    "dimension": 3,
-}
-
-
-def example_learners() -> Iterator[tuple[str, Player]]:
-    """Every recipe with example arguments, found by their names.
-
-    >>> dict(example_learners())["exp3_ix"].spec.n_actions
-    4
-    """
-    for name, recipe in RECIPES.items():
-        parameters = inspect.signature(recipe).parameters
-        yield (
-            name,
-            recipe(**{p: EXAMPLE_ARGUMENTS[p] for p in parameters if p in EXAMPLE_ARGUMENTS}),
-        )
-
 
 def example_log(learner: Player, rounds: int, seed: int) -> Log:
-    """A random log that fits the spec of the learner, with rewards of 0 and 1 among others.
-
-    >>> len(example_log(dict(example_learners())["exp3"], rounds=10, seed=0))
-    10
-    """
+    """A random log that fits the spec of the learner, with rewards of 0 and 1 among others."""
     rng = np.random.default_rng(seed)
     spec = learner.spec
     support = np.arange(spec.n_actions) if spec.support is None else np.flatnonzero(spec.support)

@@ -69,6 +69,15 @@ def enforce(record: Constrained) -> None:
         object.__setattr__(record, name, constraint(name, getattr(record, name)))
 
 
+class Checked:
+    """Base of a frozen dataclass whose declared fields are checked when it is made."""
+
+    CONSTRAINTS: ClassVar[dict[str, Constraint]]
+
+    def __post_init__(self) -> None:
+        enforce(self)
+
+
 def constrained(**constraints: Constraint) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Check and convert the named arguments before the function runs.
 

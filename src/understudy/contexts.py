@@ -22,11 +22,12 @@ from understudy.constraints import (
     SEED,
     SUM_TOLERANCE,
     Array,
+    Checked,
     array,
     enforce,
 )
 from understudy.errors import InvalidArgument
-from understudy.theory import feature_covariance
+from understudy.theory.coverage_ratio import feature_covariance
 from understudy.types import saved
 
 __all__ = ["ContextPolicy", "Contexts", "ContinuousContexts", "FiniteContexts", "rows"]
@@ -111,7 +112,7 @@ class FiniteContexts:
 
 
 @dataclass(frozen=True, eq=False)
-class ContinuousContexts:
+class ContinuousContexts(Checked):
     """Contexts from a sampler, `sample(rng, n)`, with `feature_map(contexts)` as (n, K, d).
 
     >>> contexts = ContinuousContexts(
@@ -135,9 +136,6 @@ class ContinuousContexts:
         "n_actions": N_ACTIONS,
         "dimension": COUNT,
     }
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
     def draw(self, rng: Generator, rounds: int) -> NDArray[Any]:
         contexts = np.asarray(self.sample(rng, rounds))

@@ -26,6 +26,7 @@ it is refused, and what to pass instead.
 
 from __future__ import annotations
 
+import functools
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -138,13 +139,7 @@ class InadmissibleRate(InvalidArgument):
         self.largest = largest
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_inadmissible_rate, (*super().__reduce__()[1], self.largest))  # type: ignore[misc] # the parent's is a pair
-
-
-def _inadmissible_rate(
-    argument: str, value: object, reason: str, remedy: str, largest: float
-) -> InadmissibleRate:
-    return InadmissibleRate(argument, value, reason, remedy, largest=largest)
+        return (functools.partial(type(self), largest=self.largest), super().__reduce__()[1])
 
 
 class InvalidSnapshot(InvalidArgument):

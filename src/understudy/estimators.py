@@ -26,7 +26,7 @@ import numpy as np
 
 from understudy import kernels
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
-from understudy.constraints import N_ACTIONS, Array, Constraint, ConstraintViolation, enforce
+from understudy.constraints import N_ACTIONS, Array, Checked, Constraint, ConstraintViolation
 from understudy.deprecated import OldName, adopt_old_members
 from understudy.errors import InvalidArgument
 from understudy.protocols import EventSpec
@@ -94,10 +94,9 @@ class GainFormula:
         )
 
 
-class CheckedEstimator(ABC):
+class CheckedEstimator(Checked, ABC):
     """Base of the estimators here: checked fields, and the old names of members."""
 
-    CONSTRAINTS: ClassVar[dict[str, Constraint]]
     if not TYPE_CHECKING:  # a subclass of 0.5 defines them
         form, reads_past, remembers = OldName(), OldName(), OldName()
 
@@ -108,9 +107,6 @@ class CheckedEstimator(ABC):
 
     def __init_subclass__(cls) -> None:
         adopt_old_members(cls, CheckedEstimator)
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
     @property
     def memory_ignores_rewards(self) -> bool:
@@ -197,7 +193,8 @@ class ImplicitExploration(KnownBehavior):
         return GainFormula(logarithmic=False, rates=rates, behavior=self.behavior)
 
     def gain(self, R: Array, q: Array, t: Integers) -> Array:
-        return np.asarray(implicit_gain(R, q, self.gamma(t)))
+        gains: Array = implicit_gain(R, q, self.gamma(t))
+        return gains
 
 
 @saved
@@ -260,7 +257,7 @@ class CountedBehavior(CheckedEstimator):
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
         t = rounds_of(start, log)
         counts, seen = memory.copy(), np.empty(len(log), dtype=np.int64)
-        kernels.sampling.count_before(counts, kernel_view(log.actions), seen)
+        kernels.certificates.count_before(counts, kernel_view(log.actions), seen)
         return self.gain(log.rewards, seen / np.maximum(t - 1, 1), t), read_only(counts)
 
 

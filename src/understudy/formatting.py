@@ -45,53 +45,45 @@ def named(label: object, longest: int) -> str:
 
 
 def quoted(label: object) -> str:
-    """A label in quotes if it begins or ends with what cannot be seen: it is not the one without.
-
-    >>> quoted("a b"), quoted(" a b"), quoted("a b ")
-    ('a b', "' a b'", "'a b '")
-    """
+    """A label in quotes if it begins or ends with space: it is not the same without."""
     text = str(label)
     return text if text == text.strip() else f"'{text}'"
 
 
-def number(value: float | None) -> str:
-    """A number with four significant digits.
+def number(value: float | None, digits: int = DIGITS) -> str:
+    """A number with four significant digits, or so many.
 
     >>> [number(x) for x in (0.123456, -1234567.0, 0.1, 12.0, 0.0, float("inf"), None)]
     ['0.1235', '−1,235,000', '0.1', '12', '0', '∞', '–']
-    >>> number(1.5e-7), number(-2e30)
-    ('1.5·10⁻⁷', '−2·10³⁰')
+    >>> number(1.5e-7), number(-2e30), number(1234.5, FEW_DIGITS)
+    ('1.5·10⁻⁷', '−2·10³⁰', '1,200')
     """
     if value is None or math.isnan(value):
         return NOTHING
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    rounded = float(f"{value:.{DIGITS}g}")
+    rounded = float(f"{value:.{digits}g}")
     if rounded and not SMALLEST_PLAIN <= abs(rounded) < LARGEST_PLAIN:
-        digits, exponent = f"{value:.{DIGITS - 1}e}".split("e")
-        text = f"{_trimmed(digits)}·10{str(int(exponent)).translate(SUPERSCRIPTS)}"
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        text = f"{_trimmed(mantissa)}·10{str(int(exponent)).translate(SUPERSCRIPTS)}"
     else:
-        decimals = max(0, DIGITS - 1 - _magnitude(rounded))
+        decimals = max(0, digits - 1 - _magnitude(rounded))
         text = _trimmed(f"{rounded:,.{decimals}f}")
     return text.replace("-", "−")
 
 
-def gain(value: float) -> str:
+def gain(value: float, rounding: str = ROUND_HALF_EVEN) -> str:
     """A difference of mean rewards, with its sign and two significant digits.
 
     >>> gain(0.006662), gain(-0.0256), gain(0.0), gain(1234.5)
     ('+0.0067', '−0.026', '0', '+1,200')
     """
-    return _signed(value, ROUND_HALF_EVEN)
-
-
-def rough(value: float) -> str:
-    """A number with two significant digits.
-
-    >>> rough(0.0512), rough(1234.5)
-    ('0.051', '1,200')
-    """
-    return number(float(f"{value:.{FEW_DIGITS}g}"))
+    if not value or not math.isfinite(value):
+        return number(value)
+    exact = Decimal(value)
+    unit = Decimal(1).scaleb(exact.adjusted() - FEW_DIGITS + 1)
+    rounded = float(exact.quantize(unit, rounding=rounding))
+    return f"{'+' if rounded > 0 else ''}{number(rounded)}"
 
 
 def least_gain(value: float) -> str:
@@ -100,16 +92,7 @@ def least_gain(value: float) -> str:
     >>> least_gain(0.0299), least_gain(-0.0251)
     ('+0.029', '−0.026')
     """
-    return _signed(value, ROUND_FLOOR)
-
-
-def _signed(value: float, rounding: str) -> str:
-    if not value or not math.isfinite(value):
-        return number(value)
-    exact = Decimal(value)
-    unit = Decimal(1).scaleb(exact.adjusted() - FEW_DIGITS + 1)
-    rounded = float(exact.quantize(unit, rounding=rounding))
-    return f"{'+' if rounded > 0 else ''}{number(rounded)}"
+    return gain(value, ROUND_FLOOR)
 
 
 def rough_count(value: float) -> str:
@@ -137,11 +120,7 @@ def size(value: float | None) -> str:
 
 
 def count(value: int) -> str:
-    """A whole number, exactly.
-
-    >>> count(1234567)
-    '1,234,567'
-    """
+    """A whole number, exactly."""
     return f"{value:,}"
 
 

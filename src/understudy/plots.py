@@ -53,17 +53,6 @@ class RegretCurve:
 
 
 @dataclass(frozen=True, eq=False)
-class TailCurve:
-    """The regret that a share δ of the runs exceeded, and a bound that may fail so often."""
-
-    name: str
-    delta: ArrayLike
-    regret: ArrayLike
-    bound: ArrayLike
-    bound_on_mean: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class CurvePanel:
     """Curves that share axes. `levels` are horizontal lines by name."""
 
@@ -102,7 +91,7 @@ def require_matplotlib() -> None:
         )
 
 
-def _in_our_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
+def in_our_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
     """Call a drawing function in our style, if matplotlib is installed."""
 
     @functools.wraps(draw)
@@ -116,7 +105,7 @@ def _in_our_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figu
     return styled
 
 
-def _figure(width: float, height: float, title: str | None = None) -> Figure:
+def new_figure(width: float, height: float, title: str | None = None) -> Figure:
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow, and optional
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -125,12 +114,12 @@ def _figure(width: float, height: float, title: str | None = None) -> Figure:
     return figure
 
 
-def _add_grid(axes: Axes) -> None:
+def add_grid(axes: Axes) -> None:
     axes.grid(visible=True, color="#dddddd", lw=0.6)
     axes.set_axisbelow(True)
 
 
-@_in_our_style
+@in_our_style
 def draw_bars(labels: Sequence[object], columns: Mapping[str, Sequence[float]]) -> Figure:
     """Draw a row of bars per column, for the labels with the largest values in the first column.
 
@@ -139,7 +128,7 @@ def draw_bars(labels: Sequence[object], columns: Mapping[str, Sequence[float]]) 
     """
     first = np.asarray(next(iter(columns.values())))
     shown = np.argsort(-first, kind="stable")[:MOST_BARS]
-    figure = _figure(7.0, 2.2 * len(columns))
+    figure = new_figure(7.0, 2.2 * len(columns))
     panels = figure.subplots(len(columns), sharex=True, squeeze=False)[:, 0]
     for axes, (name, values), color in zip(panels, columns.items(), COLORS, strict=False):
         axes.bar(range(len(shown)), np.asarray(values)[shown], color=color)
@@ -151,12 +140,12 @@ def draw_bars(labels: Sequence[object], columns: Mapping[str, Sequence[float]]) 
     return figure
 
 
-@_in_our_style
+@in_our_style
 def draw_regret(
     curves: Sequence[RegretCurve], *, title: str, x_label: str, bound_label: str
 ) -> Figure:
     """Draw the regrets with bands from the first to the third quartile; the bounds above them."""
-    figure = _figure(5.6, 4.6, title)
+    figure = new_figure(5.6, 4.6, title)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 2.6])
     for color, marker, curve in zip(COLORS, MARKERS, curves, strict=False):
         below.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.18, lw=0)
@@ -164,8 +153,8 @@ def draw_regret(
         below.plot(curve.x, curve.mean, label=curve.name, **style)
         if curve.bound is not None:
             above.plot(curve.x, curve.bound, color=color, ls="--", lw=1.4, label=curve.name)
-    _add_grid(above)
-    _add_grid(below)
+    add_grid(above)
+    add_grid(below)
     below.set_ylim(bottom=min(0.0, below.get_ylim()[0]))
     below.set_xlabel(x_label)
     below.set_ylabel("total regret\n(mean, quartiles)")
@@ -182,32 +171,10 @@ def draw_regret(
     return figure
 
 
-@_in_our_style
-def draw_tails(panels: Mapping[str, Sequence[TailCurve]], *, title: str) -> Figure:
-    """Draw a panel per game: δ on a logarithmic scale over the regret, and over its bound."""
-    figure = _figure(7.2, 3.4, title)
-    row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, (name, tails) in zip(row, panels.items(), strict=True):
-        for color, marker, tail in zip(COLORS, MARKERS, tails, strict=False):
-            style = {"color": color, "marker": marker, "ms": 3.5}
-            axes.plot(tail.regret, tail.delta, lw=1.6, label=tail.name, **style)
-            axes.plot(tail.bound, tail.delta, lw=1.4, ls="--", label="its bound", **style)
-            if tail.bound_on_mean is not None:
-                label = "bound on its mean"
-                axes.axvline(tail.bound_on_mean, color=color, lw=1.0, ls=":", label=label)
-        axes.set_yscale("log")
-        _add_grid(axes)
-        axes.set_title(name, fontsize=9, loc="left")
-        axes.set_xlabel("total regret")
-    row[0].set_ylabel("share of runs above it\n(at most, for a bound)")
-    figure.legend(*row[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    return figure
-
-
-@_in_our_style
+@in_our_style
 def draw_curve_panels(panels: Sequence[CurvePanel], *, title: str, y_label: str) -> Figure:
     """Draw panels side by side, x on a logarithmic scale, with one legend for all."""
-    figure = _figure(3.3 * len(panels), 4.2, title)
+    figure = new_figure(3.3 * len(panels), 4.2, title)
     row = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, panel in zip(row, panels, strict=True):
         for color, marker, curve in zip(COLORS, MARKERS, panel.curves, strict=False):
@@ -218,7 +185,7 @@ def draw_curve_panels(panels: Sequence[CurvePanel], *, title: str, y_label: str)
             axes.axhline(level, color="#000000", ls=ls, lw=1.4, label=name)
         axes.set_xscale("log")
         axes.set_ylim(bottom=0.0)
-        _add_grid(axes)
+        add_grid(axes)
         axes.set_title(panel.title, fontsize=9, loc="left")
         axes.set_xlabel(panel.x_label, fontsize=8)
     row[0].set_ylabel(y_label)
@@ -227,7 +194,7 @@ def draw_curve_panels(panels: Sequence[CurvePanel], *, title: str, y_label: str)
     return figure
 
 
-@_in_our_style
+@in_our_style
 def draw_certificates(panels: Sequence[CertificatePanel], *, title: str) -> Figure:
     """Draw a panel per certificate and, if known, how often their bounds were ever wrong."""
     alone = len(panels) == 1
@@ -235,7 +202,7 @@ def draw_certificates(panels: Sequence[CertificatePanel], *, title: str) -> Figu
     count = len(panels) + bool(judged)
     across = min(count, PANELS_ACROSS)
     down = -(-count // across)
-    figure = _figure(3.2 * across + 0.6, 2.6 * down + 0.6, title)
+    figure = new_figure(3.2 * across + 0.6, 2.6 * down + 0.6, title)
     cells = figure.subplots(down, across, squeeze=False).ravel()
     for i, panel in enumerate(panels):
         _draw_certificate(cells[i], panel, "" if alone else f"{i + 1}. ")

@@ -1,4 +1,4 @@
-"""Learners and estimators: what each is, and the event that it asks for.
+"""Learners and estimators: what each is, the event that it asks for, and what a replay records.
 
 A learner is four things: `spec`, `init`, `policy` and `advance`. Whatever else a learner can do
 follows from them and is written here once.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,6 @@ from understudy.behaviors import Behavior, Logged
 from understudy.constraints import Array, Constraint, having
 from understudy.deprecated import OldName, adopt_old_members, old_module_names
 from understudy.errors import BrokenLaw, InvalidArgument, InvalidEvent, NotMergeable
-from understudy.recorders import ActionProbabilities, AllPolicies, ExpectedReward, Recorder
 from understudy.types import (
     FEATURES,
     PROPENSITY_REMEDY,
@@ -25,9 +24,11 @@ from understudy.types import (
     Integers,
     Log,
     Trace,
+    expand,
+    kernel_view,
     one_event,
     read_only,
-    rounds_past,
+    segments,
 )
 
 State = TypeVar("State")
@@ -77,7 +78,8 @@ class EventSpec:
                 "it is not read here",
                 self.unread,
             )
-        self._check_features(log.features)
+        if log.features is not None or self.features is not None:
+            self._check_features(log.features)
 
     def _check_actions(self, actions: Integers) -> None:
         if (actions >= self.n_actions).any():
@@ -110,6 +112,112 @@ class EventSpec:
                 f"each round needs features of shape {self.features}",
                 FEATURES.remedy,
             )
+
+
+class Recorder:
+    """What a caller wants to know of the policies π_t along a log; this one records nothing.
+
+    `Learner.advance` shows a recorder every π_t before it learns from round t, in the order of
+    rounds. A learner in Python calls `add`. A compiled one runs the kernel that `kernel` names,
+    which fills or reads the arrays of `kernel_arguments`: so the probability of the logged action,
+    all that `replay` needs, costs O(1) a round and not O(K).
+    """
+
+    wants_policies: ClassVar[bool] = False
+    one_sum: ClassVar[bool] = False  # its bits depend on how a learner cuts the log into chunks
+    kernel: ClassVar[str] = "replay"
+    recorded = 0
+
+    def add(self, policies: Array) -> None:
+        """Record the policy of the next round, (K,), or those of the next rounds, (n, K)."""
+
+    def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
+        """The arrays of the next rounds that the kernel takes."""
+        return (np.empty(rounds),)
+
+    def add_found(self, found: Any) -> None:
+        """Record what the kernel returned for these rounds beside the state."""
+
+    def _next(self, rounds: int) -> slice:
+        start = self.recorded
+        self.recorded += rounds
+        return slice(start, start + rounds)
+
+
+class ActionProbabilities(Recorder):
+    """π_t(A_t), the probability of the logged action, in `probability`.
+
+    >>> recorder = ActionProbabilities(np.array([1, 0]))
+    >>> recorder.add(np.array([[0.75, 0.25], [0.5, 0.5]]))
+    >>> recorder.probability.tolist()
+    [0.25, 0.5]
+    """
+
+    wants_policies = True
+
+    def __init__(self, actions: Integers) -> None:
+        self.actions = actions
+        self.probability = np.empty(len(actions))
+
+    def add(self, policies: Array) -> None:
+        rows = np.atleast_2d(policies)
+        part = self._next(len(rows))
+        self.probability[part] = rows[np.arange(len(rows)), self.actions[part]]
+
+    def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
+        return (self.probability[self._next(rounds)],)
+
+
+class AllPolicies(Recorder):
+    """Every π_t in full, in `policies`, (n, K)."""
+
+    wants_policies = True
+    kernel = "policies"
+
+    def __init__(self, rounds: int, n_actions: int) -> None:
+        self.policies = np.empty((rounds, n_actions))
+
+    def add(self, policies: Array) -> None:
+        rows = np.atleast_2d(policies)
+        part = self._next(len(rows))
+        if rows.shape == self.policies.shape:  # all rounds at once: no copy
+            self.policies = rows
+        else:
+            self.policies[part] = rows
+
+    def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
+        return (self.policies[self._next(rounds)],)
+
+
+class ExpectedReward(Recorder):
+    """Σ_t ⟨π_t, r_t⟩, in `total`; row i of `rewards` holds from round starts[i] on."""
+
+    wants_policies = True
+    one_sum = True
+    kernel = "expected_reward"
+
+    def __init__(self, rewards: Array, starts: Integers) -> None:
+        self.rewards, self.starts = rewards, starts
+        self.total = 0.0
+
+    def add(self, policies: Array) -> None:
+        rows = np.atleast_2d(policies)
+        rewards, starts = self._rewards_of(len(rows))
+        self.total += float((rows * expand(rewards, starts, len(rows))).sum())
+
+    def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
+        rewards, starts = self._rewards_of(rounds)
+        return kernel_view(rewards), kernel_view(starts)
+
+    def add_found(self, found: Any) -> None:
+        self.total += float(found)
+
+    def _rewards_of(self, rounds: int) -> tuple[Array, Integers]:
+        part = self._next(rounds)
+        return segments(self.rewards, self.starts, part.start, rounds)
+
+
+NOTHING = Recorder()  # for `update`, which wants the next state alone
 
 
 class CompiledPath(enum.Flag):
@@ -162,7 +270,7 @@ class Learner(Protocol[State]):
         self.check_state(state)
         log = one_event(feedback)
         self.check_log(log)
-        return self.advance(state, log, Recorder())
+        return self.advance(state, log, NOTHING)
 
     def replay(self, state: State, log: Log) -> tuple[State, Trace]:
         """The state after a whole log, bit for bit that of `update` on each event in turn."""
@@ -196,7 +304,8 @@ class Learner(Protocol[State]):
 
     def past_horizon(self, state: State) -> int:
         """How many of them came after the horizon that the learner was tuned for."""
-        return rounds_past(getattr(self, "horizon", None), self.rounds(state))
+        horizon: int | None = getattr(self, "horizon", None)
+        return 0 if horizon is None else max(0, self.rounds(state) - horizon)
 
     @property
     def order_dependence(self) -> str | None:
@@ -226,18 +335,32 @@ class Learner(Protocol[State]):
         """Whether the state has the class and the shapes of this learner's."""
         return isinstance(state, type(self.init()))
 
+    def is_possible(self, state: State) -> bool:
+        """Whether the numbers of a state that it `accepts` can be this learner's."""
+        del state
+        return True
+
     def validate(self, state: State) -> None:
-        """Raise `InvalidArgument` if the state cannot be this learner's."""
+        """Raise `InvalidArgument` if the state cannot be this learner's: asked of a new one."""
         self.check_state(state)
+        if not self.is_possible(state):
+            raise self._not_own(state)
 
     def check_state(self, state: State) -> None:
         """Raise `InvalidArgument` if `accepts` refuses the state: asked before each use."""
         if not self.accepts(state):
-            raise self.not_own(state)
+            raise self._not_own(state)
 
-    def not_own(self, state: State) -> InvalidArgument:
+    def _not_own(self, state: State) -> InvalidArgument:
         """The error for a state that cannot be this learner's."""
-        return not_a_state(state, f"{self.spec.n_actions} actions")
+        spec = self.spec
+        of = f"{spec.n_actions} actions" if spec.features is None else f"features {spec.features}"
+        return InvalidArgument(
+            "state",
+            state,
+            f"it is not a state of this learner of {of}",
+            "start from learner.init(), or load the learner with its state",
+        )
 
     def check_log(self, log: Log) -> None:
         """Raise `InvalidEvent` at the first event that this learner cannot learn from."""
@@ -307,33 +430,6 @@ LEARNER = _having_or_old(
 ESTIMATOR = _having_or_old(
     Estimator, "pass one of us.estimators", "spec", "gains", "order_dependence"
 )
-
-
-def refuse_features(features: object) -> None:
-    """Raise `InvalidArgument` if a learner without contexts is asked about one.
-
-    >>> refuse_features([1.0])
-    Traceback (most recent call last):
-    understudy.errors.InvalidArgument: features = [1.0]: this learner ignores contexts; ...
-    """
-    if features is not None:
-        raise InvalidArgument(
-            "features", features, "this learner ignores contexts", "leave them out"
-        )
-
-
-def not_a_state(state: object, of: str) -> InvalidArgument:
-    """The error for a state that cannot be this learner's.
-
-    >>> print(not_a_state(None, of="3 actions"))
-    state = None: it is not a state of this learner of 3 actions; start from learner.init(), ...
-    """
-    return InvalidArgument(
-        "state",
-        state,
-        f"it is not a state of this learner of {of}",
-        "start from learner.init(), or load the learner with its state",
-    )
 
 
 if not TYPE_CHECKING:

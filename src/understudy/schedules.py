@@ -2,7 +2,7 @@
 
 γ_t is a number, an array, or a function of t. A rate that falls with time is held until t has grown
 by 5 %, so that weights are seldom computed again: `CHANGES` are the rounds in which it moves. This
-costs at most 2.5 % of a bound, √1.05 (`theory/anytime.py`).
+costs at most 2.5 % of a bound, √1.05 (`theory/rates.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from understudy.constraints import (
     NONNEGATIVE,
     RATE,
     Array,
+    Checked,
     Constraint,
     ConstraintViolation,
     array,
     dimensions_of,
-    enforce,
     having,
 )
 from understudy.deprecated import old_module_names
@@ -75,6 +75,16 @@ def chunks_of_constant_rate(before: int, rounds: int, size: int) -> Iterator[tup
             yield first + start, count
 
 
+def rounds_at_each_rate(horizon: int) -> tuple[Integers, Integers]:
+    """The rounds up to n in which a held rate moves, and how long it then stays.
+
+    >>> [part[-3:].tolist() for part in rounds_at_each_rate(100)]
+    [[87, 92, 97], [5, 5, 4]]
+    """
+    moves = CHANGES[horizon >= CHANGES]
+    return moves, np.diff(np.append(moves, horizon + 1))
+
+
 class Schedule(Protocol):
     """γ_t for an array of rounds t ≥ 1; `varies` if γ_t depends on t."""
 
@@ -86,7 +96,7 @@ class Schedule(Protocol):
 
 @saved
 @dataclass(frozen=True)
-class Constant:
+class Constant(Checked):
     """γ_t = γ.
 
     >>> Constant(0.1)(np.array([1, 2])).tolist()
@@ -97,16 +107,13 @@ class Constant:
     CONSTRAINTS: ClassVar = {"gamma": NONNEGATIVE}
     varies: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        enforce(self)
-
     def __call__(self, t: Integers) -> Array:
         return np.full(len(t), self.gamma)
 
 
 @saved
 @dataclass(frozen=True, eq=False)
-class Tabulated:
+class Tabulated(Checked):
     """γ_t is the t-th entry of an array.
 
     >>> Tabulated([0.3, 0.2, 0.1])(np.array([3, 1])).tolist()
@@ -116,9 +123,6 @@ class Tabulated:
     gamma: Array
     CONSTRAINTS: ClassVar = {"gamma": array("pass γ_1, γ_2, … ≥ 0", low=0.0)}
     varies: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
     def __call__(self, t: Integers) -> Array:
         if len(t) and t.max() > len(self.gamma):
@@ -149,7 +153,7 @@ class FunctionOfTime:
 
 @saved
 @dataclass(frozen=True)
-class Decaying:
+class Decaying(Checked):
     r"""$\eta_t = s / \sqrt{t'}$, with t' the round in which the rate was set, at most 5 % before t.
 
     >>> Decaying(scale=2.0)(np.array([1, 4, 16])).tolist()
@@ -160,9 +164,6 @@ class Decaying:
     CONSTRAINTS: ClassVar = {"scale": RATE}
     varies: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        enforce(self)
-
     def __call__(self, t: Integers) -> Array:
         return np.asarray(self.scale / np.sqrt(last_change(t)))
 
@@ -171,11 +172,7 @@ Rate = float | Decaying
 
 
 def rate_at(eta: Rate, t: Integers) -> Array | float:
-    """η_t of a rate that stays, or of one that decays.
-
-    >>> rate_at(0.1, np.array([9])), rate_at(Decaying(0.3), np.array([9])).round(9).tolist()
-    (0.1, [0.1])
-    """
+    """η_t of a rate that stays, or of one that decays."""
     return eta if isinstance(eta, float) else eta(t)
 
 
@@ -188,7 +185,7 @@ ETA = Constraint("pass a positive number, or a Decaying rate", _rate, RATE.wrong
 
 @saved
 @dataclass(frozen=True)
-class HalfOf:
+class HalfOf(Checked):
     """γ_t = η_t/2, the least implicit exploration that keeps a decaying rate pessimistic.
 
     >>> HalfOf(Decaying(scale=2.0))(np.array([1, 4])).tolist()
@@ -201,16 +198,13 @@ class HalfOf:
     }
     varies: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        enforce(self)
-
     def __call__(self, t: Integers) -> Array:
         return self.eta(t) / 2.0
 
 
 @saved
 @dataclass(frozen=True)
-class HoeffdingWidth:
+class HoeffdingWidth(Checked):
     r"""Theorem 2's $\gamma_1 = 1 + \eta/2$, $\gamma_t = \eta/2 + \sqrt{\log(K(t-1)^2)/(2t-2)}$.
 
     >>> HoeffdingWidth(eta=0.1, n_actions=10)(np.array([1, 2, 101])).round(4).tolist()
@@ -221,9 +215,6 @@ class HoeffdingWidth:
     n_actions: int
     CONSTRAINTS: ClassVar = {"eta": ETA, "n_actions": N_ACTIONS}
     varies: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
     def __call__(self, t: Integers) -> Array:
         past = np.maximum(t - 1, 1).astype(np.float64)

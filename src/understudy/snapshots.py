@@ -13,7 +13,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, SupportsIndex, TypeVar
 
@@ -45,13 +45,7 @@ def to_json(learner: Learner[State], state: State) -> str:
     >>> json.loads(text)["version"]
     2
     """
-    snapshot = {
-        "format": FORMAT,
-        "version": VERSION,
-        "learner": as_data(learner, "learner"),
-        "state": as_data(state, "state"),
-    }
-    return json.dumps(snapshot, allow_nan=False, indent=1, ensure_ascii=False)
+    return to_text(learner=learner, state=state)
 
 
 def from_json(text: str) -> tuple[Learner[Any], Any]:
@@ -63,19 +57,11 @@ def from_json(text: str) -> tuple[Learner[Any], Any]:
     >>> again.policy(state).tolist()
     [0.5, 0.5]
     """
-    snapshot = parse(text)
-    try:
-        learner = from_data(snapshot.get("learner"), "learner")
-        state = from_data(snapshot.get("state"), "state")
-        if not hasattr(learner, "validate"):
-            raise _damaged("learner", learner, "it is not a learner")
+    learner, state = from_text(text, "learner", "state")
+    if not hasattr(learner, "validate"):
+        raise _damaged("learner", learner, "it is not a learner")
+    with _refusals_of_a_snapshot():
         learner.validate(state)
-    except InvalidSnapshot:
-        raise
-    except RecursionError:
-        raise _damaged("snapshot", text[:40], "it is nested too deeply") from None
-    except InvalidArgument as error:
-        raise InvalidSnapshot(error.argument, error.value, error.reason, REMEDY) from error
     return learner, state
 
 
@@ -151,12 +137,7 @@ def load(path: str | os.PathLike[str]) -> Understudy[Any]:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """What a file holds, or `InvalidSnapshot` if it can hold no snapshot.
-
-    >>> read_text(".")
-    Traceback (most recent call last):
-    understudy.errors.InvalidSnapshot: path = '.': it is a folder; name the file in it
-    """
+    """What a file holds, or `InvalidSnapshot` if it can hold no snapshot."""
     file = Path(path)
     if file.is_dir():
         raise InvalidSnapshot("path", str(path), "it is a folder", "name the file in it")
@@ -167,14 +148,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put a file in place in one step, so that no reader and no crash ever sees half of it.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_atomically(Path(folder, "file"), b"content")
-    ...     Path(folder, "file").read_bytes()
-    b'content'
-    """
+    """Put a file in place in one step, so that no reader and no crash ever sees half of it."""
     if not path.name:  # "" or "."
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.parent / f".{uuid.uuid4().hex[:12]}.tmp"
@@ -233,17 +207,41 @@ def as_data(value: Any, where: str = "value") -> Any:
 REMEDY = "load a file that Understudy.save wrote, unchanged"
 
 
+def to_text(**parts: Any) -> str:
+    """A file of ours: its format, and each part as `as_data` writes it."""
+    data = {name: as_data(part, name) for name, part in parts.items()}
+    content = {"format": FORMAT, "version": VERSION, **data}
+    return json.dumps(content, allow_nan=False, indent=1, ensure_ascii=False)
+
+
+def from_text(text: str, *names: str) -> list[Any]:
+    """The parts of a file that `to_text` wrote, or `InvalidSnapshot`."""
+    content = parse(text)
+    with _refusals_of_a_snapshot():
+        try:
+            return [from_data(content.get(name), name) for name in names]
+        except RecursionError:
+            raise _damaged("snapshot", text[:40], "it is nested too deeply") from None
+
+
+@contextlib.contextmanager
+def _refusals_of_a_snapshot(within: str = "", remedy: str = REMEDY) -> Iterator[None]:
+    """Turn the refusal of a value into that of the snapshot which holds it."""
+    try:
+        yield
+    except InvalidSnapshot:
+        raise
+    except InvalidArgument as error:
+        argument = within + error.argument
+        raise InvalidSnapshot(argument, error.value, error.reason, remedy) from error
+
+
 def _damaged(argument: str, value: object, reason: str) -> InvalidSnapshot:
     return InvalidSnapshot(argument, value, reason, REMEDY)
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The parts of a file of ours, before they are made into values.
-
-    >>> parse("{}")
-    Traceback (most recent call last):
-    understudy.errors.InvalidSnapshot: snapshot = {}: it does not say that its format is ...
-    """
+    """The parts of a file of ours, before they are made into values."""
 
     def refuse(constant: str) -> float:
         raise _damaged("snapshot", constant, "it holds a number that is not finite")
@@ -267,11 +265,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def from_data(value: Any, where: str) -> Any:
-    """What `as_data` made data of, checked.
-
-    >>> from_data({"array": "float64", "shape": [1], "values": [0.5]}, "value")
-    array([0.5])
-    """
+    """What `as_data` made data of, checked."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -373,16 +367,7 @@ def fields_from_data(
             break
     else:
         raise InvalidSnapshot(where, data, "its fields are not those that are saved", remedy)
-    try:
-        values = {name: decoders.get(name, _same)(found[name]) for name in names}
+    with _refusals_of_a_snapshot(f"{where}.", remedy):
+        values = {name: decoders.get(name, lambda same: same)(found[name]) for name in names}
         record: Record = known(**values)
-    except InvalidSnapshot:
-        raise
-    except InvalidArgument as error:
-        argument = f"{where}.{error.argument}"
-        raise InvalidSnapshot(argument, error.value, error.reason, remedy) from error
     return record
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -17,6 +17,7 @@ from understudy.constraints import (
     COUNT,
     SMALLEST_PROBABILITY,
     Array,
+    Checked,
     array,
     enforce,
     integer,
@@ -49,11 +50,7 @@ def saved(cls: Class | None = None, *, tag: str | None = None) -> Any:
     True
     """
     if cls is None:
-        return functools.partial(_register, tag)
-    return _register(None, cls)
-
-
-def _register(tag: str | None, cls: Class) -> Class:
+        return functools.partial(saved, tag=tag)
     tag = cls.__name__ if tag is None else tag
     taken = SAVED.setdefault(tag, cls)
     if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
@@ -61,18 +58,12 @@ def _register(tag: str | None, cls: Class) -> Class:
             "cls", cls, f"snapshots know {taken} by this name already", "choose another name"
         )
     SAVED[tag] = cls
-    cls.SAVED_TAG = tag  # type: ignore[attr-defined] # read by `saved_tag` alone
     return cls
 
 
 def saved_tag(cls: type) -> str | None:
-    """The tag of a class that was marked `@saved` itself, or None; a subclass does not inherit it.
-
-    >>> saved_tag(Feedback) is None
-    True
-    """
-    tag: str = vars(cls).get("SAVED_TAG", "")
-    return tag if SAVED.get(tag) is cls else None
+    """The tag of a class that was marked `@saved` itself, or None."""
+    return next((tag for tag, known in SAVED.items() if known is cls), None)
 
 
 REWARD_REMEDY = (
@@ -89,7 +80,7 @@ BLOCK = 1 << 16  # numbers in the table of one chunk: half a megabyte, which fit
 
 
 @dataclass(frozen=True, eq=False)
-class Feedback:
+class Feedback(Checked):
     """One round as the learner sees it: the action of the behavior policy, and its reward.
 
     >>> Feedback(action=3, reward=1.0)
@@ -120,9 +111,6 @@ class Feedback:
         "propensity": number(SMALLEST_PROBABILITY, 1.0, PROPENSITY_REMEDY).optional(),
         "features": FEATURES.optional(),
     }
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,11 +249,7 @@ class Round:
 
 
 def one_event(feedback: Feedback) -> Log:
-    """A single round as a log of length one.
-
-    >>> len(one_event(Feedback(action=0, reward=1.0)))
-    1
-    """
+    """A single round as a log of length one."""
     if not isinstance(feedback, Feedback):
         raise InvalidEvent(
             "feedback",
@@ -282,21 +266,8 @@ def one_event(feedback: Feedback) -> Log:
 
 
 def rounds_per_chunk(width: int) -> int:
-    """How many rounds to treat at a time if each needs a table row of that many numbers.
-
-    >>> rounds_per_chunk(100), rounds_per_chunk(10**9)
-    (655, 1)
-    """
+    """How many rounds to treat at a time if each needs a table row of that many numbers."""
     return max(1, BLOCK // width)
-
-
-def rounds_past(horizon: int | None, rounds: int) -> int:
-    """How many rounds lie past a horizon, if there is one.
-
-    >>> rounds_past(10, 12), rounds_past(10, 7), rounds_past(None, 12)
-    (2, 0, 0)
-    """
-    return 0 if horizon is None else max(0, rounds - horizon)
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
@@ -306,11 +277,7 @@ def read_only(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def kernel_view(values: NDArray[Any]) -> NDArray[Any]:
-    """A contiguous read-only view: the one layout of kernel inputs, so that each compiles once.
-
-    >>> kernel_view(np.arange(6)[::2]).flags.c_contiguous
-    True
-    """
+    """A contiguous read-only view: the one layout of kernel inputs, so that each compiles once."""
     return read_only(np.ascontiguousarray(values).view())
 
 
@@ -324,11 +291,7 @@ def chunks(rounds: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def durations(starts: Integers, rounds: int) -> Integers:
-    """How long each row holds, if row i holds from round starts[i] on.
-
-    >>> durations(np.array([0, 2]), 5).tolist()
-    [2, 3]
-    """
+    """How long each row holds, if row i holds from round starts[i] on."""
     return np.append(starts[1:], rounds) - starts
 
 
@@ -345,9 +308,5 @@ def segments(rows: Array, starts: Integers, first: int, rounds: int) -> tuple[Ar
 
 
 def expand(rows: Array, starts: Integers, rounds: int) -> Array:
-    """A row per round, where row i holds from round starts[i] on.
-
-    >>> expand(np.array([[0.1], [0.2]]), np.array([0, 2]), 3).tolist()
-    [[0.1], [0.1], [0.2]]
-    """
+    """A row per round, where row i holds from round starts[i] on."""
     return np.repeat(rows, durations(starts, rounds), axis=0)

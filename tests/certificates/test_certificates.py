@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import understudy as us
+from tests.support import formulas
 from tests.support.strategies import behaviors, quick, seeds, unit_numbers
 from understudy import kernels
 from understudy.certificates import Evidence
 from understudy.certificates.curves import POINTS
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.formatting import least_gain, number
-from understudy.kernels import reference
 from understudy.snapshots import as_data, from_data
 
 Array = NDArray[np.float64]
@@ -144,7 +144,7 @@ def test_sums_and_totals_are_the_reference(game: Watched) -> None:
     lambdas = certificate.lambdas
     bets = 0.9 * lambdas[lambdas <= 1]
     parts = ((lambdas, w * R), (lambdas, w * (1 - R)), (bets, (w - 1) * R))
-    wanted = np.concatenate([reference.log_wealths(grid, x)[-1] for grid, x in parts])
+    wanted = np.concatenate([formulas.log_wealths(grid, x)[-1] for grid, x in parts])
     np.testing.assert_allclose(certificate.evidence.log_wealths(), wanted, rtol=1e-11, atol=1e-13)
     totals = [R.sum(), (w * R).sum(), w.sum(), (w * w).sum()]
     np.testing.assert_allclose(certificate.evidence.totals, totals, rtol=1e-12)
@@ -162,9 +162,9 @@ def test_bounds_are_roots(game: Watched, confidence: float) -> None:
     certificate, n = game.observed(confidence=confidence), len(game.log)
     S, lambdas = certificate.evidence.log_wealths(), certificate.lambdas
     bets, size, delta = 0.9 * lambdas[lambdas <= 1], len(lambdas), 1 - confidence
-    lower = reference.lower_root(S[:size], lambdas, n, -math.log(delta / 2), 0.0)
-    upper = 1 - reference.lower_root(S[size : 2 * size], lambdas, n, -math.log(delta / 2), 0.0)
-    gain = reference.lower_root(S[2 * size :], bets, n, -math.log(delta), -1.0)
+    lower = formulas.lower_root(S[:size], lambdas, n, -math.log(delta / 2), 0.0)
+    upper = 1 - formulas.lower_root(S[size : 2 * size], lambdas, n, -math.log(delta / 2), 0.0)
+    gain = formulas.lower_root(S[2 * size :], bets, n, -math.log(delta), -1.0)
     found = (certificate.lower / n, certificate.upper / n, (certificate.gain or 0.0) / n)
     np.testing.assert_allclose(found, (lower, upper, gain), rtol=1e-9, atol=1e-12)
     assert 0.0 <= lower <= 1.0
@@ -183,9 +183,9 @@ def test_the_mixture_is_above_the_threshold_left_of_the_root_and_below_it_right(
     root = certificate.lower / n
     threshold = -math.log(certificate._side)
     if root > 0:
-        assert reference.log_mixture(S, lambdas, n, root * (1 - 1e-9)) >= threshold - 1e-9
+        assert formulas.log_mixture(S, lambdas, n, root * (1 - 1e-9)) >= threshold - 1e-9
     if root < 1:
-        assert reference.log_mixture(S, lambdas, n, root + 1e-9) <= threshold + 1e-9
+        assert formulas.log_mixture(S, lambdas, n, root + 1e-9) <= threshold + 1e-9
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e-8, 1.0, 1e8, 1e100])
@@ -238,11 +238,11 @@ def test_promotion_is_in_the_first_round_in_which_it_is_justified(
     certificate = game.observed(confidence=confidence)
     lambdas = certificate.lambdas
     bets, log_threshold = 0.9 * lambdas[lambdas <= 1], -math.log(1 - confidence)
-    mixtures = reference.log_mixture(
-        reference.log_wealths(bets, (w - 1) * R), bets, np.zeros(len(R)), np.zeros(len(R))
+    mixtures = formulas.log_mixture(
+        formulas.log_wealths(bets, (w - 1) * R), bets, np.zeros(len(R)), np.zeros(len(R))
     )
     assume((abs(mixtures - log_threshold) > 1e-9).all())  # no tie that rounding decides
-    first = reference.first_crossing(bets, (w - 1) * R, log_threshold)
+    first = formulas.first_crossing(bets, (w - 1) * R, log_threshold)
     assert certificate.evidence.crossed == first
     credible = certificate.lower <= certificate.upper  # else no propensities like these exist
     assert certificate.promoted_at == (first if first and credible else None)
@@ -264,7 +264,7 @@ def test_promotion_comes_between_the_round_before_and_its_round(seed: int) -> No
     assert before.gain < 0 <= then.gain
     w, R = game.columns()
     bets = 0.9 * certificate.lambdas[certificate.lambdas <= 1]
-    assert reference.first_crossing(bets, (w - 1) * R, math.log(20)) == at
+    assert formulas.first_crossing(bets, (w - 1) * R, math.log(20)) == at
 
 
 def test_once_promoted_is_promoted() -> None:
@@ -544,6 +544,7 @@ def test_what_a_caller_changes_later_changes_nothing() -> None:
     assert certificate.observe(LOG, us.Trace(np.ones(4), 0, 3)).estimate == pytest.approx(6.5)
 
 
+@pytest.mark.plain
 def test_the_picture_of_a_certificate() -> None:
     pytest.importorskip("matplotlib")
     game = watched(500)

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import understudy as us
+from tests.support import formulas
 from tests.support.strategies import behaviors, policies, quick, unit_numbers
 from understudy import kernels
-from understudy.kernels import reference
-from understudy.protocols import Learner
-from understudy.types import one_event
+from understudy.learners import Learner
 
 Array = NDArray[np.float64]
 Rewards = Callable[[tuple[int, ...]], Array]
@@ -196,7 +195,7 @@ def test_a_wrong_bound_means_a_large_martingale(
     martingale = np.exp(own).mean()
     if m > mean + 1e-12:
         assert martingale > (1 - 1e-9) / delta
-    at_mean = np.exp(reference.log_mixture(S, lambdas, n, mean))
+    at_mean = np.exp(formulas.log_mixture(S, lambdas, n, mean))
     assert at_mean <= martingale * (1 + 1e-9)
 
 
@@ -304,5 +303,5 @@ def test_an_event_at_a_time_is_one_event() -> None:
     """The game trees above observe events; a log of one round is the same to the bit."""
     start = us.Certificate(behavior=RARE)
     event = us.Feedback(0, 0.7)
-    one, other = start.observe(event, 0.3), start.observe(one_event(event), [0.3])
+    one, other = start.observe(event, 0.3), start.observe(us.Log([0], [0.7]), [0.3])
     assert one.evidence.products.tobytes() == other.evidence.products.tobytes()

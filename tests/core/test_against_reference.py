@@ -28,9 +28,7 @@ from tests.support.strategies import (
     quick,
     rates,
 )
-from understudy.learners import ExponentialWeights, LinProdCompact
-from understudy.learners.lin_prod import LinProd
-from understudy.protocols import Learner
+from understudy.learners import ExponentialWeights, Learner, LinProd, LinProdCompact
 
 TOLERANCE = 1e-10
 

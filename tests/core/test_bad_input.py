@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.example_learners import example_learners
 from understudy import Log
-from understudy.conformance import example_learners, example_log
+from understudy.conformance import example_log
 from understudy.errors import (
     InadmissibleRate,
     InfiniteCoverage,
@@ -24,7 +25,7 @@ from understudy.errors import (
     InvalidEvent,
     UnderstudyError,
 )
-from understudy.protocols import Learner
+from understudy.learners import Learner
 from understudy.snapshots import as_data, to_json
 from understudy.types import one_event
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.paths import UNFINISHED
 
 COMPILER_IS_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 needs_compiler = pytest.mark.skipif(COMPILER_IS_OFF, reason="nothing is compiled: no cache to test")
@@ -24,39 +26,80 @@ KEPT = {name: os.environ[name] for name in PLACES if name in os.environ}
 REMEDY = "set NUMBA_CACHE_DIR to a folder that can be written to"
 
 
-def run(code: str, **environment: str) -> tuple[Any, str]:
-    """What a program of its own prints, as data, and its warnings.
-
-    It finds no cache that others have left, except where the environment says.
-    """
+def run(code: str, **environment: str) -> Any:
+    """What a program of its own prints, as data."""
     clean = {name: value for name, value in os.environ.items() if name not in PLACES}
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**clean, "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        env={**clean, **environment},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout), done.stderr
+    return json.loads(done.stdout)
+
+
+# Programs begin as forks of a process that has imported numba and compiled something: each program
+# alone would do this for a second.
+FORKS = """
+import json, os, sys, numba, numpy as np
+numba.njit(lambda numbers: numbers[0] + numbers.sum())(np.zeros(3, dtype=np.int64))
+for line in sys.stdin:
+    code, folder, environment, said, warned = json.loads(line)
+    program = os.fork()
+    if program == 0:
+        for descriptor, path in ((1, said), (2, warned)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+        os.environ.update(environment)
+        numba.config.reload_config()
+        sys.path.insert(0, folder)
+        sys.dont_write_bytecode = True
+        exec(code, {"__name__": "__main__"})
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    """A process to fork programs from. They find no cache that others have left."""
+    clean = {name: value for name, value in os.environ.items() if name not in PLACES}
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS],
+        env=clean,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.communicate()  # at the end of its input it ends
 
 
 class Copy:
     """A copy of the library that can be damaged, and programs that import it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, forks: subprocess.Popen[str]) -> None:
         self.folder = folder
+        self.forks = forks
         self.kernels = folder / "understudy" / "kernels"
-        ignored = shutil.ignore_patterns("*.nbi", "*.nbc")  # what numba has compiled
+        ignored = shutil.ignore_patterns("*.nbi", "*.nbc", *UNFINISHED)  # what numba compiled
         shutil.copytree(Path(us.__file__).parent, folder / "understudy", ignore=ignored)
         self.places = {"HOME": str(folder / "home")}
         self.warnings = ""
 
     def run(self, code: str) -> Any:
         """What the program says; its warnings are kept."""
-        said, self.warnings = run(code, PYTHONPATH=str(self.folder), **self.places)
-        return said
+        said, warned = self.folder / "said", self.folder / "warned"
+        program = [code, str(self.folder), self.places, str(said), str(warned)]
+        assert self.forks.stdin is not None
+        assert self.forks.stdout is not None
+        print(json.dumps(program), file=self.forks.stdin, flush=True)
+        ended = self.forks.stdout.readline()
+        self.warnings = warned.read_text(encoding="utf-8")
+        assert ended == "0\n", self.warnings[-3000:]
+        return json.loads(said.read_text(encoding="utf-8"))
 
     def change(self, path: Path, old: str, new: str) -> None:
         text = path.read_text(encoding="utf-8")
@@ -65,15 +108,15 @@ class Copy:
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Copy:
-    return Copy(tmp_path)
+def copy(tmp_path: Path, forks: subprocess.Popen[str]) -> Copy:
+    return Copy(tmp_path, forks)
 
 
 COUNTING = """
 import json, numpy as np
 from understudy import kernels
 counts, before = np.zeros(2, dtype=np.int64), np.empty(3, dtype=np.int64)
-kernels.sampling.count_before(counts, np.array([0, 1, 0]), before)
+kernels.certificates.count_before(counts, np.array([0, 1, 0]), before)
 print(json.dumps([before.tolist(), counts.tolist()]))
 """
 COUNTED = [[0, 0, 1], [2, 1]]
@@ -116,7 +159,7 @@ def test_a_folder_that_is_gone_when_a_kernel_is_saved(copy: Copy) -> None:
     gone = """
 import shutil, pathlib
 from understudy import kernels
-folder = pathlib.Path(kernels.sampling.count_before._cache.cache_path)
+folder = pathlib.Path(kernels.certificates.count_before._cache.cache_path)
 shutil.rmtree(folder)
 folder.write_text("not a folder")
 """
@@ -128,7 +171,9 @@ folder.write_text("not a folder")
 def test_a_disk_that_was_full_leaves_no_code_of_older_kernels(copy: Copy) -> None:
     """An index that could be saved does not name code that could not."""
     assert copy.run(COUNTING) == COUNTED
-    copy.change(copy.kernels / "sampling.py", "counts[actions[t]] += 1", "counts[actions[t]] += 3")
+    copy.change(
+        copy.kernels / "certificates.py", "counts[actions[t]] += 1", "counts[actions[t]] += 3"
+    )
     changed = [[0, 0, 3], [6, 3]]
     assert copy.run(FULL_DISK.format(suffix=".nbc") + COUNTING) == changed
     assert copy.run(COUNTING) == changed
@@ -139,7 +184,7 @@ def test_a_disk_that_was_full_leaves_no_code_of_older_kernels(copy: Copy) -> Non
 def test_a_damaged_cache_is_compiled_anew(copy: Copy, suffix: str) -> None:
     """A file that was cut short, by a crash say, costs time and not a run."""
     assert copy.run(COUNTING) == COUNTED
-    files = list((copy.kernels / "__pycache__").glob(f"sampling.count_before*.{suffix}"))
+    files = list((copy.kernels / "__pycache__").glob(f"certificates.count_before*.{suffix}"))
     assert files
     for file in files:
         file.write_bytes(file.read_bytes()[:40])
@@ -247,13 +292,16 @@ print(json.dumps([compiled, [float(number) for number in numbers]]))
 """
 
 
-def test_every_kernel_is_the_same_without_the_compiler() -> None:
-    """Compiled or not, the same numbers to twelve digits."""
-    was_compiled, fast = run(EVERY_KERNEL, NUMBA_DISABLE_JIT="0", **KEPT)[0]
-    is_compiled, plain = run(EVERY_KERNEL, NUMBA_DISABLE_JIT="1")[0]
-    assert (was_compiled, is_compiled) == (True, False)
-    assert len(fast) > 2000
-    np.testing.assert_allclose(fast, plain, rtol=1e-12, atol=0)
+def test_every_kernel_is_the_same_without_the_compiler(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The same numbers to twelve digits, here and in a process of the other kind."""
+    exec(EVERY_KERNEL, {})
+    here_compiled, here = json.loads(capsys.readouterr().out)
+    there_compiled, there = run(EVERY_KERNEL, NUMBA_DISABLE_JIT=str(int(here_compiled)), **KEPT)
+    assert (here_compiled, there_compiled) == (not COMPILER_IS_OFF, COMPILER_IS_OFF)
+    assert len(here) > 2000
+    np.testing.assert_allclose(here, there, rtol=1e-12, atol=0)
 
 
 LAZY = """
@@ -277,4 +325,4 @@ print(json.dumps(known))
 
 def test_the_compiler_is_imported_when_it_is_needed() -> None:
     """Not by the library, nor by making learners and games: by the first replay."""
-    assert run(LAZY, **KEPT)[0] == [False, False, True]
+    assert run(LAZY, **KEPT) == [False, False, True]

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.example_learners import example_learners
 from understudy import Feedback, Log
-from understudy.conformance import LAWS, example_learners
+from understudy.conformance import LAWS
 from understudy.errors import BrokenLaw
-from understudy.learners import RECIPES, ExponentialWeights, Scores
-from understudy.protocols import Learner
+from understudy.learners import RECIPES, ExponentialWeights, Learner, Scores
 
 EVENTS = 300
 DISJOINT_V = np.array([[[0.3, 0.1], [0.1, 0.3]], [[0.2, 0.0], [0.0, 0.4]], np.eye(2) * 0.3])

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import behaviors, protocols, schedules
-from understudy.constraints import Array
+from tests.support.strategies import Array, Integers
+from understudy import Log, behaviors, protocols, schedules
 from understudy.estimators import KnownBehavior
 from understudy.learners import ExponentialWeights
-from understudy.types import Integers, Log
 
 PI = [0.5, 0.3, 0.2]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy.constraints import Array
+from tests.support.strategies import Array, Integers
+from understudy import Log
 from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
-from understudy.types import Integers, Log
 
 PI = [0.5, 0.3, 0.2]
 

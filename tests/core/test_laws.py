@@ -26,8 +26,7 @@ from tests.support.strategies import (
     unit_numbers,
 )
 from understudy.errors import InfiniteCoverage, InvalidArgument, InvalidEvent, NotMergeable
-from understudy.learners import Scores
-from understudy.protocols import Learner
+from understudy.learners import Learner, Scores
 
 # Laws of the learners
 

@@ -13,6 +13,7 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.support import formulas
 from tests.support.enumeration import (
     assert_at_most,
     comparator_tables,
@@ -35,7 +36,6 @@ from understudy.conformance import example_log
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.experiments.experiment import ExperimentOptions
 from understudy.experiments.linear_game import LINEAR, TUNED_NAME, UNIFORM_NAME
-from understudy.kernels import reference
 from understudy.learners import LinProd, LinProdCompact
 from understudy.schedules import CHANGES, Decaying
 from understudy.types import kernel_view
@@ -193,7 +193,7 @@ def test_the_kernel_is_its_reference(d: int) -> None:
     etas, thetas, actions = rng.uniform(0.1, 1.0, n), estimates(n, d), rng.integers(K, size=n)
     features, x = rng.uniform(-1, 1, (n, K, d)), rng.uniform(-1, 1, (n, 1, d))
     found, Theta, S = play(etas, thetas, actions, features, blocks=1)
-    wanted = reference.lin_prod_compact(etas, thetas, features)
+    wanted = formulas.lin_prod_compact(etas, thetas, features)
     np.testing.assert_allclose(found, wanted, rtol=1e-11)
     np.testing.assert_allclose(Theta[0], thetas.sum(axis=0), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(S[0], np.einsum("t,ti,tj->ij", etas, thetas, thetas), rtol=1e-12)
@@ -202,7 +202,7 @@ def test_the_kernel_is_its_reference(d: int) -> None:
     whole[np.arange(n), actions] = thetas
     _, stacked = disjoint(np.zeros((K, d, d)), x[:, 0])
     found, *_ = play(etas, thetas, actions, x, blocks=K)
-    wanted = reference.lin_prod_compact(etas, whole.reshape(n, K * d), stacked)
+    wanted = formulas.lin_prod_compact(etas, whole.reshape(n, K * d), stacked)
     np.testing.assert_allclose(found, wanted, rtol=1e-11)
 
 
@@ -386,6 +386,7 @@ def linear_game(options: ExperimentOptions) -> dict[str, list[Array]]:
     return found
 
 
+@pytest.mark.large
 def test_regret_is_within_the_bound() -> None:
     linear_game(ExperimentOptions(runs=4, rounds=300, actions=4, alphas=3))
 

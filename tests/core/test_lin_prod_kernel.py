@@ -12,10 +12,10 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.support import formulas
 from tests.support.reference import normalized, product_weight
 from tests.support.strategies import Array, Integers, quick
 from understudy import kernels
-from understudy.kernels import reference
 from understudy.types import kernel_view
 
 EDGES = (0, 1, 7, 8, 9, 63, 64, 65, 255, 256, 257, 4095, 4096, 4097)
@@ -88,7 +88,7 @@ def test_shared_features_at_the_edges_of_tiles(t: int, d: int) -> None:
     thetas, features = estimates(t, d), contexts(1, N_ACTIONS, d)
     found = shared(thetas, t, features)
     np.testing.assert_allclose(found[0], exact_log_weights(thetas, features[0]), 1e-12, 1e-11)
-    wanted = reference.lin_prod(1.0, thetas, t, features)
+    wanted = formulas.lin_prod(1.0, thetas, t, features)
     np.testing.assert_allclose(policies_of(found), wanted, rtol=1e-10, atol=0)
 
 
@@ -100,7 +100,7 @@ def test_disjoint_features_at_the_edges_of_tiles(t: int, d: int) -> None:
     found = disjoint(thetas, played, t, x)
     whole, features = as_shared(thetas, played), stacked(x)
     np.testing.assert_allclose(found[0], exact_log_weights(whole, features[0]), 1e-12, 1e-11)
-    wanted = reference.lin_prod(1.0, whole, t, features)
+    wanted = formulas.lin_prod(1.0, whole, t, features)
     np.testing.assert_allclose(policies_of(found), wanted, rtol=1e-10, atol=0)
 
 
@@ -121,9 +121,9 @@ def test_all_rounds_of_a_log_at_once() -> None:
     n, d = 330, 3
     thetas, played = estimates(n, d), players(n)
     features, x = contexts(n, N_ACTIONS, d), contexts(n, d)
-    wanted = reference.lin_prod(1.0, thetas, 0, features)
+    wanted = formulas.lin_prod(1.0, thetas, 0, features)
     np.testing.assert_allclose(policies_of(shared(thetas, 0, features)), wanted, rtol=1e-11)
-    wanted = reference.lin_prod(1.0, as_shared(thetas, played), 0, stacked(x))
+    wanted = formulas.lin_prod(1.0, as_shared(thetas, played), 0, stacked(x))
     np.testing.assert_allclose(policies_of(disjoint(thetas, played, 0, x)), wanted, rtol=1e-11)
 
 

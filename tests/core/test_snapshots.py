@@ -18,11 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.support.example_learners import example_learners
+from tests.support.strategies import Integers
 from understudy import schedules
-from understudy.conformance import example_learners, example_log
+from understudy.conformance import example_log
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable
-from understudy.learners import Estimates, LinProd, Scores
-from understudy.protocols import Learner
+from understudy.learners import Estimates, Learner, LinProd, Scores
 from understudy.snapshots import (
     VERSION,
     as_data,
@@ -31,7 +32,6 @@ from understudy.snapshots import (
     to_json,
     write_atomically,
 )
-from understudy.types import Integers
 
 PI = [0.4, 0.3, 0.2, 0.1]
 BLOCKS = np.array([[[0.3, 0.1], [0.1, 0.3]], [[0.2, 0.0], [0.0, 0.4]], np.eye(2) * 0.3])

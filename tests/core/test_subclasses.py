@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.strategies import Array, Integers
 from understudy import Log
-from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.estimators import KnownBehavior
 from understudy.kernels import games
 from understudy.kernels.compiler import compiled
 from understudy.learners import ExponentialWeights, Scores
-from understudy.types import Integers
 
 HALF = np.array([0.5, 0.5])
 LEARNER = us.exp3(HALF, eta=0.1)

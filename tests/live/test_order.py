@@ -306,8 +306,8 @@ def test_a_canary_goes_on(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     means, production = {"a": 0.3, "b": 0.6}, {"a": 0.9, "b": 0.1}
     earned = paid = 0.0
-    for i in range(3_000):
-        share = 0.0 if i < 1_000 else (0.3 if i < 2_000 else 0.95)
+    for i in range(1_500):
+        share = 0.0 if i < 500 else (0.3 if i < 1_000 else 0.95)
         pi = dict(zip("ab", one.study.state.probabilities().tolist(), strict=True))
         played = {
             label: (1 - share) * production[label] + share * pi[label] for label in production
@@ -321,7 +321,7 @@ def test_a_canary_goes_on(tmp_path: Path) -> None:
     assert state.study is not None
     certificate = state.study.certificate
     assert certificate is not None
-    assert certificate.rounds == 3_000
+    assert certificate.rounds == 1_500
     assert certificate.lower <= earned <= certificate.upper
     assert certificate.production == pytest.approx(paid)
     assert certificate.promoted

@@ -111,29 +111,31 @@ def test_tallies_are_those_of_python_on_every_engine(engine: str, kind: str, ope
     assert_tallied(found, labels_of(kind), by_hand(table))
 
 
-def with_nan(role: str) -> pa.Table:
-    """Good rows, of which some have no number in one column: a Parquet file does not say so."""
+def with_nan(*roles: str) -> pa.Table:
+    """Good rows, of which some have no number in a column: a Parquet file does not say so."""
     table = dirty_log()
     good = table.filter([bool(by_hand(table[i : i + 1]).rows) for i in range(len(table))])
-    values = [math.nan if i % 7 == 3 else x for i, x in enumerate(good[role].to_pylist())]
-    return good.set_column(good.column_names.index(role), role, [values])
+    for k, role in enumerate(roles):
+        values = [math.nan if i % 7 == k else x for i, x in enumerate(good[role].to_pylist())]
+        good = good.set_column(good.column_names.index(role), role, [values])
+    return good
 
 
-@pytest.mark.parametrize("role", ["reward", "propensity", "target"])
 @pytest.mark.parametrize("engine", ON_ENGINES)
 def test_nan_among_good_numbers_is_refused_on_every_engine(
-    engine: str, role: str, tmp_path: Path, request: pytest.FixtureRequest
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Also where an engine believes the smallest and largest that a file alone states."""
     if engine == "pyspark":
         request.getfixturevalue("spark")
-    table, columns, path = with_nan(role), Columns(target="target"), tmp_path / "log.parquet"
+    roles = ("reward", "propensity", "target")
+    table, columns, path = with_nan(*roles), Columns(target="target"), tmp_path / "log.parquet"
     pyarrow.parquet.write_table(table, path)
     with open_frame(engine, [FileSource(path, "parquet")], columns) as frame:
         found = tally(frame, columns)
-    wrong = sum(map(math.isnan, table[role].to_pylist()))
-    assert found.refused == {f"{role} is not finite": wrong}
-    assert found.tally.rows == len(table) - wrong
+    wrong = {role: sum(map(math.isnan, table[role].to_pylist())) for role in roles}
+    assert found.refused == {f"{role} is not finite": count for role, count in wrong.items()}
+    assert found.tally.rows == len(table) - sum(wrong.values())
     sums = (found.tally.rewards, found.tally.weighted, found.tally.weights, found.tally.squares)
     assert all(np.isfinite(column).all() for column in sums)
 

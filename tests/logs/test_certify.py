@@ -86,7 +86,7 @@ def test_a_policy_of_other_labels_than_the_log_is_told() -> None:
     shouted: dict[int | str, float] = dict.fromkeys([label.upper() for label in LABELS], 0.25)
     (warning,) = certify(ROWS, shouted).report.warnings
     assert "no action in common" in warning
-    assert "EAST, NORTH, SOUTH, …; the log shows east, north, south, …" in warning
+    assert "EAST, NORTH, SOUTH and 1 more; the log shows east, north, south and 1 more" in warning
     assert not certify(ROWS, {"north": 0.0, "up": 1.0}).report.warnings
     assert not certify(ROWS, "uniform").report.warnings
 

@@ -297,15 +297,12 @@ def test_contexts_that_never_change_in_the_warm_up_are_no_contexts() -> None:
         fit_context_features(encoder, warmup, np.zeros(4, dtype=np.int64), K)
 
 
-def test_columns_that_are_left_out_are_told_with_the_rows_that_decided_it() -> None:
+def test_columns_that_are_left_out_are_named_with_the_rows_that_decided_it() -> None:
     warmup = frame_of(day=["1"] * 4, size=[1.0, 2.0, 3.0, 4.0])
     played_once = np.zeros(4, dtype=np.int64)
     found = fit_context_features(Encoder.fit(warmup, ("day", "size")), warmup, played_once, K)
-    assert found.left_out() == [
-        "Contexts that did not change in the 4 rows of the warm-up are left out: day; "
-        "a larger --warmup may see them change."
-    ]
-    assert made().left_out() == []
+    assert (found.encoder.constants, found.rows) == (("day",), 4)
+    assert made().encoder.constants == ()
 
 
 # It learns

@@ -20,7 +20,15 @@ from hypothesis import strategies as st
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
-from understudy.logs.encoder import BOUND, MOST_CATEGORIES, CategoryColumn, Encoder, NumberColumn
+from understudy.logs.encoder import (
+    BOUND,
+    MOST_CATEGORIES,
+    CategoryColumn,
+    Encoder,
+    NumberColumn,
+    Unexpected,
+    UnexpectedValues,
+)
 from understudy.snapshots import fields_as_data
 
 NAMES = ("size", "city", "member")
@@ -181,7 +189,10 @@ def test_the_most_frequent_labels_have_a_feature_and_the_rest_share_one() -> Non
     assert places == [MOST_CATEGORIES, MOST_CATEGORIES, 30, 0]
     assert found[:, 1:].sum(axis=1).tolist() == [1.0] * 4
     later = contexts(city=["new", labels[25], labels[0], "other", None])
-    assert fit(city=rows).unexpected_values(later) == {"city is new": 2, "city is missing": 1}
+    assert fit(city=rows).unexpected_values(later) == {
+        ("city", Unexpected.NEW): 2,
+        ("city", Unexpected.MISSING): 1,
+    }
     assert not fit(city=rows).encode(contexts(city=[None]))[:, 1:].any()  # missing is no label
 
 
@@ -231,7 +242,9 @@ def test_text_that_is_all_numbers_is_numbers(typed: list[Any], text: list[Any]) 
     assert first == second
     wanted = first.encode(contexts(x=typed)).tobytes()
     assert first.encode(contexts(x=text)).tobytes() == wanted
-    assert not first.unexpected_values(contexts(x=typed)) - Counter({"x is not a number": 1})  # inf
+    assert not first.unexpected_values(contexts(x=typed)) - Counter(
+        {("x", Unexpected.NOT_A_NUMBER): 1}
+    )  # inf
     assert first.unexpected_values(contexts(x=typed)) == first.unexpected_values(contexts(x=text))
 
 
@@ -392,19 +405,19 @@ def test_contexts_that_are_refused() -> None:
 def test_unexpected_values_are_counted(warmup: pl.DataFrame, later: pl.DataFrame) -> None:
     """Against a count in plain Python; and counts of parts add up."""
     encoder = Encoder.fit(warmup, NAMES)
-    wanted: Counter[str] = Counter()
+    wanted: UnexpectedValues = Counter()
     for column in encoder.columns:
         for value in later[f"context.{column.name}"].to_list():
             empty = value is None or (isinstance(value, float) and math.isnan(value))
             if isinstance(column, NumberColumn):
                 empty = empty or str(value).strip().lower() in {"", "nan"}
                 odd = not empty and plain_number(value) is None
-                wanted[f"{column.name} is not a number"] += odd
+                wanted[column.name, Unexpected.NOT_A_NUMBER] += odd
             else:
                 empty = empty or value == ""
                 new = not empty and value not in set(warmup[f"context.{column.name}"])
-                wanted[f"{column.name} is new"] += new
-            wanted[f"{column.name} is missing"] += empty and not column.missing
+                wanted[column.name, Unexpected.NEW] += new
+            wanted[column.name, Unexpected.MISSING] += empty and not column.missing
     assert encoder.unexpected_values(later) == +wanted
     assert encoder.unexpected_values(later[:3]) + encoder.unexpected_values(later[3:]) == +wanted
 
@@ -413,7 +426,7 @@ def test_text_in_a_column_of_numbers_counts_as_missing_and_is_told() -> None:
     encoder = fit(x=[1.0, 2.0, None])
     later = contexts(x=["old", "1.5", "", "ill"])
     assert encoder.encode(later)[:, 2].tolist() == [1.0, 0.0, 1.0, 1.0]
-    assert encoder.unexpected_values(later) == {"x is not a number": 2}
+    assert encoder.unexpected_values(later) == {("x", Unexpected.NOT_A_NUMBER): 2}
 
 
 # Damaged files

@@ -208,8 +208,8 @@ def test_reasons_are_kept_in_the_order_in_which_they_came(tmp_path: Path) -> Non
 UNREAD = {"b.log": "x", "c.txt": "x", "e.json": "{}", "sub/x.csv.bz2": "x"}
 HIDDEN = {".notes": "x", "_SUCCESS": "", "_logs/d.txt": "x"}
 WORDS = (
-    "Files whose name does not say the format are not read, here 4 of the folder '{}': "
-    "'b.log', 'c.txt', 'e.json', …; to read one, name it, with --format."
+    "4 files of the folder '{}' were not read, because their names do not say the format: "
+    "'b.log', 'c.txt', 'e.json' and 1 more; name them, with --format."
 )
 
 

@@ -369,7 +369,7 @@ def test_labels_that_the_warm_up_did_not_have_are_counted_and_told() -> None:
         "a larger --warmup may see them change.",
     ]
     again = learn(rows[:700], context="id", warmup=0.5, resume=None)
-    assert again.oddities == {"id is new": 350}
+    assert again.oddities == {("id", "new"): 350}
     with pytest.raises(InvalidLog, match="no context changes in the 200 rows of the warm-up"):
         learn(rows, context="day")
     assert learn(rows, context="day", warmup=0.5).policy.rows == 1_000

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.support import formulas
 from tests.support.logs.log_files import write
 from tests.support.strategies import quick
 from understudy import Certified
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.kernels import reference
 from understudy.logs import validate
 from understudy.logs.aggregation import frames
 from understudy.logs.aggregation.aggregates import tally
@@ -291,7 +291,7 @@ def test_a_tally_is_the_sum_over_each_action_however_the_log_is_cut(n: int, seed
     actions, R, q = rng.integers(3, size=n), rng.random(n), rng.uniform(0.01, 1.0, n)
     log = us.Log(actions, R, q)
     whole = ActionStatistics.empty(4).after(log)
-    counts, *sums = reference.tally(actions, R, q, 4)
+    counts, *sums = formulas.tally(actions, R, q, 4)
     assert whole.counts.tolist() == counts.tolist()
     seen = counts > 0
     found = (whole.rewards, whole.weighted, whole.weights, whole.squares)

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.support.logs.sums import fixed_sums, row_sums
 from tests.support.strategies import quick, seeds
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.evaluation import diagnostics
-from understudy.logs.evaluation.diagnostics import RejectedShare, calibrate, drift_of, rows_for
+from understudy.logs.evaluation.diagnostics import calibrate, drift_of, rows_for
 from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision
-from understudy.logs.statistics import ActionStatistics
 
 pytestmark = pytest.mark.plain
 
@@ -222,7 +222,7 @@ def test_what_can_be_played_differs_so_it_is_not_counted() -> None:
 
 
 def test_drift_is_seen_however_long_the_last_stretch() -> None:
-    sums = ActionStatistics.empty(2)
+    sums = row_sums(2)
     table = np.array([[80, 20]] * 8 + [[20, 80]] * 8)
     for last in ([0, 1], [1, 0], [30, 60]):
         found = drift_of(sums, "estimated", np.vstack([table, last]))
@@ -245,7 +245,7 @@ def test_the_sums_never_say_more_than_the_bets_have_won(
     q = weights / weights.sum(axis=1, keepdims=True)
     actions = us.behaviors.choose(q, rng.random(rows))
     own = q[np.arange(rows), actions]
-    sums = ActionStatistics.empty(3).after(us.Log(actions, np.zeros(rows), own))
+    sums = row_sums(3, actions, own)
     seen = sums.counts > 0
     found = diagnostics._won(sums, seen, 0)
     for row, a in zip(found, np.flatnonzero(seen), strict=True):
@@ -266,7 +266,7 @@ def test_propensities_of_another_temperature_are_found(sharper: float, least: in
         q, said = (w / w.sum(axis=1, keepdims=True) for w in (q, said))
         actions = us.behaviors.choose(q, rng.random(3_000))
         own = said[np.arange(3_000), actions]
-        sums = ActionStatistics.empty(5).after(us.Log(actions, np.zeros(3_000), own))
+        sums = row_sums(5, actions, own)
         found += bool(calibrate(sums).wrong.any())
     assert least <= found <= (20 if least else 1)
 
@@ -274,7 +274,7 @@ def test_propensities_of_another_temperature_are_found(sharper: float, least: in
 def test_rejected_rows_may_have_been_of_any_action() -> None:
     """Those of b lost their rewards: the propensities of a are right all the same."""
     counts = np.array([2_500, 1_900])
-    sums = ActionStatistics.of_behavior(counts, np.zeros(2), np.array([0.5, 0.5]))
+    sums = fixed_sums(np.array([0.5, 0.5]), counts)
     assert calibrate(sums).wrong.tolist() == [True, False]
     found = calibrate(sums, rejected=600)
     assert not found.wrong.any()
@@ -285,10 +285,10 @@ def test_rejected_rows_may_have_been_of_any_action() -> None:
 
 
 def test_rejected_rows_hide_gains_smaller_than_they_are() -> None:
-    rejected = RejectedShare(share=0.06, reward=1.0)
+    rejected = (0.06, 1.0)  # their share, and what production earned in them a row
     assert rows_for(0.4, 0.05, rejected=rejected) == math.inf
     assert rows_for(0.4, 0.1, rejected=rejected) > rows_for(0.4, 0.1)
-    assert rows_for(0.4, 0.1, rejected=RejectedShare()) == rows_for(0.4, 0.1)
+    assert rows_for(0.4, 0.1, rejected=(0.0, 0.0)) == rows_for(0.4, 0.1)
     rng = np.random.default_rng(8)
     actions, rewards = drawn(rng, 800, (0.45, 0.55))
     gone = rng.random(800) < 0.3

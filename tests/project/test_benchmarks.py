@@ -68,7 +68,11 @@ def test_the_blocks_of_blas_are_lin_prod() -> None:
     np.testing.assert_allclose(lin_prod_in_blocks(0.01, thetas, features), ours, atol=1e-12)
 
 
-MARKS = {"latency": [pytest.mark.full], "live": [pytest.mark.needs("wrk")]}  # starts processes
+MARKS = {
+    "latency": [pytest.mark.full],  # starts processes
+    "learn": [pytest.mark.full],  # as well, to measure their memory
+    "live": [pytest.mark.needs("wrk")],
+}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,7 +13,7 @@ import pytest
 
 from tests.support.command_line import Run, understudy
 from understudy import __version__, cli
-from understudy.experiments.regret_curves import RegretExperiment
+from understudy.experiments.experiment import RegretExperiment
 
 __all__ = ["understudy"]  # a fixture
 
@@ -23,11 +22,6 @@ pytestmark = pytest.mark.plain
 SMALL = ["--runs", "3", "--rounds", "60", "--actions", "5", "--alphas", "3", "--jobs", "1"]
 COLUMNS = ["alpha", "learner", "mean", "q25", "q75", "coverage", "bound"]
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def in_a_process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "understudy", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -198,10 +192,10 @@ def test_without_arguments_it_shows_its_help(understudy: Run) -> None:
 
 
 def test_a_narrow_terminal_cuts_no_number_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Run
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    done = in_a_process("paper", *SMALL, "--out", str(tmp_path))
+    done = understudy("paper", *SMALL, "--out", str(tmp_path))
     assert "…" not in done.stdout
     assert "75 %" in done.stdout
 

@@ -20,7 +20,7 @@ import understudy as us
 from tests.support.logs.log_files import make_rows, write
 from tests.support.paths import ROOT
 from understudy import cli
-from understudy.experiments import EXPERIMENTS
+from understudy.experiments import EXPERIMENTS, experiment
 
 pytestmark = pytest.mark.plain
 
@@ -59,9 +59,13 @@ def test_the_example_in_the_readme_runs(
 def test_every_command_in_the_readme_exists_and_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """make targets exist (CI runs them); `understudy` commands run, at a small size."""
+    """make targets exist (CI runs them); `understudy` commands run, at a small size.
+
+    Figures stay blank: what is on them is test_paper_command's.
+    """
     assert {"make run", "make test", "make check", "make test-all"} <= set(commands())
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(experiment, "to_bytes", lambda *_: b"")
     write(tmp_path / "log.parquet", make_rows(2_000))
     write(tmp_path / "later.parquet", make_rows(2_000, seed=1))
     for command in commands():
@@ -107,15 +111,39 @@ def test_the_page_about_logs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert names["contextual"].certified.promoted
 
 
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The names of docs/guide.md, block after block as a reader would type it.
+
+    First those that stand when the first half ends, at the sweep; then those of the end.
+    """
+    page = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    half: dict[str, Any] = {}
+    with contextlib.chdir(tmp_path_factory.mktemp("guide")):  # where its files go
+        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+            if not half and ("def sweep" in block or "cells" in block):
+                half = dict(names)
+            exec(compile(block, "guide.md", "exec"), names)
+    return half, names
+
+
 @pytest.mark.large
-def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks of docs/guide.md, one after the other, as a reader would type them."""
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL):
-        exec(compile(block, "guide.md", "exec"), names)
-    assert names["regret"] < names["bound"]  # type: ignore[operator] # numbers, from the last block
+def test_the_guide_runs(guide: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    _, names = guide
+    assert names["regret"] < names["bound"]
+
+
+@pytest.mark.large
+def test_the_compiled_adversary_of_the_guide_is_its_python_twin(
+    guide: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    names, _ = guide
+    assert names["fast"].path == {"Exp3-IX": "compiled"}
+    assert names["result"].path == {"Exp3-IX": "referee"}
+    np.testing.assert_allclose(
+        names["fast"].regret["Exp3-IX"], names["result"].regret["Exp3-IX"], atol=1e-9
+    )
 
 
 def test_relative_links_in_the_documents_lead_somewhere() -> None:
@@ -258,21 +286,3 @@ def test_playing_past_the_horizon_goes_on_flagged() -> None:
         assert (u.rounds, u.past_horizon, trace.past_horizon) == (5, 2, 2)
         assert u.replay(log[:1]).past_horizon == 1
         assert (u.past_horizon, u.replay(log).past_horizon) == (3, 9)
-
-
-@pytest.mark.large
-def test_the_compiled_adversary_of_the_guide_is_its_python_twin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # where the guide's files go
-    names: dict[str, Any] = {}
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL):
-        if "def sweep" in block or "cells" in block:
-            break
-        exec(compile(block, "guide.md", "exec"), names)
-    assert names["fast"].path == {"Exp3-IX": "compiled"}
-    assert names["result"].path == {"Exp3-IX": "referee"}
-    np.testing.assert_allclose(
-        names["fast"].regret["Exp3-IX"], names["result"].regret["Exp3-IX"], atol=1e-9
-    )

@@ -13,25 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.refusals import assert_refused
 from tests.support.reports import HOSTILE, SAMPLES, action_rows, certificate, sample
 from tests.support.strategies import quick
 from understudy.formatting import percent
 from understudy.report import ActionRow, CertificateCurve
 from understudy.report.charts import (
     MOST_BARS,
-    draw_certificate,
-    draw_gain,
-    draw_interval,
-    draw_policy,
-    has_history,
-)
-from understudy.report.svg import (
     PixelScale,
     breadth,
     cut,
     decades,
+    draw_certificate,
+    draw_gain,
+    draw_interval,
+    draw_policy,
     fitted,
+    has_history,
     round_values,
     spread,
 )
@@ -354,22 +351,3 @@ def test_cut_labels_fit(label: str, width: float) -> None:
     assert breadth(cut(label, width, 12.0), 12.0) <= 2 * width
     if breadth(label, 12.0) <= width and label.isprintable() and label == " ".join(label.split()):
         assert cut(label, width, 12.0) == (label or "(empty)")
-
-
-@pytest.mark.parametrize("wrong", [{"rounds": []}, {"lower": [0.1]}, {"gain": [[0.1, 0.2]]}])
-def test_curves_of_different_lengths_are_refused(wrong: dict[str, object]) -> None:
-    right = {"rounds": [1, 2], "lower": [0.1, 0.1], "upper": [0.2, 0.2], "production": [0.1, 0.1]}
-    rest = {
-        "gain": None,
-        "promoted_at": None,
-        "confidence": 0.95,
-        "estimate": 0.1,
-        "self_normalised": 0.1,
-        "effective_sample_size": 1.0,
-    }
-    CertificateCurve(**right, **rest)  # type: ignore[arg-type] # the right ones
-    assert_refused(
-        lambda: CertificateCurve(**{**right, **rest, **wrong}),  # type: ignore[arg-type]
-        "certificate",
-        "one value for each round",
-    )

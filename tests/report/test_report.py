@@ -24,10 +24,9 @@ from rich.console import Console
 from tests.support.markup import Element, tree
 from tests.support.paths import PACKAGE
 from tests.support.programs import find
-from tests.support.reports import HOSTILE, SAMPLES, action_rows, certificate, sample
+from tests.support.reports import HOSTILE, SAMPLES, FileRead, action_rows, certificate, sample
 from tests.support.strategies import quick
 from understudy.formatting import count, named, number, percent, plain, quoted, size
-from understudy.logs.policy import FileRead
 from understudy.report import (
     ActionRow,
     CandidateRow,
@@ -36,9 +35,9 @@ from understudy.report import (
     show,
 )
 from understudy.report.charts import draw_certificate, draw_interval
-from understudy.report.data import MARKS
-from understudy.report.html import fragment, render
+from understudy.report.render import fragment, render_page
 from understudy.report.tables import bounds, estimates
+from understudy.report.words import MARKS
 
 pytestmark = pytest.mark.plain
 
@@ -98,7 +97,7 @@ def many_actions(n_actions: int = 1000) -> Report:
 
 
 def test_the_page_is_well_formed_and_can_be_read_aloud(report: Report) -> None:
-    root = tree(render(report))
+    root = tree(render_page(report))
     assert [len(root.every(tag)) for tag in ("header", "main", "footer", "h1")] == [1, 1, 1, 1]
     assert root.every("html")[0].attributes["lang"] == "en"
     ids = [element.attributes["id"] for element in root.every("*") if "id" in element.attributes]
@@ -118,7 +117,7 @@ def test_the_page_is_well_formed_and_can_be_read_aloud(report: Report) -> None:
 
 
 def test_every_word_and_number_of_the_data_is_on_the_page(report: Report) -> None:
-    root = tree(render(report))
+    root = tree(render_page(report))
     said = " ".join(root.every("body")[0].text.split())
     words = [report.title, report.subtitle, report.verdict, MARKS[report.verdict_kind].word]
     words += [*report.assumptions, *report.coverage, *report.warnings]
@@ -134,7 +133,7 @@ def test_the_certificate_on_the_page_is_that_of_the_data(report: Report) -> None
     assert curve is not None
     shown = {
         pair.every("dt")[0].text: pair.every("dd")[0].text
-        for dl in tree(render(report)).every("dl")
+        for dl in tree(render_page(report)).every("dl")
         for pair in dl.every("div")
     }
     rounds, lower, upper, production, gain = curve.table[-1].tolist()
@@ -159,7 +158,7 @@ def test_the_certificate_on_the_page_is_that_of_the_data(report: Report) -> None
 
 
 def test_every_action_stands_in_the_table_with_its_numbers(report: Report) -> None:
-    table = captioned(tree(render(report)), "What the log says about each action")
+    table = captioned(tree(render_page(report)), "What the log says about each action")
     rows = cells(table)
     assert len(rows) == len(report.actions)
     ordered = sorted(report.actions, key=lambda row: -max(row.policy or 0.0, row.share))
@@ -186,7 +185,7 @@ def test_every_action_stands_in_the_table_with_its_numbers(report: Report) -> No
 
 
 def test_a_policy_that_is_worse_shows_the_bound_that_says_so_first() -> None:
-    root = tree(render(sample("contextual")))
+    root = tree(render_page(sample("contextual")))
     tiles, beside_them, *_ = ([pair.text for pair in dl.every("dt")] for dl in root.every("dl"))
     assert tiles == [
         "the understudy would have earned at least",
@@ -196,7 +195,8 @@ def test_a_policy_that_is_worse_shows_the_bound_that_says_so_first() -> None:
     ]
     assert "would have earned at most" not in beside_them
     tiles, beside_them, *_ = (
-        [pair.text for pair in dl.every("dt")] for dl in tree(render(sample("waiting"))).every("dl")
+        [pair.text for pair in dl.every("dt")]
+        for dl in tree(render_page(sample("waiting"))).every("dl")
     )
     assert tiles[-1] == "promotion justified after round"
     assert "would have earned at most" in beside_them
@@ -206,7 +206,7 @@ def test_production_that_is_a_bound_is_shown_as_one() -> None:
     whole = sample("waiting")
     assert whole.certificate is not None
     curve = replace(whole.certificate, at_most=True)
-    for shown in (render, fragment, lambda one: "\n".join(printed(one))):
+    for shown in (render_page, fragment, lambda one: "\n".join(printed(one))):
         assert "production earned at most" not in shown(whole)
         assert "production earned at most" in shown(replace(whole, certificate=curve))
     last: dict[str, Any] = {name: np.asarray(getattr(curve, name))[-1:] for name in CURVES}
@@ -221,7 +221,7 @@ def test_counts_beside_each_other_do_not_contradict_each_other() -> None:
     rows = [ActionRow("a", 10_295, 0.5, effective_sample_size=10_295.0)]
     candidates = [CandidateRow("uniform", "29,191 plays", 3.0, 29_191.2, 0.1)]
     report = replace(sample("waiting"), actions=rows, candidates=candidates)
-    for shown in (render(report), "\n".join(printed(report, 120))):
+    for shown in (render_page(report), "\n".join(printed(report, 120))):
         assert "10,295" in shown
         assert "29,191" in shown
         assert not re.search(r"10,300|29,190", shown)
@@ -231,7 +231,7 @@ def test_labels_that_differ_in_spaces_differ_where_they_are_shown() -> None:
     labels = [" a b", "a b", "a b ", "\ta b", "a"]
     assert [quoted(label) == label for label in labels] == [False, True, False, False, True]
     report = replace(sample("waiting"), actions=action_rows([*labels], 1_000))
-    rows = cells(captioned(tree(render(report)), "What the log says about each action"))
+    rows = cells(captioned(tree(render_page(report)), "What the log says about each action"))
     assert {row[0].text for row in rows} == {"' a b'", "a b", "'a b '", "a"}
     said = "\n".join(printed(report))
     assert "' a b'" in said
@@ -240,7 +240,7 @@ def test_labels_that_differ_in_spaces_differ_where_they_are_shown() -> None:
 
 def test_counts_of_quarantine_and_files_add_up() -> None:
     report = sample("dirty")
-    root = tree(render(report))
+    root = tree(render_page(report))
     assert "74,040 of 100,006 rows (74.04 %) are quarantined." in root.text
     reasons = Counter[str]()
     for group in report.quarantine:
@@ -261,7 +261,7 @@ def test_what_is_left_out_is_said() -> None:
     report = many_actions()
     files = [FileRead(f"{i}.csv", "0" * 64, 10, 0) for i in range(250)]
     groups = [QuarantineCount(f"{i}.csv", "reward is missing", 1) for i in range(101)]
-    page = tree(render(replace(report, files=files, quarantine=groups))).text
+    page = tree(render_page(replace(report, files=files, quarantine=groups))).text
     for words in (
         "… and 800 more actions: with --json.",
         "… and 150 more files.",
@@ -277,13 +277,13 @@ def test_what_is_left_out_is_said() -> None:
 
 
 def test_a_page_of_a_thousand_actions_is_small() -> None:
-    assert len(render(many_actions()).encode()) < 600_000
+    assert len(render_page(many_actions()).encode()) < 600_000
 
 
 def test_contexts_are_said_where_the_policy_depends_on_them() -> None:
     words = "its shares are means over the last 10,000 rows"
     for name in SAMPLES:
-        assert (words in render(sample(name))) == (name == "contextual")
+        assert (words in render_page(sample(name))) == (name == "contextual")
 
 
 def test_a_report_without_policy_or_certificate_has_no_empty_parts() -> None:
@@ -296,7 +296,7 @@ def test_a_report_without_policy_or_certificate_has_no_empty_parts() -> None:
         generated_by="understudy",
         generated_at="today",
     )
-    page = tree(render(replace(bare, actions=rows)))
+    page = tree(render_page(replace(bare, actions=rows)))
     assert [h.text for h in page.every("h2")] == [
         "It can tell.",
         "What this log can say",
@@ -306,7 +306,7 @@ def test_a_report_without_policy_or_certificate_has_no_empty_parts() -> None:
     headings = [th.text for th in page.every("thead")[0].every("th")]
     assert "policy" not in headings
     assert "No row is quarantined." in page.text
-    assert len(tree(render(bare)).every("table")) == 0
+    assert len(tree(render_page(bare)).every("table")) == 0
 
 
 def test_a_certificate_without_history_is_a_range() -> None:
@@ -323,7 +323,7 @@ def test_a_certificate_without_history_is_a_range() -> None:
     labels = [
         [
             svg.attributes["aria-label"]
-            for svg in tree(render(one)).every("svg")
+            for svg in tree(render_page(one)).every("svg")
             if svg.attributes.get("role") == "img"
         ]
         for one in (replace(sample("promoted"), certificate=c, actions=()) for c in (curve, last))
@@ -351,7 +351,7 @@ def assert_harmless(root: Element, scripts: int) -> None:
 
 
 def test_a_page_asks_for_nothing_and_runs_only_its_own_script(report: Report) -> None:
-    page = render(report)
+    page = render_page(report)
     root = tree(page)
     assert_harmless(root, scripts=1)
     script = root.every("script")[0].text
@@ -367,12 +367,12 @@ def test_a_page_asks_for_nothing_and_runs_only_its_own_script(report: Report) ->
 
 def test_hostile_text_is_shown_and_does_nothing() -> None:
     report = sample("dirty")
-    for made in (render(report), fragment(report)):
+    for made in (render_page(report), fragment(report)):
         made.encode()
         assert not re.search(
             "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]", made
         )
-    root = tree(render(report))
+    root = tree(render_page(report))
     names = [row[0].text for row in cells(captioned(root, "What the log says about each action"))]
     assert {"<script>alert(1)</script>", "{{ 7 * 7 }}", "&amp; ampersand", "(empty)"} <= set(names)
     assert r"\x1b[31mred\x1b[0m" in names
@@ -398,13 +398,13 @@ def test_no_text_gets_out_of_its_place(words: str) -> None:
         files=[FileRead(words, words, 3, 3)],
         generated_at=words,
     )
-    assert_harmless(tree(render(everywhere)), scripts=1)
+    assert_harmless(tree(render_page(everywhere)), scripts=1)
     assert_harmless(tree(fragment(everywhere)), scripts=0)
-    assert tree(render(everywhere)).every("h1")[0].text == plain(words)
+    assert tree(render_page(everywhere)).every("h1")[0].text == plain(words)
 
 
 def test_the_same_data_gives_the_same_page(report: Report) -> None:
-    assert render(report) == render(report)
+    assert render_page(report) == render_page(report)
 
 
 # ── colors ────────────────────────────────────────────────────────────────────────────────────────
@@ -645,11 +645,11 @@ def with_script(page: str, script: str) -> str:
 @pytest.mark.parametrize("name", ["promoted", "dirty"])
 def test_a_browser_shows_it_and_nothing_is_wider_than_a_phone(tmp_path: Path, name: str) -> None:
     page, picture = tmp_path / "report.html", tmp_path / "report.png"
-    page.write_text(render(sample(name)), encoding="utf-8")
+    page.write_text(render_page(sample(name)), encoding="utf-8")
     shown = browse(page, tmp_path / "user", f"--screenshot={picture}", "--dump-dom")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "<button>" in shown  # the page's own script runs
-    page.write_text(with_script(render(sample(name)), TELL_WIDTHS), encoding="utf-8")
+    page.write_text(with_script(render_page(sample(name)), TELL_WIDTHS), encoding="utf-8")
     phone = tmp_path / "phone.html"  # a window cannot be so narrow, a frame can
     phone.write_text(PHONE, encoding="utf-8")
     told = browse(phone, tmp_path / "user", "--dump-dom", "--virtual-time-budget=5000")
@@ -669,7 +669,7 @@ parent.postMessage(`${out.length} of ${box.querySelectorAll("td").length} cut`, 
 def test_no_verdict_is_cut_on_a_phone(tmp_path: Path, name: str) -> None:
     report = sample(name)
     page, phone = tmp_path / "report.html", tmp_path / "phone.html"
-    page.write_text(with_script(render(report), TELL_VERDICTS), encoding="utf-8")
+    page.write_text(with_script(render_page(report), TELL_VERDICTS), encoding="utf-8")
     phone.write_text(PHONE, encoding="utf-8")
     told = browse(phone, tmp_path / "user", "--dump-dom", "--virtual-time-budget=5000")
     assert f"<title>0 of {4 * len(report.candidates)} cut</title>" in told
@@ -678,7 +678,7 @@ def test_no_verdict_is_cut_on_a_phone(tmp_path: Path, name: str) -> None:
 @pytest.mark.needs("chromium")
 def test_a_click_on_a_heading_sorts_the_table(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    page.write_text(with_script(render(sample("undecided")), CLICK), encoding="utf-8")
+    page.write_text(with_script(render_page(sample("undecided")), CLICK), encoding="utf-8")
     root = tree(browse(page, tmp_path / "user", "--dump-dom").partition("\n")[2])
     rows = cells(captioned(root, "What the log says about each action"))
     counts = [0 if row[1].text == "never" else value(row[1].text) for row in rows]

@@ -12,23 +12,16 @@ import pytest
 
 import understudy as us
 from understudy.formatting import least_gain
-from understudy.logs.evaluation.coverage_table import Coverage
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
     CalibrationFinding,
     Drift,
     DriftFinding,
+    Overlap,
     SampleSize,
     ShareChange,
 )
-from understudy.logs.evaluation.verdicts import (
-    JudgeContext,
-    Obstacle,
-    Overlap,
-    PolicyDecision,
-    Verdict,
-)
-from understudy.logs.schema import RewardScale
+from understudy.logs.evaluation.verdicts import Coverage, Obstacle, PolicyDecision, Verdict
 from understudy.report import as_dict, words
 
 pytestmark = pytest.mark.plain
@@ -49,10 +42,8 @@ COVERAGE = Coverage(
     refused={},
     unseen=(),
     deterministic=False,
-    judge_context=JudgeContext(CALIBRATION),
+    calibration=CALIBRATION,
     drift=STEADY,
-    verdicts=(),
-    scale=RewardScale(),
 )
 
 
@@ -274,3 +265,49 @@ def test_a_result_says_the_same_in_json_and_in_words() -> None:
     assert as_json["calibration"] == "agrees"
     assert as_json["drift"] == "steady"
     assert as_json["candidates"][0]["rows_needed"] == as_json["rows_needed"] > 700
+
+
+def test_contexts_that_are_left_out_or_unexpected_are_named() -> None:
+    rows = 400
+    log = pl.DataFrame(
+        {
+            "action": ["a", "b"] * (rows // 2),
+            "reward": [0.0, 1.0] * (rows // 2),
+            "propensity": 0.5,
+            "day": "1",
+            "size": [1.0, 2.0, 3.0, 4.0] * (rows // 4),
+            "city": ["Rome", "Oslo"] * 199 + ["Bonn", None],
+        }
+    )
+    found = us.logs.learn(log, context=["day", "size", "city"], warmup=8)
+    assert found.oddities == {("city", "new"): 1, ("city", "missing"): 1}
+    unlike = "unlike the warm-up; encoded as rare, missing or unknown."
+    assert found.warnings == [
+        f"Context: city is new in 1 row, {unlike}",
+        f"Context: city is missing in 1 row, {unlike}",
+        "Contexts that did not change in the 8 rows of the warm-up are left out: day; a larger "
+        "--warmup may see them change.",
+    ]
+
+
+def test_a_policy_without_an_action_of_the_log_is_named() -> None:
+    log = pl.DataFrame({"action": ["a", "b"] * 90, "reward": 1.0, "propensity": 0.5})
+    found = us.logs.certify(log, dict.fromkeys("cdefg", 0.2))
+    assert found.strange == (tuple("cdefg"), ("a", "b"))
+    assert found.warnings == [
+        "The policy and the log have no action in common: the policy knows c, d, e and 2 more; "
+        "the log shows a, b."
+    ]
+
+
+def test_rows_that_are_rescaled_late_or_quarantined_are_named() -> None:
+    log = pl.DataFrame({"action": ["a", "b"] * 90, "reward": [0.0, 5.0] * 90, "propensity": 0.5})
+    spoiled = log.with_columns(reward=pl.when(pl.int_range(180) != 7).then("reward"))
+    found = us.logs.learn(spoiled, reward_range=(0, 5), learner="exp3-ix", horizon=100)
+    late, rescaled, quarantined = found.warnings
+    assert late == "79 rows came after the horizon, where no theorem holds."
+    assert rescaled.startswith("Rewards were rescaled from [0, 5] to [0, 1]. The learner depends")
+    assert quarantined.startswith(
+        "1 row is quarantined (reward is missing: 1): check the column of the reward. The "
+    )
+    assert quarantined.endswith("for production, whose mean in valid rows is 2.486.")

@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 from numpy.random import PCG64, Generator
 
 import understudy as us
+from tests.support import formulas
 from tests.support.enumeration import RECIPES
 from tests.support.strategies import Array, Integers, quick, seeds
 from understudy import Round, kernels
-from understudy.kernels import reference
 from understudy.kernels.compiler import compiled
 from understudy.kernels.games import play_adaptive
 from understudy.learners import ExponentialWeights
 from understudy.simulation.adversaries import Adaptive
-from understudy.simulation.comparators import Totals
-from understudy.simulation.engine import SimulationPlan, play_runs
-from understudy.simulation.random_streams import RandomStreams
+from understudy.simulation.engine import SimulationPlan, Totals, play_runs
+from understudy.simulation.game import RandomStreams
 from understudy.types import kernel_view
 
 Rewards = Literal["mean", "realised"]
@@ -53,13 +52,13 @@ def action_of(u: float, edges: Array, guide: Integers) -> int:
     actions, rewards = np.empty(1, dtype=np.int64), np.empty(1)
     means = kernel_view(np.zeros(len(edges)))
     luck = np.random.default_rng(0)
-    kernels.sampling.observe(about_to_draw(u), luck, edges, guide, means, actions, rewards)
+    kernels.games.draw_log(about_to_draw(u), luck, edges, guide, means, actions, rewards)
     return int(actions[0])
 
 
 def assert_all_stand_for_the_same(edges: Array, uniforms: Array) -> None:
     shown = kernel_view(edges)
-    guide = kernel_view(kernels.sampling.guide_table(shown))
+    guide = kernel_view(kernels.games.guide_table(shown))
     found = [action_of(float(u), shown, guide) for u in uniforms]
     assert found == np.searchsorted(edges, uniforms, side="right").tolist()
 
@@ -136,10 +135,10 @@ def test_logs_are_the_reference(chances: Array, seed: int) -> None:
     means = np.random.default_rng(seed).random(len(edges)).round(1)
     actions, rewards = np.empty(n, dtype=np.int64), np.empty(n)
     own, luck = (np.random.default_rng([seed, i]) for i in (0, 1))
-    shown, guide = kernel_view(edges), kernel_view(kernels.sampling.guide_table(kernel_view(edges)))
-    kernels.sampling.observe(own, luck, shown, guide, kernel_view(means), actions, rewards)
+    shown, guide = kernel_view(edges), kernel_view(kernels.games.guide_table(kernel_view(edges)))
+    kernels.games.draw_log(own, luck, shown, guide, kernel_view(means), actions, rewards)
     uniforms = np.array([np.random.default_rng([seed, i]).random(n) for i in (0, 1)])
-    played, won = reference.observe(edges, np.broadcast_to(means, (n, len(means))), uniforms)
+    played, won = formulas.observe(edges, np.broadcast_to(means, (n, len(means))), uniforms)
     np.testing.assert_array_equal(actions, played)
     np.testing.assert_array_equal(rewards, won)
 
@@ -151,8 +150,8 @@ def test_counts_before_every_event(seed: int, n_actions: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     counts, actions = rng.integers(100, size=n_actions), rng.integers(n_actions, size=n)
     after, before = counts.copy(), np.empty(n, dtype=np.int64)
-    kernels.sampling.count_before(after, kernel_view(actions), before)
-    assert before.tolist() == reference.count_before(counts, actions).tolist()
+    kernels.certificates.count_before(after, kernel_view(actions), before)
+    assert before.tolist() == formulas.count_before(counts, actions).tolist()
     np.testing.assert_array_equal(after, counts + np.bincount(actions, minlength=n_actions))
 
 
@@ -165,11 +164,11 @@ def whole_game(game: us.Game, learner: ExponentialWeights, table: Array, seed: i
     uniforms = np.array(
         [streams.behavior.random(game.rounds), streams.observed.random(game.rounds)]
     )
-    actions, rewards = reference.observe(edges_of(game.behavior), table, uniforms)
+    actions, rewards = formulas.observe(edges_of(game.behavior), table, uniforms)
     log = us.Log(actions, rewards)
     gains, _ = learner.gains(learner.init().memory, 0, log)
     nothing = np.zeros(game.n_actions)
-    policies = reference.exponential_weights(learner.rate(0), nothing, actions, gains)
+    policies = formulas.exponential_weights(learner.rate(0), nothing, actions, gains)
     return math.fsum((policies[:-1] * table).ravel())
 
 

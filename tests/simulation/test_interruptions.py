@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import understudy as us
-from understudy import saved
+from understudy import cli, saved
 from understudy.constraints import Array
 from understudy.simulation.adversaries import Oblivious
 
@@ -300,11 +300,14 @@ SMALL = ["paper", "--rounds", "50", "--actions", "5", "--alphas", "6"]
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of cells from the command line."""
+    """A folder of cells from the command line, in this process."""
     folder = tmp_path_factory.mktemp("begun")
     where = ["--keep", str(folder / "keep"), "--out", str(folder / "out")]
-    code, _, errors = finish("-m", "understudy", *SMALL, "--runs", "3", *where)
-    assert code == 0, errors
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["understudy", *SMALL, "--runs", "3", *where])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    assert ended.value.code == 0
     return folder
 
 

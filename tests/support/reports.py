@@ -17,7 +17,7 @@ from understudy.report import (
     Report,
 )
 
-__all__ = ["HOSTILE", "SAMPLES", "action_rows", "certificate", "sample"]
+__all__ = ["HOSTILE", "SAMPLES", "FileRead", "action_rows", "certificate", "sample"]
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -26,12 +26,12 @@ from tests.support.enumeration import (
     reachable,
     summed,
 )
+from tests.support.formulas import weighted_entropy
 from tests.support.strategies import Array, Game, Integers, behaviors, games, logs, quick, seeds
 from tests.theory.test_theorems import LARGE_GAMES
 from understudy import theory
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.kernels import normalizer
-from understudy.kernels.reference import weighted_entropy
 from understudy.learners import CoverageAdaptive, LeveledScores
 from understudy.schedules import last_change
 

@@ -15,8 +15,8 @@ import pytest
 
 import understudy as us
 from tests.support.paths import DOCS
+from tests.support.strategies import Array
 from understudy import theory
-from understudy.constraints import Array
 from understudy.errors import InadmissibleRate, InvalidArgument
 
 PAGE = DOCS / "paper.md"

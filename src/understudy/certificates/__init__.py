@@ -7,10 +7,13 @@ that grows.
 
 from __future__ import annotations
 
-from understudy.certificates.certificate import Certificate
+from understudy.certificates.certificate import (
+    Certificate,
+    load_certificate,
+    save_certificate,
+)
 from understudy.certificates.curves import Certified, certify
 from understudy.certificates.evidence import Evidence
-from understudy.certificates.io import load_certificate, save_certificate
 from understudy.certificates.targets import FixedPolicy
 
 __all__ = [

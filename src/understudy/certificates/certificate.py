@@ -25,8 +25,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import os
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -43,15 +45,20 @@ from understudy.certificates.evidence import (
     Evidence,
     count_actions,
 )
-from understudy.certificates.summary import describe
 from understudy.certificates.targets import Target, probabilities_under
 from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.deprecated import OldName
-from understudy.errors import InvalidArgument, InvalidEvent, NotMergeable
+from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
+from understudy.formatting import count, counted, least_gain, number, percent
 from understudy.protocols import EventSpec
+from understudy.snapshots import REMEDY, from_text, read_text, to_text, write_atomically
 from understudy.types import Feedback, Integers, Log, chunks, kernel_view, one_event, saved
 
 CHUNK = 1 << 13  # events at a time: their columns, 256 KB, stay in the cache
+CONTRADICTION = (
+    "the bounds contradict each other, so behavior, propensities or target are wrong: check the "
+    "order of the actions, and that every probability was made before its own round"
+)
 COUNTING = 0.25  # share of δ for the bounds on a counted behavior: it enters through log(1/δ) alone
 
 
@@ -285,7 +292,22 @@ class Certificate:
         return self.evidence.crossed if known else None
 
     def __repr__(self) -> str:
-        return describe(self)
+        n, confidence = self.rounds, f"{percent(self.confidence)} confidence"
+        if not n:
+            return f"Certificate({confidence}, nothing observed yet)"
+        if self.lower > self.upper:
+            return f"Cannot tell after {counted(n, 'round')}: {CONTRADICTION}"
+        decision, gained = "No gain is certified (propensities are estimated)", ""
+        if self.gain is not None:
+            when = self.promoted_at and f" (certain since round {count(self.promoted_at)})"
+            promoted = f"{'Promote' if self.gain > 0.0 else 'No gain any more'}{when or ''}"
+            decision = promoted if self.promoted else "Not enough data yet"
+            gained = f"gain at least {least_gain(self.gain / n)}, "
+        return (
+            f"{decision} after {counted(n, 'round')}: {gained}the target earns at least "
+            f"{number(self.lower / n)}, production earned {number(self.production / n)} per round "
+            f"({confidence})"
+        )
 
     @cached_property
     def spec(self) -> EventSpec:
@@ -369,3 +391,32 @@ class Certificate:
         """What two certificates that are merged must have in common."""
         q = self.behavior.tolist() if isinstance(self.behavior, np.ndarray) else self.behavior
         return q, self.confidence, self.lambdas.tolist()
+
+
+def save_certificate(certificate: Certificate, path: str | os.PathLike[str]) -> None:
+    """Write a certificate, whole or not at all; `load_certificate` reads it.
+
+    >>> import tempfile, understudy as us
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     us.save_certificate(us.Certificate(behavior=[0.5, 0.5]), f"{folder}/saved.json")
+    ...     us.load_certificate(f"{folder}/saved.json").rounds
+    0
+    """
+    if not isinstance(certificate, Certificate):
+        raise InvalidArgument(
+            "certificate", certificate, "it is not a us.Certificate", "pass one, or .certificate"
+        )
+    write_atomically(Path(path), to_text(certificate=certificate).encode())
+
+
+def load_certificate(path: str | os.PathLike[str]) -> Certificate:
+    """The certificate that was saved at `path`, or `InvalidSnapshot`.
+
+    >>> load_certificate("nowhere.json")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.json'
+    """
+    (found,) = from_text(read_text(path), "certificate")
+    if not isinstance(found, Certificate):
+        raise InvalidSnapshot("path", str(path), "it holds no certificate", REMEDY)
+    return found

@@ -211,11 +211,6 @@ def follow(
     """The certificate after more rounds, and its points after those of them that have one.
 
     `probability` is that of each action under the target, `log` what the certificate may see.
-
-    >>> start = Certificate([0.5, 0.5])
-    >>> certificate, points = follow(start, Log([1, 0], [1.0, 0.0]), np.array([0.9, 0.2]))
-    >>> certificate.rounds, len(points), points[-1][2]
-    (2, 2, 1.0)
     """
     shown = certificate.check(log)
     trace = Trace(probability, 0, certificate.n_actions)

@@ -20,6 +20,7 @@ from understudy.constraints import (
     ConstraintViolation,
     array,
     enforce,
+    having,
     integer,
     number,
 )
@@ -132,7 +133,7 @@ class Evidence:
         """
         counts, t = self.counts.copy(), self.rounds + np.arange(1.0, len(actions) + 1.0)
         seen, q = np.empty(len(actions), dtype=np.int64), np.empty(len(actions))
-        kernels.sampling.count_before(counts, kernel_view(actions), seen)
+        kernels.certificates.count_before(counts, kernel_view(actions), seen)
         budgets = math.log(len(counts) / delta) + np.log(t) + np.log(t + 1.0)
         frequencies = seen / np.maximum(t - 1.0, 1.0)
         kernels.certificates.kl_uppers(
@@ -172,11 +173,7 @@ class Evidence:
 
 
 def count_actions(behavior: Behavior | None, n_actions: int | None) -> int:
-    """K, as the behavior or the caller tells it.
-
-    >>> count_actions(None, 3), count_actions(np.array([0.5, 0.5]), None)
-    (3, 2)
-    """
+    """K, as the behavior or the caller tells it."""
     if behavior is None:
         if n_actions is None:
             raise InvalidArgument(
@@ -194,17 +191,13 @@ def count_actions(behavior: Behavior | None, n_actions: int | None) -> int:
     return known
 
 
-def _evidence(value: Any) -> Evidence:
-    if not isinstance(value, Evidence):
-        raise ConstraintViolation("it is not the evidence of a certificate")
-    return value
-
-
 BEHAVIOR_OR_NONE = Constraint(
     f"{BEHAVIOR.remedy}, or None to count it", BEHAVIOR.optional().parse, BEHAVIOR.optional().wrong
 )
-EVIDENCE = Constraint(
+
+
+EVIDENCE = having(
     "pass the evidence of a certificate that was made with the same arguments",
-    _evidence,
-    (None, "text", 3, [], {}),
+    "log_wealths",
+    "crosses",
 )

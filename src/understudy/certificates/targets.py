@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from understudy.constraints import PROBABILITIES, Array, array, dimensions_of, enforce, number
+from understudy.constraints import PROBABILITIES, Array, Checked, array, dimensions_of, number
 from understudy.errors import InvalidArgument
 from understudy.types import Log, Trace
 
 
 @dataclass(frozen=True, eq=False)
-class FixedPolicy:
+class FixedPolicy(Checked):
     """A target that plays with the same K probabilities in every round, and says so.
 
     K numbers alone are the same, except for a log of K rounds, in which they might be a column.
@@ -29,9 +29,6 @@ class FixedPolicy:
     if TYPE_CHECKING:
 
         def __init__(self, probabilities: ArrayLike) -> None: ...
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
 
 Target = Trace | FixedPolicy | ArrayLike

@@ -1,21 +1,33 @@
-"""The command line: `learn`, `coverage`, `certify`, `serve` and its company, `paper`, `bench`."""
+"""The command line: `learn`, `coverage`, `certify`, `serve` and its company, `paper`, `bench`.
+
+Here is what all commands share; each command is in a module of this folder.
+"""
 
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 
-from understudy import __version__
-from understudy.cli.common import silence_native_stderr
 from understudy.errors import UnderstudyError
 
 __all__ = ["main"]
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+STANDARD_ERROR = 2
+NARROWEST = 80  # a narrower table would cut numbers off
+POSITIVE = click.IntRange(min=1)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 MODULES = {
     "log_commands": ("certify", "coverage", "learn"),
     "service_commands": ("audit", "export", "serve", "token"),
@@ -43,7 +55,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, prog_name="understudy")
+@click.version_option(package_name="understudy", prog_name="understudy")
 def app() -> None:
     """Online learning from off-policy feedback, with guarantees."""
 
@@ -71,3 +83,89 @@ def main() -> None:
 def _fail(message: str) -> None:
     click.echo(f"understudy: {' '.join(message.split())}", err=True)
     sys.exit(BAD_INPUT)
+
+
+def wide_console() -> Console:
+    """Standard output, never so narrow that a table loses digits."""
+    return Console(width=max(Console().width, NARROWEST))
+
+
+def check_writable(out: Path) -> None:
+    """Say now, not after the work, that the results cannot be written."""
+    nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    try:
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise click.ClickException(
+            f"--out {out}: {nearest} cannot be written to ({error.strerror}); choose another folder"
+        ) from None
+
+
+@contextmanager
+def silence_native_stderr() -> Iterator[None]:
+    """Standard error for what Python says: native readers fill pages over a damaged file.
+
+    >>> with silence_native_stderr():
+    ...     _ = os.write(STANDARD_ERROR, b"a page")
+    """
+    sys.stderr.flush()
+    kept = os.dup(STANDARD_ERROR)
+    with ExitStack() as stack:
+        stack.callback(os.close, kept)
+        if _is_standard_error():
+            ours = stack.enter_context(os.fdopen(kept, "w", buffering=1, closefd=False))
+            stack.enter_context(redirect_stderr(ours))
+        nowhere = stack.enter_context(Path(os.devnull).open("wb"))
+        os.dup2(nowhere.fileno(), STANDARD_ERROR)
+        stack.callback(os.dup2, kept, STANDARD_ERROR)
+        yield
+
+
+def _is_standard_error() -> bool:
+    try:
+        return sys.stderr.fileno() == STANDARD_ERROR
+    except io.UnsupportedOperation:  # a test or a notebook keeps what is said in memory
+        return False
+
+
+@contextmanager
+def watched() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar on a terminal: what is being done, how many rows, and how many a second."""
+    from rich.progress import (  # noqa: PLC0415 - only here
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+    )
+    from rich.text import Text  # noqa: PLC0415
+
+    class Speed(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:,.0f} rows/s" if task.speed else "")
+
+    console = Console(stderr=True)
+    if not console.is_interactive:  # standard error is then for errors
+        yield lambda _phase, _rows, _expected: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} rows"),
+        Speed(),
+    )
+    bar = Progress(*columns, console=console)
+    tasks: dict[str, Any] = {}
+
+    def watch(phase: str, rows: int, expected: int | None) -> None:
+        bar.start()
+        if phase not in tasks:
+            tasks[phase] = bar.add_task(phase, total=expected)
+        bar.update(tasks[phase], advance=rows)
+
+    try:
+        yield watch
+        for task in bar.tasks:
+            bar.update(task.id, total=task.completed)
+    finally:
+        bar.stop()

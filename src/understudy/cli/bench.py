@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from understudy.cli.common import FOLDER, check_writable, wide_console
+from understudy.cli import FOLDER, check_writable, wide_console
 from understudy.simulation.simulate import progress_bar
 
 CHECKOUT = Path(__file__).parents[3]

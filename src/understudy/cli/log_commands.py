@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import understudy as us
-from understudy.cli.common import FOLDER, check_writable, watched, wide_console
+from understudy.cli import FOLDER, check_writable, watched, wide_console
 
 if TYPE_CHECKING:
     from understudy.report import Report
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def _names(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
 KINDS: dict[str, dict[str, Any]] = {  # how a declared option is typed
     "text": {},
-    "names": {},
+    "names": {"callback": _names},
     "file": {"type": FILE},
     "number": {"type": float},
     "range": {"type": float, "nargs": 2},
@@ -67,7 +73,6 @@ class LearnCommand(LogCommand):
 def learn(
     log: tuple[str, ...],
     out: Path,
-    context: str | None,
     resume: bool,
     json_output: bool,
     **options: Any,
@@ -85,7 +90,6 @@ def learn(
         learned = us.logs.learn(
             list(log),
             out=out,
-            context=_names(context),
             resume=out / "policy.json" if resume else None,
             watch=watch,
             **options,
@@ -151,10 +155,6 @@ def certify(
     _print(found, json_output=json_output)
     if out is not None and not json_output:
         click.echo(f"wrote report.html and quarantine.parquet to {out}")
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _print(found: Any, *, json_output: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from understudy.cli.common import FOLDER, POSITIVE, check_writable, wide_console
+from understudy.cli import FOLDER, POSITIVE, check_writable, wide_console
 from understudy.experiments import EXPERIMENTS, Experiment, write
 from understudy.experiments.experiment import as_json
 from understudy.plots import require_matplotlib

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from understudy import errors
-from understudy.cli.common import watched, wide_console
+from understudy.cli import watched, wide_console
 
 if TYPE_CHECKING:
     from understudy.live.decision_log import AuditResult

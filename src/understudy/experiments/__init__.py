@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from understudy.experiments.certificate_validity import CERTIFICATE
-from understudy.experiments.coverage_sweep import ADAPTIVE
 from understudy.experiments.experiment import Experiment, ExperimentOptions, write
 from understudy.experiments.figure1 import FIGURE_1, UNKNOWN
 from understudy.experiments.linear_game import LINEAR
-from understudy.experiments.rate_sweep import RATES
 from understudy.experiments.tail_probability import PROBABILITY
+from understudy.experiments.unknown_coverage import ADAPTIVE, RATES
 
 __all__ = ["EXPERIMENTS", "Experiment", "ExperimentOptions", "write"]
 

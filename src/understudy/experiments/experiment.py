@@ -1,10 +1,11 @@
-"""The parts that all experiments share: sizes, games to play, rows of numbers, files."""
+"""The parts that all experiments share: sizes, games to play, rows of numbers, curves, files."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -14,13 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, enforce
-from understudy.plots import to_bytes
+from understudy.plots import RegretCurve, draw_regret, to_bytes
 from understudy.protocols import Learner
-from understudy.simulation.comparators import Comparator
-from understudy.simulation.engine import Rewards
-from understudy.simulation.game import Game
-from understudy.simulation.simulate import JOBS, KEEP, simulate
-from understudy.simulation.sweep import CellResult, Sweep
+from understudy.simulation import Game, Sweep, simulate
+from understudy.simulation.engine import Comparator, Rewards
+from understudy.simulation.simulate import JOBS, KEEP
+from understudy.simulation.sweep import CellResult
 from understudy.snapshots import write_atomically
 
 if TYPE_CHECKING:
@@ -60,11 +60,7 @@ class ExperimentOptions:
         enforce(self)
 
     def grid(self) -> list[float]:
-        """The values of α: from 0 to 1 in equal steps.
-
-        >>> ExperimentOptions(runs=1, rounds=1, actions=2, alphas=3).grid()
-        [0.0, 0.5, 1.0]
-        """
+        """The values of α: from 0 to 1 in equal steps."""
         return np.linspace(0.0, 1.0, self.alphas).tolist()  # type: ignore[no-any-return] # floats
 
 
@@ -131,9 +127,105 @@ def play_points(
         yield points[int(cell.game)], cell.learner, result
 
 
+@dataclass(frozen=True, eq=False)
+class RegretPoint(GamePoint):
+    """A game at one α, the comparator's coverage, and the bound on each regret, if any."""
+
+    alpha: float
+    coverage: float
+    bounds: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class RegretRow:
+    """The regret of a learner at a point: its mean and quartiles over the runs."""
+
+    alpha: float
+    learner: str
+    mean: float
+    q25: float
+    q75: float
+    coverage: float
+    bound: float | None
+
+
+class RegretExperiment(Experiment):
+    """Regret along α, the parameter of a family of behavior policies.
+
+    `x` is the column of the horizontal axis.
+    """
+
+    x: ClassVar[str]
+    x_label: ClassVar[str]
+    bound_label: ClassVar[str]
+    sizes: ClassVar = ("runs", "rounds", "actions", "alphas")
+    text_columns: ClassVar = ("learner",)
+    sections: ClassVar = ("alpha",)
+    columns: ClassVar[Mapping[str, Column]] = {
+        "α": lambda row: f"{row.alpha:.3f}",
+        "learner": lambda row: row.learner,
+        "regret": lambda row: f"{row.mean:.1f}",
+        "25 %": lambda row: f"{row.q25:.1f}",
+        "75 %": lambda row: f"{row.q75:.1f}",
+        "coverage": lambda row: f"{row.coverage:.2f}",
+        "bound": lambda row: bound_text(row.bound),
+    }
+
+    @abstractmethod
+    def points(self, options: ExperimentOptions) -> Iterator[RegretPoint]:
+        """The games, one for each α."""
+
+    def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[RegretRow]:
+        """Play all games, with a progress bar on request.
+
+        >>> from understudy.experiments import EXPERIMENTS
+        >>> options = ExperimentOptions(runs=1, rounds=10, actions=2, alphas=2)
+        >>> [row.learner for row in EXPERIMENTS["figure1"].run(options)]
+        ['Exp3', 'Exp3-IX', 'Exp3', 'Exp3-IX']
+        """
+        points = list(self.points(options))
+        return [
+            RegretRow(
+                alpha=point.alpha,
+                learner=learner,
+                **quartiles(result.regret[:, 0]),
+                coverage=point.coverage,
+                bound=point.bounds[learner],
+            )
+            for point, learner, result in play_points(points, options, progress=progress)
+        ]
+
+    def draw(self, options: ExperimentOptions, rows: Sequence[RegretRow]) -> Figure:
+        return draw_regret(
+            curves(rows, self.x),
+            title=f"{self.title}\n{size_text(options)}",
+            x_label=self.x_label,
+            bound_label=self.bound_label,
+        )
+
+
+def quartiles(regret: Array) -> dict[str, float]:
+    """The mean over the runs, and the first and third quartile."""
+    q25, q75 = np.quantile(regret, [0.25, 0.75]).tolist()
+    return {"mean": float(regret.mean()), "q25": q25, "q75": q75}
+
+
 def standard_error(values: Array) -> float:
     """Standard error of the mean; 0 for a single value, where it is unknown."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def curves(rows: Rows, x: str) -> list[RegretCurve]:
+    """One curve per learner, over the column `x` of its rows."""
+    found = []
+    for learner in dict.fromkeys(row.learner for row in rows):
+        own = [row for row in rows if row.learner == learner]
+        own.sort(key=operator.attrgetter(x))
+        names = (x, "mean", "q25", "q75", "bound")
+        along, mean, low, high, bounds = ([getattr(row, name) for row in own] for name in names)
+        bound = None if None in bounds else bounds
+        found.append(RegretCurve(learner, along, mean, low, high, bound))
+    return found
 
 
 def bound_text(bound: float | None) -> str:
@@ -155,7 +247,6 @@ def size_text(options: ExperimentOptions) -> str:
 def as_csv(rows: Rows) -> str:
     """The rows as CSV; None is an empty cell.
 
-    >>> from understudy.experiments.regret_curves import RegretRow
     >>> print(as_csv([RegretRow(0.5, "Exp3", 1.5, 1.0, 2.0, 4.0, None)]), end="")
     alpha,learner,mean,q25,q75,coverage,bound
     0.5,Exp3,1.5,1.0,2.0,4.0,
@@ -169,12 +260,7 @@ def as_csv(rows: Rows) -> str:
 
 
 def as_json(rows: Rows) -> str:
-    """The rows as a JSON array of objects.
-
-    >>> from understudy.experiments.regret_curves import RegretRow
-    >>> print(as_json([RegretRow(0.5, "Exp3", 1.5, 1.0, 2.0, 4.0, None)]))
-    [{"alpha": 0.5, "learner": "Exp3", "mean": 1.5, ..., "bound": null}]
-    """
+    """The rows as a JSON array of objects."""
     return json.dumps([asdict(row) for row in rows], allow_nan=False)
 
 

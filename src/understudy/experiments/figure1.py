@@ -13,19 +13,18 @@ the behavior rarely plays.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from understudy import behaviors, theory
-from understudy.experiments.experiment import ExperimentOptions
-from understudy.experiments.regret_curves import RegretExperiment, RegretPoint
+from understudy.experiments.experiment import ExperimentOptions, RegretExperiment, RegretPoint
 from understudy.learners import exp3, exp3_ix, exp3_ix_unknown
-from understudy.simulation import adversaries
-from understudy.simulation.game import Game
+from understudy.protocols import Learner
+from understudy.simulation import Game, adversaries
 from understudy.types import durations
 
 COMPARATOR = 0  # the paper's arm 1
-KNOWN_NAME, UNKNOWN_NAME, CHERNOFF_NAME = "Exp3-IX", "Exp3-IX, unknown", "Exp3-IX, unknown, kl"
 
 
 def paper_game(options: ExperimentOptions, alpha: float) -> Game:
@@ -43,12 +42,7 @@ def paper_game(options: ExperimentOptions, alpha: float) -> Game:
 
 
 def theorem1_for(game: Game, eta: float) -> float:
-    """Theorem 1's full bound against the comparator, with the game's own rewards.
-
-    >>> game = paper_game(ExperimentOptions(runs=1, rounds=100, actions=2, alphas=1), alpha=0.5)
-    >>> round(theorem1_for(game, eta=0.1), 4)
-    13.7497
-    """
+    """Theorem 1's full bound against the comparator, with the game's own rewards."""
     means, starts = game.pieces_between(0, game.rounds)
     totals = (means * durations(starts, game.rounds)[:, np.newaxis]).sum(axis=0)
     return theory.theorem1_bound(
@@ -69,22 +63,28 @@ class Figure1(RegretExperiment):
     def points(self, options: ExperimentOptions) -> Iterator[RegretPoint]:
         for alpha in options.grid():
             game = paper_game(options, alpha)
-            ix = exp3_ix(game.behavior, horizon=options.rounds)
+            contenders = self.contenders(game)
             yield RegretPoint(
                 game=game,
-                learners={"Exp3": exp3(game.behavior, horizon=options.rounds), "Exp3-IX": ix},
+                learners={name: learner for name, (learner, _) in contenders.items()},
                 comparators=[COMPARATOR],
                 alpha=alpha,
                 coverage=theory.coverage(COMPARATOR, game.behavior),
-                bounds={"Exp3": None, "Exp3-IX": theorem1_for(game, ix.rate(0))},
+                bounds={name: bound for name, (_, bound) in contenders.items()},
             )
+
+    def contenders(self, game: Game) -> dict[str, tuple[Learner[Any], float | None]]:
+        """The learners, each with the bound on its regret."""
+        q, n = game.behavior, game.rounds
+        known = exp3_ix(q, horizon=n)
+        return {
+            "Exp3": (exp3(q, horizon=n), None),
+            "Exp3-IX": (known, theorem1_for(game, known.rate(0))),
+        }
 
     def notes(self, options: ExperimentOptions) -> list[str]:
         eta = theory.exp3_ix_rate(options.actions, options.rounds)
-        family = (
-            behaviors.interpolated(n_actions=options.actions, alpha=alpha)
-            for alpha in options.grid()
-        )
+        family = (paper_game(options, alpha).behavior for alpha in options.grid())
         holds = sum(theory.exp3_condition(eta, pi_b) for pi_b in family)
         return [
             "bound: Theorem 1 in full, for Exp3-IX; none for Exp3, whose own is the same for every "
@@ -94,41 +94,24 @@ class Figure1(RegretExperiment):
         ]
 
 
-class UnknownBehavior(RegretExperiment):
+class UnknownBehavior(Figure1):
     """Exp3-IX with a known behavior policy, and with one that is only counted."""
 
     name = "unknown"
     title = "Exp3-IX, behavior policy known and unknown"
-    defaults = Figure1.defaults
-    x = Figure1.x
-    x_label = Figure1.x_label
     bound_label = "Theorem 1 (known), Theorem 2 (unknown), Chernoff (unknown, kl)"
 
-    def points(self, options: ExperimentOptions) -> Iterator[RegretPoint]:
-        K, n = options.actions, options.rounds
-        for alpha in options.grid():
-            game = paper_game(options, alpha)
-            coverage = theory.coverage(COMPARATOR, game.behavior)
-            known = exp3_ix(game.behavior, horizon=n)
-            eta = known.rate(0)  # of all three learners
-            yield RegretPoint(
-                game=game,
-                learners={
-                    UNKNOWN_NAME: exp3_ix_unknown(K, horizon=n),
-                    CHERNOFF_NAME: exp3_ix_unknown(K, horizon=n, width="kl"),
-                    KNOWN_NAME: known,
-                },
-                comparators=[COMPARATOR],
-                alpha=alpha,
-                coverage=coverage,
-                bounds={
-                    KNOWN_NAME: theorem1_for(game, eta),
-                    UNKNOWN_NAME: theory.theorem2_bound(K, horizon=n, eta=eta, coverage=coverage),
-                    CHERNOFF_NAME: theory.chernoff_bound(
-                        COMPARATOR, game.behavior, horizon=n, eta=eta
-                    ),
-                },
-            )
+    def contenders(self, game: Game) -> dict[str, tuple[Learner[Any], float | None]]:
+        q, n, K = game.behavior, game.rounds, game.n_actions
+        known = exp3_ix(q, horizon=n)
+        eta, coverage = known.rate(0), theory.coverage(COMPARATOR, q)  # η of all three learners
+        theorem2 = theory.theorem2_bound(K, horizon=n, eta=eta, coverage=coverage)
+        chernoff = theory.chernoff_bound(COMPARATOR, q, horizon=n, eta=eta)
+        return {
+            "Exp3-IX, unknown": (exp3_ix_unknown(K, horizon=n), theorem2),
+            "Exp3-IX, unknown, kl": (exp3_ix_unknown(K, horizon=n, width="kl"), chernoff),
+            "Exp3-IX": (known, theorem1_for(game, eta)),
+        }
 
     def notes(self, options: ExperimentOptions) -> list[str]:
         return [

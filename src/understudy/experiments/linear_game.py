@@ -16,22 +16,18 @@ import numpy as np
 from understudy import theory
 from understudy.constraints import Array
 from understudy.contexts import FiniteContexts
-from understudy.experiments.experiment import ExperimentOptions
-from understudy.experiments.regret_curves import RegretExperiment, RegretPoint
+from understudy.experiments.experiment import ExperimentOptions, RegretExperiment, RegretPoint
 from understudy.learners import LinProd, lin_prod
-from understudy.simulation.adversaries import halves
-from understudy.simulation.game import Game
+from understudy.simulation import Game, adversaries
 
 N_CONTEXTS = 8
-THETAS = np.array(
-    [[0.4, 0.1, 0.8], [1.0, 0.1, 0.0]]
-)  # first the third feature pays, then the first one
+THETAS = np.array([[0.4, 0.1, 0.8], [1.0, 0.1, 0.0]])  # the third feature pays, later the first
 UNIFORM_WEIGHT = 0.2  # of the behavior, so that V is invertible for every α
 WORLD_SEED = 2  # the features are part of the experiment: the same for every --seed
 UNIFORM_NAME, TUNED_NAME = "LinProd", "LinProd, tuned to C"
 
 
-def world(n_actions: int) -> tuple[FiniteContexts, Array, Array]:
+def linear_world(n_actions: int) -> tuple[FiniteContexts, Array, Array]:
     """The contexts, and the best and the worst policy on them."""
     rng = np.random.default_rng(WORLD_SEED)
     table = rng.dirichlet(np.full(THETAS.shape[1], 0.3), size=(N_CONTEXTS, n_actions))
@@ -39,13 +35,6 @@ def world(n_actions: int) -> tuple[FiniteContexts, Array, Array]:
     rewards = table @ THETAS.mean(axis=0)
     actions = np.eye(n_actions)
     return contexts, actions[rewards.argmax(axis=1)], actions[rewards.argmin(axis=1)]
-
-
-def bound(learner: LinProd, coverage: float) -> float:
-    assert learner.horizon is not None  # `points` has set it
-    return theory.lin_prod_bound(
-        learner.features.n_actions, horizon=learner.horizon, eta=learner.eta, coverage=coverage
-    )
 
 
 class LinearGame(RegretExperiment):
@@ -59,32 +48,35 @@ class LinearGame(RegretExperiment):
     bound_label = "Theorem 3"
 
     def points(self, options: ExperimentOptions) -> Iterator[RegretPoint]:
-        contexts, best, worst = world(options.actions)
+        """The games, one for each α.
+
+        >>> [round(point.coverage, 1) for point in LINEAR.points(LINEAR.defaults)]
+        [17.1, 7.9, 5.4, 4.2, 3.5, 3.0, 2.6, 2.4, 2.2, 2.0]
+        """
+        K, n = options.actions, options.rounds
+        contexts, best, worst = linear_world(K)
         V_comparator = contexts.covariance(best)
         for alpha in options.grid():
             mixture = alpha * best + (1 - alpha) * worst
-            behavior = (1 - UNIFORM_WEIGHT) * mixture + UNIFORM_WEIGHT / options.actions
+            behavior = (1 - UNIFORM_WEIGHT) * mixture + UNIFORM_WEIGHT / K
             V = contexts.covariance(behavior)
             kappa = theory.largest_leverage(contexts.table, V)
             coverage = theory.feature_coverage(V_comparator, V)
             learners = {
-                name: lin_prod(
-                    V,
-                    n_actions=options.actions,
-                    horizon=options.rounds,
-                    kappa=kappa,
-                    coverage=target,
-                )
+                name: lin_prod(V, n_actions=K, horizon=n, kappa=kappa, coverage=target)
                 for name, target in ((UNIFORM_NAME, None), (TUNED_NAME, coverage))
             }
-            adversary = halves(THETAS, rounds=options.rounds)
+            adversary = adversaries.halves(THETAS, rounds=n)
             yield RegretPoint(
-                game=Game(adversary, behavior, options.rounds, contexts),
+                game=Game(adversary, behavior, n, contexts),
                 learners=learners,
                 comparators=[best],
                 alpha=alpha,
                 coverage=coverage,
-                bounds={name: bound(learner, coverage) for name, learner in learners.items()},
+                bounds={
+                    name: theory.lin_prod_bound(K, horizon=n, eta=learner.eta, coverage=coverage)
+                    for name, learner in learners.items()
+                },
             )
 
     def notes(self, options: ExperimentOptions) -> list[str]:

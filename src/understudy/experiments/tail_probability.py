@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from understudy import behaviors, kernels, theory
+from understudy import behaviors, theory
 from understudy.constraints import Array
 from understudy.experiments.experiment import (
     Column,
@@ -25,11 +25,11 @@ from understudy.experiments.experiment import (
     play_points,
     size_text,
 )
+from understudy.kernels.certificates import kl_upper
 from understudy.learners import exp3_ix
-from understudy.plots import TailCurve, draw_tails
-from understudy.simulation import adversaries
+from understudy.plots import COLORS, MARKERS, add_grid, in_our_style, new_figure
+from understudy.simulation import Game, adversaries
 from understudy.simulation.adversaries import Adversary
-from understudy.simulation.game import Game
 from understudy.types import Integers
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ DELTAS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # the last: four of 20
 ALPHA = 0.75  # of the behavior: it covers all actions, some better than others
 COMPARATOR = 0
 FIXED, BEST = "fixed", "best in hindsight"
+SHORT_NAMES = {FIXED: "fixed", BEST: "best"}  # in the table
 LEARNER = "Exp3-IX"
 ERROR = 0.05  # the failure rate exceeds `at_most` with at most this probability
 
@@ -64,7 +65,11 @@ class TailRow:
 
 
 def games(options: ExperimentOptions) -> dict[str, Game]:
-    """The three games, by name."""
+    """The three games, by name.
+
+    >>> list(games(PROBABILITY.defaults))
+    ['stationary', 'switching', 'retaliating']
+    """
     K, n = options.actions, options.rounds
     pi_b = behaviors.interpolated(n_actions=K, alpha=ALPHA)
     by_name: dict[str, Adversary] = {
@@ -117,7 +122,7 @@ def rows_of(name: str, game: Game, regret: Array, rewards: Array) -> Iterator[Ta
                 bound=float(limits.mean()),
                 above=above,
                 standard_error=math.sqrt(above * (1 - above) / runs),
-                at_most=kernels.certificates.kl_upper(above, runs, -math.log(ERROR)),
+                at_most=kl_upper(above, runs, -math.log(ERROR)),
             )
 
 
@@ -132,7 +137,7 @@ class ProbabilityExperiment(Experiment):
     sections = ("game", "comparator")
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.game,
-        "against": lambda row: row.comparator.removesuffix(" in hindsight"),
+        "against": lambda row: SHORT_NAMES[row.comparator],
         "δ": lambda row: "mean" if row.delta is None else f"{row.delta:g}",
         "regret": lambda row: f"{row.regret:.0f}",
         "bound": lambda row: f"{row.bound:.0f}",
@@ -142,12 +147,6 @@ class ProbabilityExperiment(Experiment):
     }
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[TailRow]:
-        """Play all games, with a progress bar on request.
-
-        >>> rows = PROBABILITY.run(ExperimentOptions(runs=3, rounds=10, actions=2))
-        >>> len(rows), max(row.above for row in rows)
-        (51, 0.0)
-        """
         names, actions = {}, range(options.actions)
         for name, game in games(options).items():
             learner = exp3_ix(game.behavior, horizon=game.rounds)
@@ -159,21 +158,32 @@ class ProbabilityExperiment(Experiment):
             for row in rows_of(names[point], point.game, result.regret, result.reward)
         ]
 
+    @in_our_style
     def draw(self, options: ExperimentOptions, rows: Sequence[TailRow]) -> Figure:
-        panels: dict[str, list[TailCurve]] = {}
-        for game, who in dict.fromkeys((row.game, row.comparator) for row in rows):
-            every = [row for row in rows if (row.game, row.comparator) == (game, who)]
-            own = [row for row in every if row.delta is not None]
-            panels.setdefault(game, []).append(
-                TailCurve(
-                    name=who,
-                    delta=[row.delta for row in own],  # type: ignore[arg-type] # `own` has no None
-                    regret=[row.regret for row in own],
-                    bound=[row.bound for row in own],
-                    bound_on_mean=next((row.bound for row in every if row.delta is None), None),
-                )
-            )
-        return draw_tails(panels, title=f"{self.title}\n{size_text(options)}")
+        """Draw a panel per game: δ on a logarithmic scale over the regret, and over its bound."""
+        figure = new_figure(7.2, 3.4, f"{self.title}\n{size_text(options)}")
+        names = list(dict.fromkeys(row.game for row in rows))
+        panels = figure.subplots(1, len(names), sharex=True, sharey=True, squeeze=False)[0]
+        for axes, game in zip(panels, names, strict=True):
+            for color, marker, who in zip(COLORS, MARKERS, SHORT_NAMES, strict=False):
+                every = [row for row in rows if (row.game, row.comparator) == (game, who)]
+                own = [row for row in every if row.delta is not None]
+                deltas = [row.delta for row in own]
+                style = {"color": color, "marker": marker, "ms": 3.5}
+                axes.plot([row.regret for row in own], deltas, lw=1.6, label=who, **style)
+                limits = [row.bound for row in own]
+                axes.plot(limits, deltas, lw=1.4, ls="--", label="its bound", **style)
+                for row in every:
+                    if row.delta is None:
+                        label = "bound on its mean"
+                        axes.axvline(row.bound, color=color, lw=1.0, ls=":", label=label)
+            axes.set_yscale("log")
+            add_grid(axes)
+            axes.set_title(game, fontsize=9, loc="left")
+            axes.set_xlabel("total regret")
+        panels[0].set_ylabel("share of runs above it\n(at most, for a bound)")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+        return figure
 
     def notes(self, options: ExperimentOptions) -> list[str]:  # noqa: ARG002 - the same at all sizes
         return [

@@ -1,7 +1,7 @@
 """Compiled kernels: arrays in, arrays out. The only place that imports numba, and only when used.
 
-Kernels do not check their arguments: their callers do. `reference.py` computes the same in NumPy,
-a formula a line; the tests compare the two.
+Kernels do not check their arguments: their callers do. `tests/support/formulas.py` computes the
+same in NumPy, a formula a line, and the tests compare the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         exponential_weights,
         games,
         lin_prod,
-        sampling,
         weighted_entropy,
     )
 
@@ -25,7 +24,6 @@ __all__ = [
     "exponential_weights",
     "games",
     "lin_prod",
-    "sampling",
     "weighted_entropy",
 ]
 

@@ -10,7 +10,8 @@ log `products[i]`: up to 16 factors are multiplied before a logarithm is taken. 
 rounds counted from the beginning of the log and not of the call, so that any batching gives the
 same bits, and sooner if a product grows large.
 
-Chernoff's upper confidence bound on a probability, from the frequency of an action:
+Chernoff's upper confidence bound on a probability, from the frequency of an action
+(`count_before`):
 
     kl_upper(q̂, m, ℓ) = max{p ∈ [q̂, 1] : m kl(q̂, p) ≤ ℓ}
     kl(q, p) = q log(q/p) + (1−q) log((1−q)/(1−p))
@@ -233,3 +234,39 @@ def kl_uppers(frequencies: Array, counts: Array, budgets: Array, out: Array) -> 
     """Compute `kl_upper` for each entry."""
     for i in range(out.size):
         out[i] = kl_upper(frequencies[i], float(counts[i]), budgets[i])
+
+
+@compiled
+def count_before(counts: Array, actions: Array, before: Array) -> None:
+    """Count the earlier plays of each event's action; update `counts` in place."""
+    for t in range(actions.size):
+        before[t] = counts[actions[t]]
+        counts[actions[t]] += 1
+
+
+@compiled
+def tally(
+    actions: Array,
+    rewards: Array,
+    propensities: Array,
+    counts: Array,
+    totals: Array,
+    ranges: Array,
+) -> None:
+    """Add events to the sums of their actions, in place, in order.
+
+    `totals` are Σ R, Σ R/q, Σ 1/q and Σ 1/q², (4, K); `ranges` the smallest and largest q, (2, K),
+    nan before the first.
+    """
+    for t in range(actions.size):
+        a, R, q = actions[t], rewards[t], propensities[t]
+        weight = 1.0 / q
+        counts[a] += 1
+        totals[0, a] += R
+        totals[1, a] += R * weight
+        totals[2, a] += weight
+        totals[3, a] += weight * weight
+        if not ranges[0, a] <= q:  # also where it is nan
+            ranges[0, a] = q
+        if not ranges[1, a] >= q:
+            ranges[1, a] = q

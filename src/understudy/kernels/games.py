@@ -23,11 +23,48 @@ from numpy.random import Generator
 from understudy.kernels.compiler import compiled, inlined
 from understudy.kernels.exponential_weights import expected_reward, replay
 from understudy.kernels.exponential_weights import policy as make_policy
-from understudy.kernels.sampling import observe
 
 Array = Any
 
+SMALLEST_GUIDE = 1024  # fits the fastest cache, and mostly leaves no step of the search
 BLOCK = 1024  # rounds at a time, or K if that is more: each block computes all weights once
+
+
+@compiled
+def guide_table(edges: Array) -> Array:
+    """Return the starts of the search for u: guide[⌊u · size⌋] is its first possible action.
+
+    `edges` is the cumulative distribution; the action of u is the first whose edge is above u.
+    From the guide on, the search takes at most one step on average.
+    """
+    size = max(SMALLEST_GUIDE, edges.size)
+    guide = np.empty(size, dtype=np.int64)
+    a = 0
+    for i in range(size):
+        while edges[a] * size < i:  # not ≤: a product may have been rounded up
+            a += 1
+        guide[i] = a
+    return guide
+
+
+@compiled
+def draw_log(
+    behavior: Generator,
+    observed: Generator,
+    edges: Array,
+    guide: Array,
+    means: Array,
+    actions: Array,
+    rewards: Array,
+) -> None:
+    """Draw A^B_t and Bernoulli R^B_t of rounds with the same means, one uniform number for each."""
+    for t in range(actions.size):
+        u = behavior.random()
+        b = guide[int(u * guide.size)]
+        while edges[b] <= u:
+            b += 1
+        actions[t] = b
+        rewards[t] = 1.0 if observed.random() < means[b] else 0.0
 
 
 def init(runs: int, n_learners: int, n_actions: int) -> tuple[Array, ...]:
@@ -72,7 +109,7 @@ def play(
         if row + 1 < starts.size:
             last = min(last, starts[row + 1])
         seen, won, more = actions[: last - first], rewards[: last - first], grown[: last - first]
-        observe(behavior, observed, edges, guide, means[row], seen, won)
+        draw_log(behavior, observed, edges, guide, means[row], seen, won)
         for one in range(etas.size):
             for t in range(seen.size):
                 more[t] = gains[one, int(won[t]), seen[t]]

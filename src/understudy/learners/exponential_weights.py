@@ -1,11 +1,16 @@
-"""Exponential weights: Algorithm 1 of the paper, whatever the estimator."""
+"""Exponential weights: Algorithm 1 of the paper, whatever the estimator.
+
+`ScoreLearner` is the driver of all learners that carry sums of gains along a log by a kernel.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +20,7 @@ from understudy.constraints import (
     HORIZON,
     LARGEST_COUNT,
     Array,
+    Constraint,
     array,
     enforce,
     integer,
@@ -23,32 +29,114 @@ from understudy.constraints import (
 from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument
 from understudy.estimators import GainFormula
-from understudy.protocols import (
-    ESTIMATOR,
-    CompiledPath,
-    Estimator,
-    EventSpec,
-    Learner,
-    refuse_features,
-)
-from understudy.recorders import Recorder
+from understudy.protocols import ESTIMATOR, CompiledPath, Estimator, EventSpec, Learner, Recorder
 from understudy.schedules import ETA, Decaying, Rate, chunks_of_constant_rate, rate_at
-from understudy.types import (
-    Integers,
-    Log,
-    chunks,
-    kernel_view,
-    read_only,
-    saved,
-)
+from understudy.types import Integers, Log, chunks, kernel_view, read_only, saved
 
 CHUNK = 1 << 13  # events at a time: their four columns, 256 KB, stay in the cache
 LARGEST_RESIDUE = 300.0  # of an exponent: as in the kernel
 CARRIED = (
-    1e-9  # relative error of the carried sum of weights: far above that of max(1024, K) roundings
+    1e-9  # relative error of carried sums of weights: far above that of max(1024, K) roundings
 )
-SUMS = array("pass one sum of gains per action")
 ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
+
+State = TypeVar("State", bound=Any)  # it has `rounds`
+
+
+class ScoreLearner(Learner[State]):
+    """A learner without contexts that weighs sums of gains, its scores.
+
+    `KERNELS` names the module of its kernels, `SUMS` is the constraint on sums made elsewhere.
+    """
+
+    KERNELS: ClassVar[str]
+    SUMS: ClassVar[Constraint]
+    of_sums = OldName()
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the scores."""
+
+    @property
+    @abstractmethod
+    def decaying(self) -> bool:
+        """Whether the rate falls with time."""
+
+    @property
+    @abstractmethod
+    def gain_formula(self) -> GainFormula | None:
+        """The gain of an event, if it is a formula that any engine can sum in any order."""
+
+    @abstractmethod
+    def _fill_policy(self, state: State, policy: Array) -> None:
+        """Write π_t of a checked state."""
+
+    @abstractmethod
+    def _learn(
+        self, state: State, log: Log, kernel: Callable[..., Any], arguments: tuple[Array, ...]
+    ) -> tuple[State, list[float]]:
+        """The state after rounds of one rate, and what the kernel found beside it."""
+
+    @abstractmethod
+    def _from_scores(self, scores: Array, rounds: int) -> State:
+        """The state of rounds with these checked sums of gains."""
+
+    @property
+    def order_dependence(self) -> str | None:
+        return "η_t depends on the round in which an event happened" if self.decaying else None
+
+    def policy(self, state: State, features: ArrayLike | None = None) -> Array:
+        self.check_state(state)
+        if features is not None:
+            reason, remedy = "this learner ignores contexts", "leave them out"
+            raise InvalidArgument("features", features, reason, remedy)
+        policy = np.empty(self.spec.n_actions)
+        self._fill_policy(state, policy)
+        return policy
+
+    def advance(self, state: State, log: Log, recorder: Recorder) -> State:
+        kernel = getattr(getattr(kernels, self.KERNELS), recorder.kernel)
+        n = len(log)
+        for start, count in self._chunks(state.rounds, n, whole=recorder.one_sum):
+            part = log if count == n else log[start : start + count]
+            state, found = self._learn(state, part, kernel, recorder.kernel_arguments(count))
+            for sum_of_chunk in found:
+                recorder.add_found(sum_of_chunk)
+        return state
+
+    def from_sufficient_statistics(self, sums: ArrayLike, rounds: int) -> State:
+        """The state of rounds whose gains were summed elsewhere, such as by a database.
+
+        `sums` are the scores: sums of gains of each action, (K,), or of each expert of a
+        coverage-adaptive learner, (1, K), or (levels, K) on a grid.
+
+        >>> import understudy as us
+        >>> learner = us.exp3([0.5, 0.5], eta=0.5)
+        >>> state = learner.from_sufficient_statistics([2.0, 0.0], rounds=1)
+        >>> learner.policy(state).round(4).tolist()
+        [0.7311, 0.2689]
+        """
+        self.refuse_order_dependence()
+        scores = self.SUMS("sums", sums)
+        if scores.shape != self.shape:
+            reason = f"its shape must be {self.shape}"
+            raise InvalidArgument("sums", sums, reason, self.SUMS.remedy)
+        return self._from_scores(scores, ROUNDS("rounds", rounds))
+
+    @property
+    def _largest_chunk(self) -> int:
+        """How many rounds the kernel gets at a time."""
+        return LARGEST_COUNT
+
+    def _chunks(self, before: int, rounds: int, *, whole: bool) -> Iterable[tuple[int, int]]:
+        """Chunks in each of which the rate stays; `whole` ones are cut by that alone."""
+        if rounds == 1:
+            return ((0, 1),)  # of `update`, which is called for every event
+        size = LARGEST_COUNT if whole else self._largest_chunk
+        if self.decaying:
+            return chunks_of_constant_rate(before, rounds, size)
+        return chunks(rounds, size)
 
 
 @saved
@@ -78,7 +166,7 @@ class Scores:
 
 @saved
 @dataclass(frozen=True, eq=False)
-class ExponentialWeights(Learner[Scores]):
+class ExponentialWeights(ScoreLearner[Scores]):
     r"""Plays $\pi_t(a) \propto \exp(\eta_t \sum_{k<t} \tilde r_k(a))$.
 
     η_t is a number, or a `Decaying` rate that needs no horizon: all weights are computed again when
@@ -98,52 +186,46 @@ class ExponentialWeights(Learner[Scores]):
     horizon: int | None = None
     CONSTRAINTS: ClassVar = {"eta": ETA, "estimator": ESTIMATOR, "horizon": HORIZON.optional()}
     COMPILED: ClassVar = CompiledPath.LOGS | CompiledPath.WHOLE_GAMES | CompiledPath.ADAPTIVE
-    of_sums, meet = OldName(), OldName()
+    KERNELS: ClassVar = "exponential_weights"
+    SUMS: ClassVar = array("pass one sum of gains per action")
+    meet = OldName()
 
     def __post_init__(self) -> None:
         enforce(self)
 
-    @property
+    @cached_property
     def spec(self) -> EventSpec:
         return self.estimator.spec
 
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return (self.spec.n_actions,)
+
+    @property
+    def decaying(self) -> bool:
+        return isinstance(self.eta, Decaying)
+
     @property
     def order_dependence(self) -> str | None:
-        if isinstance(self.eta, Decaying):
-            return "η_t depends on the round in which an event happened"
-        return self.estimator.order_dependence
+        return super().order_dependence or self.estimator.order_dependence
+
+    @property
+    def gain_formula(self) -> GainFormula | None:
+        if self.order_dependence is not None:
+            return None
+        formula: GainFormula | None = getattr(self.estimator, "formula", None)
+        return formula
 
     def init(self) -> Scores:
         K = self.spec.n_actions
         nothing = read_only(np.zeros(K))
         return Scores(nothing, nothing, 0, self.estimator.init(), reference=0.0, total=float(K))
 
-    def policy(self, state: Scores, features: ArrayLike | None = None) -> Array:
-        self.check_state(state)
-        refuse_features(features)
-        policy = np.empty(len(state.scores))
-        scores, residues = kernel_view(state.scores), kernel_view(state.residues)
-        eta = self.rate(state.rounds)
-        kernels.exponential_weights.policy(
-            eta, scores, residues, state.reference, state.total, policy
-        )
-        return policy
-
     def rate(self, rounds: int) -> float:
         """η_t of the round that comes after so many."""
+        if isinstance(self.eta, float):
+            return self.eta
         return float(rate_at(self.eta, np.asarray(rounds + 1)))
-
-    def advance(self, state: Scores, log: Log, recorder: Recorder) -> Scores:
-        kernel = getattr(kernels.exponential_weights, recorder.kernel)
-        size = max(1, len(log)) if recorder.one_sum else max(CHUNK, self.spec.n_actions)
-        for start, count in self._chunks(state.rounds, len(log), size):
-            part = log if count == len(log) else log[start : start + count]
-            gains, memory = self.gains(state.memory, state.rounds, part)
-            arguments = recorder.kernel_arguments(count)
-            state, found = self._run(kernel, state, part.actions, gains, memory, *arguments)
-            for sum_of_chunk in found:
-                recorder.add_found(sum_of_chunk)
-        return state
 
     def play_adaptive(
         self,
@@ -159,8 +241,7 @@ class ExponentialWeights(Learner[Scores]):
         """
         shown = propensities if self.spec.propensities else None
         found = np.zeros(2)
-        size = max(CHUNK, self.spec.n_actions)
-        for start, count in self._chunks(state.rounds, len(actions), size):
+        for start, count in self._chunks(state.rounds, len(actions), whole=False):
             part = slice(start, start + count)
             q = None if shown is None else shown[part]
             logs = [Log._of(actions[part], np.full(count, r), q, None) for r in (0.0, 1.0)]
@@ -172,59 +253,39 @@ class ExponentialWeights(Learner[Scores]):
             found += more
         return state, found.tolist()
 
-    @property
-    def gain_formula(self) -> GainFormula | None:
-        """The gain of an event, if it is a formula that any engine can sum in any order."""
-        if self.order_dependence is not None:
-            return None
-        formula: GainFormula | None = getattr(self.estimator, "formula", None)
-        return formula
-
-    def from_sufficient_statistics(self, sums: ArrayLike, rounds: int) -> Scores:
-        """The state of rounds whose gains were summed elsewhere, such as by a database.
-
-        `sums` are G(a), the sums of the estimator's gains of each action, (K,).
-
-        >>> from understudy.estimators import ImportanceWeighting
-        >>> learner = ExponentialWeights(0.5, ImportanceWeighting([0.5, 0.5]))
-        >>> state = learner.from_sufficient_statistics([2.0, 0.0], rounds=1)
-        >>> learner.policy(state).round(4).tolist()
-        [0.7311, 0.2689]
-        """
-        self.refuse_order_dependence()
-        K, scores = self.spec.n_actions, SUMS("sums", sums).copy()
-        if scores.shape != (K,):
-            raise InvalidArgument("sums", sums, f"there are {K} actions", SUMS.remedy)
-        residues, counted = np.zeros(K), ROUNDS("rounds", rounds)
-        reference, total = kernels.exponential_weights.refresh(
-            self.rate(counted), scores, residues, np.empty(K)
-        )
-        memory = self.estimator.init()
-        return Scores(read_only(scores), read_only(residues), counted, memory, reference, total)
+    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
+        """The gains of the estimator; `InvalidArgument` if they are not finite numbers."""
+        found, memory = self.estimator.gains(memory, start, log)
+        gains = np.asarray(found, dtype=np.float64)
+        if gains.shape != log.actions.shape or not np.isfinite(gains).all():
+            raise InvalidArgument(
+                "estimator.gains",
+                gains,
+                f"{len(log)} events need {len(log)} finite numbers",
+                "return one gain per event from gains",
+            )
+        return gains, memory
 
     def add_states(self, first: Scores, second: Scores) -> Scores:
         scores, residues = first.scores.copy(), first.residues + second.residues
         rounds = first.rounds + second.rounds
-        reference, total = kernels.exponential_weights.merge(
+        sums = kernels.exponential_weights.merge(
             self.rate(rounds), scores, residues, kernel_view(second.scores)
         )
-        return Scores(
-            read_only(scores), read_only(residues), rounds, first.memory, reference, total
-        )
+        return Scores(read_only(scores), read_only(residues), rounds, first.memory, *sums)
 
     def accepts(self, state: Scores) -> bool:
-        shape = (self.spec.n_actions,)
-        return isinstance(state, Scores) and state.scores.shape == state.residues.shape == shape
+        return (
+            isinstance(state, Scores) and state.scores.shape == state.residues.shape == self.shape
+        )
 
-    def validate(self, state: Scores) -> None:
-        self.check_state(state)
+    def is_possible(self, state: Scores) -> bool:
         eta = self.rate(state.rounds)
         with np.errstate(over="ignore"):  # of a state that is not one
             residues = np.clip(eta * state.residues, -LARGEST_RESIDUE, LARGEST_RESIDUE)
             weights = np.exp(eta * (state.scores - state.reference) + residues)
-            carried = abs(weights.sum() - state.total) <= CARRIED * state.total
-        if not carried or not self.estimator.accepts_memory(state.memory, state.rounds):
-            raise self.not_own(state)
+            carried = bool(abs(weights.sum() - state.total) <= CARRIED * state.total)
+        return carried and self.estimator.accepts_memory(state.memory, state.rounds)
 
     @property
     def compiled_paths(self) -> CompiledPath:
@@ -235,24 +296,33 @@ class ExponentialWeights(Learner[Scores]):
             paths &= ~CompiledPath.ADAPTIVE  # gains are made before rewards are known
         return paths
 
-    def _chunks(self, before: int, rounds: int, size: int) -> Iterator[tuple[int, int]]:
-        """Chunks of at most `size` rounds, in each of which the rate stays."""
-        if isinstance(self.eta, Decaying) and rounds > 1:  # one round, of an update, is one chunk
-            return chunks_of_constant_rate(before, rounds, size)
-        return chunks(rounds, size)
+    @property
+    def _largest_chunk(self) -> int:
+        return max(CHUNK, self.spec.n_actions)  # a chunk makes K weights
 
-    def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
-        """The gains of the estimator; `InvalidArgument` if they are not finite numbers."""
-        found, memory = self.estimator.gains(memory, start, log)
-        gains = np.asarray(found, dtype=np.float64)
-        if gains.shape != (len(log),) or not np.isfinite(gains).all():
-            raise InvalidArgument(
-                "estimator.gains",
-                gains,
-                f"{len(log)} events need {len(log)} finite numbers",
-                "return one gain per event from gains",
-            )
-        return gains, memory
+    def _fill_policy(self, state: Scores, policy: Array) -> None:
+        scores, residues = kernel_view(state.scores), kernel_view(state.residues)
+        kernels.exponential_weights.policy(
+            self.rate(state.rounds), scores, residues, state.reference, state.total, policy
+        )
+
+    def _from_scores(self, scores: Array, rounds: int) -> Scores:
+        own, residues = scores.copy(), np.zeros(len(scores))
+        sums = self._sums(own, residues, rounds)
+        return Scores(read_only(own), read_only(residues), rounds, self.estimator.init(), *sums)
+
+    def _sums(self, scores: Array, residues: Array, rounds: int) -> tuple[float, float]:
+        """The reference and the total of these scores, made from nothing else."""
+        found: tuple[float, float] = kernels.exponential_weights.refresh(
+            self.rate(rounds), scores, residues, np.empty(len(scores))
+        )
+        return found
+
+    def _learn(
+        self, state: Scores, log: Log, kernel: Callable[..., Any], arguments: tuple[Array, ...]
+    ) -> tuple[Scores, list[float]]:
+        gains, memory = self.gains(state.memory, state.rounds, log)
+        return self._run(kernel, state, log.actions, gains, memory, *arguments)
 
     def _run(
         self,
@@ -276,10 +346,7 @@ class ExponentialWeights(Learner[Scores]):
             kernel_view(gains),
             *rest,
         )
-        if self.rate(rounds) != eta:
-            reference, total = kernels.exponential_weights.refresh(
-                self.rate(rounds), scores, residues, np.empty(len(scores))
-            )
-        return Scores(
-            read_only(scores), read_only(residues), rounds, memory, reference, total
-        ), found
+        if eta is not self.eta and self.rate(rounds) != eta:  # it falls with time
+            reference, total = self._sums(scores, residues, rounds)
+        after = Scores(read_only(scores), read_only(residues), rounds, memory, reference, total)
+        return after, found

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -31,7 +30,7 @@ from understudy.constraints import (
     having,
     integer,
 )
-from understudy.errors import InadmissibleRate, InvalidArgument
+from understudy.errors import InadmissibleRate
 from understudy.learners.linear import (
     ROUNDING,
     KnownCovariance,
@@ -42,13 +41,11 @@ from understudy.learners.linear import (
     rows,
     theta_hats,
 )
-from understudy.protocols import CompiledPath, EventSpec
-from understudy.recorders import Recorder
+from understudy.protocols import CompiledPath, EventSpec, Recorder
 from understudy.schedules import Decaying, chunks_of_constant_rate, last_change, rate_at
 from understudy.types import Integers, Log, kernel_view, read_only, saved
 
 CONTEXTS = array("pass φ(x, ·) as (n, K, d), or contexts as (n, p)", dimensions=(2, 3))
-EPSILON = float(np.finfo(np.float64).eps)
 
 
 @saved
@@ -88,17 +85,18 @@ class LinProd(KnownCovariance[Estimates]):
         return None
 
     def add_states(self, first: Estimates, second: Estimates) -> Estimates:
-        return joined([first, second])
+        return Estimates(
+            read_only(np.concatenate([first.thetas, second.thetas])),
+            read_only(np.concatenate([first.actions, second.actions])),
+        )
 
     def rounds(self, state: Estimates) -> int:
         return len(state.thetas)
 
-    def validate(self, state: Estimates) -> None:
-        self.check_state(state)
+    def is_possible(self, state: Estimates) -> bool:
+        # θ̂ᵀVθ̂ = R² φᵀV⁻¹φ ≤ κ: beyond it, a factor 1 + ηr̂ could be negative
         size = self.features.squared_norms(state.thetas, state.actions)
-        if (size > self.kappa * (1 + ROUNDING)).any():
-            # θ̂ᵀVθ̂ = R² φᵀV⁻¹φ ≤ κ: beyond it, a factor 1 + ηr̂ could be negative
-            raise self.not_own(state)
+        return not (size > self.kappa * (1 + ROUNDING)).any()
 
     def accepts(self, state: Estimates) -> bool:
         return (
@@ -108,8 +106,8 @@ class LinProd(KnownCovariance[Estimates]):
         )
 
     def advance(self, state: Estimates, log: Log, recorder: Recorder) -> Estimates:
-        thetas = theta_hats(self.features.V_inverse, log)
-        after = joined([state, Estimates(thetas, log.actions)])
+        new = Estimates(theta_hats(self.features.V_inverse, log), log.actions)
+        after = self.add_states(state, new)
         if recorder.wants_policies:
             recorder.add(self._from(len(state.thetas), after, log.features))
         return after
@@ -124,14 +122,6 @@ class LinProd(KnownCovariance[Estimates]):
         )
         kernels.lin_prod.softmax(policies)
         return policies
-
-
-def joined(parts: Sequence[Estimates]) -> Estimates:
-    """The estimates of one log after the other."""
-    return Estimates(
-        read_only(np.concatenate([part.thetas for part in parts])),
-        read_only(np.concatenate([part.actions for part in parts])),
-    )
 
 
 @saved
@@ -186,20 +176,18 @@ class LinProdCompact(KnownCovariance[Sums]):
             first.rounds + second.rounds,
         )
 
-    def validate(self, state: Sums) -> None:
-        self.check_state(state)
+    def is_possible(self, state: Sums) -> bool:
         V, theta, S, n = self.features.V, state.theta, state.squares, state.rounds
         # each θ̂ᵀVθ̂ ≤ κ, so that √(ΘᵀVΘ) ≤ n√κ and Tr(VS) = Σ_k η_k θ̂_kᵀVθ̂_k ≤ n η_1 κ
         size = float(np.einsum("...i,...ij,...j->...", theta, V, theta).sum())
         trace, first = float((V * S).sum()), float(self.rates(np.ones(1, dtype=np.int64))[0])
         smallest = float(np.linalg.eigvalsh(S).min())
-        if (
-            size > n**2 * self.kappa * (1 + ROUNDING)
-            or trace > n * first * self.kappa * (1 + ROUNDING)
-            or smallest < -ROUNDING * float(np.abs(S).max())
-            or not np.array_equal(S, np.swapaxes(S, -1, -2))
-        ):
-            raise self.not_own(state)
+        return (
+            size <= n**2 * self.kappa * (1 + ROUNDING)
+            and trace <= n * first * self.kappa * (1 + ROUNDING)
+            and smallest >= -ROUNDING * float(np.abs(S).max())
+            and np.array_equal(S, np.swapaxes(S, -1, -2))
+        )
 
     def accepts(self, state: Sums) -> bool:
         shape = self.features.V.shape
@@ -213,14 +201,7 @@ class LinProdCompact(KnownCovariance[Sums]):
         """π(·|x) of many contexts at one state, (n, K): `policy` of each, bit for bit."""
         self.check_state(state)
         checked: Array = CONTEXTS("features", features)
-        if checked.shape[1:] != self.spec.features:
-            raise InvalidArgument(
-                "features",
-                checked.shape,
-                f"each context must be given as features of shape {self.spec.features}",
-                CONTEXTS.remedy,
-            )
-        self._check_size("features of event", checked)
+        self._check_contexts(checked, numbered=True)
         return self._policies_at(state, checked)
 
     def _policies_at(self, state: Sums, features: Array) -> Array:
@@ -352,12 +333,11 @@ class LinProdUnknown(Linear[SumsAndInverse]):
     def rounds(self, state: SumsAndInverse) -> int:
         return state.sums.rounds
 
-    def validate(self, state: SumsAndInverse) -> None:
-        self.check_state(state)
+    def is_possible(self, state: SumsAndInverse) -> bool:
         n, B = state.sums.rounds, self.feature_bound
         longest = B / self.beta  # of any θ̂ = Mφ R
         # An inverse is right to the last digits of its condition number, at most B²/β.
-        rounding = max(ROUNDING, 16 * self.dimension * EPSILON * B**2 / self.beta)
+        rounding = max(ROUNDING, 16 * self.dimension * np.finfo(np.float64).eps * B**2 / self.beta)
         possible = np.linalg.norm(state.sums.theta) <= n * longest * (1 + ROUNDING)
         for matrices, largest in (
             (state.sums.squares, n * self.eta * longest**2),
@@ -368,8 +348,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
             slack = rounding * largest
             possible &= np.allclose(matrices, np.swapaxes(matrices, -1, -2), rtol=0, atol=slack)
             possible &= eigenvalues.min() >= -slack and eigenvalues.max() <= largest + slack
-        if not possible:
-            raise self.not_own(state)
+        return bool(possible)
 
     def accepts(self, state: SumsAndInverse) -> bool:
         return (
@@ -379,8 +358,8 @@ class LinProdUnknown(Linear[SumsAndInverse]):
             and state.sums.theta.shape == self._shape[:-1]
         )
 
-    def _check_size(self, what: str, features: Array) -> None:
-        refuse_long(what, features, self.feature_bound)
+    def _check_size(self, features: Array, *, numbered: bool) -> None:
+        refuse_long(features, self.feature_bound, numbered)
 
     def _policies_at(self, state: SumsAndInverse, features: Array) -> Array:
         return policies_of(state.sums, self.eta, features, self.n_actions)

@@ -23,14 +23,15 @@ from understudy.constraints import (
     POSITIVE,
     TRUTH,
     Array,
+    Checked,
     enforce,
     having,
 )
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
-from understudy.protocols import EventSpec, Learner, not_a_state
+from understudy.protocols import EventSpec, Learner
 from understudy.schedules import ETA, Rate
-from understudy.theory import largest_lin_prod_rate, leverage
-from understudy.theory.coverage_ratio import COVARIANCE, COVARIANCE_BLOCKS
+from understudy.theory.coverage_ratio import COVARIANCE, COVARIANCE_BLOCKS, leverage
+from understudy.theory.rates import largest_lin_prod_rate
 from understudy.types import (
     FEATURES,
     Integers,
@@ -42,10 +43,28 @@ from understudy.types import (
     saved,
 )
 
+ROUNDING = 1e-9  # relative: φᵀV⁻¹φ is computed, κ may have been computed otherwise
+
+State = TypeVar("State")
+
+
+class KnownFeatures(Checked):
+    """Base of the two kinds of features: a checked V, and its inverse."""
+
+    V: Array
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.V_inverse  # computed here, because a worker's LAPACK may round otherwise
+
+    @cached_property
+    def V_inverse(self) -> Array:  # noqa: N802 - the paper's V
+        return read_only(np.linalg.inv(self.V))
+
 
 @saved
 @dataclass(frozen=True, eq=False)
-class SharedFeatures:
+class SharedFeatures(KnownFeatures):
     """φ(x, ·) as a matrix (K, d); V (d, d).
 
     >>> SharedFeatures(V=[[0.5, 0.0], [0.0, 0.5]], n_actions=3).shape
@@ -56,17 +75,9 @@ class SharedFeatures:
     n_actions: int
     CONSTRAINTS: ClassVar = {"V": COVARIANCE, "n_actions": N_ACTIONS}
 
-    def __post_init__(self) -> None:
-        enforce(self)
-        _ = self.V_inverse  # computed here, because a worker's LAPACK may round otherwise
-
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.n_actions, len(self.V))
-
-    @cached_property
-    def V_inverse(self) -> Array:  # noqa: N802 - the paper's V
-        return inverse(self.V)
 
     def squared_norms(self, thetas: Array, actions: Integers) -> Array:  # noqa: ARG002 - one V
         """θ̂_kᵀ V θ̂_k for every round."""
@@ -88,7 +99,7 @@ class SharedFeatures:
 
 @saved
 @dataclass(frozen=True, eq=False)
-class DisjointFeatures:
+class DisjointFeatures(KnownFeatures):
     """The context x as a vector (p,), one block of parameters per action; V (K, p, p).
 
     >>> DisjointFeatures(V=[[[0.5]], [[0.25]]]).shape
@@ -98,10 +109,6 @@ class DisjointFeatures:
     V: Array
     CONSTRAINTS: ClassVar = {"V": COVARIANCE_BLOCKS}
 
-    def __post_init__(self) -> None:
-        enforce(self)
-        _ = self.V_inverse  # computed here, because a worker's LAPACK may round otherwise
-
     @property
     def n_actions(self) -> int:
         return len(self.V)
@@ -109,10 +116,6 @@ class DisjointFeatures:
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.V.shape[-1],)
-
-    @cached_property
-    def V_inverse(self) -> Array:  # noqa: N802 - the paper's V
-        return inverse(self.V)
 
     def squared_norms(self, thetas: Array, actions: Integers) -> Array:
         """θ̂_kᵀ V_a θ̂_k, a = b_k, for every round."""
@@ -136,31 +139,22 @@ class DisjointFeatures:
 Features = SharedFeatures | DisjointFeatures
 
 
-def inverse(V: Array) -> Array:
-    return np.asarray(read_only(np.linalg.inv(V)))
-
-
 def rows(features: Any) -> Array:
-    """φ(X_t, ·) of every round as (n, K, d); contexts, which all actions share, as (n, 1, p).
-
-    >>> rows(np.zeros((5, 3))).shape
-    (5, 1, 3)
-    """
+    """φ(X_t, ·) of every round as (n, K, d); contexts, which all actions share, as (n, 1, p)."""
     return np.asarray(features if features.ndim == 3 else features[:, np.newaxis])  # noqa: PLR2004 - (n, K, d)
 
 
 def played(features: Any, actions: Integers) -> Array:
-    """φ(X_t, b) of every round, (n, d); contexts, of which b takes its block, as they are.
-
-    >>> played(np.array([[[1.0], [2.0]]]), np.array([1])).tolist()
-    [[2.0]]
-    """
+    """φ(X_t, b) of every round, (n, d); contexts, of which b takes its block, as they are."""
     shown = rows(features)
     return np.asarray(shown[np.arange(len(actions)), np.minimum(actions, shown.shape[1] - 1)])
 
 
 def theta_hats(V_inverse: Array, log: Log) -> Array:
     """θ̂_t = V⁻¹ φ(X_t, b) R of every round, (n, d); of blocks V⁻¹, the one that is not zero.
+
+    Not by BLAS, which may sum in another order for many rows than for one: `update` must give the
+    bits of `replay`.
 
     >>> log = Log([1, 0], [1.0, 0.5], features=[[1.0], [1.0]])
     >>> theta_hats(np.array([[[2.0]], [[4.0]]]), log).tolist()
@@ -171,47 +165,30 @@ def theta_hats(V_inverse: Array, log: Log) -> Array:
     for start, count in chunks(len(log), rounds_per_chunk(size**2)):
         part = log[start : start + count]
         phi = played(part.features, part.actions) * part.rewards[:, np.newaxis]
-        parts.append(times(V_inverse if V_inverse.ndim == 2 else V_inverse[part.actions], phi))  # noqa: PLR2004 - a matrix
+        matrix = V_inverse if V_inverse.ndim == 2 else V_inverse[part.actions]  # noqa: PLR2004
+        parts.append((matrix * phi[:, np.newaxis, :]).sum(axis=-1))
     return np.concatenate(parts)
-
-
-def times(matrix: Array, vectors: Array) -> Array:
-    """matrix @ vector for every row, summed in one order whatever the number of rows.
-
-    BLAS may sum in another order for many rows than for one, and `update` must give the bits of
-    `replay`.
-    """
-    return np.asarray((matrix * vectors[:, np.newaxis, :]).sum(axis=-1))
-
-
-State = TypeVar("State")
-
-ROUNDING = 1e-9  # relative: φᵀV⁻¹φ is computed, κ may have been computed otherwise
 
 
 class Linear(Learner[State]):
     """A learner of features φ(x, a): checks features, and leaves the weights to a subclass."""
 
     @abstractmethod
-    def _check_size(self, what: str, features: Array) -> None:
-        """Raise `InvalidEvent` at the first features, (n, …), that are larger than promised."""
+    def _check_size(self, features: Array, *, numbered: bool) -> None:
+        """Raise `InvalidEvent` at the first features, (n, …), that are larger than promised.
+
+        The error says which event it is if they are `numbered`.
+        """
 
     @abstractmethod
     def _policies_at(self, state: State, features: Array) -> Array:
-        """π_t(·|x) of checked contexts, (n, K), each with the bits that it has alone."""
+        """π_t(·|x) of a checked context, given as (1, …): (1, K)."""
 
     def policy(self, state: State, features: ArrayLike | None = None) -> Array:
         self.check_state(state)
-        checked = FEATURES("features", features)
-        if checked.shape != self.spec.features:
-            raise InvalidArgument(
-                "features",
-                checked.shape,
-                f"the context asked about must be given as features of shape {self.spec.features}",
-                "pass φ(x, ·), or the context x if features are disjoint",
-            )
-        self._check_size("features", checked[np.newaxis])
-        return np.asarray(self._policies_at(state, checked[np.newaxis])[0])
+        checked = FEATURES("features", features)[np.newaxis]
+        self._check_contexts(checked, numbered=False)
+        return np.asarray(self._policies_at(state, checked)[0])
 
     def expected_reward(
         self, state: State, log: Log, rewards: Array, starts: Integers
@@ -219,12 +196,19 @@ class Linear(Learner[State]):
         self.check_log(log)  # a game bounds no features
         return super().expected_reward(state, log, rewards, starts)
 
-    def not_own(self, state: State) -> InvalidArgument:
-        return not_a_state(state, f"features {self.spec.features}")
-
     def check_log(self, log: Log) -> None:
-        self.spec.check(log)
-        self._check_size("features of event", log.features)  # type: ignore[arg-type] # it has some
+        super().check_log(log)
+        self._check_size(log.features, numbered=True)  # type: ignore[arg-type] # it has some
+
+    def _check_contexts(self, features: Array, *, numbered: bool) -> None:
+        if features.shape[1:] != self.spec.features:
+            raise InvalidArgument(
+                "features",
+                features.shape[1:],
+                f"each context must be given as features of shape {self.spec.features}",
+                "pass φ(x, ·), or the context x if features are disjoint",
+            )
+        self._check_size(features, numbered=numbered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,38 +256,34 @@ class KnownCovariance(Linear[State]):
     def spec(self) -> EventSpec:
         return linear_spec(self.features.n_actions, self.features.shape)
 
-    def _check_size(self, what: str, features: Array) -> None:
+    def _check_size(self, features: Array, *, numbered: bool) -> None:
         if self.feature_bound is not None:
-            refuse_long(what, features, self.feature_bound)
+            refuse_long(features, self.feature_bound, numbered)
         with np.errstate(over="ignore", invalid="ignore"):  # then it is not below κ
             found = leverage(features, self.features.V_inverse)
-        refuse_above(what, "kappa", self.kappa, found, "φᵀV⁻¹φ")
+        refuse_above("kappa", self.kappa, found, "φᵀV⁻¹φ", numbered)
 
 
 def linear_spec(n_actions: int, features: tuple[int, ...]) -> EventSpec:
-    """What an event must look like for a learner of features of this shape.
-
-    >>> linear_spec(2, (2, 3)).features
-    (2, 3)
-    """
+    """What an event must look like for a learner of features of this shape."""
     unread = "leave it out, in a log with log.visible(propensities=False, features=True)"
     return EventSpec(n_actions, features=features, unread=unread)
 
 
-def refuse_long(what: str, features: Array, feature_bound: float) -> None:
+def refuse_long(features: Array, feature_bound: float, numbered: bool) -> None:
     """Raise `InvalidEvent` at the first φ(x, a) with ‖φ‖ > B."""
     with np.errstate(over="ignore"):
         norms = np.asarray(np.linalg.norm(rows(features), axis=-1))
-    refuse_above(what, "feature_bound", feature_bound, norms, "‖φ‖")
+    refuse_above("feature_bound", feature_bound, norms, "‖φ‖", numbered)
 
 
-def refuse_above(what: str, bound: str, value: float, found: Any, symbol: str) -> None:
+def refuse_above(bound: str, value: float, found: Any, symbol: str, numbered: bool) -> None:
     """Raise `InvalidEvent` at the first features, (n, K), that exceed what was promised."""
     above = ~(found <= value * (1 + ROUNDING))  # so that nan, of what overflowed, is above too
     if above.any():
         t, a = np.argwhere(above)[0]
         raise InvalidEvent(
-            f"{what} {t}" if what.endswith("event") else what,
+            f"features of event {t}" if numbered else "features",
             f"{symbol} = {found[t, a]:.6g} for action {a}",
             f"{bound} = {value:.6g} was promised as an upper bound, and the guarantee needs it",
             f"make the learner with a larger {bound}, or scale the features",

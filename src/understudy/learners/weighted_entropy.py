@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from understudy import kernels
 from understudy.behaviors import BEHAVIOR, Behavior, Logged
-from understudy.constraints import (
-    HORIZON,
-    LARGEST_COUNT,
-    TRUTH,
-    Array,
-    array,
-    enforce,
-    integer,
-    number,
-    one_of,
-)
-from understudy.deprecated import OldName
+from understudy.constraints import HORIZON, TRUTH, Array, array, enforce, number, one_of
 from understudy.errors import InvalidArgument
 from understudy.estimators import GainFormula
-from understudy.protocols import CompiledPath, EventSpec, Learner, refuse_features
-from understudy.recorders import Recorder
-from understudy.schedules import chunks_of_constant_rate, last_change
+from understudy.learners.exponential_weights import CARRIED, ROUNDS, ScoreLearner
+from understudy.protocols import CompiledPath, EventSpec
+from understudy.schedules import last_change
 from understudy.theory.coverage_adaptive import PRIOR, RATES, check_tuning, refuse_other_length
-from understudy.types import (
-    Integers,
-    Log,
-    kernel_view,
-    read_only,
-    saved,
-)
+from understudy.types import Integers, Log, kernel_view, read_only, saved
 
-CARRIED = 1e-9  # relative error of the carried sums of weights: far above that of their rounding
-SUMS = array("pass one sum of gains per expert", dimensions=(2,))
-ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
 LOGARITHMIC = "logarithmic"
 GAIN = one_of(
     "pass 'implicit' for R/(q + η/2), or 'logarithmic' for log(1 + ηR/q)/η", "implicit", LOGARITHMIC
@@ -75,7 +54,7 @@ class LeveledScores:
 
 @saved
 @dataclass(frozen=True, eq=False)
-class CoverageAdaptive(Learner[LeveledScores]):
+class CoverageAdaptive(ScoreLearner[LeveledScores]):
     r"""Plays $\pi_t(a) = w_1(a) \exp(\eta_a (G_t(a) - \Lambda_t))$, Λ_t such that they sum to 1,
 
     the mirror descent of the weighted entropy Σ_a w(a) log w(a)/η_a, with G_t(a) the sum of the
@@ -103,7 +82,8 @@ class CoverageAdaptive(Learner[LeveledScores]):
         "decaying": TRUTH,
     }
     COMPILED: ClassVar = CompiledPath.LOGS
-    of_sums = OldName()
+    KERNELS: ClassVar = "weighted_entropy"
+    SUMS: ClassVar = array("pass one sum of gains per expert", dimensions=(2,))
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -118,10 +98,6 @@ class CoverageAdaptive(Learner[LeveledScores]):
     @cached_property
     def spec(self) -> EventSpec:
         return EventSpec.for_behavior(self.behavior)
-
-    @property
-    def order_dependence(self) -> str | None:
-        return "η_t depends on the round in which an event happened" if self.decaying else None
 
     @cached_property
     def _groups(self) -> tuple[Array, Array, Integers]:
@@ -148,14 +124,13 @@ class CoverageAdaptive(Learner[LeveledScores]):
         return rates, log_prior, rows, self.gain == LOGARITHMIC
 
     @cached_property
-    def _shape(self) -> tuple[int, int]:
-        """Of the scores: one row, or one for each level."""
+    def shape(self) -> tuple[int, ...]:
         levels = len(self.rates) if isinstance(self.behavior, Logged) else 1
         return levels, self.spec.n_actions
 
     def init(self) -> LeveledScores:
         rates, _, rows = self._groups
-        nothing = read_only(np.zeros(self._shape, order="F"))
+        nothing = read_only(np.zeros(self.shape, order="F"))
         of_one_group = np.bincount(rows, minlength=len(rates) + 1)[:-1]
         members = len(rows) if isinstance(self.behavior, Logged) else of_one_group
         totals = np.full(len(rates), members, dtype=np.float64)
@@ -163,53 +138,23 @@ class CoverageAdaptive(Learner[LeveledScores]):
             nothing, nothing, 0, read_only(np.zeros(len(rates))), read_only(totals), 0.0
         )
 
-    def policy(self, state: LeveledScores, features: ArrayLike | None = None) -> Array:
-        self.check_state(state)
-        refuse_features(features)
-        tuning, sums = (
-            self.tuning(state.rounds),
-            (kernel_view(state.references), kernel_view(state.totals)),
-        )
+    def _fill_policy(self, state: LeveledScores, policy: Array) -> None:
+        sums = kernel_view(state.references), kernel_view(state.totals)
         scores, residues = kernel_view(state.scores.T), kernel_view(state.residues.T)
-        policy = np.empty(self.spec.n_actions)
-        kernels.weighted_entropy.policy(tuning, scores, residues, sums, state.level, policy)
-        return policy
-
-    def advance(self, state: LeveledScores, log: Log, recorder: Recorder) -> LeveledScores:
-        kernel = getattr(kernels.weighted_entropy, recorder.kernel)
-        for start, count in self._chunks(state.rounds, len(log)):
-            part = log if count == len(log) else log[start : start + count]
-            state, found = self._learn(state, part, kernel, *recorder.kernel_arguments(count))
-            recorder.add_found(found)
-        return state
+        kernels.weighted_entropy.policy(
+            self.tuning(state.rounds), scores, residues, sums, state.level, policy
+        )
 
     @property
     def gain_formula(self) -> GainFormula | None:
-        """The gain of an event, if it is a formula that any engine can sum in any order."""
         if self.decaying:
             return None
         logarithmic = self.gain == LOGARITHMIC
         rates = self.rates if logarithmic else self.rates / 2.0
         return GainFormula(logarithmic, rates, self.behavior)
 
-    def from_sufficient_statistics(self, sums: ArrayLike, rounds: int) -> LeveledScores:
-        """The state of rounds whose gains were summed elsewhere, such as by a database.
-
-        `sums` are the G of every expert: (1, K), or (levels, K) on a grid.
-
-        >>> import understudy as us
-        >>> learner = us.coverage_adaptive([0.5, 0.5], horizon=100)
-        >>> state = learner.from_sufficient_statistics([[9.0, 0.0]], rounds=5)
-        >>> learner.policy(state).round(4).tolist()
-        [0.7281, 0.2719]
-        """
-        self.refuse_order_dependence()
-        scores = SUMS("sums", sums)
-        if scores.shape != self._shape:
-            raise InvalidArgument("sums", sums, f"its shape must be {self._shape}", SUMS.remedy)
-        return self._settled(
-            by_action(scores), np.zeros(self._shape[::-1]), ROUNDS("rounds", rounds)
-        )
+    def _from_scores(self, scores: Array, rounds: int) -> LeveledScores:
+        return self._settled(by_action(scores), np.zeros(self.shape[::-1]), rounds)
 
     def add_states(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
         scores, residues = by_action(first.scores), by_action(first.residues + second.residues)
@@ -220,12 +165,11 @@ class CoverageAdaptive(Learner[LeveledScores]):
         n_groups = len(self._groups[0])
         return (
             isinstance(state, LeveledScores)
-            and state.scores.shape == state.residues.shape == self._shape
+            and state.scores.shape == state.residues.shape == self.shape
             and state.references.shape == state.totals.shape == (n_groups,)
         )
 
-    def validate(self, state: LeveledScores) -> None:
-        self.check_state(state)
+    def is_possible(self, state: LeveledScores) -> bool:
         fresh = self._settled(by_action(state.scores), by_action(state.residues), state.rounds)
         rates = self.tuning(state.rounds)[0]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of no state
@@ -233,14 +177,7 @@ class CoverageAdaptive(Learner[LeveledScores]):
             carried = np.abs(np.log(state.totals) + moved - np.log(fresh.totals))
             level = np.abs(rates * (state.level - fresh.level)).max()
         size = 1.0 + np.abs(rates * fresh.level).max()  # the level is a number that grows
-        if not (carried <= CARRIED * size).all() or not level <= CARRIED * size:
-            raise self.not_own(state)
-
-    def _chunks(self, before: int, rounds: int) -> Iterator[tuple[int, int]]:
-        """Chunks in each of which the rates stay."""
-        if self.decaying and rounds > 1:  # one round, of an update, is one chunk
-            return chunks_of_constant_rate(before, rounds, max(1, rounds))
-        return iter([(0, rounds)] if rounds else [])
+        return bool((carried <= CARRIED * size).all() and level <= CARRIED * size)
 
     def _settled(self, scores: Array, residues: Array, rounds: int) -> LeveledScores:
         """The state of these scores, with all sums and the level made from nothing else."""
@@ -257,9 +194,12 @@ class CoverageAdaptive(Learner[LeveledScores]):
         )
 
     def _learn(
-        self, state: LeveledScores, log: Log, kernel: Callable[..., Any], *rest: Any
-    ) -> tuple[LeveledScores, float]:
-        """The state after a chunk of log in which the rates stay, and the result of the kernel."""
+        self,
+        state: LeveledScores,
+        log: Log,
+        kernel: Callable[..., Any],
+        arguments: tuple[Array, ...],
+    ) -> tuple[LeveledScores, list[float]]:
         tuning, rounds = self.tuning(state.rounds), state.rounds + len(log)
         scores, residues = by_action(state.scores), by_action(state.residues)
         sums = state.references.copy(), state.totals.copy()
@@ -267,8 +207,8 @@ class CoverageAdaptive(Learner[LeveledScores]):
         q = log.propensities if isinstance(known, Logged) else known[log.actions]
         assert q is not None  # `EventSpec.check` requires them
         events = kernel_view(log.actions), kernel_view(log.rewards), kernel_view(q)
-        level, found = kernel(
-            tuning, scores, residues, sums, state.level, state.rounds, events, *rest
+        level, *found = kernel(
+            tuning, scores, residues, sums, state.level, state.rounds, events, *arguments
         )
         if self.decaying and not np.array_equal(self.tuning(rounds)[0], tuning[0]):
             return self._settled(scores, residues, rounds), found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +9,8 @@ from tempfile import gettempdir
 from typing import Any, Unpack
 
 from understudy.errors import InvalidArgument
-from understudy.logs.evaluation.coverage_table import Candidate, Coverage, coverage_from
-from understudy.logs.evaluation.target_policies import Target, strangers, target_of
-from understudy.logs.evaluation.verdicts import judge_rows
+from understudy.logs.evaluation.target_policies import disjoint_actions, target_of
+from understudy.logs.evaluation.verdicts import Candidate, coverage_from
 from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,
@@ -32,8 +30,7 @@ from understudy.logs.runs.provenance import (
     refuse_learned,
     refuse_same_rows,
 )
-from understudy.logs.runs.run import CertifyOutcome
-from understudy.logs.schema import Actions, Label, RewardScale
+from understudy.logs.schema import Label
 
 
 @with_options(LogOptions)
@@ -85,41 +82,32 @@ def certify(
         found = source.run(checked, hidden, watch, strict=strict).certify(target, fingerprints)
         if learned is not None:
             refuse_same_rows(found.tallied, found.stretches, learned)
+        labels, fixed = found.tallied.actions.labels, target.fixed(found.tallied.actions)
+        certificate = found.certified.certificate
         judged = CertifyResult(
             name=target.name,
-            policy=_by_label(target, found.tallied.actions),
+            policy=None if fixed is None else dict(zip(labels, fixed.tolist(), strict=True)),
             certified=found.certified,
-            coverage=_coverage(target, found, checked.scale),
+            coverage=coverage_from(
+                found.tallied,
+                behavior=found.kind,
+                candidates=[Candidate(target.name, fixed)],
+                certificates=[certificate],
+                stretches=found.stretches,
+                confidence=certificate.confidence,
+                scale=checked.scale,
+            ),
             scale=checked.scale,
             kind=found.kind,
             intake=found.intake,
             oddities=found.oddities,
-            strange=strangers(target, found.tallied),
+            strange=disjoint_actions(target, found.tallied),
         )
         if folder is not None:
             (hidden / REPORT_FILE).write_text(judged.page(), encoding="utf-8")
             names = [QUARANTINE_FILE, REPORT_FILE]
             publish(hidden, folder, names, lambda: _refuse_folder_of_policy(folder))
     return judged
-
-
-def _coverage(target: Target, found: CertifyOutcome, scale: RewardScale) -> Coverage:
-    """What the log says about actions, and about the one policy that was asked about."""
-    tallied, certificate = found.tallied, found.certified.certificate
-    fixed = target.fixed(tallied.actions)
-    coverage = coverage_from(
-        tallied,
-        behavior=found.kind,
-        candidates=[] if fixed is None else [Candidate(target.name, fixed)],
-        certificates=[] if fixed is None else [certificate],
-        stretches=found.stretches,
-        confidence=certificate.confidence,
-        scale=scale,
-    )
-    if fixed is not None:
-        return coverage
-    verdict = judge_rows(target.name, certificate, tallied.tally, coverage.judge_context)
-    return dataclasses.replace(coverage, verdicts=(verdict,))
 
 
 def _refuse_folder_of_policy(out: Path | None) -> None:
@@ -131,8 +119,3 @@ def _refuse_folder_of_policy(out: Path | None) -> None:
             "it holds a policy and the report about it",
             "choose another folder",
         )
-
-
-def _by_label(target: Target, actions: Actions) -> dict[Label, float] | None:
-    fixed = target.fixed(actions)
-    return None if fixed is None else dict(zip(actions.labels, fixed.tolist(), strict=True))

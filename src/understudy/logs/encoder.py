@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -40,6 +41,17 @@ NO_DATES = (
     "a date does not come again, so that nothing learned about it could be used",
     "make columns of it that repeat, such as the hour and the day of the week",
 )
+
+
+class Unexpected(StrEnum):
+    """How a value of a context is unlike all values of the warm-up."""
+
+    NEW = "new"
+    MISSING = "missing"
+    NOT_A_NUMBER = "not a number"
+
+
+UnexpectedValues = Counter[tuple[str, Unexpected]]  # how many, by column
 
 
 def _text(value: Any) -> str:
@@ -137,11 +149,18 @@ class Encoder:
         remedy = f"pass {{{example}}}, with None for what is missing"
         raise InvalidArgument("context", value, reason, remedy)
 
-    def unexpected_values(self, frame: pl.DataFrame) -> Counter[str]:
-        """How many values are unlike all values of the warm-up, by column and reason."""
-        found: Counter[str] = Counter()
+    def unexpected_values(self, frame: pl.DataFrame) -> UnexpectedValues:
+        """How many values are unlike all values of the warm-up, by column.
+
+        >>> encoder = Encoder((NumberColumn("age", 40.0, 10.0, missing=False),))
+        >>> found = encoder.unexpected_values(pl.DataFrame({"context.age": ["41", "old", None]}))
+        >>> found["age", Unexpected.NOT_A_NUMBER], found["age", Unexpected.MISSING]
+        (1, 1)
+        """
+        found = UnexpectedValues()
         for column in self.columns:
-            found.update(column.unexpected_values(_context(frame, column.name)))
+            for how, count in column.unexpected_values(_context(frame, column.name)).items():
+                found[column.name, how] += count
         return +found  # without zeros
 
     @staticmethod
@@ -203,15 +222,15 @@ class NumberColumn:
             features.append(absent.astype(np.float64))
         return np.stack(features, axis=1)
 
-    def unexpected_values(self, column: pl.Series) -> dict[str, int]:
+    def unexpected_values(self, column: pl.Series) -> dict[Unexpected, int]:
         """How many values are no number, and how many are missing if the warm-up missed none."""
         absent = np.isnan(_finite(column))
         if not absent.any():
             return {}
         blank = _is_blank(column)
         return {
-            f"{self.name} is not a number": int((absent & ~blank).sum()),
-            f"{self.name} is missing": 0 if self.missing else int(blank.sum()),
+            Unexpected.NOT_A_NUMBER: int((absent & ~blank).sum()),
+            Unexpected.MISSING: 0 if self.missing else int(blank.sum()),
         }
 
 
@@ -275,13 +294,13 @@ class CategoryColumn:
             one_hot[texts.is_null().to_numpy(), -1] = 1.0
         return one_hot
 
-    def unexpected_values(self, column: pl.Series) -> dict[str, int]:
+    def unexpected_values(self, column: pl.Series) -> dict[Unexpected, int]:
         """How many labels are new, and how many are missing if the warm-up missed none."""
         texts = _labels(column)
         known = pl.Series([*self.categories, *self.rare], dtype=pl.String)
         return {
-            f"{self.name} is new": int((~texts.drop_nulls().is_in(known.implode())).sum()),
-            f"{self.name} is missing": 0 if self.missing else texts.null_count(),
+            Unexpected.NEW: int((~texts.drop_nulls().is_in(known.implode())).sum()),
+            Unexpected.MISSING: 0 if self.missing else texts.null_count(),
         }
 
 

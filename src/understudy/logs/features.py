@@ -66,15 +66,6 @@ class ContextFeatures:
         """The features of one context as the learner sees them, (p,)."""
         return _shrink(self.encoder.encode_one(context)[np.newaxis], self.learner)[0]  # type: ignore[no-any-return] # a row
 
-    def left_out(self) -> list[str]:
-        """A sentence about the columns that have no features, if there are any."""
-        if not self.encoder.constants:
-            return []
-        return [
-            f"Contexts that did not change in the {counted(self.rows, 'row')} of the warm-up are "
-            f"left out: {', '.join(self.encoder.constants)}; a larger --warmup may see them change."
-        ]
-
     def assumptions(self) -> list[str]:
         """The assumptions of Theorem 3 that are not checked, or do not hold here.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,14 +12,12 @@ import numpy as np
 
 from understudy.errors import InvalidArgument
 from understudy.logs.aggregation.aggregates import LogStatistics
-from understudy.logs.evaluation.coverage_table import (
+from understudy.logs.evaluation.verdicts import (
     Candidate,
     Coverage,
     candidates_of,
     coverage_from,
-    without_propensities,
 )
-from understudy.logs.evaluation.verdicts import judge_rows
 from understudy.logs.options import CONFIDENT, LearnOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,
@@ -44,24 +41,24 @@ def coverage_of_policy(policy: Policy) -> Coverage:
     """What the log says about actions, and about the understudy beside other policies."""
     study, scale = policy.study, policy.settings.scale
     tallied = LogStatistics(policy.actions, study.tally, dict(policy.refused))
-    now = [Candidate(f"{UNDERSTUDY}'s policy now", playable(policy.average))]
-    if policy.contextual is not None:  # its average is another policy
-        now = []
-    certificate = study.certificate
+    certificate, candidates = study.certificate, candidates_of(tallied)
+    if policy.contextual is None:  # else its average is another policy
+        now = Candidate(f"{UNDERSTUDY}'s policy now", playable(policy.average))
+        candidates = [now, *candidates]
+    if certificate is not None:
+        candidates = [Candidate(UNDERSTUDY, None), *candidates]
     found = coverage_from(
         tallied,
         behavior=policy.settings.behavior,
-        candidates=[*now, *candidates_of(tallied)],
+        candidates=candidates,
+        certificates=[certificate, *[None] * (len(candidates) - 1)],
         stretches=study.stretches.counts if study.stretches.rows else None,
         confidence=CONFIDENT if certificate is None else certificate.confidence,
         scale=scale,
     )
     if np.isnan(study.tally.weights).all() and policy.settings.behavior != ESTIMATED:
-        return without_propensities(found)
-    if certificate is None:
-        return found
-    watched = judge_rows(UNDERSTUDY, certificate, study.tally, found.judge_context)
-    return dataclasses.replace(found, verdicts=(watched, *found.verdicts))
+        return found.without_propensities()
+    return found
 
 
 @with_options(LearnOptions)

@@ -6,17 +6,20 @@ Reports and pictures stand above this module and are imported when they are aske
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from understudy.certificates import Certified
+from understudy.constraints import Array
 from understudy.errors import InvalidArgument
-from understudy.logs.evaluation.coverage_table import Coverage
-from understudy.logs.evaluation.verdicts import Obstacle, VerdictKind
+from understudy.logs.encoder import Unexpected
+from understudy.logs.evaluation.target_policies import DisjointActions
+from understudy.logs.evaluation.verdicts import Coverage, Obstacle, VerdictKind
 from understudy.logs.policy import Policy
 from understudy.logs.runs.provenance import Provenance
 from understudy.logs.schema import Label, PropensitySource, RewardScale
@@ -29,20 +32,34 @@ if TYPE_CHECKING:
 UNDERSTUDY = "the understudy"
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result(ABC):
     """A result, seen as a report, as a line, as a table, as a picture, or in a notebook."""
+
+    coverage: Coverage
+    intake: Provenance
 
     @cached_property
     def report(self) -> Report:
         """All of it in words and numbers, for the page, the notebook and the terminal."""
-        from understudy.report.build import report_of  # noqa: PLC0415 - presentation is above
+        from understudy.report.data import report_of  # noqa: PLC0415 - presentation is above
 
         return report_of(self)
 
     @property
-    @abstractmethod
+    def average(self) -> Array | None:
+        """The policy's probability of every action, if there is one and it is known."""
+        return None
+
+    @cached_property
     def table(self) -> pl.DataFrame:
-        """One row per action: what the log shows of it, and what the policy does."""
+        """One row per action: how often it was played, what it earned, how well it is covered.
+
+        The column `policy` has the policy's probabilities, if they are known.
+        """
+        found = self.coverage.table
+        average = self.average
+        return found if average is None else found.with_columns(policy=pl.Series(average))
 
     @property
     @abstractmethod
@@ -52,21 +69,26 @@ class Result(ABC):
         `report.words` says it in words.
         """
 
+    @property
+    def warnings(self) -> list[str]:
+        """What the reader should know before believing the rest."""
+        return []
+
     @abstractmethod
     def plot(self) -> Figure:
         """A matplotlib figure."""
 
     def page(self) -> str:
         """The report as one HTML page that loads nothing."""
-        from understudy.report.html import render  # noqa: PLC0415 - presentation is above
+        from understudy.report.render import render_page  # noqa: PLC0415 - presentation is above
 
-        return render(self.report)
+        return render_page(self.report)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.report.words})"
 
     def _repr_html_(self) -> str:
-        from understudy.report.html import fragment  # noqa: PLC0415 - presentation is above
+        from understudy.report.render import fragment  # noqa: PLC0415 - presentation is above
 
         return fragment(self.report)
 
@@ -79,9 +101,7 @@ class LearnResult(Result):
     """
 
     policy: Policy
-    coverage: Coverage
-    intake: Provenance
-    oddities: Mapping[str, int]
+    oddities: Mapping[tuple[str, Unexpected], int]
 
     @cached_property
     def certified(self) -> Certified | None:
@@ -89,10 +109,10 @@ class LearnResult(Result):
         study = self.policy.study
         return None if study.certificate is None else Certified.of(study.certificate, study.curve)
 
-    @cached_property
-    def table(self) -> pl.DataFrame:
-        """One row per action: what the log shows of it, and the policy's probability."""
-        return self.coverage.table.with_columns(policy=pl.Series(self.policy.average))
+    @property
+    def average(self) -> Array:
+        """The policy's probability of every action; with contexts, a mean over the last rows."""
+        return self.policy.average
 
     @property
     def verdict(self) -> VerdictKind:
@@ -104,8 +124,8 @@ class LearnResult(Result):
         """Why nothing can be decided, if so."""
         if self.certified is not None:
             return self.coverage.verdicts[0].obstacle
-        if self.coverage.judge_context.obstacle is not None:
-            return self.coverage.judge_context.obstacle
+        if self.coverage.obstacle is not None:
+            return self.coverage.obstacle
         if self.policy.contextual is not None:
             return Obstacle.NO_PROPENSITIES_WITH_CONTEXTS
         if self.policy.study.behavior is not None:
@@ -117,29 +137,14 @@ class LearnResult(Result):
         """What the reader should know before believing the rest."""
         from understudy.report import words  # noqa: PLC0415 - presentation stands above data
 
-        policy = self.policy
-        past = policy.study.learner.past_horizon(policy.study.state)
-        certified = policy.study.certificate is not None
-        return [
-            *words.horizon_warning(past),
-            *words.scale_warning(policy.settings.scale),
-            *words.context_warnings(self.oddities),
-            *([] if policy.contextual is None else policy.contextual.left_out()),
-            *words.quarantine_warning(
-                policy.refused if certified else {}, self.coverage.mean_reward
-            ),
-        ]
+        return list(words.learn_warnings(self))
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
         if self.certified is None:
-            raise InvalidArgument(
-                "certificate",
-                None,
-                "there is nothing to draw",
-                "learn in order, from propensities",
-            )
-        return _draw(self.certified, self.policy.settings.scale, UNDERSTUDY)
+            remedy = "learn in order, from propensities"
+            raise InvalidArgument("certificate", None, "there is nothing to draw", remedy)
+        return _draw(self.certified, self.coverage, UNDERSTUDY)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -147,25 +152,20 @@ class CertifyResult(Result):
     """What a log says about one policy that stays as it is.
 
     `policy` has the probability of every action, or is None if that depends on the row; `strange`
-    says that policy and log have no action in common, if so.
+    is given if policy and log have no action in common.
     """
 
     name: str
     policy: dict[Label, float] | None
     certified: Certified
-    coverage: Coverage
     scale: RewardScale
     kind: PropensitySource
-    intake: Provenance
-    oddities: Mapping[str, int]
-    strange: Sequence[str] = ()
+    oddities: Mapping[tuple[str, Unexpected], int]
+    strange: DisjointActions | None = None
 
-    @cached_property
-    def table(self) -> pl.DataFrame:
-        """One row per action: what the log shows of it, and the policy's probability."""
-        if self.policy is None:
-            return self.coverage.table
-        return self.coverage.table.with_columns(policy=pl.Series(list(self.policy.values())))
+    @property
+    def average(self) -> Array | None:
+        return None if self.policy is None else np.array(list(self.policy.values()))
 
     @property
     def verdict(self) -> VerdictKind:
@@ -177,34 +177,23 @@ class CertifyResult(Result):
         """What the reader should know before believing the rest."""
         from understudy.report import words  # noqa: PLC0415 - presentation stands above data
 
-        return [
-            *self.strange,
-            *words.context_warnings(self.oddities),
-            *words.quarantine_warning(self.coverage.refused, self.coverage.mean_reward),
-        ]
+        return list(words.certify_warnings(self))
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
-        return _draw(self.certified, self.scale, self.name)
+        return _draw(self.certified, self.coverage, self.name)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CoverageResult(Result):
     """What a log can say about its actions, and about policies."""
 
-    coverage: Coverage
     scale: RewardScale
     kind: PropensitySource
-    intake: Provenance
 
     @property
     def policy(self) -> None:
         """None: nothing was learned."""
-
-    @property
-    def table(self) -> pl.DataFrame:
-        """One row per action: how often it was played, what it earned, how well it is covered."""
-        return self.coverage.table
 
     @property
     def verdict(self) -> VerdictKind:
@@ -225,8 +214,10 @@ class CoverageResult(Result):
         return describe_coverage(self.coverage)
 
 
-def _draw(certified: Certified, scale: RewardScale, name: str) -> Figure:
+def _draw(certified: Certified, coverage: Coverage, name: str) -> Figure:
     from understudy.plots import draw_certificates  # noqa: PLC0415 - presentation stands above data
-    from understudy.report.build import panel_of  # noqa: PLC0415
+    from understudy.report.data import panel_of  # noqa: PLC0415
 
-    return draw_certificates([panel_of(certified, scale)], title=f"What {name} would have earned")
+    return draw_certificates(
+        [panel_of(certified, coverage)], title=f"What {name} would have earned"
+    )

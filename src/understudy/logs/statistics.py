@@ -105,7 +105,7 @@ class ActionStatistics:
         counts = self.counts.copy()
         totals = np.stack([self.rewards, self.weighted, self.weights, self.squares])
         ranges = np.stack([self.lowest, self.highest])
-        kernels.sampling.tally(
+        kernels.certificates.tally(
             kernel_view(log.actions),
             kernel_view(log.rewards),
             kernel_view(q),

@@ -1,4 +1,4 @@
-"""Results for people: a self-contained page, a cell of a notebook (`report.html`), a terminal."""
+"""Results for people: a self-contained page, a cell of a notebook, a terminal, JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from understudy.report.data import (
     QuarantineCount,
     QuarantinedRow,
     Report,
-    as_dict,
 )
-from understudy.report.terminal import show
+from understudy.report.render import as_dict, show
 
 __all__ = [
     "ActionRow",

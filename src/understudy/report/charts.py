@@ -1,29 +1,20 @@
-"""The pictures of a report, drawn from its data: a certificate over time, a policy, a range."""
+"""The pictures of a report, as SVG: a certificate over time, a range, a policy."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from understudy.formatting import approximate, count, counted, named, number, percent
+from understudy.formatting import approximate, count, counted, named, number, percent, plain
 from understudy.report.data import ActionRow, CertificateCurve
-from understudy.report.svg import (
-    PixelScale,
-    Plot,
-    area,
-    breadth,
-    chart,
-    cut,
-    element,
-    fitted,
-    line,
-    round_values,
-    text,
-)
-from understudy.report.tables import folded
+from understudy.report.tables import most_important
 
 Points = NDArray[np.float64]
 ROUNDS, LOWER, UPPER, PRODUCTION, GAIN = range(5)
@@ -31,8 +22,20 @@ SHOWN = 1_000.0  # rounds before the last one's thousandth say little, and take 
 SETTLED = 30.0  # the values of rounds before this part of all may leave the picture
 COLUMN = 10.0  # pixels that share a tip
 MOST_BARS = 20
-LABEL = 12.5  # the size of an action's name, as in report.css
 NARROW = 500.0  # pixels: a picture for a phone says less
+LABEL = 12.5  # the size of an action's name, as in report.css
+LETTER = 0.56  # the width of a letter as a share of its height, about
+DOUBLE = "WF"  # what Unicode calls letters that are twice as wide
+LINE_HEIGHT = 14.0
+FAR = 1e4  # pixels: what lies beyond is as invisible there
+LEFT, RIGHT, TOP, BOTTOM = 58.0, 74.0, 10.0, 40.0
+MARGIN = 0.06  # of the range, left free below and above
+NARROWEST = 1e-9  # of the values: a narrower range is mostly rounding
+SMALLEST = 1e-290  # of a range whose pixels are doubles
+STEPS = (1.0, 2.0, 5.0, 10.0)
+FEW_POWERS = 2  # of ten on an axis: fewer than three say little
+
+# --------------------------------------------------------------------------------------- pictures
 
 
 def has_history(curve: CertificateCurve) -> bool:
@@ -42,14 +45,10 @@ def has_history(curve: CertificateCurve) -> bool:
 
 def draw_certificate(curve: CertificateCurve, width: float = 720.0, height: float = 320.0) -> str:
     """The band between the bounds over the rounds, production, and when promotion was justified."""
-    table = _shown(curve)
-    late = table[table[:, ROUNDS] >= table[-1, ROUNDS] / SETTLED]
-    y = fitted(late[:, LOWER : PRODUCTION + 1], *Plot.inside(height))
-    plot = Plot(width, height, table[0, ROUNDS], table[-1, ROUNDS], y)
-    points = _thinned(table, plot.x, 1.0)
-    x, (_, lower, upper, production, _) = plot.x(points[:, ROUNDS]), y(points).T
-    ends = table[-1]
-    return chart(
+    plot = TimePlot(curve, width, height, (LOWER, UPPER, PRODUCTION))
+    x, lower, upper, production, _ = plot.places()
+    ends = plot.table[-1]
+    return _chart(
         "The certificate over time",
         f"After {counted(int(ends[ROUNDS]), 'round')} the policy would have earned between "
         f"{number(ends[LOWER])} and {number(ends[UPPER])} per round; "
@@ -60,13 +59,13 @@ def draw_certificate(curve: CertificateCurve, width: float = 720.0, height: floa
             *plot.axes(),
             plot.clipped(
                 [
-                    area(x, lower, upper, "band"),
-                    line(x, upper, "bound"),
-                    line(x, lower, "bound least"),
-                    line(x, production, "production"),
+                    _area(x, lower, upper, "band"),
+                    _line(x, upper, "bound"),
+                    _line(x, lower, "bound least"),
+                    _line(x, production, "production"),
                 ]
             ),
-            *_promotion(plot, curve, width),
+            *plot.promotion(),
             *plot.names(
                 [
                     ("at most", ends[UPPER], "name target"),
@@ -74,33 +73,30 @@ def draw_certificate(curve: CertificateCurve, width: float = 720.0, height: floa
                     ("production", ends[PRODUCTION], "name played"),
                 ]
             ),
-            *_tips(plot, table),
+            *plot.tips(),
         ],
     )
 
 
 def draw_gain(curve: CertificateCurve, width: float = 720.0, height: float = 200.0) -> str:
     """The lower bound on the gain over the rounds, with the line that it has to cross."""
-    table = _shown(curve)
-    late = table[table[:, ROUNDS] >= table[-1, ROUNDS] / SETTLED]
-    y = fitted(late[:, GAIN], *Plot.inside(height), zero=True)
-    plot = Plot(width, height, table[0, ROUNDS], table[-1, ROUNDS], y)
-    points = _thinned(table, plot.x, 1.0)
-    x, gain, level = plot.x(points[:, ROUNDS]), y(points[:, GAIN]), float(y(0.0))
-    zero = element("line", x1=plot.x.start, x2=plot.x.stop, y1=level, y2=level, class_="zero")
-    return chart(
+    plot = TimePlot(curve, width, height, (GAIN,))
+    x, *_, gain = plot.places()
+    ends, level = plot.table[-1], float(plot.y(0.0))
+    zero = _element("line", x1=plot.x.start, x2=plot.x.stop, y1=level, y2=level, class_="zero")
+    return _chart(
         "The gain over production, at least",
-        f"After {counted(int(table[-1, ROUNDS]), 'round')} the gain over production is at least "
-        f"{number(table[-1, GAIN])} per round.",
+        f"After {counted(int(ends[ROUNDS]), 'round')} the gain over production is at least "
+        f"{number(ends[GAIN])} per round.",
         width,
         height,
         [
             *plot.axes(),
-            plot.clipped([area(x, gain, np.full_like(gain, level), "band"), zero]),
-            plot.clipped([line(x, gain, "bound least")]),
-            *_promotion(plot, curve, width),
-            *plot.names([("gain", table[-1, GAIN], "name target"), ("no gain", 0.0, "name quiet")]),
-            *_tips(plot, table),
+            plot.clipped([_area(x, gain, np.full_like(gain, level), "band"), zero]),
+            plot.clipped([_line(x, gain, "bound least")]),
+            *plot.promotion(),
+            *plot.names([("gain", ends[GAIN], "name target"), ("no gain", 0.0, "name quiet")]),
+            *plot.tips(),
         ],
     )
 
@@ -108,25 +104,23 @@ def draw_gain(curve: CertificateCurve, width: float = 720.0, height: float = 200
 def draw_interval(curve: CertificateCurve, width: float = 720.0) -> str:
     """The range of what the policy would have earned, and production, on one axis."""
     lower, upper, production = curve.table[-1, LOWER : PRODUCTION + 1]
-    ends = np.array([lower, upper, production])
-    known = ends[np.isfinite(ends)]
-    x = fitted(known, 20.0, width - 20.0)
+    x = fitted([lower, upper, production], 20.0, width - 20.0)
     parts = []
     for value in round_values(x.low, x.high, most=5):
         at = float(x(value))
-        parts.append(element("line", x1=at, x2=at, y1=24.0, y2=80.0, class_="grid"))
-        parts.append(text(approximate(value), at, 96.0, class_="tick", anchor="middle"))
+        parts.append(_element("line", x1=at, x2=at, y1=24.0, y2=80.0, class_="grid"))
+        parts.append(_text(approximate(value), at, 96.0, class_="tick", anchor="middle"))
     if np.isfinite([lower, upper]).all():
         start, stop = sorted(x([lower, upper]).tolist())
         box = {"x": start, "width": stop - start, "y": 42.0, "height": 22.0, "rx": 4}
-        parts.append(element("rect", class_="range", **box))
+        parts.append(_element("rect", class_="range", **box))
     if np.isfinite(production):
         at = float(x(production))
         anchor = "end" if at > width / 2 else "start"
-        parts.append(element("line", x1=at, x2=at, y1=24.0, y2=80.0, class_="production"))
-        parts.append(text("production", at, 16.0, class_="name played", anchor=anchor))
-    parts.append(text("reward per round", width / 2, 114.0, class_="tick", anchor="middle"))
-    return chart(
+        parts.append(_element("line", x1=at, x2=at, y1=24.0, y2=80.0, class_="production"))
+        parts.append(_text("production", at, 16.0, class_="name played", anchor=anchor))
+    parts.append(_text("reward per round", width / 2, 114.0, class_="tick", anchor="middle"))
+    return _chart(
         "The certified range",
         f"Between {number(lower)} and {number(upper)} per round; {_earned(curve, production)}.",
         width,
@@ -137,7 +131,7 @@ def draw_interval(curve: CertificateCurve, width: float = 720.0) -> str:
 
 def draw_policy(actions: Sequence[ActionRow], width: float = 720.0) -> str:
     """Two bars for each action: how often the policy plays it, and how often production did."""
-    shown, _ = folded(actions, MOST_BARS)
+    shown, _ = most_important(actions, MOST_BARS)
     rows = sorted(shown, key=lambda row: (-(row.policy or 0.0), -row.share))
     names = [cut(row.label, min(0.34 * width, 220.0), LABEL) for row in rows]
     left = max([0.0, *(breadth(name, LABEL) for name in names)]) + 12.0
@@ -146,15 +140,15 @@ def draw_policy(actions: Sequence[ActionRow], width: float = 720.0) -> str:
     parts = []
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
         top = 36.0 * i + 4.0
-        label = text(name, left - 10, 17.0, class_="action", anchor="end")
-        parts.append(element("svg", label, x=0, y=top, width=left - 8, height=28))
+        label = _text(name, left - 10, 17.0, class_="action", anchor="end")
+        parts.append(_element("svg", label, x=0, y=top, width=left - 8, height=28))
         parts += _bar(x, row.policy, top, "policy", f"{name}: the policy plays it")
         parts += _bar(x, row.share, top + 14.0, "share", f"{name}: production played it")
     described = ", ".join(
         f"{named(row.label, 40)} {percent(row.policy)} against {percent(row.share)}"
         for row in rows[:3]
     )
-    return chart(
+    return _chart(
         "The policy against production",
         f"How often each plays an action; first of all {described}.",
         width,
@@ -165,11 +159,129 @@ def draw_policy(actions: Sequence[ActionRow], width: float = 720.0) -> str:
 
 def _bar(x: PixelScale, value: float | None, top: float, class_: str, said: str) -> list[str]:
     length = 0.0 if value is None else float(x(value)) - x.start
-    tip = element("title", html.escape(f"{said} {percent(value)}"))
+    tip = _element("title", html.escape(f"{said} {percent(value)}"))
     return [
-        element("rect", tip, x=x.start, y=top, width=length, height=11.0, rx=2, class_=class_),
-        text(percent(value), x.start + length + 6, top + 9.5, class_="tick"),
+        _element("rect", tip, x=x.start, y=top, width=length, height=11.0, rx=2, class_=class_),
+        _text(percent(value), x.start + length + 6, top + 9.5, class_="tick"),
     ]
+
+
+def _earned(curve: CertificateCurve, production: float) -> str:
+    return f"production earned {'at most ' if curve.at_most else ''}{number(production)}"
+
+
+# ------------------------------------------------------------------------------ curves over rounds
+
+
+@dataclass(frozen=True)
+class TimePlot:
+    """A frame for curves: rounds on a logarithmic scale below, values at the left, names right.
+
+    The `columns` of the certificate's table fit into it, but for the first rounds.
+    """
+
+    curve: CertificateCurve
+    width: float
+    height: float
+    columns: tuple[int, ...]
+
+    @cached_property
+    def table(self) -> Points:
+        """The rounds that are drawn."""
+        return _shown(self.curve)
+
+    @cached_property
+    def x(self) -> PixelScale:
+        """The scale of the rounds."""
+        first, last = self.table[[0, -1], ROUNDS].tolist()
+        return PixelScale(first, last, LEFT, self.width - RIGHT, logarithmic=True)
+
+    @cached_property
+    def y(self) -> PixelScale:
+        """The scale of the values, with 0 for a gain: the lowest is at the bottom."""
+        late = self.table[self.table[:, ROUNDS] >= self.table[-1, ROUNDS] / SETTLED]
+        values = late[:, self.columns]
+        return fitted(values, self.height - BOTTOM, TOP, zero=self.columns == (GAIN,))
+
+    def places(self) -> tuple[Points, ...]:
+        """Where the rounds and the values of all columns are, in pixels."""
+        points = self._thinned(1.0)
+        return self.x(points[:, ROUNDS]), *self.y(points[:, LOWER:]).T
+
+    def _thinned(self, pixels: float) -> Points:
+        """The first row, and the last of the rows that share so many pixels."""
+        column = np.floor((self.x(self.table[:, ROUNDS]) - LEFT) / pixels)
+        last = np.append(np.diff(column) > 0, True)
+        last[0] = True
+        return np.compress(last, self.table, axis=0)
+
+    def axes(self) -> list[str]:
+        """Lines and names of round values, behind what is drawn."""
+        left, right = self.x.start, self.x.stop
+        bottom, top = self.y.start, self.y.stop
+        parts = []
+        for value in round_values(self.y.low, self.y.high, most=5):
+            at = float(self.y(value))
+            parts.append(_element("line", x1=left, x2=right, y1=at, y2=at, class_="grid"))
+            parts.append(_text(approximate(value), left - 8, at + 4, class_="tick", anchor="end"))
+        for value in decades(self.x.low, self.x.high):
+            at = float(self.x(value))
+            parts.append(_element("line", x1=at, x2=at, y1=bottom, y2=top, class_="grid"))
+            parts.append(_text(approximate(value), at, bottom + 16, class_="tick", anchor="middle"))
+        middle = (left + right) / 2
+        parts.append(
+            _text("rounds, on a log scale", middle, self.height - 4, class_="tick", anchor="middle")
+        )
+        return parts
+
+    def clipped(self, parts: Iterable[str]) -> str:
+        """What is drawn inside the frame; the rest of it cannot be seen."""
+        left, top = self.x.start, self.y.stop
+        width, height = self.x.stop - left, self.y.start - top
+        box = " ".join(map(_value, (left, top, width, height)))
+        return _element(
+            "svg", "".join(parts), x=left, y=top, width=width, height=height, viewBox=box
+        )
+
+    def promotion(self) -> list[str]:
+        """A vertical line after the round of the promotion, named where there is more room."""
+        promoted = self.curve.promoted_at
+        if promoted is None or not self.x.low <= promoted <= self.x.high:
+            return []
+        at, wide = float(self.x(promoted)), self.width > NARROW
+        words = f"promotion justified after round {count(promoted)}" if wide else "promotion"
+        before = at - self.x.start > self.x.stop - at
+        place, anchor = (at - 6, "end") if before else (at + 6, "start")
+        return [
+            _element("line", x1=at, x2=at, y1=self.y.start, y2=self.y.stop, class_="mark"),
+            _text(words, place, self.y.stop + 12, class_="note", anchor=anchor),
+        ]
+
+    def names(self, ends: Sequence[tuple[str, float, str]]) -> list[str]:
+        """The name of every curve beside its end: (name, last value, class)."""
+        wanted = np.clip([float(self.y(end)) for _, end, _ in ends], self.y.stop, self.y.start)
+        places = spread(wanted.tolist(), self.y.stop + 4, self.y.start)
+        return [
+            _text(name, self.x.stop + 6, place + 4, class_=class_)
+            for (name, _, class_), place in zip(ends, places, strict=True)
+        ]
+
+    def tips(self) -> list[str]:
+        """Columns that say, where a pointer rests, what the curves are there."""
+        points = self._thinned(COLUMN)
+        edges = self.x(points[:, ROUNDS]).tolist()
+        box = {"y": self.y.stop, "height": self.y.start - self.y.stop, "class_": "tip"}
+        tips = []
+        for start, stop, row in zip([LEFT, *edges], edges, points.tolist(), strict=False):
+            rounds, lower, upper, production, gain = row
+            said = (
+                f"after {counted(int(rounds), 'round')}: between {number(lower)} and "
+                f"{number(upper)} per round; production {number(production)}"
+            )
+            said += "" if math.isnan(gain) else f"; gain at least {number(gain)}"
+            title = _element("title", html.escape(said))
+            tips.append(_element("rect", title, x=start, width=stop - start, **box))
+        return tips
 
 
 def _shown(curve: CertificateCurve) -> Points:
@@ -184,33 +296,145 @@ def _shown(curve: CertificateCurve) -> Points:
     return np.compress(kept & (table[:, ROUNDS] >= first), table, axis=0)
 
 
-def _thinned(table: Points, x: PixelScale, pixels: float) -> Points:
-    """The first row, and the last of the rows that share so many pixels."""
-    column = np.floor((x(table[:, ROUNDS]) - x.start) / pixels)
-    last = np.append(np.diff(column) > 0, True)
-    last[0] = True
-    return np.compress(last, table, axis=0)
+# ---------------------------------------------------------------------------------------- scales
 
 
-def _earned(curve: CertificateCurve, production: float) -> str:
-    return f"production earned {'at most ' if curve.at_most else ''}{number(production)}"
+@dataclass(frozen=True)
+class PixelScale:
+    """A range of values over a range of pixels, linear or logarithmic."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    logarithmic: bool = False
+
+    def __call__(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Where the values are, in pixels; those beyond the range lie outside."""
+        x, low, high = np.asarray(values, dtype=np.float64), self.low, self.high
+        if self.logarithmic:
+            x, low, high = np.log(x), math.log(low), math.log(high)
+        return self.start + (x - low) / (high - low) * (self.stop - self.start)
 
 
-def _promotion(plot: Plot, curve: CertificateCurve, width: float) -> list[str]:
-    at = curve.promoted_at
-    if at is None or not plot.first <= at <= plot.last:
-        return []
-    words = f"promotion justified after round {count(at)}" if width > NARROW else "promotion"
-    return plot.mark(at, words)
+def fitted(values: ArrayLike, start: float, stop: float, *, zero: bool = False) -> PixelScale:
+    """A linear scale on which all finite values can be seen, and 0 if wanted."""
+    x = np.asarray(values, dtype=np.float64)
+    x = x[np.isfinite(x)]
+    if zero or not len(x):
+        x = np.append(x, 0.0)
+    low, high = float(x.min()), float(x.max())
+    size = max(abs(low), abs(high))
+    if size < SMALLEST:  # too small to be divided by
+        low, high = -1.0, 1.0
+    elif high - low <= NARROWEST * size:
+        low, high = low - size / 10, high + size / 10
+    margin = MARGIN * (high - low)
+    return PixelScale(low - margin, high + margin, start, stop)
 
 
-def _tips(plot: Plot, table: Points) -> list[str]:
-    points = _thinned(table, plot.x, COLUMN)
-    words = []
-    for rounds, lower, upper, production, gain in points.tolist():
-        said = (
-            f"after {counted(int(rounds), 'round')}: between {number(lower)} and {number(upper)} "
-            f"per round; production {number(production)}"
-        )
-        words.append(said if np.isnan(gain) else f"{said}; gain at least {number(gain)}")
-    return plot.tips(points[:, ROUNDS], words)
+def round_values(low: float, high: float, most: int) -> list[float]:
+    """Round numbers in a range, with at most so many equal steps over all of it.
+
+    >>> round_values(0.13, 0.38, most=5)
+    [0.15, 0.2, 0.25, 0.3, 0.35]
+    """
+    least = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(power * s for s in STEPS if power * s >= least * (1 - NARROWEST))
+    first, last = math.ceil(low / step), math.floor(high / step)
+    decimals = max(0, 1 - math.floor(math.log10(step)))
+    return [round(k * step, decimals) for k in range(first, last + 1)]
+
+
+def decades(low: float, high: float) -> list[float]:
+    """The powers of ten in a range, or 1, 2 and 5 times them where these are few.
+
+    >>> decades(1.0, 2000.0), decades(60.0, 600.0)
+    ([1.0, 10.0, 100.0, 1000.0], [100.0, 200.0, 500.0])
+    """
+    powers = [10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    inside = [power for power in powers if low <= power <= high]
+    if len(inside) > FEW_POWERS:
+        return inside
+    return [s * power for power in powers for s in STEPS[:3] if low <= s * power <= high]
+
+
+def spread(places: Sequence[float], low: float, high: float) -> list[float]:
+    """Places of labels in the same order, moved apart so that none covers another.
+
+    >>> spread([50.0, 52.0, 10.0], 0.0, 100.0), spread([99.0, 98.0], 0.0, 100.0)
+    ([50.0, 64.0, 10.0], [100.0, 86.0])
+    """
+    order = sorted(range(len(places)), key=lambda i: places[i])
+    moved, edge = list(places), low
+    for i in order:
+        moved[i] = edge = max(edge, places[i])
+        edge += LINE_HEIGHT
+    edge = high
+    for i in reversed(order):
+        moved[i] = min(edge, moved[i])
+        edge = moved[i] - LINE_HEIGHT
+    return moved
+
+
+def breadth(label: str, size: float) -> float:
+    """How wide a label is, letters being of that size; about, for fonts differ."""
+    return size * LETTER * sum(1 + (unicodedata.east_asian_width(c) in DOUBLE) for c in label)
+
+
+def cut(label: object, width: float, size: float) -> str:
+    """A label that fits into a width."""
+    line = named(label, longest=200)
+    if breadth(line, size) <= width:
+        return line
+    letter = breadth(line, size) / len(line)
+    return plain(line, longest=max(4, int(width / letter)))
+
+
+# --------------------------------------------------------------------------------- elements of SVG
+
+
+def _chart(title: str, description: str, width: float, height: float, parts: Iterable[str]) -> str:
+    """A whole picture that can be read aloud; it has no ids, so a page may hold it twice."""
+    content = _element("desc", html.escape(plain(description))) + "".join(parts)
+    box = f"0 0 {_value(width)} {_value(height)}"
+    return _element("svg", content, viewBox=box, role="img", aria_label=plain(title))
+
+
+def _element(name: str, content: str = "", **attributes: object) -> str:
+    """One element; names of attributes have - for _, and `content` is SVG already."""
+    said = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
+        for key, value in attributes.items()
+    )
+    return f"<{name}{said}>{content}</{name}>" if content else f"<{name}{said}/>"
+
+
+def _text(content: object, x: float, y: float, *, class_: str, anchor: str = "start") -> str:
+    """A text, whatever it holds."""
+    said = html.escape(plain(content))
+    return _element("text", said, x=x, y=y, class_=class_, text_anchor=anchor)
+
+
+def _line(x: Points, y: Points, class_: str) -> str:
+    """A curve through points."""
+    return _element("path", d=_path(x, y), class_=class_)
+
+
+def _area(x: Points, low: Points, high: Points, class_: str) -> str:
+    """What lies between two curves."""
+    outline = _path(np.concatenate([x, x[::-1]]), np.concatenate([low, high[::-1]]))
+    return _element("path", d=outline + "Z", class_=class_)
+
+
+def _path(x: Points, y: Points) -> str:
+    points = zip(x.tolist(), np.clip(y, -FAR, FAR).tolist(), strict=True)
+    return "M" + "L".join(f"{_value(a)} {_value(b)}" for a, b in points)
+
+
+def _value(value: object) -> str:
+    """Numbers with the precision of a screen, anything else so that it ends no attribute."""
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    return html.escape(str(value))

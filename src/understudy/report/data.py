@@ -1,37 +1,48 @@
-"""A report as plain data: a page, a notebook, a terminal and JSON show the same."""
+"""A report: all that is said about a result, as data in the units of the log.
+
+The page, the notebook, the terminal and JSON show the same report.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, singledispatch
+from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.errors import InvalidArgument
+from understudy.certificates import Certified
+from understudy.formatting import count, counted, percent
 from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
-from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, VerdictKind
+from understudy.logs.evaluation.verdicts import (
+    Coverage,
+    Obstacle,
+    PolicyDecision,
+    Verdict,
+    VerdictKind,
+)
 from understudy.logs.policy import FileRead
+from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
+from understudy.logs.runs.default_learner import FIXED
+from understudy.logs.runs.study import LAST
+from understudy.logs.schema import ESTIMATED, RewardScale
+from understudy.plots import CertificatePanel
+from understudy.report import words
+from understudy.report.words import MARKS, Mark
 
-
-class Mark(NamedTuple):
-    """How a verdict looks: its sign and word differ, not its color alone."""
-
-    sign: str
-    word: str
-    style: str
-
-
-MARKS: dict[VerdictKind, Mark] = {
-    "promote": Mark("✓", "Promote", "good"),
-    "not yet": Mark("…", "Not enough data yet", "wait"),
-    "cannot tell": Mark("?", "Cannot tell", "open"),
-    "worse": Mark("✕", "Worse than production", "bad"),
-    "coverage": Mark("i", "Coverage", "open"),
-}
+COLUMNS = {
+    "mean_reward": "mean_reward",
+    "lowest": "lowest_propensity",
+    "highest": "highest_propensity",
+    "coverage": "coverage_ratio",
+    "effective_sample_size": "effective_sample_size",
+}  # of an `ActionRow`, in the table of the coverage
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,21 +66,9 @@ class CertificateCurve:
     estimate: float
     self_normalised: float
     effective_sample_size: float
-    target: str = "the understudy"
+    target: str = UNDERSTUDY
     promoted: bool = False
     at_most: bool = False
-
-    def __post_init__(self) -> None:
-        points = np.shape(self.rounds)
-        curves = [self.lower, self.upper, self.production]
-        curves += [] if self.gain is None else [self.gain]
-        if len(points) != 1 or not points[0] or any(np.shape(curve) != points for curve in curves):
-            raise InvalidArgument(
-                "certificate",
-                [points, *(np.shape(curve) for curve in curves)],
-                "its curves need one value for each round, and at least one",
-                "pass arrays of one length",
-            )
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
@@ -198,57 +197,204 @@ class Report:
     @cached_property
     def reasons(self) -> dict[str, int]:
         """How many rows were quarantined for each reason, the most frequent first."""
-        totals: dict[str, int] = {}
+        totals = Counter[str]()
         for group in self.quarantine:
-            totals[group.reason] = totals.get(group.reason, 0) + group.count
-        return dict(sorted(totals.items(), key=lambda item: -item[1]))
+            totals[group.reason] += group.count
+        return dict(totals.most_common())
 
 
-def as_dict(report: Report) -> dict[str, Any]:
-    """A report for machines: what JSON can hold, null for what is not known."""
-    curve = report.certificate
-    found: dict[str, Any] = {
-        "verdict": report.verdict_kind,
-        "decision": report.decision,
-        "obstacle": report.obstacle,
-        "estimated_gain": report.estimated_gain,
-        "rows_needed": report.rows_needed,
-        "words": report.words,
-        "facts": dict(report.facts),
-        "assumptions": list(report.assumptions),
-        "warnings": list(report.warnings),
-        "coverage": list(report.coverage),
-        "calibration": report.calibration,
-        "drift": report.drift,
-        "certificate": None if curve is None else _certificate(curve),
-        "candidates": [asdict(candidate) for candidate in report.candidates],
-        "actions": [asdict(row) for row in report.actions],
-        "quarantined": [asdict(count) for count in report.quarantine],
-        "files": [asdict(file) for file in report.files],
-    }
-    return {key: _finite(value) for key, value in found.items()}
+# ---------------------------------------------------------------------------- reports from results
 
 
-def _certificate(curve: CertificateCurve) -> dict[str, Any]:
-    rounds, lower, upper, production, gain = curve.table[-1].tolist()
+@singledispatch
+def report_of(result: Result) -> Report:
+    """The report about a result of `learn`, `certify` or `coverage`."""
+    raise TypeError(f"there is no report about {type(result).__name__}")
+
+
+@report_of.register
+def _learned(result: LearnResult) -> Report:
+    policy, settings = result.policy, result.policy.settings
+    facts = [
+        ("Learner", settings.learner),
+        ("Guarantee", settings.theorem),
+        ("Behavior", words.BEHAVIORS[settings.behavior]),
+        ("Rows learned from", count(policy.study.rounds)),
+        ("Horizon", "none needed" if settings.horizon is None else count(settings.horizon)),
+    ]
+    if policy.warmup:
+        facts.append(("Rows that prepared the features", count(policy.warmup)))
+    certificate = _certificate_fact(result.certified, result.coverage, UNDERSTUDY, "While learning")
+    if certificate:
+        now = ("The policy now", "certify it on a later log with understudy certify")
+        certificate = [*certificate, now]
+    return Report(
+        title="What was learned from this log",
+        facts=[*facts, *certificate],
+        assumptions=settings.unmet,
+        averaged_over=None if policy.contextual is None else LAST,
+        **_judged(result.certified, result.obstacle, result.coverage, UNDERSTUDY),
+        **_log(result, files=policy.files),
+    )
+
+
+@report_of.register
+def _certified(result: CertifyResult) -> Report:
+    facts = [
+        ("Policy", result.name),
+        ("Behavior", words.BEHAVIORS[result.kind]),
+        ("Rows", count(result.certified.certificate.rounds)),
+        *_certificate_fact(result.certified, result.coverage, result.name, "On this log"),
+    ]
+    assumptions = ["the policy was neither learned from rows of this log nor chosen by them"]
+    if result.kind == ESTIMATED:
+        assumptions.append(FIXED)
+    return Report(
+        title=f"What this log says about {result.name}",
+        facts=facts,
+        assumptions=assumptions,
+        **_judged(result.certified, None, result.coverage, result.name),
+        **_log(result),
+    )
+
+
+@report_of.register
+def _covered(result: CoverageResult) -> Report:
+    coverage = result.coverage
+    actions = counted(len(coverage.table), "action")
+    return Report(
+        title="What this log can say",
+        verdict=f"{counted(coverage.rows, 'row')} of {actions}.",
+        facts=[("Behavior", words.BEHAVIORS[result.kind])],
+        **_log(result),
+    )
+
+
+def curve_of(
+    certified: Certified, coverage: Coverage, target: str = UNDERSTUDY
+) -> CertificateCurve:
+    """A certificate over time, as means a round; estimates are of the rows that were read."""
+    scale, rows = coverage.scale, coverage.rows
+    t, n = certified.rounds, certified.certificate.rounds
+    gain = certified.gain_curve
+    _, weighted, weights, _ = certified.certificate.evidence.totals.tolist()
+    return CertificateCurve(
+        rounds=t,
+        lower=scale.reward(certified.lower_curve / t),
+        upper=scale.reward(certified.upper_curve / t),
+        production=scale.reward(certified.production_curve / t),
+        gain=None if gain is None else scale.gain(gain / t),
+        promoted_at=certified.promoted_at,
+        confidence=certified.certificate.confidence,
+        estimate=scale.weighted(weighted, weights) / max(rows, 1),
+        self_normalised=scale.reward(certified.self_normalised / n),
+        effective_sample_size=certified.effective_sample_size,
+        target=target,
+        promoted=bool(certified.promoted),
+        at_most=n > rows,
+    )
+
+
+def panel_of(certified: Certified, coverage: Coverage) -> CertificatePanel:
+    """The curves of a certificate for a matplotlib figure."""
+    curve = curve_of(certified, coverage)
+    return CertificatePanel(
+        f"{percent(curve.confidence)} confidence",
+        curve.rounds,
+        curve.lower,
+        curve.upper,
+        curve.production,
+        curve.gain,
+        curve.promoted_at,
+    )
+
+
+def _certificate_fact(
+    certified: Certified | None, coverage: Coverage, who: str, when: str
+) -> list[tuple[str, str]]:
+    """What the certificate bounds, if nothing speaks against it."""
+    if certified is None or not coverage.verdicts[0].sound:
+        return []
+    return [("Certificate", words.certified_line(certified, coverage, who, when))]
+
+
+def _judged(
+    certified: Certified | None, obstacle: Obstacle | None, coverage: Coverage, who: str
+) -> dict[str, Any]:
+    """The verdict about one policy, the first of the coverage's; or why there is none."""
+    if certified is None:
+        assert obstacle is not None  # that there is no certificate has a reason
+        explained = words.explain_obstacle(obstacle, coverage.refused)
+        return {"verdict": explained, "decision": PolicyDecision.UNKNOWN, "obstacle": obstacle}
+    found = coverage.verdicts[0]
     return {
-        "confidence": curve.confidence,
-        "rounds": int(rounds),
-        "lower": lower,
-        "upper": upper,
-        "production": production,
-        "production_is_at_most": curve.at_most,
-        "gain": gain,
-        "promoted_at": curve.promoted_at,
-        "ips": curve.estimate,
-        "self_normalised_ips": curve.self_normalised,
-        "effective_sample_size": curve.effective_sample_size,
+        "headline": words.headline(found),
+        "verdict": words.explain(found, coverage),
+        "certificate": curve_of(certified, coverage, who) if found.sound else None,
+        **_decision(found, coverage.scale),
     }
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _decision(found: Verdict, scale: RewardScale) -> dict[str, Any]:
+    needed = found.sample_size
+    return {
+        "decision": found.decision,
+        "obstacle": found.obstacle,
+        "estimated_gain": _known(scale.gain(found.estimated_gain)),
+        "rows_needed": None if needed is None else needed.rows,
+    }
+
+
+def _log(result: Result, files: Sequence[FileRead] | None = None) -> dict[str, Any]:
+    """What stands in every report: the actions, the log, the policies, files and quarantine.
+
+    The `files` are those that were read just now, unless a policy remembers earlier ones too.
+    """
+    coverage, intake, average = result.coverage, result.intake, result.average
+    examples = intake.examples
+    return {
+        "verdict_kind": result.verdict,
+        "generated_by": f"understudy {version('understudy')}",
+        "generated_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "warnings": [*words.unread_warnings(intake.unread), *result.warnings],
+        "actions": [
+            ActionRow(
+                label=row["action"],
+                count=row["count"],
+                share=row["share"],
+                policy=None if average is None else float(average[i]),
+                **{name: _known(row[column]) for name, column in COLUMNS.items()},
+            )
+            for i, row in enumerate(coverage.table.iter_rows(named=True))
+        ],
+        "coverage": words.findings(coverage),
+        "candidates": [_candidate(found, coverage) for found in coverage.verdicts],
+        "calibration": coverage.calibration.finding,
+        "drift": coverage.drift.finding,
+        "quarantine": [
+            QuarantineCount(file, reason, rows)
+            for (file, reason), rows in intake.quarantined.items()
+        ],
+        "examples": [
+            QuarantinedRow(file, row, reason, dict(zip(examples.columns[3:], values, strict=True)))
+            for file, row, reason, *values in examples.iter_rows()
+        ],
+        "files": intake.files if files is None else files,
+    }
+
+
+def _candidate(found: Verdict, coverage: Coverage) -> CandidateRow:
+    needed = found.sample_size
+    return CandidateRow(
+        name=found.name,
+        words=words.judged(found, coverage),
+        coverage=found.overlap.coverage_ratio,
+        effective_sample_size=found.overlap.effective_sample_size,
+        estimate=coverage.scale.reward(found.overlap.estimate),
+        exploration_needed=None if needed is None else needed.exploration,
+        **_decision(found, coverage.scale),
+    )
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value

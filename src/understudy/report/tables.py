@@ -1,15 +1,15 @@
-"""The tables of a report: what stands in them, not how they look."""
+"""The tables, lists and notes of a report: what stands in them, not how they look."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from understudy.errors import shorten
 from understudy.formatting import count, counted, named, number, percent, plain, size
 from understudy.logs.evaluation.verdicts import VerdictKind
-from understudy.report.data import ActionRow, CertificateCurve, Report
+from understudy.report.data import ActionRow, CertificateCurve, QuarantinedRow, Report
 
 LONGEST_LABEL, LONGEST_NAME, LONGEST_ROW = 80, 120, 400
 MOST = "would have earned at most"
@@ -27,6 +27,9 @@ class TextCell(NamedTuple):
 
     text: str
     value: float | None = None
+
+
+Column = tuple[TextColumn, Callable[[Any], TextCell]]  # with what stands in the row of an item
 
 
 @dataclass(frozen=True)
@@ -47,15 +50,31 @@ class TextTable:
         )
 
 
-def folded(
+def _tabulate(caption: str, items: Iterable[Any], *columns: Column, rest: str = "") -> TextTable:
+    headings, cells = zip(*columns, strict=True)
+    return TextTable(caption, headings, [tuple(cell(one) for cell in cells) for one in items], rest)
+
+
+def _words(heading: str, text: Callable[[Any], str]) -> Column:
+    return TextColumn(heading, words=True), lambda item: TextCell(text(item))
+
+
+def _numbers(heading: str, value: Callable[[Any], Any], shown: Callable[[Any], str]) -> Column:
+    return TextColumn(heading), lambda item: TextCell(shown(value(item)), value(item))
+
+
+def _rest(left: int, noun: str) -> str:
+    """What is left out of a table, in words."""
+    return f"… and {counted(left, f'more {noun}')}" if left > 0 else ""
+
+
+# ---------------------------------------------------------------------------------------- tables
+
+
+def most_important(
     actions: Sequence[ActionRow], most: int
 ) -> tuple[Sequence[ActionRow], Sequence[ActionRow]]:
-    """The actions that matter most to the policy or to production, and the others.
-
-    >>> a, b = ActionRow("a", 3, 0.75, policy=0.1), ActionRow("b", 1, 0.25, policy=0.9)
-    >>> folded([a, b], most=1) == ([b], [a])
-    True
-    """
+    """The actions that matter most to the policy or to production, and the others."""
     ordered = sorted(actions, key=lambda row: -max(row.policy or 0.0, row.share))
     return ordered[:most], ordered[most:]
 
@@ -69,163 +88,102 @@ def tabulate_actions(report: Report, most: int, where: str) -> TextTable:
     >>> [cell.text for cell in table.rows[0]][:3], table.rest
     (['b', '9', '100 %'], '… and 1 more action: with --json')
     """
-    columns = (
-        TextColumn("action", words=True),
-        TextColumn("rows"),
-        TextColumn("share of rows"),
-        TextColumn("policy"),
-        TextColumn("mean reward"),
-        TextColumn("propensity"),
-        TextColumn("coverage ratio"),
-        TextColumn("effective sample size"),
+    shown, others = most_important(report.actions, most)
+    table = _tabulate(
+        "What the log says about each action",
+        shown,
+        _words("action", lambda row: named(row.label, LONGEST_LABEL)),
+        _numbers("rows", lambda row: row.count, lambda rows: count(rows) if rows else "never"),
+        _numbers("share of rows", lambda row: row.share, percent),
+        _numbers("policy", lambda row: row.policy, percent),
+        _numbers("mean reward", lambda row: row.mean_reward, number),
+        (TextColumn("propensity"), lambda row: TextCell(_range(row), row.lowest)),
+        _numbers("coverage ratio", lambda row: row.coverage, number),
+        _numbers("effective sample size", lambda row: row.effective_sample_size, size),
+        rest=f"{_rest(len(others), 'action')}: {where}" if others else "",
     )
-    shown, others = folded(report.actions, most)
-    rest = f"{_rest(len(others), 'action')}: {where}" if others else ""
-    rows = [_action(row) for row in shown]
-    table = TextTable("What the log says about each action", columns, rows, rest)
     return table if report.has_policy else table.without("policy")
 
 
-def _action(row: ActionRow) -> tuple[TextCell, ...]:
-    return (
-        TextCell(named(row.label, LONGEST_LABEL)),
-        TextCell(count(row.count) if row.count else "never", row.count),
-        TextCell(percent(row.share), row.share),
-        TextCell(percent(row.policy), row.policy),
-        TextCell(number(row.mean_reward), row.mean_reward),
-        TextCell(_range(row.lowest, row.highest), row.lowest),
-        TextCell(number(row.coverage), row.coverage),
-        TextCell(size(row.effective_sample_size), row.effective_sample_size),
-    )
-
-
-def _range(lowest: float | None, highest: float | None) -> str:
-    low, high = number(lowest), number(highest)
+def _range(row: ActionRow) -> str:
+    low, high = number(row.lowest), number(row.highest)
     return low if low == high else f"{low} … {high}"
 
 
 def tabulate_candidates(report: Report) -> TextTable:
     """What the log can say about policies."""
-    columns = (
-        TextColumn("policy", words=True),
-        TextColumn("verdict", words=True),
-        TextColumn("estimate"),
-        TextColumn("coverage ratio"),
-        TextColumn("effective sample size"),
+    return _tabulate(
+        "What this log can say about policies",
+        report.candidates,
+        _words("policy", lambda one: named(one.name, LONGEST_LABEL)),
+        _words("verdict", lambda one: one.words),
+        _numbers("estimate", lambda one: one.estimate, number),
+        _numbers("coverage ratio", lambda one: one.coverage, number),
+        _numbers("effective sample size", lambda one: one.effective_sample_size, size),
     )
-    rows = [
-        (
-            TextCell(named(one.name, LONGEST_LABEL)),
-            TextCell(one.words),
-            TextCell(number(one.estimate), one.estimate),
-            TextCell(number(one.coverage), one.coverage),
-            TextCell(size(one.effective_sample_size), one.effective_sample_size),
-        )
-        for one in report.candidates
-    ]
-    return TextTable("What this log can say about policies", columns, rows)
 
 
 def tabulate_reasons(report: Report) -> TextTable:
     """Why rows are quarantined, over all files."""
-    columns = (TextColumn("reason", words=True), TextColumn("rows"), TextColumn("share of these"))
-    rows = [
-        (TextCell(reason), TextCell(count(total), total), _share(total, report.quarantined))
-        for reason, total in report.reasons.items()
-    ]
-    return TextTable("Why rows are quarantined", columns, rows)
-
-
-def _share(part: int, whole: int) -> TextCell:
-    return TextCell(percent(part / whole), part / whole) if whole else TextCell(percent(None))
+    whole = report.quarantined
+    return _tabulate(
+        "Why rows are quarantined",
+        report.reasons.items(),
+        _words("reason", lambda item: item[0]),
+        _numbers("rows", lambda item: item[1], count),
+        _numbers("share of these", lambda item: item[1] / whole if whole else None, percent),
+    )
 
 
 def tabulate_quarantine(report: Report, most: int) -> TextTable:
     """How many rows of each file are quarantined for each reason."""
-    columns = (TextColumn("file", words=True), TextColumn("reason", words=True), TextColumn("rows"))
-    rows = [
-        (
-            TextCell(named(group.file, LONGEST_NAME)),
-            TextCell(group.reason),
-            TextCell(count(group.count), group.count),
-        )
-        for group in report.quarantine[:most]
-    ]
-    rest = _rest(len(report.quarantine) - most, "line")
-    return TextTable("Quarantined rows, by file", columns, rows, rest)
+    return _tabulate(
+        "Quarantined rows, by file",
+        report.quarantine[:most],
+        _words("file", lambda group: named(group.file, LONGEST_NAME)),
+        _words("reason", lambda group: group.reason),
+        _numbers("rows", lambda group: group.count, count),
+        rest=_rest(len(report.quarantine) - most, "line"),
+    )
 
 
 def tabulate_examples(report: Report, most: int) -> TextTable:
     """Some of the rows that are quarantined, as they stood in their files."""
-    columns = (
-        TextColumn("file", words=True),
-        TextColumn("row"),
-        TextColumn("reason", words=True),
-        TextColumn("values", words=True),
-    )
-    rows = [
-        (
-            TextCell(named(one.file, LONGEST_NAME)),
-            TextCell(count(one.row), one.row),
-            TextCell(one.reason),
-            TextCell(plain(_values(one.values), LONGEST_ROW)),
-        )
-        for one in report.examples[:most]
-    ]
-    return TextTable(
-        "Some of these rows", columns, rows, _rest(len(report.examples) - most, "example")
+    return _tabulate(
+        "Some of these rows",
+        report.examples[:most],
+        _words("file", lambda one: named(one.file, LONGEST_NAME)),
+        _numbers("row", lambda one: one.row, count),
+        _words("reason", lambda one: one.reason),
+        _words("values", _values),
+        rest=_rest(len(report.examples) - most, "example"),
     )
 
 
-def _values(values: Mapping[str, object]) -> str:
-    """The values of a row, as they would be typed.
-
-    >>> _values({"reward": float("nan"), "action": "a b"})
-    "reward = nan, action = 'a b'"
-    """
-    return ", ".join(f"{name} = {shorten(value)}" for name, value in values.items())
+def _values(row: QuarantinedRow) -> str:
+    """The values of a row, as they would be typed."""
+    typed = ", ".join(f"{name} = {shorten(value)}" for name, value in row.values.items())
+    return plain(typed, LONGEST_ROW)
 
 
 def tabulate_files(report: Report, most: int) -> TextTable:
     """The files that were read, and what they held."""
-    columns = (
-        TextColumn("file", words=True),
-        TextColumn("rows"),
-        TextColumn("quarantined"),
-        TextColumn("SHA-256", words=True),
+    return _tabulate(
+        "Files that were read",
+        report.files[:most],
+        _words("file", lambda file: named(file.name, LONGEST_NAME)),
+        _numbers("rows", lambda file: file.rows, count),
+        _numbers("quarantined", lambda file: file.quarantined, count),
+        _words("SHA-256", lambda file: file.sha256),
+        rest=_rest(len(report.files) - most, "file"),
     )
-    rows = [
-        (
-            TextCell(named(file.name, LONGEST_NAME)),
-            TextCell(count(file.rows), file.rows),
-            TextCell(count(file.quarantined), file.quarantined),
-            TextCell(file.sha256),
-        )
-        for file in report.files[:most]
-    ]
-    return TextTable("Files that were read", columns, rows, _rest(len(report.files) - most, "file"))
 
 
-def _rest(left: int, noun: str) -> str:
-    """What is left out of a table, in words."""
-    if left <= 0:
-        return ""
-    return f"… and {counted(left, f'more {noun}')}"
+# ------------------------------------------------------------------------- numbers of a certificate
 
 
 def bounds(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
-    """What a certificate says at its end, by name, as far as it matters to the verdict.
-
-    >>> curve = CertificateCurve(rounds=[9], lower=[0.1], upper=[0.3], production=[0.2], gain=None,
-    ...     promoted_at=None, confidence=0.95, estimate=0.25, self_normalised=0.2,
-    ...     effective_sample_size=7.0)
-    >>> for name, value in bounds(curve, "not yet").items():
-    ...     print(name, "·", value)
-    the understudy would have earned at least · 0.1
-    production earned · 0.2
-    gain over production, at least · not certified
-    promotion justified after round · not certified
-    """
+    """What a certificate says at its end, by name, as far as it matters to the verdict."""
     _, lower, upper, production, gain = curve.table[-1].tolist()
     certified = curve.gain is not None
     worse = kind == "worse"
@@ -256,3 +214,47 @@ def estimates(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
         "self-normalised IPS": number(curve.self_normalised),
         "effective sample size": plays,
     }
+
+
+# ----------------------------------------------------------------------------------------- notes
+
+
+def holds(curve: CertificateCurve) -> str:
+    """What the bounds promise."""
+    by_itself = "" if curve.gain is None else "; so does the gain, by itself"
+    return (
+        f"Rewards are means per round. The bounds hold together with {percent(curve.confidence)} "
+        f"confidence, after every round{by_itself}."
+    )
+
+
+def averaged(report: Report) -> str:
+    """What the policy's probabilities are, if it depends on the context; else nothing."""
+    if report.averaged_over is None:
+        return ""
+    rows = counted(report.averaged_over, "row")
+    return f"The policy depends on the context: its shares are means over the last {rows}."
+
+
+def not_drawn(actions: Sequence[ActionRow], most: int) -> str:
+    """What a picture of the `most` important actions leaves out; nothing if it has all."""
+    _, others = most_important(actions, most)
+    if not others:
+        return ""
+    policy, share = sum(row.policy or 0.0 for row in others), sum(row.share for row in others)
+    return (
+        f"{counted(len(others), 'more action')} {'has' if len(others) == 1 else 'have'} "
+        f"{percent(policy)} of the policy and {percent(share)} of production."
+    )
+
+
+def quarantine_line(report: Report) -> str:
+    """How many rows are quarantined, of how many."""
+    if not report.quarantined:
+        return "No row is quarantined."
+    verb = "is" if report.quarantined == 1 else "are"
+    if not report.rows:
+        return f"{counted(report.quarantined, 'row')} {verb} quarantined."
+    share = percent(report.quarantined / report.rows)
+    rows = counted(report.rows, "row")
+    return f"{count(report.quarantined)} of {rows} ({share}) {verb} quarantined."

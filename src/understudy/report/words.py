@@ -1,44 +1,77 @@
 """All English about results: verdicts, what a log shows, warnings, facts.
 
 The page, the terminal, the notebook and the live page take their sentences from here; the values
-below hold enums and numbers. A certificate writes its own line (`certificates.summary`), since it
+below hold enums and numbers. A certificate writes its own line (its `__repr__`), since it
 works without the packages that logs need.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
+from understudy.errors import LONGEST_PATH, shorten
 from understudy.formatting import (
+    FEW_DIGITS,
     count,
     counted,
     gain,
     least_gain,
     number,
     percent,
-    rough,
     rough_count,
 )
-from understudy.logs.evaluation.coverage_table import Coverage
+from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
     CalibrationFinding,
     Drift,
     DriftFinding,
     SampleSize,
+    ShareChange,
 )
-from understudy.logs.evaluation.verdicts import Obstacle, PolicyDecision, Verdict
+from understudy.logs.evaluation.verdicts import (
+    Coverage,
+    Obstacle,
+    PolicyDecision,
+    Verdict,
+    VerdictKind,
+)
+from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.reject_reasons import WITHOUT_ACTION, remedy_for
 from understudy.logs.reject_reasons import counted as reasons
-from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Label, RewardScale, short_label
-from understudy.report.data import MARKS, ActionRow, CertificateCurve, Report
+from understudy.logs.results import CertifyResult, LearnResult
+from understudy.logs.schema import (
+    ESTIMATED,
+    GIVEN,
+    LOGGED,
+    Label,
+    RewardScale,
+    short_label,
+)
 
+
+class Mark(NamedTuple):
+    """How a verdict looks: its sign and word differ, not its color alone."""
+
+    sign: str
+    word: str
+    style: str
+
+
+MARKS: dict[VerdictKind, Mark] = {
+    "promote": Mark("✓", "Promote", "good"),
+    "not yet": Mark("…", "Not enough data yet", "wait"),
+    "cannot tell": Mark("?", "Cannot tell", "open"),
+    "worse": Mark("✕", "Worse than production", "bad"),
+    "coverage": Mark("i", "Coverage", "open"),
+}
 BEHAVIORS = {
     LOGGED: "propensities as logged, row by row",
     GIVEN: "fixed probabilities, as given",
@@ -73,7 +106,13 @@ OBSTACLES = {
         "--propensity."
     ),
 }
-FEW_ACTIONS, MANY_ACTIONS = 3, 10  # labels in a sentence about them, and in a list of them
+NOT_EXAMINED = "not examined here; understudy coverage --engine does it"
+CALIBRATIONS = {
+    CalibrationFinding.NO_PROPENSITIES: "there are no propensities to compare with frequencies",
+    CalibrationFinding.NOT_EXAMINED: NOT_EXAMINED,
+    CalibrationFinding.TOO_FEW_ROWS: "too few rows to check the propensities",
+}
+FEW_NAMES, MANY_NAMES = 3, 10  # in a sentence about them, and in a list of them
 COUNTLESS = 1e15  # rows: no log has so many
 
 
@@ -124,7 +163,8 @@ def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
     'Most rows are quarantined (reward is missing: 3). Check the column of the reward.'
     """
     if obstacle is Obstacle.MOSTLY_REJECTED:
-        remedy = _capital(remedy_for(refused))
+        remedy = remedy_for(refused)
+        remedy = f"{remedy[0].upper()}{remedy[1:]}"
         return f"Most rows are quarantined ({reasons(refused)}). {remedy}."
     if obstacle is Obstacle.UNKNOWN_ACTIONS:
         rows = sum(refused.get(reason, 0) for reason in WITHOUT_ACTION)
@@ -139,8 +179,8 @@ def _decided(verdict: Verdict, certificate: Certificate, scale: RewardScale) -> 
     n, sure = certificate.rounds, f"{percent(verdict.confidence)} confidence"
     estimated = gain(scale.gain(verdict.estimated_gain))
     if verdict.decision is PolicyDecision.WORSE:
-        worth = certificate.least_production(verdict.earned)
-        most, least = (number(scale.reward(x / n)) for x in (certificate.upper, worth))
+        production = certificate.least_production(verdict.earned)
+        most, least = (number(scale.reward(x / n)) for x in (certificate.upper, production))
         return (
             f"Estimated gain {estimated} per row. The policy earns at most {most} per row, "
             f"production at least {least} ({sure})."
@@ -156,7 +196,7 @@ def _undecided(
 ) -> str:
     if not needed.rows:
         return "The policy plays as production does, so there is no gain to show."
-    wanted = f"a gain of {rough(scale.gain(needed.gain))} per row"
+    wanted = f"a gain of {number(scale.gain(needed.gain), FEW_DIGITS)} per row"
     if math.isinf(needed.rows) and verdict.rejected:
         return (
             f"No number of such rows would show {wanted}: {count(verdict.rejected)} of "
@@ -186,7 +226,10 @@ def _once_ahead(certificate: Certificate) -> str:
 
 
 def _hidden(verdict: Verdict, needed: SampleSize, scale: RewardScale) -> str:
-    share, wanted = percent(verdict.hidden), f"a gain of {rough(scale.gain(needed.gain))} per row"
+    share, wanted = (
+        percent(verdict.hidden),
+        f"a gain of {number(scale.gain(needed.gain), FEW_DIGITS)} per row",
+    )
     what = (
         "actions that the log never shows"
         if verdict.plays_unseen
@@ -209,20 +252,20 @@ def _about(rows: float) -> str:
     return f"About {rough_count(rows)} row{'' if round(rows) == 1 else 's'}"
 
 
-def certified_line(
-    certified: Certified, scale: RewardScale, who: str, when: str, *, rejected: int
-) -> str:
-    """What a certificate bounds, in one sentence; `rejected` of its rows could not be read."""
-    n, sure = certified.certificate.rounds, percent(certified.certificate.confidence)
+def certified_line(certified: Certified, coverage: Coverage, who: str, when: str) -> str:
+    """What a certificate bounds, in one sentence."""
+    scale, n = coverage.scale, certified.certificate.rounds
+    sure = percent(certified.certificate.confidence)
     lower, production = (scale.reward(x / n) for x in (certified.lower, certified.production))
     bound = (
         "no gain is certified, since propensities were estimated"
         if certified.gain is None
         else f"the gain is at least {number(scale.gain(certified.gain / n))}"
     )
+    at_most = "at most " if n > coverage.rows else ""  # rejected rows may count with the highest
     return (
         f"{when}, with {sure} confidence, {who} would have earned at least {number(lower)} per "
-        f"row; production earned {'at most ' if rejected else ''}{number(production)}; {bound}."
+        f"row; production earned {at_most}{number(production)}; {bound}."
     )
 
 
@@ -236,12 +279,15 @@ def findings(coverage: Coverage) -> list[str]:
     lines = [f"{counted(coverage.rows, 'row')}{quarantined if rejected else ''}"]
     labels = coverage.table["action"].to_list()
     if coverage.unseen:
-        hidden = len(coverage.unseen) - MANY_ACTIONS
-        more = f" and {count(hidden)} more" if hidden > 0 else ""
-        shown = ", ".join(map(short_label, coverage.unseen[:MANY_ACTIONS]))
-        lines.append(f"Never played: {shown}{more}")
+        never = _some(list(map(short_label, coverage.unseen)), MANY_NAMES)
+        lines.append(f"Never played: {never}")
     if coverage.deterministic:
-        lines.append(_deterministic(coverage))
+        played = coverage.table.filter(coverage.table["count"] > 0)["action"].to_list()
+        always = f"it always played {short_label(played[0])}"
+        why = always if len(played) == 1 else "every propensity is 1"
+        lines.append(
+            f"Production was deterministic ({why}), so the log shows nothing of other choices"
+        )
     return [
         *lines,
         f"Calibration: {calibration_line(coverage.calibration, labels)}",
@@ -255,24 +301,10 @@ def describe_coverage(coverage: Coverage) -> str:
     return "\n".join([*findings(coverage), *verdicts])
 
 
-def _deterministic(coverage: Coverage) -> str:
-    played = coverage.table.filter(coverage.table["count"] > 0)["action"].to_list()
-    why = (
-        f"it always played {short_label(played[0])}"
-        if len(played) == 1
-        else "every propensity is 1"
-    )
-    return f"Production was deterministic ({why}), so the log shows nothing of other choices"
-
-
 def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
     """Whether propensities agree with frequencies; the actions that differ most are named."""
-    if calibration.finding is CalibrationFinding.NO_PROPENSITIES:
-        return "there are no propensities to compare with frequencies"
-    if calibration.finding is CalibrationFinding.NOT_EXAMINED:
-        return "not examined here; understudy coverage --engine does it"
-    if calibration.finding is CalibrationFinding.TOO_FEW_ROWS:
-        return "too few rows to check the propensities"
+    if calibration.finding in CALIBRATIONS:
+        return CALIBRATIONS[calibration.finding]
     if calibration.finding is CalibrationFinding.AGREES:
         examined = int(np.isfinite(calibration.ratios).sum())
         return (
@@ -295,18 +327,26 @@ def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
 def _worst(labels: Sequence[Label], ratios: Array, which: NDArray[np.bool_], order: Array) -> str:
     """The actions that differ most, by name."""
     first, *rest = [int(a) for a in np.argsort(order) if which[a]]
-    shown = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest[: FEW_ACTIONS - 1]]
-    hidden = len(rest) - len(shown)
-    more = f" and {count(hidden)} more" if hidden else ""
-    others = f" ({', '.join(shown)}{more})" if shown else ""
+    names = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest]
+    others = f" ({_some(names, FEW_NAMES - 1)})" if names else ""
     often = f"{ratios[first]:.2g}× as often"
     return f"action {short_label(labels[first])} was played {often} as its propensities say{others}"
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are.
+
+    >>> _some(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    hidden = len(names) - most
+    return ", ".join(names[:most]) + (f" and {count(hidden)} more" if hidden > 0 else "")
 
 
 def drift_line(drift: Drift, labels: Sequence[Label]) -> str:
     """Whether production stayed the same, in its propensities and over time."""
     if drift.finding is DriftFinding.NOT_EXAMINED:
-        return "not examined here; understudy coverage --engine does it"
+        return NOT_EXAMINED
     parts = []
     if drift.varies:
         parts.append(
@@ -319,17 +359,15 @@ def drift_line(drift: Drift, labels: Sequence[Label]) -> str:
         parts.append("too few rows to see changes over time")
     elif drift.finding is DriftFinding.STEADY:
         parts.append(f"shares of actions are steady over time ({drift.periods} periods compared)")
-    elif drift.finding is DriftFinding.CHANGED:
-        parts.append(_changed(drift, labels))
+    elif drift.change is not None:
+        parts.append(_changed(drift, drift.change, labels))
     return "; ".join(parts) or "unknown; name a column with --time to see changes over time"
 
 
-def _changed(drift: Drift, labels: Sequence[Label]) -> str:
-    assert drift.change is not None  # it is what changed
-    action, low, high = drift.change
+def _changed(drift: Drift, most: ShareChange, labels: Sequence[Label]) -> str:
     change = (
-        f"shares of actions change over time (action {short_label(labels[action])}: between "
-        f"{100 * low:.2g} % and {100 * high:.2g} %)"
+        f"shares of actions change over time (action {short_label(labels[most.action])}: between "
+        f"{100 * most.lowest:.2g} % and {100 * most.highest:.2g} %)"
     )
     if drift.behavior != LOGGED:
         return f"{change}, which {drift.behavior} propensities ignore: log that of every row"
@@ -341,100 +379,73 @@ def _changed(drift: Drift, labels: Sequence[Label]) -> str:
 # ------------------------------------------------------------------------------------- warnings
 
 
-def quarantine_warning(refused: Mapping[str, int], production: float) -> list[str]:
-    """How quarantined rows count in a certificate, and what to do about them.
+def learn_warnings(result: LearnResult) -> Iterator[str]:
+    """What the reader should know before believing what was learned."""
+    policy, scale, contextual = result.policy, result.coverage.scale, result.policy.contextual
+    late = policy.study.learner.past_horizon(policy.study.state)
+    if late:
+        yield f"{counted(late, 'row')} came after the horizon, where no theorem holds."
+    if not scale.is_unit:
+        yield (
+            f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}] to [0, 1]. "
+            "The learner depends on this range: pass the true one."
+        )
+    yield from _unexpected(result.oddities)
+    if contextual is not None and contextual.encoder.constants:
+        yield (
+            f"Contexts that did not change in the {counted(contextual.rows, 'row')} of the warm-up "
+            f"are left out: {', '.join(contextual.encoder.constants)}; a larger --warmup may see "
+            "them change."
+        )
+    if policy.study.certificate is not None:
+        yield from _quarantined(policy.refused, result.coverage)
 
-    >>> print(*quarantine_warning({"reward is missing": 3}, production=0.25))
-    3 rows are quarantined (reward is missing: 3): check the column of the reward. The certificate
-    counts them as reward 0 for the policy and, where no reward is given, as the highest for
-    production, whose mean in valid rows is 0.25.
-    """
-    rejected = sum(refused.values())
-    if not rejected:
-        return []
-    return [
-        f"{counted(rejected, 'row')} {'is' if rejected == 1 else 'are'} quarantined "
-        f"({reasons(refused)}): {remedy_for(refused)}. The certificate counts them as reward 0 for "
-        "the policy and, where no reward is given, as the highest for production, whose mean in "
-        f"valid rows is {number(production)}."
-    ]
+
+def certify_warnings(result: CertifyResult) -> Iterator[str]:
+    """What the reader should know before believing a certificate."""
+    if result.strange is not None:
+        known, shown = (_some(list(map(short_label, one)), FEW_NAMES) for one in result.strange)
+        yield (
+            f"The policy and the log have no action in common: the policy knows {known}; the log "
+            f"shows {shown}."
+        )
+    yield from _unexpected(result.oddities)
+    yield from _quarantined(result.coverage.refused, result.coverage)
 
 
-def context_warnings(oddities: Mapping[str, int]) -> list[str]:
+def unread_warnings(unread: Iterable[UnreadFiles]) -> Iterator[str]:
+    """The files of folders that were not read, and what to do about them."""
+    for folder, names in unread:
+        one = len(names) == 1
+        yield (
+            f"{counted(len(names), 'file')} of the folder {shorten(str(folder), LONGEST_PATH)} "
+            f"{'was' if one else 'were'} not read, because "
+            f"{'its name does' if one else 'their names do'} not say the format: "
+            f"{_some(list(map(shorten, names)), FEW_NAMES)}; name "
+            f"{'it' if one else 'them'}, with --format."
+        )
+
+
+def _unexpected(oddities: Mapping[tuple[str, Unexpected], int]) -> Iterator[str]:
     """Values of contexts that the features were not made from.
 
-    >>> context_warnings({"age is missing": 3})
-    ['Context: age is missing in 3 rows, unlike the warm-up; encoded as rare, missing or unknown.']
+    >>> print(*_unexpected({("age", Unexpected.MISSING): 3}))
+    Context: age is missing in 3 rows, unlike the warm-up; encoded as rare, missing or unknown.
     """
-    return [
-        f"Context: {what} in {counted(rows, 'row')}, unlike the warm-up; encoded as rare, missing "
-        "or unknown."
-        for what, rows in oddities.items()
-    ]
+    for (column, how), rows in oddities.items():
+        yield (
+            f"Context: {column} is {how} in {counted(rows, 'row')}, unlike the warm-up; encoded as "
+            "rare, missing or unknown."
+        )
 
 
-def horizon_warning(rows: int) -> list[str]:
-    """That so many rows came after the horizon."""
-    late = f"{counted(rows, 'row')} came after the horizon, where no theorem holds."
-    return [late] if rows else []
-
-
-def scale_warning(scale: RewardScale) -> list[str]:
-    """That another range of rewards would give another learner."""
-    if scale.is_unit:
-        return []
-    return [
-        f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}] to [0, 1]. The "
-        "learner depends on this range: pass the true one."
-    ]
-
-
-# ------------------------------------------------------------------------------ parts of a report
-
-
-def holds(curve: CertificateCurve) -> str:
-    """What the bounds promise."""
-    by_itself = "" if curve.gain is None else "; so does the gain, by itself"
-    return (
-        f"Rewards are means per round. The bounds hold together with {percent(curve.confidence)} "
-        f"confidence, after every round{by_itself}."
-    )
-
-
-def averaged(report: Report) -> str:
-    """What the policy's probabilities are, if it depends on the context; else nothing."""
-    if report.averaged_over is None:
-        return ""
-    rows = counted(report.averaged_over, "row")
-    return f"The policy depends on the context: its shares are means over the last {rows}."
-
-
-def others(actions: Sequence[ActionRow]) -> str:
-    """What is left out of a picture of a policy, in a sentence; nothing if nothing is.
-
-    >>> others([ActionRow("a", count=3, share=0.75, policy=0.2)])
-    '1 more action has 20 % of the policy and 75 % of production.'
-    """
-    if not actions:
-        return ""
-    policy, share = sum(row.policy or 0.0 for row in actions), sum(row.share for row in actions)
-    return (
-        f"{counted(len(actions), 'more action')} {'has' if len(actions) == 1 else 'have'} "
-        f"{percent(policy)} of the policy and {percent(share)} of production."
-    )
-
-
-def quarantine_line(report: Report) -> str:
-    """How many rows are quarantined, of how many."""
-    if not report.quarantined:
-        return "No row is quarantined."
-    verb = "is" if report.quarantined == 1 else "are"
-    if not report.rows:
-        return f"{counted(report.quarantined, 'row')} {verb} quarantined."
-    share = percent(report.quarantined / report.rows)
-    rows = counted(report.rows, "row")
-    return f"{count(report.quarantined)} of {rows} ({share}) {verb} quarantined."
-
-
-def _capital(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}"
+def _quarantined(refused: Mapping[str, int], coverage: Coverage) -> Iterator[str]:
+    """How quarantined rows count in a certificate, and what to do about them."""
+    rejected = sum(refused.values())
+    if rejected:
+        yield (
+            f"{counted(rejected, 'row')} {'is' if rejected == 1 else 'are'} quarantined "
+            f"({reasons(refused)}): {remedy_for(refused)}. The certificate counts them as reward 0 "
+            "for the policy and, where no reward is given, as the highest for production, whose "
+            f"mean in valid rows is {number(coverage.mean_reward)}."
+        )

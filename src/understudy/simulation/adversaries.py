@@ -33,7 +33,7 @@ from understudy.constraints import (
 )
 from understudy.deprecated import old_module_names
 from understudy.errors import InvalidArgument
-from understudy.types import Integers, Round, saved
+from understudy.types import Integers, Round, saved, segments
 
 __all__ = [
     "Adaptive",
@@ -90,8 +90,8 @@ class Oblivious(ABC):
     rounds: int | None  # the longest game that it has means for; None for any length
 
     @property
-    @abstractmethod
-    def size(self) -> int: ...
+    def size(self) -> int:
+        return int(self.corners().shape[1])
 
     @abstractmethod
     def between(self, start: int, stop: int) -> Array:
@@ -148,10 +148,6 @@ class Piecewise(Oblivious):
                 "pass the number of rounds played before each segment begins",
             )
 
-    @property
-    def size(self) -> int:
-        return int(self.values.shape[1])
-
     def between(self, start: int, stop: int) -> Array:
         segment = np.searchsorted(self.starts, np.arange(start, stop), side="right") - 1
         return self.values[segment]
@@ -166,9 +162,7 @@ class Piecewise(Oblivious):
         >>> values.tolist(), starts.tolist()
         ([[0.5, 0.8], [1.0, 0.5]], [0, 2])
         """
-        first = int(np.searchsorted(self.starts, start, side="right")) - 1
-        last = int(np.searchsorted(self.starts, stop, side="left"))
-        return self.values[first:last], np.maximum(self.starts[first:last] - start, 0)
+        return segments(self.values, self.starts, start, stop - start)
 
 
 @saved
@@ -199,10 +193,6 @@ class Drifting(Oblivious):
             raise InvalidArgument(
                 "last", self.last.shape, f"first has shape {self.first.shape}", "pass equal lengths"
             )
-
-    @property
-    def size(self) -> int:
-        return len(self.first)
 
     def between(self, start: int, stop: int) -> Array:
         progress = np.arange(start, stop)[:, np.newaxis] / max(self.rounds - 1, 1)
@@ -237,10 +227,6 @@ class RewardTable(Oblivious):
     def __post_init__(self) -> None:
         enforce(self)
         object.__setattr__(self, "rounds", len(self.values))
-
-    @property
-    def size(self) -> int:
-        return int(self.values.shape[1])
 
     def between(self, start: int, stop: int) -> Array:
         return self.values[start:stop]

@@ -1,5 +1,7 @@
 """The engine: plays the runs of a game, for every learner by the fastest path that it has.
 
+It adds up the rewards of the learner, of the behavior and of the comparators of a regret. Paths:
+
 compiled    off-policy feedback does not depend on the learner, so against an oblivious adversary
             the engine makes the log a chunk at a time, and every learner reads the same chunk. An
             adaptive adversary is played round by round, in a compiled loop.
@@ -19,81 +21,97 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from understudy import kernels
 from understudy.behaviors import cdf, choose
-from understudy.constraints import Array
-from understudy.contexts import FiniteContexts
+from understudy.constraints import Array, dimensions_of
+from understudy.contexts import ContextPolicy, FiniteContexts, rows
 from understudy.errors import InvalidArgument
 from understudy.learners import ExponentialWeights
 from understudy.protocols import CompiledPath, EventSpec, Learner
 from understudy.schedules import Constant, HalfOf, HoeffdingWidth, Tabulated
 from understudy.simulation.adversaries import Compiled, Oblivious, Piecewise
-from understudy.simulation.comparators import Comparator, ComparatorTotals, Totals
-from understudy.simulation.game import Game, play
-from understudy.simulation.random_streams import RandomStreams
+from understudy.simulation.game import Game, LogChunk, RandomStreams, log_chunks, play
+from understudy.theory.coverage_ratio import as_policy
 from understudy.types import Integers, Log, chunks, durations, expand, kernel_view
 
-
-@dataclass(frozen=True, eq=False)
-class LogChunk:
-    """Some rounds: their log, and the rewards of all actions; row i holds from round starts[i] on.
-
-    `behavior` is π_B, (K,), or (n, K) where there are contexts.
-    """
-
-    log: Log
-    contexts: NDArray[Any]
-    behavior: Array
-    rewards: Array
-    starts: Integers
-
-
-def log_chunks(
-    game: Game, streams: RandomStreams, *, size: int, all_rewards: bool
-) -> Iterator[LogChunk]:
-    """The run's log, at most that many rounds at a time.
-
-    With `all_rewards` the rewards of every action are drawn in every round; else they are means.
-
-    >>> from understudy import adversaries
-    >>> game = Game(adversaries.stationary([0.5, 0.9]), [0.5, 0.5], rounds=5)
-    >>> made = log_chunks(game, RandomStreams(seed=0, run=0), size=2, all_rewards=False)
-    >>> [len(chunk.log) for chunk in made]
-    [2, 2, 1]
-    """
-    for start, rounds in chunks(game.rounds, size):
-        contexts, features, behavior = streams.draw_contexts(game, rounds)
-        if features is None:
-            rewards, starts = game.pieces_between(start, start + rounds)
-            behavior_row = game.behavior
-        else:
-            rewards, starts = game.means_between(start, start + rounds, features), np.arange(rounds)
-            behavior_row = behavior
-        actions = streams.draw_behavior_actions(behavior)
-        each = np.arange(rounds)
-        row = np.searchsorted(starts, each, side="right") - 1
-        observed = streams.draw_observed_rewards(game, rewards[row, actions])
-        log = Log._of(actions, observed, behavior[each, actions], features)
-        if all_rewards:
-            rewards, starts = streams.draw_rewards(game, rewards[row], actions, observed), each
-        yield LogChunk(log, contexts, behavior_row, rewards, starts)
-
-
+BEST = "best"  # the best fixed action in hindsight, which may differ from run to run
+Comparator = int | ArrayLike | ContextPolicy | str
 Rewards = Literal["mean", "realised"]
-How = Literal["compiled", "stretches", "referee"]
+EnginePath = Literal["compiled", "stretches", "referee"]
 Learners = Mapping[str, Learner[Any]]
 
-COMPILED: How = "compiled"
-STRETCHES: How = "stretches"
-REFEREE: How = "referee"
+COMPILED: EnginePath = "compiled"
+STRETCHES: EnginePath = "stretches"
+REFEREE: EnginePath = "referee"
 ROUNDS_WITHOUT_TABLE = 1 << 13  # at a time where no table (n, K) is needed: they fit the cache
 RUNS_PER_CALL = 8  # enough that memory of one run is fetched while another computes
 ROUNDS_PER_CALL = 1 << 22  # of each run: a second or so, after which Ctrl-C is noticed
 OWN_SCHEDULES = Constant | Tabulated | HalfOf | HoeffdingWidth  # callable, yet no user's function
 NO_CONTEXTS: Integers = np.zeros(0, dtype=np.int64)
 ONE_ROUND: Integers = np.ones(1, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """Total rewards of one run: the learner's, the behavior's and each comparator's."""
+
+    learner: float
+    behavior: float
+    comparators: Array
+
+
+class ComparatorTotals:
+    """Running totals of the behavior and of the comparators (actions, policies or `BEST`)."""
+
+    def __init__(self, game: Game, comparators: Sequence[Comparator]) -> None:
+        self.game = game
+        self.fixed: dict[int, Array] = {}
+        self.contextual: dict[int, ContextPolicy] = {}
+        for i, comparator in enumerate(comparators):
+            self._sort(i, comparator)
+        self.behavior = 0.0
+        self.by_action = np.zeros(game.n_actions)
+        self.earned = np.zeros(len(comparators))  # only the contextual ones are filled in
+
+    def add(
+        self, contexts: NDArray[Any], behavior: Array, rewards: Array, rounds: Integers
+    ) -> None:
+        """Add a chunk. Row i of the rewards counts `rounds[i]` times; once if it has a context."""
+        weights = rounds[:, np.newaxis]
+        self.behavior += float((behavior * rewards * weights).sum())
+        self.by_action += (rewards * weights).sum(axis=0)  # not `@`: BLAS may reorder sums
+        for i, comparator in self.contextual.items():
+            policy = rows(comparator, contexts, self.game.n_actions, "comparators")
+            self.earned[i] += (policy * rewards).sum()
+
+    def totals(self, earned: float) -> Totals:
+        """The totals so far, beside what a learner earned."""
+        comparators = np.full(len(self.earned), self.by_action.max())  # BEST; others overwrite it
+        for i, policy in self.fixed.items():
+            comparators[i] = (policy * self.by_action).sum()
+        for i in self.contextual:
+            comparators[i] = self.earned[i]
+        return Totals(float(earned), self.behavior, comparators)
+
+    def _sort(self, i: int, comparator: Comparator) -> None:
+        if isinstance(comparator, str):
+            if comparator != BEST:
+                raise InvalidArgument(
+                    "comparators",
+                    comparator,
+                    f"the only one with a name is {BEST!r}, the best fixed action in hindsight",
+                    f"pass {BEST!r}, an action, or a policy",
+                )
+        elif callable(comparator) or dimensions_of(comparator) > 1:
+            if self.game.contexts is None:
+                raise InvalidArgument(
+                    "comparators", comparator, "the game has no contexts", "pass K probabilities"
+                )
+            self.contextual[i] = comparator
+        else:
+            self.fixed[i] = as_policy(comparator, self.game.n_actions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,14 +130,9 @@ class SimulationPlan:
         return {name: _player(self, learner) for name, learner in self.learners.items()}
 
     @property
-    def paths(self) -> dict[str, How]:
-        """How each learner's runs are played."""
+    def paths(self) -> dict[str, EnginePath]:
+        """The path of each learner's runs."""
         return {name: PATHS[player] for name, player in self.players.items()}
-
-    def played_by(self, player: Player) -> Learners:
-        """The learners of a player: they share the log."""
-        own = (name for name, other in self.players.items() if other is player)
-        return {name: self.learners[name] for name in own}
 
     @property
     def holds_no_lock(self) -> bool:
@@ -146,18 +159,12 @@ Player = Callable[[SimulationPlan, Learners, Sequence[int]], Iterator[dict[str, 
 
 
 def play_runs(plan: SimulationPlan, runs: Sequence[int]) -> list[dict[str, Totals]]:
-    """All learners' totals in every run.
-
-    >>> from understudy import adversaries, exp3
-    >>> game = Game(adversaries.stationary([0.5, 0.9]), [0.5, 0.5], rounds=10)
-    >>> plan = SimulationPlan(game, {"Exp3": exp3(game.behavior, eta=0.1)}, [1], "mean", seed=0)
-    >>> [run["Exp3"].comparators.tolist() for run in play_runs(plan, [0, 1])]
-    [[9.0], [9.0]]
-    """
+    """All learners' totals in every run."""
     totals: list[dict[str, Totals]] = [{} for _ in runs]
     for player in dict.fromkeys(plan.players.values()):
-        for total, own in zip(totals, player(plan, plan.played_by(player), runs), strict=True):
-            total.update(own)
+        own = {name: one for name, one in plan.learners.items() if plan.players[name] is player}
+        for total, more in zip(totals, player(plan, own, runs), strict=True):
+            total.update(more)
     return totals
 
 
@@ -210,12 +217,12 @@ def _play_whole_games(
     tally.add(NO_CONTEXTS, game.behavior, means, durations(starts, game.rounds))
     everywhere = tally.totals(earned=0.0)  # of behavior and comparators: the same in all runs
     edges = kernel_view(cdf(game.behavior))
-    world = edges, kernel_view(kernels.sampling.guide_table(edges)), means, starts
+    world = edges, kernel_view(kernels.games.guide_table(edges)), means, starts
     etas = np.array([learner.rate(0) for learner in learners.values()])
     gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
-    cast = kernel_view(etas), kernel_view(np.array(gains))
-    generators = tuple(np.random.default_rng(0) for _ in range(2 * RUNS_PER_CALL))  # of any seed
-    behaviors, observed = generators[:RUNS_PER_CALL], generators[RUNS_PER_CALL:]
+    rates_and_gains = kernel_view(etas), kernel_view(np.array(gains))
+    every = tuple(np.random.default_rng(0) for _ in range(2 * RUNS_PER_CALL))  # of any seed
+    generators = behaviors, observed = every[:RUNS_PER_CALL], every[RUNS_PER_CALL:]
     for first, count in chunks(len(runs), RUNS_PER_CALL):
         for run, one, other in zip(runs[first:], behaviors, observed, strict=False):
             streams = RandomStreams(plan.seed, run)
@@ -223,7 +230,7 @@ def _play_whole_games(
             streams.restart(other, "observed")
         state = kernels.games.init(count, len(learners), game.n_actions)
         for start, rounds in chunks(game.rounds, ROUNDS_PER_CALL):
-            kernels.games.play_runs((behaviors, observed), world, start, rounds, cast, state)
+            kernels.games.play_runs(generators, world, start, rounds, rates_and_gains, state)
         *_, earnings = state
         for earned in earnings.tolist():
             yield {
@@ -329,12 +336,12 @@ def _play_adaptive_run(plan: SimulationPlan, learner: ExponentialWeights, run: i
         streams.learner,
     )
     memory = np.array(memory, dtype=np.float64)  # a copy for this run: others share the array
-    meet = partial(referee, (memory, kernel_view(parameters)), stage)
+    play_rounds = partial(referee, (memory, kernel_view(parameters)), stage)
     state, earned = learner.init(), 0.0
     for _, rounds in chunks(game.rounds, ROUNDS_WITHOUT_TABLE):
         actions = choose(game.behavior, streams.behavior.random(rounds))
         state, (own, behaviors) = learner.play_adaptive(
-            state, actions, game.behavior[actions], meet
+            state, actions, game.behavior[actions], play_rounds
         )
         if not math.isfinite(own):
             raise InvalidArgument(
@@ -365,7 +372,7 @@ def _play_referee(
         yield totals
 
 
-PATHS: dict[Player, How] = {
+PATHS: dict[Player, EnginePath] = {
     _play_whole_games: COMPILED,
     _go_over_logs: COMPILED,
     _play_adaptive_compiled: COMPILED,

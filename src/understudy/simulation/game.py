@@ -1,5 +1,6 @@
 """The game of the paper's section 2: `Game` is its setting, `play` its protocol.
 
+`RandomStreams` holds the random numbers of a run, and `log_chunks` draws its log without a learner.
 Only the referee sees r_t, the rewards of all actions. A learner sees the action and the reward of
 the behavior policy.
 """
@@ -8,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import PCG64, Generator
+from numpy.typing import NDArray
 
 from understudy.behaviors import Logged, choose
 from understudy.constraints import (
@@ -27,8 +31,16 @@ from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument
 from understudy.protocols import LEARNER, EventSpec, Learner
 from understudy.simulation.adversaries import Adversary, Oblivious, Piecewise
-from understudy.simulation.random_streams import RandomStreams
-from understudy.types import Feedback, Integers, Round, read_only, rounds_per_chunk, saved
+from understudy.types import (
+    Feedback,
+    Integers,
+    Log,
+    Round,
+    chunks,
+    read_only,
+    rounds_per_chunk,
+    saved,
+)
 
 ROUNDING = 1e-9  # ⟨θ, φ⟩ may leave [0, 1] by rounding, never by this much
 MOST_ROUNDS = 256  # in a chunk: with 256 actions, its tables have types.BLOCK numbers
@@ -171,6 +183,70 @@ class Game:
                 self.means(every, self.contexts.table)
 
 
+def _stream(purpose: str) -> cached_property[Generator]:
+    """A generator that is made when first used: not every game needs every stream."""
+    return cached_property(lambda streams: Generator(streams.bits(purpose)))
+
+
+class RandomStreams:
+    """The random numbers of one run.
+
+    A run is a pure function of (seed, run). No two purposes share a stream, so the numbers are the
+    same for rounds drawn one by one or in chunks, and for any set of learners.
+    """
+
+    # The place of a purpose is part of its stream's key: add new ones at the end.
+    PURPOSES = ("contexts", "behavior", "observed", "unobserved", "learner")
+    contexts, behavior, observed, unobserved, learner = map(_stream, PURPOSES)
+
+    def __init__(self, seed: int, run: int) -> None:
+        self.seed, self.run = seed, run
+
+    def restart(self, generator: Generator, purpose: str) -> None:
+        """Set a generator to the start of a stream; this is cheaper than a new generator."""
+        generator.bit_generator.state = self.bits(purpose).state
+
+    def bits(self, purpose: str) -> PCG64:
+        key = (self.run, self.PURPOSES.index(purpose))
+        return PCG64(np.random.SeedSequence(self.seed, spawn_key=key))
+
+    def rounds(self, game: Game) -> Iterator[tuple[NDArray[Any], Any, Array]]:
+        """Draw contexts, features and behavior of every round; each array has one row."""
+        for _, count in chunks(game.rounds, game.chunk_size):
+            contexts, features, behavior = self.draw_contexts(game, count)
+            for i in range(count):
+                one = slice(i, i + 1)
+                yield contexts[one], None if features is None else features[one], behavior[one]
+
+    def draw_contexts(self, game: Game, rounds: int) -> tuple[NDArray[Any], Array | None, Array]:
+        """Draw X_t of the next rounds, with φ(X_t, ·) and π_B(·|X_t)."""
+        if game.contexts is None:
+            behavior = np.broadcast_to(game.behavior, (rounds, game.n_actions))
+            return np.zeros(rounds, dtype=np.int64), None, behavior
+        contexts = game.contexts.draw(self.contexts, rounds)
+        behavior = rows(game.behavior, contexts, game.n_actions, "behavior")
+        return contexts, game.contexts.features(contexts), behavior
+
+    def draw_behavior_actions(self, behavior: Array) -> Integers:
+        """Draw A^B_t ~ π_B(·|X_t)."""
+        same_in_every_row = behavior.strides[0] == 0  # a broadcast vector: one cdf serves all
+        probabilities = behavior[0] if same_in_every_row else behavior
+        return choose(probabilities, self.behavior.random(len(behavior)))
+
+    def draw_observed_rewards(self, game: Game, means: Array) -> Array:
+        """Draw R^B_t = r_t(A^B_t) from the means of the A^B_t: all that a learner may see."""
+        uniforms = self.observed.random(len(means))
+        return (uniforms < means).astype(np.float64) if game.adversary.bernoulli else means
+
+    def draw_rewards(self, game: Game, means: Array, actions: Integers, observed: Array) -> Array:
+        """Draw r_t of all actions, for the referee; it agrees with the observed rewards."""
+        if not game.adversary.bernoulli:
+            return means
+        rewards = (self.unobserved.random(means.shape) < means).astype(np.float64)
+        rewards[np.arange(len(actions)), actions] = observed
+        return rewards
+
+
 def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> Iterator[Round]:
     """Play one game by the paper's protocol; yield the referee's record of every round.
 
@@ -210,6 +286,45 @@ def play(game: Game, learner: Learner[Any], *, seed: int = 0, run: int = 0) -> I
         # 4. The learner earns r_t(A_t) unseen; it learns from the behavior's action and reward.
         state = learner.update(state, feedback_for(learner.spec, played))
         memory = game.adversary.observe(memory, played)
+
+
+@dataclass(frozen=True, eq=False)
+class LogChunk:
+    """Some rounds: their log, and the rewards of all actions; row i holds from round starts[i] on.
+
+    `behavior` is π_B, (K,), or (n, K) where there are contexts.
+    """
+
+    log: Log
+    contexts: NDArray[Any]
+    behavior: Array
+    rewards: Array
+    starts: Integers
+
+
+def log_chunks(
+    game: Game, streams: RandomStreams, *, size: int, all_rewards: bool
+) -> Iterator[LogChunk]:
+    """The run's log, at most that many rounds at a time.
+
+    With `all_rewards` the rewards of every action are drawn in every round; else they are means.
+    """
+    for start, rounds in chunks(game.rounds, size):
+        contexts, features, behavior = streams.draw_contexts(game, rounds)
+        if features is None:
+            rewards, starts = game.pieces_between(start, start + rounds)
+            behavior_row = game.behavior
+        else:
+            rewards, starts = game.means_between(start, start + rounds, features), np.arange(rounds)
+            behavior_row = behavior
+        actions = streams.draw_behavior_actions(behavior)
+        each = np.arange(rounds)
+        row = np.searchsorted(starts, each, side="right") - 1
+        observed = streams.draw_observed_rewards(game, rewards[row, actions])
+        log = Log._of(actions, observed, behavior[each, actions], features)
+        if all_rewards:
+            rewards, starts = streams.draw_rewards(game, rewards[row], actions, observed), each
+        yield LogChunk(log, contexts, behavior_row, rewards, starts)
 
 
 def feedback_for(spec: EventSpec, record: Round) -> Feedback:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,25 @@ from understudy.constraints import (
     integer,
 )
 from understudy.errors import InvalidArgument
-from understudy.protocols import Learner
-from understudy.simulation.cache import ResultCache
-from understudy.simulation.comparators import Comparator, Totals
-from understudy.simulation.engine import COMPILED, How, Rewards, SimulationPlan, play_runs
+from understudy.simulation.engine import (
+    COMPILED,
+    Comparator,
+    EnginePath,
+    Learners,
+    Rewards,
+    SimulationPlan,
+    Totals,
+    play_runs,
+)
 from understudy.simulation.game import Game
-from understudy.simulation.sweep import REWARDS, CellResult, Learners, Results, Sweep, SweepCell
+from understudy.simulation.sweep import (
+    REWARDS,
+    CellResult,
+    ResultCache,
+    Results,
+    Sweep,
+    SweepCell,
+)
 from understudy.types import chunks
 
 if TYPE_CHECKING:
@@ -51,7 +64,7 @@ class Simulation:
     regret: dict[str, Array]
     reward: dict[str, Array]
     behavior_reward: dict[str, Array]
-    path: dict[str, How]
+    path: dict[str, EnginePath]
 
 
 def _jobs(value: Any) -> int:
@@ -150,14 +163,15 @@ def simulate(
     ((5, 2), 'compiled')
     """
     if isinstance(game, Sweep):
-        _refuse_twice("learners", learners, learners is not None)
-        _refuse_twice("runs", runs, runs != 1)
-        _refuse_twice("seed", seed, seed != 0)
-        _refuse_twice("comparators", comparators, not isinstance(comparators, tuple) or comparators)
-        _refuse_twice("rewards", rewards, rewards != "mean")
+        alone = {"learners": None, "runs": 1, "seed": 0, "comparators": (), "rewards": "mean"}
+        given = (learners, runs, seed, comparators, rewards)
+        for (name, default), value in zip(alone.items(), given, strict=True):
+            if type(value) is not type(default) or value != default:
+                reason, remedy = "the sweep says it already", f"pass {name} to us.Sweep"
+                raise InvalidArgument(name, value, reason, remedy)
         return _simulate(game, jobs, progress, keep)
-    given = {} if learners is None else learners
-    sweep = Sweep({ONLY_GAME: game}, given, [seed], runs, comparators, rewards)
+    by_name = {} if learners is None else learners
+    sweep = Sweep({ONLY_GAME: game}, by_name, [seed], runs, comparators, rewards)
     results = _simulate(sweep, jobs, progress, keep)
     by_learner = {cell.learner: result for cell, result in results.items()}
     return Simulation(
@@ -168,40 +182,26 @@ def simulate(
     )
 
 
-def _refuse_twice(name: str, value: object, given: object) -> None:
-    if given:
-        raise InvalidArgument(name, value, "the sweep says it already", f"pass {name} to us.Sweep")
-
-
 def _simulate(sweep: Sweep, jobs: int, progress: Progress, keep: Folder | None) -> Results:
     cache = None if keep is None else ResultCache(Path(keep), sweep)
-    results: dict[SweepCell, CellResult] = {}
-    missing = []
-    for group in sweep.groups():
-        for cell, learner in group.items():
-            stored = None if cache is None else cache.read(cell, learner)
-            if stored is not None:
-                results[cell] = stored
-        left = {cell: learner for cell, learner in group.items() if cell not in results}
-        if left:
-            missing.append(left)
+    results = {} if cache is None else cache.read()
+    groups = ([cell for cell in group if cell not in results] for group in sweep.groups())
+    missing = [group for group in groups if group]
     with reporter(progress, sweep.runs * len(missing)) as report:
-        for finished, plan, totals in _play(sweep, missing, jobs, report):
-            for cell, learner in finished.items():
-                own = [run[cell.learner] for run in totals]
-                results[cell] = CellResult.from_totals(own, plan.paths[cell.learner])
-                if cache is not None:
-                    cache.write(cell, learner, results[cell])
+        for finished in _play(sweep, missing, jobs, report):
+            results |= finished
+            if cache is not None:
+                cache.write(finished)
     return Results({cell: results[cell] for cell in sweep.cells()})
 
 
 def _play(
     sweep: Sweep,
-    groups: Sequence[Mapping[SweepCell, Learner[Any]]],
+    groups: Sequence[Sequence[SweepCell]],
     jobs: int,
     report: Callable[[int], object],
-) -> Iterator[tuple[Mapping[SweepCell, Learner[Any]], SimulationPlan, list[dict[str, Totals]]]]:
-    """Play groups of cells; yield each one when finished, with its plan and totals by run."""
+) -> Iterator[dict[SweepCell, CellResult]]:
+    """Play groups of cells, each of one game and seed; yield a group's results when it is done."""
     import joblib  # noqa: PLC0415 - its import takes 0.1 s, which only simulations need
 
     if not groups:
@@ -210,30 +210,39 @@ def _play(
     workers, runs = joblib.effective_n_jobs(jobs), sweep.runs * len(plans)
     share = runs if workers == 1 else -(-runs // (TASKS_PER_WORKER * workers))
     batches = [list(_batches(plan, sweep.runs, share)) for plan in plans]
-    tasks = (
-        joblib.delayed(play_runs)(plan, batch)
-        for plan, own in zip(plans, batches, strict=True)
-        for batch in own
-    )
+    tasks = ((plan, batch) for plan, own in zip(plans, batches, strict=True) for batch in own)
     threads = all(plan.holds_no_lock for plan in plans)
-    parallel = joblib.Parallel(
-        n_jobs=jobs, prefer="threads" if threads else None, return_as="generator"
-    )
-    with closing(parallel(tasks)) as results:
+    with in_parallel(play_runs, tasks, jobs, threads=threads) as results:
         for cells, plan, own in zip(groups, plans, batches, strict=True):
             totals: list[dict[str, Totals]] = []
             for batch in own:
                 totals += next(results)
                 report(len(batch))
-            yield cells, plan, totals
+            yield {
+                cell: CellResult.from_totals(
+                    [run[cell.learner] for run in totals], plan.paths[cell.learner]
+                )
+                for cell in cells
+            }
 
 
 @contextmanager
-def closing(results: Any) -> Iterator[Any]:
-    """Stop the workers at the end, also if some of their results were not read."""
+def in_parallel(
+    function: Callable[..., Any],
+    tasks: Iterable[tuple[Any, ...]],
+    jobs: int,
+    *,
+    threads: bool = False,
+) -> Iterator[Iterator[Any]]:
+    """The function's results for all tasks, in order; the workers stop at the end of the block."""
+    import joblib  # noqa: PLC0415 - as above
+
+    prefer = "threads" if threads else None
+    parallel = joblib.Parallel(n_jobs=jobs, prefer=prefer, return_as="generator")
+    results = parallel(joblib.delayed(function)(*task) for task in tasks)
     try:
         yield results
-    finally:
+    finally:  # some results may be unread
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*have been cancelled", category=UserWarning)
             results.close()
@@ -248,12 +257,7 @@ def _batches(plan: SimulationPlan, runs: int, share: int) -> Iterator[range]:
 
 @contextmanager
 def reporter(progress: Progress, runs: int) -> Iterator[Callable[[int], object]]:
-    """`progress` as a function of the number of runs just done.
-
-    >>> with reporter(progress=print, runs=3) as report:
-    ...     report(2)
-    2
-    """
+    """`progress` as a function of the number of runs just done."""
     if callable(progress):
         yield progress
     elif not progress:

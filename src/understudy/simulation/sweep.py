@@ -1,14 +1,19 @@
 """Sweeps as data: a table of games × learners × seeds, and the results of its cells.
 
 A cell is one learner in one game under one seed, with all its runs. Its result is a pure function
-of these, so a finished cell can be stored in a file and need not be played again.
+of these, so `ResultCache` stores a finished cell in a file, and it need not be played again.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,14 +29,23 @@ from understudy.constraints import (
     one_of,
 )
 from understudy.deprecated import warn_of_old_name
-from understudy.errors import InvalidArgument, UnknownCell, shorten
+from understudy.errors import InvalidArgument, NotSaveable, UnknownCell, shorten
 from understudy.protocols import Learner
-from understudy.simulation.comparators import Comparator, ComparatorTotals, Totals
-from understudy.simulation.engine import COMPILED, REFEREE, STRETCHES, How, Rewards, SimulationPlan
+from understudy.simulation.engine import (
+    COMPILED,
+    REFEREE,
+    STRETCHES,
+    Comparator,
+    ComparatorTotals,
+    EnginePath,
+    Learners,
+    Rewards,
+    SimulationPlan,
+    Totals,
+)
 from understudy.simulation.game import Game, check_player
+from understudy.snapshots import FORMAT, VERSION, as_data, from_data, parse, write_atomically
 from understudy.types import saved
-
-Learners = Mapping[str, Learner[Any]]
 
 
 def _by_name(value: Any) -> dict[str, Any]:
@@ -60,6 +74,10 @@ GAMES = Constraint('pass {"name": us.Game(...)}', _by_name, ({}, [], None, "game
 SEEDS = Constraint("pass [0, 1, …]", _seeds, ([], 7, "01", [0, 0], [-1], [0.5], None))
 
 
+# Part of every key. Increase it when a change of code changes the bits of any result.
+NUMERICS = 1
+
+
 class SweepCell(NamedTuple):
     """The place of a result in the table of a sweep."""
 
@@ -76,7 +94,7 @@ class CellResult:
     regret: Array
     reward: Array
     behavior_reward: Array
-    path: How
+    path: EnginePath
     CONSTRAINTS: ClassVar = {
         "regret": array("pass (runs, comparators)", dimensions=(2,)),
         "reward": array("pass one number per run"),
@@ -88,7 +106,7 @@ class CellResult:
         enforce(self)
 
     @staticmethod
-    def from_totals(totals: Sequence[Totals], path: How) -> CellResult:
+    def from_totals(totals: Sequence[Totals], path: EnginePath) -> CellResult:
         """Collect the totals of all runs in arrays."""
         reward = np.array([run.learner for run in totals])
         comparators = np.array([run.comparators for run in totals])
@@ -196,14 +214,16 @@ class Sweep:
         warn_of_old_name("Sweep.plans", "groups", stacklevel=2)
         return self.groups()
 
-    def plan(self, cells: Mapping[SweepCell, Learner[Any]]) -> SimulationPlan:
+    def plan(self, cells: Sequence[SweepCell]) -> SimulationPlan:
         """The engine's plan for some cells of a group."""
-        first = next(iter(cells))
-        learners = {cell.learner: learner for cell, learner in cells.items()}
-        comparators = self.compared_with(first.game)
-        return SimulationPlan(
-            self.games[first.game], learners, comparators, self.rewards, first.seed
-        )
+        name, _, seed = cells[0]
+        learners = {cell.learner: self.learner(cell) for cell in cells}
+        comparators = self.compared_with(name)
+        return SimulationPlan(self.games[name], learners, comparators, self.rewards, seed)
+
+    def learner(self, cell: SweepCell) -> Learner[Any]:
+        """The learner of a cell."""
+        return self.learners_by_game[cell.game][cell.learner]
 
 
 class Results(Mapping[SweepCell, CellResult]):
@@ -250,3 +270,119 @@ class Results(Mapping[SweepCell, CellResult]):
             for run, regrets in enumerate(result.regret.tolist())
             for comparator, regret in (enumerate(regrets) if regrets else [(None, None)])
         ]
+
+
+class ResultCache:
+    """A folder with one file per finished cell of a sweep."""
+
+    def __init__(self, folder: Path, sweep: Sweep) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise InvalidArgument("keep", str(folder), "it is a file", "pass a folder")
+        self.folder, self.sweep = folder, sweep
+        self.games = {name: self._game(name) for name in sweep.games}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def read(self) -> dict[SweepCell, CellResult]:
+        """The results of the cells that the folder has."""
+        keys = {cell: self.key(cell) for cell in self.sweep.cells()}
+        stored = {cell: key for cell, key in keys.items() if self.path(key).exists()}
+        return {cell: self._read(cell, key) for cell, key in stored.items()}
+
+    def _read(self, cell: SweepCell, key: str) -> CellResult:
+        path = self.path(key)
+        try:
+            record = parse(path.read_text(encoding="utf-8"))
+            result = from_data(record.get("played"), "played")
+        except InvalidArgument as error:
+            raise self._not_a_cell(path, f"{error.argument}: {error.reason}") from None
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise self._not_a_cell(path, type(error).__name__) from None
+        runs, comparators = self.sweep.runs, len(self.sweep.compared_with(cell.game))
+        if (
+            record.get("key") != key
+            or not isinstance(result, CellResult)
+            or result.regret.shape != (runs, comparators)
+            or not result.reward.shape == result.behavior_reward.shape == (runs,)
+        ):
+            raise self._not_a_cell(path, "it holds something else")
+        return result
+
+    @staticmethod
+    def _not_a_cell(path: Path, why: str) -> InvalidArgument:
+        reason = f"{path} is not a finished cell of this sweep ({why})"
+        return InvalidArgument("keep", str(path), reason, "delete this file to play it again")
+
+    def write(self, results: Mapping[SweepCell, CellResult]) -> None:
+        """Store the results of cells; each file appears whole or not at all."""
+        for cell, result in results.items():
+            key = self.key(cell)
+            record = {
+                "format": FORMAT,
+                "version": VERSION,
+                "key": key,
+                "cell": cell._asdict(),
+                "played": as_data(result),
+            }
+            text = json.dumps(record, allow_nan=False, ensure_ascii=False)
+            write_atomically(self.path(key), text.encode())
+
+    def path(self, key: str) -> Path:
+        """The file of a cell."""
+        return self.folder / f"{key[:32]}.json"
+
+    def key(self, cell: SweepCell) -> str:
+        """A hash of everything that the result of a cell depends on."""
+        return digest(
+            {
+                "numerics": NUMERICS,
+                "game": self.games[cell.game],
+                "learner": as_key(self.sweep.learner(cell), f"learner {cell.learner!r}"),
+                "rewards": self.sweep.rewards,
+                "runs": self.sweep.runs,
+                "seed": cell.seed,
+            }
+        )
+
+    def _game(self, name: str) -> str:
+        """A hash of a game and its comparators, made once for all cells of the game."""
+        comparators = [
+            as_key(plain(one), f"a comparator of game {name!r}")
+            for one in self.sweep.compared_with(name)
+        ]
+        game = as_key(self.sweep.games[name], f"game {name!r}")
+        return digest({"game": game, "comparators": comparators})
+
+
+def digest(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def as_key(value: Any, what: str) -> Any:
+    """A value as data for a key, with the source of its classes that are not Understudy's."""
+    try:
+        return [as_data(value, what), sorted(set(user_code(value)))]
+    except NotSaveable as error:
+        raise NotSaveable(
+            f"a finished cell would not be recognized again: {error}; or simulate without keep"
+        ) from None
+
+
+def plain(comparator: Comparator) -> Any:
+    """A comparator as a number, a name or an array; a function stays what it is."""
+    if isinstance(comparator, str | int) or callable(comparator):
+        return comparator
+    return np.asarray(comparator, dtype=np.float64)
+
+
+def user_code(value: Any) -> Iterator[str]:
+    """Source code of every class in a value that is not Understudy's."""
+    if not dataclasses.is_dataclass(value):
+        return
+    cls = type(value)
+    if not cls.__module__.startswith("understudy."):
+        try:
+            yield inspect.getsource(cls)  # does not depend on how its file was started
+        except (OSError, TypeError):  # typed into a session: it has no source file
+            yield cls.__qualname__
+    for field in dataclasses.fields(value):
+        yield from user_code(getattr(value, field.name))

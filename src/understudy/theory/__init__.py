@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from understudy.theory.anytime import (
-    lin_prod_anytime_bound,
-    theorem1_anytime_bound,
-    theorem1_anytime_tuned_bound,
-    theorem1_anytime_uniform_bound,
-)
 from understudy.theory.bounds import (
     chernoff_bound,
-    chernoff_simplified_bound,
     exp3_bound,
     exp3_condition,
-    exp3_order,
-    exp3_worst_case_bound,
-    lin_prod_bound,
-    lin_prod_tuned_bound,
-    lin_prod_uniform_bound,
     prod_bound,
+    theorem1_anytime_bound,
     theorem1_bound,
     theorem1_high_probability_bound,
-    theorem1_tuned_bound,
-    theorem1_uniform_bound,
     theorem2_bound,
-    theorem2_simplified_bound,
 )
 from understudy.theory.coverage_adaptive import (
     Tuning,
@@ -44,11 +30,23 @@ from understudy.theory.coverage_ratio import (
 )
 from understudy.theory.rates import (
     anytime_scale,
+    chernoff_simplified_bound,
     exp3_ix_rate,
+    exp3_order,
+    exp3_worst_case_bound,
     exp3_worst_case_rate,
     kappa_from_feature_bound,
     largest_lin_prod_rate,
+    lin_prod_anytime_bound,
+    lin_prod_bound,
     lin_prod_rate,
+    lin_prod_tuned_bound,
+    lin_prod_uniform_bound,
+    theorem1_anytime_tuned_bound,
+    theorem1_anytime_uniform_bound,
+    theorem1_tuned_bound,
+    theorem1_uniform_bound,
+    theorem2_simplified_bound,
 )
 
 __all__ = [

@@ -1,20 +1,12 @@
-"""The bounds on the expected regret E[Reg(π*)], one function per statement.
+"""Bounds on the regret Reg(π*) in full, one function per statement.
 
-"Full" forms depend on the comparator and the rewards; simplified ones on its coverage only.
-All are nonnegative numbers, `inf` where the statement is empty.
-
-Theorem 1 with high probability: the same learner, realised rewards, any adversary.
-
-Exp3-IX with Chernoff's upper bounds on an unknown behavior (`ChernoffPlugIn`): its regret.
-
-Sharper than Theorem 2: what it costs not to know π_B grows with √C, not with C. docs/theory.md has
-the proof.
+They depend on the comparator, and on its rewards where these are given; `rates.py` has the bounds
+that depend on its coverage alone. All are nonnegative numbers, `inf` where the statement is empty.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,41 +22,26 @@ from understudy.constraints import (
     Constraint,
     array,
     constrained,
-    number,
+    integer,
 )
 from understudy.errors import InadmissibleRate, InvalidArgument
-from understudy.theory.coverage_ratio import as_policy
-from understudy.theory.rates import smallest_probability
+from understudy.schedules import Decaying, rounds_at_each_rate
+from understudy.theory.coverage_ratio import RATIO, as_policy, smallest_probability
 from understudy.types import chunks, rounds_per_chunk
 
-
-def ratio(low: float) -> Constraint:
-    """A coverage ratio of at least `low`, or infinity."""
-    finite = number(low, math.inf, "pass us.coverage(...) or us.feature_coverage(...), inf too")
-
-    def parse(value: Any) -> float:
-        infinite = isinstance(value, float | np.floating) and value == math.inf
-        return math.inf if infinite else float(finite.parse(value))
-
-    wrong = tuple(value for value in finite.wrong if value != math.inf)
-    return Constraint(finite.remedy, parse, wrong)
-
-
-RATIO = ratio(1.0 - 1e-8)  # C(π*; π_B) ≥ 1, but for the rounding of probabilities
-FEATURE_RATIO = ratio(0.0)
-LONGEST_SUM = 10**8
 TOTALS = array("pass Σ_t E[r_t(a)] for every action, (K,)", low=0.0)
 PROBABILITY_TOTALS = array("pass Σ_t E[π_t(a)] for every action, (K,)", low=0.0)
+
+
+def summable_horizon(instead: str) -> Constraint:
+    """A horizon of at most 10^8 rounds: a bound that sums them one by one takes a second."""
+    return integer(1, f"pass at most 10^8 rounds, which are summed, or use {instead}", 10**8)
 
 
 def comparator_rewards(
     comparator: int | ArrayLike, n_actions: int, horizon: int, total_rewards: ArrayLike | None
 ) -> Array:
-    """π*(a) Σ_t E[r_t(a)] for every action; each sum is n at the most and by default.
-
-    >>> comparator_rewards(1, 2, horizon=10, total_rewards=None).tolist()
-    [0.0, 10.0]
-    """
+    """π*(a) Σ_t E[r_t(a)] for every action; each sum is n at the most and by default."""
     policy = as_policy(comparator, n_actions)
     if total_rewards is None:
         return policy * float(horizon)
@@ -103,24 +80,26 @@ def theorem1_bound(
     return math.log(len(q)) / eta + eta / 2 * float((earned / (q + eta / 2)).sum())
 
 
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
-def theorem1_uniform_bound(n_actions: int, horizon: int, coverage: float) -> float:
-    r"""Theorem 1 at η = √(log K/n): $\sqrt{n \log K} (1 + C/2)$, for all comparators at once.
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON, scale=RATE)
+def theorem1_anytime_bound(
+    comparator: int | ArrayLike, pi_b: ArrayLike, *, horizon: int, scale: float
+) -> float:
+    r"""Theorem 1 for Exp3-IX (and Prod) with the rates η_t = s/√t of `us.schedules.Decaying`:
 
-    >>> round(theorem1_uniform_bound(100, 10_000, coverage=50.5), 1)
-    5633.2
+    $$\frac{\log K}{\eta_n} + \sum_t \sum_a \pi^*(a) \frac{\eta_t/2}{q(a) + \eta_t/2}$$
+
+    after any number n of rounds, which need not be known before. Rewards count as 1, the worst
+    case. `us.theory.anytime_scale` is the s of the recipes.
+
+    >>> round(theorem1_anytime_bound(0, [0.5, 0.5], horizon=100, scale=0.6), 4)
+    21.0967
     """
-    return math.sqrt(horizon * math.log(n_actions)) * (1 + coverage / 2)
-
-
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
-def theorem1_tuned_bound(n_actions: int, horizon: int, coverage: float) -> float:
-    r"""Theorem 1 at η = √(2 log K/(C n)): $\sqrt{2 C n \log K}$, for comparators of coverage ≤ C.
-
-    >>> round(theorem1_tuned_bound(100, 10_000, coverage=50.5), 1)
-    2156.7
-    """
-    return math.sqrt(2 * coverage * horizon * math.log(n_actions))
+    q = np.asarray(pi_b)
+    policy = as_policy(comparator, len(q))
+    moves, lasting = rounds_at_each_rate(horizon)
+    half: Array = Decaying(scale)(moves)[:, np.newaxis] / 2
+    price = float((lasting[:, np.newaxis] * policy * half / (q + half)).sum())
+    return math.log(len(q)) / (2 * float(half[-1, 0])) + price
 
 
 @constrained(pi_b=PROBABILITIES, horizon=HORIZON, eta=RATE, total_rewards=TOTALS.optional())
@@ -203,44 +182,12 @@ def exp3_bound(
     return math.log(len(q)) / eta + eta * float((totals / q).sum())
 
 
-@constrained(pi_b=PROBABILITIES, horizon=HORIZON)
-def exp3_worst_case_bound(pi_b: ArrayLike, *, horizon: int) -> float:
-    r"""Exp3's bound at its best rate in the worst case: $2\sqrt{n \log K / \min q}$.
-
-    The rate is `exp3_worst_case_rate`; it is admissible for n ≥ log K/min q.
-
-    >>> round(exp3_worst_case_bound([0.01, 0.99], horizon=10_000), 1)
-    1665.1
-    """
-    q = np.asarray(pi_b)
-    return 2 * math.sqrt(horizon * math.log(len(q)) / smallest_probability(q))
-
-
-@constrained(pi_b=PROBABILITIES, horizon=HORIZON)
-def exp3_order(pi_b: ArrayLike, *, horizon: int) -> float:
-    r"""The paper's remark on Exp3: its regret is of the order $\sqrt{n / \min q}$, constants apart.
-
-    >>> round(exp3_order([0.01, 0.99], horizon=10_000), 6)
-    1000.0
-    """
-    return math.sqrt(horizon / smallest_probability(pi_b))
-
-
-def too_long(horizon: int, instead: str) -> InvalidArgument:
-    """The error for sums of more terms than anybody would wait for.
-
-    >>> print(too_long(10**9, "theorem2_simplified_bound"))
-    horizon = 1000000000: the sums are taken term by term, up to n = 1e+08; use theorem2_...
-    """
-    return InvalidArgument(
-        "horizon",
-        horizon,
-        f"the sums are taken term by term, up to n = {LONGEST_SUM:g}",
-        f"use {instead}",
-    )
-
-
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=RATIO)
+@constrained(
+    n_actions=N_ACTIONS,
+    horizon=summable_horizon("theorem2_simplified_bound"),
+    eta=RATE,
+    coverage=RATIO,
+)
 def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float) -> float:
     r"""Theorem 2 in full, with exact sums:
 
@@ -253,8 +200,6 @@ def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float)
     >>> round(theorem2_bound(10, horizon=1000, eta=0.05, coverage=10.0), 1)
     3502.1
     """
-    if horizon > LONGEST_SUM:
-        raise too_long(horizon, "theorem2_simplified_bound")
     past = np.arange(1, horizon, dtype=np.float64)
     failures = float((2.0 / past**2).sum())
     widths = 1.0 + float(np.sqrt((math.log(n_actions) + 2 * np.log(past)) / (2 * past)).sum())
@@ -263,52 +208,6 @@ def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float)
         + (1 + 2 / eta) * failures
         + (eta * horizon / 2 + 2 * widths) * coverage
     )
-
-
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
-def theorem2_simplified_bound(n_actions: int, horizon: int, coverage: float) -> float:
-    r"""Theorem 2 at η = √(log K/n), with honest constants:
-
-    $$\frac{16 + \log K}{\eta} + \Big(\frac{\eta n}{2} + 4\sqrt{n \log(Kn)}\Big) C + 2$$
-
-    The paper's last display has 2√(n log(Kn)), which is too small (docs/paper.md).
-
-    >>> round(theorem2_simplified_bound(10, 1000, coverage=10.0), 1)
-    4462.2
-    """
-    eta = math.sqrt(math.log(n_actions) / horizon)
-    width = 4 * math.sqrt(horizon * math.log(n_actions * horizon))
-    return (16 + math.log(n_actions)) / eta + (eta * horizon / 2 + width) * coverage + 2
-
-
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=FEATURE_RATIO)
-def lin_prod_bound(n_actions: int, *, horizon: int, eta: float, coverage: float) -> float:
-    r"""Theorem 3 for any admissible η: $\frac{\log K}{\eta} + \eta n C_\varphi(\pi^*; \pi_B)$.
-
-    >>> round(lin_prod_bound(10, horizon=10_000, eta=0.01, coverage=5.0), 2)
-    730.26
-    """
-    return math.log(n_actions) / eta + eta * horizon * coverage
-
-
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=FEATURE_RATIO)
-def lin_prod_uniform_bound(n_actions: int, horizon: int, coverage: float) -> float:
-    r"""Theorem 3 at η = √(log K/n), if that is admissible: $\sqrt{n \log K} (1 + C_\varphi)$.
-
-    >>> round(lin_prod_uniform_bound(10, 10_000, coverage=5.0), 2)
-    910.46
-    """
-    return math.sqrt(horizon * math.log(n_actions)) * (1 + coverage)
-
-
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=FEATURE_RATIO)
-def lin_prod_tuned_bound(n_actions: int, horizon: int, coverage: float) -> float:
-    r"""Theorem 3 at η = √(log K/(C_φ n)), if that is admissible: $2\sqrt{C_\varphi n \log K}$.
-
-    >>> round(lin_prod_tuned_bound(10, 10_000, coverage=5.0), 2)
-    678.61
-    """
-    return 2 * math.sqrt(coverage * horizon * math.log(n_actions))
 
 
 @constrained(
@@ -367,7 +266,7 @@ def pessimism(q: Array, t: Array, n_actions: int, eta: float) -> Array:
     return np.asarray(np.where(t == 1, largest, np.minimum(largest, share)))
 
 
-@constrained(pi_b=PROBABILITIES, horizon=HORIZON, eta=RATE)
+@constrained(pi_b=PROBABILITIES, horizon=summable_horizon("chernoff_simplified_bound"), eta=RATE)
 def chernoff_bound(
     comparator: int | ArrayLike, pi_b: ArrayLike, *, horizon: int, eta: float
 ) -> float:
@@ -378,13 +277,12 @@ def chernoff_bound(
       \frac{\eta/2 + q(a) w_t(a)}{q(a) + \eta/2}\Big\}$$
 
     with w_t(a) = (½ + √(2 log(K t²))) √((1 − q(a))/((t − 1)(q(a) + η/2))). Finite for
-    every comparator, covered or not.
+    every comparator, covered or not. What it costs not to know π_B grows with √C, in Theorem 2
+    with C (docs/theory.md has the proof).
 
     >>> round(chernoff_bound(0, [0.5, 0.5], horizon=1000, eta=0.05), 1)
     342.9
     """
-    if horizon > LONGEST_SUM:
-        raise too_long(horizon, "chernoff_simplified_bound")
     q = np.asarray(pi_b)
     policy, K = as_policy(comparator, len(q)), len(q)
     played = policy > 0
@@ -394,20 +292,3 @@ def chernoff_bound(
         failures += float((t[t > 1] ** -2).sum()) / K
         price += float((policy[played] * pessimism(q[played], t, K, eta)).sum())
     return (math.log(K) + 2 * failures) / eta + price
-
-
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=RATIO)
-def chernoff_simplified_bound(
-    n_actions: int, *, horizon: int, eta: float, coverage: float
-) -> float:
-    r"""The same in terms of the coverage, with ℓ = log(K n²):
-
-    $$\frac{\log K + 1.3/K}{\eta} + 1 + \frac{\eta n C}{2} + (1 + 2\sqrt{2\ell}) \sqrt{(C-1) n}$$
-
-    >>> round(chernoff_simplified_bound(10, horizon=1000, eta=0.05, coverage=10.0), 1)
-    1471.8
-    """
-    length = math.log(n_actions) + 2 * math.log(horizon)
-    width = (1 + 2 * math.sqrt(2 * length)) * math.sqrt(max(0.0, coverage - 1) * horizon)
-    start = (math.log(n_actions) + 1.3 / n_actions) / eta
-    return start + 1 + eta * horizon * coverage / 2 + width

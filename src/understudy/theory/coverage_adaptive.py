@@ -28,9 +28,9 @@ from understudy.constraints import (
     number,
 )
 from understudy.errors import InvalidArgument
-from understudy.theory.anytime import rounds_at_each_rate
-from understudy.theory.bounds import RATIO, TOTALS, comparator_rewards
-from understudy.theory.coverage_ratio import as_policy
+from understudy.schedules import rounds_at_each_rate
+from understudy.theory.bounds import TOTALS, comparator_rewards
+from understudy.theory.coverage_ratio import RATIO, as_policy
 
 FINEST = 25  # levels of the grid without a horizon: rates fall by 2²⁵, enough for 2⁵⁰ rounds
 MULTIPLIER = number(0.0, 1e6, "pass a positive number, such as 2.0", above=True)
@@ -125,7 +125,8 @@ def coverage_adaptive_price(rates: ArrayLike, prior: ArrayLike) -> Array:
     >>> coverage_adaptive_price([0.5, 0.5], [0.5, 0.5]).round(4).tolist()
     [1.3863, 1.3863]
     """
-    eta, w1 = as_tuning(rates, prior)
+    eta, w1 = np.asarray(rates), np.asarray(prior)
+    check_tuning(eta, w1)
     with np.errstate(divide="ignore"):  # of a prior of 0
         own = (np.log(1.0 / w1) - 1.0 + w1) / eta
     shares = w1 / eta
@@ -135,6 +136,8 @@ def coverage_adaptive_price(rates: ArrayLike, prior: ArrayLike) -> Array:
 @constrained(
     pi_b=PROBABILITIES,
     horizon=HORIZON,
+    rates=RATES.optional(),
+    prior=PRIOR.optional(),
     multiplier=MULTIPLIER,
     total_rewards=TOTALS.optional(),
     anytime=TRUTH,
@@ -232,15 +235,10 @@ def coverage_grid_bound(
 def resolved(
     own: Tuning, rates: ArrayLike | None, prior: ArrayLike | None, multiplier: float
 ) -> Tuning:
-    """What was given instead of the tuning's own; the multiplier is of both.
-
-    >>> own = Tuning(np.array([0.1, 0.1]), np.array([0.5, 0.5]))
-    >>> resolved(own, [0.2, 0.3], None, multiplier=2.0).rates.tolist()
-    [0.4, 0.6]
-    """
-    return as_tuning(
+    """What was given instead of the tuning's own; the multiplier is of both."""
+    return Tuning(
         own.rates if rates is None else multiplier * np.asarray(rates),
-        own.prior if prior is None else prior,
+        own.prior if prior is None else np.asarray(prior),
     )
 
 
@@ -253,14 +251,6 @@ def refuse_other_length(rates: Array, n_actions: int) -> None:
             f"there are {n_actions} actions",
             "pass one rate and one prior weight per action",
         )
-
-
-def as_tuning(rates: ArrayLike, prior: ArrayLike) -> Tuning:
-    """Rates above 0, as many as prior weights."""
-    eta: Array = RATES("rates", rates)
-    w1: Array = PRIOR("prior", prior)
-    check_tuning(eta, w1)
-    return Tuning(eta, w1)
 
 
 def check_tuning(eta: Array, w1: Array) -> None:
@@ -277,9 +267,5 @@ def check_tuning(eta: Array, w1: Array) -> None:
 
 
 def expected_under(policy: Array, values: Array) -> float:
-    """Σ_a π(a) v(a), where 0 · ∞ = 0.
-
-    >>> expected_under(np.array([0.0, 1.0]), np.array([np.inf, 2.0]))
-    2.0
-    """
+    """Σ_a π(a) v(a), where 0 · ∞ = 0."""
     return float((policy[policy > 0] * values[policy > 0]).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -19,6 +20,7 @@ from understudy.constraints import (
     constrained,
     dimensions_of,
     integer,
+    number,
 )
 from understudy.errors import InfiniteCoverage, InvalidArgument
 from understudy.types import kernel_view
@@ -26,65 +28,57 @@ from understudy.types import kernel_view
 SINGULAR = 1e-12  # relative to the largest eigenvalue
 ACTION = integer(0, "pass the 0-based index of an action")
 COVARIANCE_REMEDY = "pass us.theory.feature_covariance(...) of a behavior that excites all features"
-MATRIX = array(COVARIANCE_REMEDY, dimensions=(2, 3))
+NO_COVARIANCES = ([[1.0, 2.0]], [[np.nan, 0.0], [0.0, 1.0]], [[1.0, 0.5], [0.0, 1.0]], [[-1.0]])
+SINGULAR_MATRIX = [[1.0, 1.0], [1.0, 1.0]]
 
 
-def _semidefinite(value: Any) -> Array:
-    V: Array = MATRIX.parse(value)
-    if V.shape[-1] != V.shape[-2] or not V.size:
-        raise ConstraintViolation(f"its shape {V.shape} is not square")
-    size = float(np.abs(V).max())
-    if not np.allclose(V, np.swapaxes(V, -1, -2), rtol=0.0, atol=1e-8 * size):
-        raise ConstraintViolation("it is not symmetric")
-    if np.linalg.eigvalsh(V).min() < -1e-8 * size:
-        raise ConstraintViolation("it has a negative eigenvalue, so it is no average of φφᵀ")
-    return V
+def covariance(*dimensions: int, singular: bool = False) -> Constraint:
+    """V, (d, d) or blocks (K, p, p): symmetric, and positive definite unless it may be singular."""
+    matrix = array(COVARIANCE_REMEDY, dimensions=dimensions)
 
-
-def _definite(value: Any) -> Array:
-    V = _semidefinite(value)
-    eigenvalues = np.linalg.eigvalsh(V)
-    if (eigenvalues.min(axis=-1) <= SINGULAR * eigenvalues.max(axis=-1)).any():
-        raise ConstraintViolation(
-            "it is singular: the behavior never excites some direction of the features"
-        )
-    return V
-
-
-def _of_dimension(*dimensions: int, parse: Any) -> Any:
-    def checked(value: Any) -> Array:
-        V: Array = parse(value)
-        if V.ndim not in dimensions:
-            raise ConstraintViolation(f"it must have {dimensions[0]} dimensions, not {V.ndim}")
+    def parse(value: Any) -> Array:
+        V: Array = matrix.parse(value)
+        if V.shape[-1] != V.shape[-2] or not V.size:
+            raise ConstraintViolation(f"its shape {V.shape} is not square")
+        size, eigenvalues = float(np.abs(V).max()), np.linalg.eigvalsh(V)
+        if not np.allclose(V, np.swapaxes(V, -1, -2), rtol=0.0, atol=1e-8 * size):
+            raise ConstraintViolation("it is not symmetric")
+        if eigenvalues.min() < -1e-8 * size:
+            raise ConstraintViolation("it has a negative eigenvalue, so it is no average of φφᵀ")
+        if not singular and (eigenvalues.min(-1) <= SINGULAR * eigenvalues.max(-1)).any():
+            raise ConstraintViolation(
+                "it is singular: the behavior never excites some direction of the features"
+            )
         return V
 
-    return checked
+    wrong = (*NO_COVARIANCES, np.zeros((0, 0)), *(() if singular else (SINGULAR_MATRIX,)))
+    wrong = wrong if 2 in dimensions else (*([V] for V in wrong), np.eye(2))  # noqa: PLR2004 - a matrix
+    return Constraint(COVARIANCE_REMEDY, parse, (*matrix.wrong, *wrong))
 
 
-WRONG_MATRICES: tuple[object, ...] = (
-    None,
-    "V",
-    [1.0, 2.0],
-    [[1.0, 2.0]],
-    [[np.nan, 0.0], [0.0, 1.0]],
-    [[1.0, 0.5], [0.0, 1.0]],
-    [[1.0, 2.0], [2.0, 1.0]],
-    np.zeros((1, 1, 1, 1)),
-    np.zeros((0, 0)),
+COVARIANCE, COVARIANCE_BLOCKS, COVARIANCES = covariance(2), covariance(3), covariance(2, 3)
+SEMIDEFINITE = covariance(2, 3, singular=True)
+
+
+def ratio(low: float) -> Constraint:
+    """A coverage ratio of at least `low`, or infinity."""
+    finite = number(low, math.inf, "pass us.coverage(...) or us.feature_coverage(...), inf too")
+
+    def parse(value: Any) -> float:
+        infinite = isinstance(value, float | np.floating) and value == math.inf
+        return math.inf if infinite else float(finite.parse(value))
+
+    wrong = tuple(value for value in finite.wrong if value != math.inf)
+    return Constraint(finite.remedy, parse, wrong)
+
+
+RATIO = ratio(1.0 - 1e-8)  # C(π*; π_B) ≥ 1, but for the rounding of probabilities
+FEATURE_RATIO = ratio(0.0)
+COVERAGE_RATIO = number(  # of a rate
+    1.0 - 1e-8,
+    math.inf,
+    "pass us.coverage(comparator, pi_b), which is at least 1; no rate suits an infinite one",
 )
-SINGULAR_MATRIX = [[1.0, 1.0], [1.0, 1.0]]
-COVARIANCE = Constraint(
-    COVARIANCE_REMEDY,
-    _of_dimension(2, parse=_definite),
-    (*WRONG_MATRICES, SINGULAR_MATRIX, [np.eye(2)]),
-)
-COVARIANCE_BLOCKS = Constraint(
-    COVARIANCE_REMEDY,
-    _of_dimension(3, parse=_definite),
-    (*([V] for V in WRONG_MATRICES[2:7]), [SINGULAR_MATRIX], np.eye(2)),
-)
-COVARIANCES = Constraint(COVARIANCE_REMEDY, _definite, (*WRONG_MATRICES, SINGULAR_MATRIX))
-SEMIDEFINITE = Constraint(COVARIANCE_REMEDY, _semidefinite, WRONG_MATRICES)
 
 
 def as_policy(comparator: int | ArrayLike, n_actions: int) -> Array:
@@ -256,3 +250,16 @@ def leverage(features: Array, V_inverse: Array) -> Array:
     found = np.empty((len(features), len(V_inverse)))
     kernels.lin_prod.leverages(kernel_view(features), kernel_view(V_inverse), found)
     return found
+
+
+def smallest_probability(pi_b: ArrayLike) -> float:
+    """min_a q(a), which must be positive for any bound that divides by it."""
+    q = np.asarray(pi_b)
+    if q.min() == 0:
+        raise InvalidArgument(
+            "pi_b",
+            pi_b,
+            f"action {int(q.argmin())} has probability 0, so min q = 0 and the bound is infinite",
+            "use theorem1_bound, which stays finite",
+        )
+    return float(q.min())

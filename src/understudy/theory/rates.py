@@ -1,4 +1,7 @@
-"""Learning rates: the tunings of the three theorems, and the largest admissible ones."""
+"""The learning rates of the theorems, and the regret at them in terms of the coverage alone.
+
+Rates without a horizon are η_t = s/√t, held until t has grown by 5 % (docs/theory.md).
+"""
 
 from __future__ import annotations
 
@@ -14,17 +17,20 @@ from understudy.constraints import (
     N_ACTIONS,
     POSITIVE,
     PROBABILITIES,
+    RATE,
     constrained,
-    number,
 )
 from understudy.errors import InvalidArgument
-from understudy.theory.coverage_ratio import COVARIANCES
-
-COVERAGE_RATIO = number(
-    1.0 - 1e-8,  # 1, but for the rounding of probabilities
-    math.inf,
-    "pass us.coverage(comparator, pi_b), which is at least 1; no rate suits an infinite one",
+from understudy.schedules import ETA, Rate, rate_at, rounds_at_each_rate
+from understudy.theory.coverage_ratio import (
+    COVARIANCES,
+    COVERAGE_RATIO,
+    FEATURE_RATIO,
+    RATIO,
+    smallest_probability,
 )
+
+HOLDING = math.sqrt(1.05)  # what a rate that is held may be above s/√t
 
 
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=COVERAGE_RATIO.optional())
@@ -114,18 +120,151 @@ def kappa_from_feature_bound(V: ArrayLike, feature_bound: float) -> float:
     return feature_bound**2 / smallest
 
 
-def smallest_probability(pi_b: ArrayLike) -> float:
-    """min_a q(a), which must be positive for any bound that divides by it.
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def theorem1_uniform_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""Theorem 1 at η = √(log K/n): $\sqrt{n \log K} (1 + C/2)$, for all comparators at once.
 
-    >>> smallest_probability([0.75, 0.25])
-    0.25
+    >>> round(theorem1_uniform_bound(100, 10_000, coverage=50.5), 1)
+    5633.2
+    """
+    return math.sqrt(horizon * math.log(n_actions)) * (1 + coverage / 2)
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def theorem1_tuned_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""Theorem 1 at η = √(2 log K/(C n)): $\sqrt{2 C n \log K}$, for comparators of coverage ≤ C.
+
+    >>> round(theorem1_tuned_bound(100, 10_000, coverage=50.5), 1)
+    2156.7
+    """
+    return math.sqrt(2 * coverage * horizon * math.log(n_actions))
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def theorem1_anytime_uniform_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""At $s = \sqrt{\log K/2}$: $\sqrt{2 n \log K} (1 + \sqrt{1.05}\, C/2)$, for all comparators.
+
+    >>> round(theorem1_anytime_uniform_bound(100, 10_000, coverage=50.5), 1)
+    8155.7
+    """
+    return math.sqrt(2 * horizon * math.log(n_actions)) * (1 + HOLDING * coverage / 2)
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def theorem1_anytime_tuned_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""At $s = \sqrt{\log K/C}$: $(1 + \sqrt{1.05}) \sqrt{C n \log K}$, for coverage ≤ C.
+
+    >>> round(theorem1_anytime_tuned_bound(100, 10_000, coverage=50.5), 1)
+    3087.7
+    """
+    return (1 + HOLDING) * math.sqrt(coverage * horizon * math.log(n_actions))
+
+
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON)
+def exp3_worst_case_bound(pi_b: ArrayLike, *, horizon: int) -> float:
+    r"""Exp3's bound at its best rate in the worst case: $2\sqrt{n \log K / \min q}$.
+
+    The rate is `exp3_worst_case_rate`; it is admissible for n ≥ log K/min q.
+
+    >>> round(exp3_worst_case_bound([0.01, 0.99], horizon=10_000), 1)
+    1665.1
     """
     q = np.asarray(pi_b)
-    if q.min() == 0:
-        raise InvalidArgument(
-            "pi_b",
-            pi_b,
-            f"action {int(q.argmin())} has probability 0, so min q = 0 and the bound is infinite",
-            "use theorem1_bound, which stays finite",
-        )
-    return float(q.min())
+    return 2 * math.sqrt(horizon * math.log(len(q)) / smallest_probability(q))
+
+
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON)
+def exp3_order(pi_b: ArrayLike, *, horizon: int) -> float:
+    r"""The paper's remark on Exp3: its regret is of the order $\sqrt{n / \min q}$, constants apart.
+
+    >>> round(exp3_order([0.01, 0.99], horizon=10_000), 6)
+    1000.0
+    """
+    return math.sqrt(horizon / smallest_probability(pi_b))
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
+def theorem2_simplified_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""Theorem 2 at η = √(log K/n), with honest constants:
+
+    $$\frac{16 + \log K}{\eta} + \Big(\frac{\eta n}{2} + 4\sqrt{n \log(Kn)}\Big) C + 2$$
+
+    The paper's last display has 2√(n log(Kn)), which is too small (docs/paper.md).
+
+    >>> round(theorem2_simplified_bound(10, 1000, coverage=10.0), 1)
+    4462.2
+    """
+    eta = math.sqrt(math.log(n_actions) / horizon)
+    width = 4 * math.sqrt(horizon * math.log(n_actions * horizon))
+    return (16 + math.log(n_actions)) / eta + (eta * horizon / 2 + width) * coverage + 2
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=RATIO)
+def chernoff_simplified_bound(
+    n_actions: int, *, horizon: int, eta: float, coverage: float
+) -> float:
+    r"""`chernoff_bound` in terms of the coverage, with ℓ = log(K n²):
+
+    $$\frac{\log K + 1.3/K}{\eta} + 1 + \frac{\eta n C}{2} + (1 + 2\sqrt{2\ell}) \sqrt{(C-1) n}$$
+
+    >>> round(chernoff_simplified_bound(10, horizon=1000, eta=0.05, coverage=10.0), 1)
+    1471.8
+    """
+    length = math.log(n_actions) + 2 * math.log(horizon)
+    width = (1 + 2 * math.sqrt(2 * length)) * math.sqrt(max(0.0, coverage - 1) * horizon)
+    start = (math.log(n_actions) + 1.3 / n_actions) / eta
+    return start + 1 + eta * horizon * coverage / 2 + width
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=FEATURE_RATIO)
+def lin_prod_bound(n_actions: int, *, horizon: int, eta: float, coverage: float) -> float:
+    r"""Theorem 3 for any admissible η: $\frac{\log K}{\eta} + \eta n C_\varphi(\pi^*; \pi_B)$.
+
+    >>> round(lin_prod_bound(10, horizon=10_000, eta=0.01, coverage=5.0), 2)
+    730.26
+    """
+    return math.log(n_actions) / eta + eta * horizon * coverage
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=FEATURE_RATIO)
+def lin_prod_uniform_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""Theorem 3 at η = √(log K/n), if that is admissible: $\sqrt{n \log K} (1 + C_\varphi)$.
+
+    >>> round(lin_prod_uniform_bound(10, 10_000, coverage=5.0), 2)
+    910.46
+    """
+    return math.sqrt(horizon * math.log(n_actions)) * (1 + coverage)
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=FEATURE_RATIO)
+def lin_prod_tuned_bound(n_actions: int, horizon: int, coverage: float) -> float:
+    r"""Theorem 3 at η = √(log K/(C_φ n)), if that is admissible: $2\sqrt{C_\varphi n \log K}$.
+
+    >>> round(lin_prod_tuned_bound(10, 10_000, coverage=5.0), 2)
+    678.61
+    """
+    return 2 * math.sqrt(coverage * horizon * math.log(n_actions))
+
+
+@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=ETA, kappa=POSITIVE, coverage=FEATURE_RATIO)
+def lin_prod_anytime_bound(
+    n_actions: int, *, horizon: int, eta: Rate, kappa: float, coverage: float
+) -> float:
+    r"""Theorem 3 for a rate that falls with time, after any number of rounds n:
+
+    $$\frac{\log K}{\eta_n} + C_\varphi(\pi^*; \pi_B) \sum_{t=1}^n \eta_t,
+    \qquad \eta_t = \min\big(1/(2\kappa), c/\sqrt{t'}\big)$$
+
+    with t' the round in which the rate was set (`learner.eta` and `learner.kappa` of
+    `us.lin_prod_compact`). At c = √(log K/2), once the cap no longer bites, it is about
+    √(2 n log K)(1 + C_φ): √2 times what a known horizon gives.
+
+    >>> from understudy.schedules import Decaying
+    >>> eta = Decaying(math.sqrt(math.log(10) / 2))
+    >>> round(lin_prod_anytime_bound(10, horizon=10_000, eta=eta, kappa=20.0, coverage=5.0), 1)
+    1064.0
+    """
+    moves, lasting = rounds_at_each_rate(horizon)
+    wanted = np.broadcast_to(rate_at(eta, moves), moves.shape)
+    rates = np.minimum(largest_lin_prod_rate(kappa), wanted)
+    return math.log(n_actions) / float(rates[-1]) + coverage * float((lasting * rates).sum())

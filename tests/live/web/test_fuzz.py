@@ -13,15 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
-import schemathesis
 import structlog
 from hypothesis import HealthCheck, given, settings
-from schemathesis.core.result import Ok
-from schemathesis.specs.openapi.checks import (
-    ignored_auth,
-    negative_data_rejection,
-    positive_data_acceptance,
-)
 
 from tests.support.live.local_server import serving_store
 from tests.support.live.malformed_requests import PLAIN, STUDIES, Sent, malformed
@@ -30,10 +23,6 @@ from tests.support.live.temporary_stores import add_tokens
 pytestmark = pytest.mark.plain
 
 TOKEN = "us_fuzz"
-# Of what no schema can say: whether an action is one of the study's; and how often a wrong token
-# may be tried.
-UNFIT = [positive_data_acceptance, ignored_auth]
-UNFIT_IF_REPAIRED = [*UNFIT, negative_data_rejection]
 ENDLESS = "live$"
 CACHE = 'INSERT INTO "snapshots"'  # what is known already, kept now and then
 
@@ -80,6 +69,9 @@ def running(folder: Path, token: str | None = None) -> Iterator[Running]:
 def test_whatever_is_sent_is_answered_as_described(
     tmp_path: Path, paths: str, examples: int
 ) -> None:
+    import schemathesis  # noqa: PLC0415 - half a second that only this test needs
+    from schemathesis.core.result import Ok  # noqa: PLC0415
+
     with running(tmp_path, TOKEN) as service:
         url, headers = str(service.client.base_url), dict(service.client.headers)
         document = schemathesis.openapi.from_url(f"{url}/openapi.json")
@@ -94,14 +86,16 @@ def test_whatever_is_sent_is_answered_as_described(
 
 
 def hold(
-    operation: Any,
-    mode: schemathesis.GenerationMode,
-    headers: dict[str, str],
-    examples: int,
-    *,
-    repair: bool,
+    operation: Any, mode: Any, headers: dict[str, str], examples: int, *, repair: bool
 ) -> None:
     """Send what the document allows, or what it does not; repaired, it is about a study."""
+    from schemathesis.specs.openapi import checks  # noqa: PLC0415 - as above
+
+    # Of what no schema can say: whether an action is one of the study's; and how often a wrong
+    # token may be tried.
+    unfit = [checks.positive_data_acceptance, checks.ignored_auth]
+    if repair:
+        unfit.append(checks.negative_data_rejection)
 
     @given(operation.as_strategy(generation_mode=mode))
     @settings(
@@ -114,7 +108,6 @@ def hold(
     def holds(case: Any) -> None:
         if repair:
             repaired(case)
-        unfit = UNFIT_IF_REPAIRED if repair else UNFIT
         case.call_and_validate(headers=headers, excluded_checks=unfit)
 
     holds()

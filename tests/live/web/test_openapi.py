@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import schemathesis
 import structlog
 from hypothesis import HealthCheck, given, settings
 from prometheus_client import CollectorRegistry
@@ -91,7 +90,9 @@ def found(pointer: str) -> Any:
 
 def test_the_document_is_openapi_and_survives_json() -> None:
     assert json.loads(json.dumps(DOCUMENT)) == DOCUMENT
-    schema = schemathesis.openapi.from_dict(DOCUMENT)
+    from schemathesis import openapi  # noqa: PLC0415 - half a second that few tests need
+
+    schema = openapi.from_dict(DOCUMENT)
     schema.validate()
     results: list[Any] = list(schema.get_all_operations())
     assert {result.ok().label for result in results} == {
@@ -228,7 +229,7 @@ def test_what_leads_nowhere_is_refused_in_json() -> None:
 def test_parameters_that_nobody_reads_are_not_ignored() -> None:
     app = service([])
     path = "/v1/studies/checkout/draw"
-    assert ask(app, "GET", f"{path}?context=1").status == 200
+    assert ask(app, "GET", f"{path}?context={{}}").status == 200
     for query, fields in {
         "contxt=1": ["contxt"],
         "study=other": ["study"],
@@ -434,6 +435,8 @@ def test_a_browser_shows_the_page_under_its_own_policy(width: int, scheme: Any) 
 
 def described_service() -> Any:
     """All operations that end, and the document of them; wrong tokens are minutes apart."""
+    from schemathesis import openapi  # noqa: PLC0415 - as above
+
     operations = [one for one in OPERATIONS if one.name != "watch"]
     written = document(operations, "1.2.3")
 
@@ -443,18 +446,18 @@ def described_service() -> Any:
     telling = Operation("GET", "/openapi.json", "openapi", "Service", "This document", tell)
     minutes = itertools.count(0.0, 60.0)
     app = service(TOKENS, [telling, *operations], lambda: next(minutes))
-    return schemathesis.openapi.from_asgi("/openapi.json", app)
+    return openapi.from_asgi("/openapi.json", app)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("mode", schemathesis.GenerationMode)
+@pytest.mark.parametrize("mode", ["positive", "negative"])
 @pytest.mark.parametrize("operation", OPERATIONS[:4], ids=lambda one: one.name)
-def test_whatever_is_sent_is_answered_as_described(
-    operation: Operation, mode: schemathesis.GenerationMode
-) -> None:
+def test_whatever_is_sent_is_answered_as_described(operation: Operation, mode: str) -> None:
+    from schemathesis import GenerationMode  # noqa: PLC0415 - as above
+
     described = described_service()[operation.path][operation.method]
 
-    @given(described.as_strategy(generation_mode=mode))
+    @given(described.as_strategy(generation_mode=GenerationMode(mode)))
     @settings(quick, suppress_health_check=list(HealthCheck))
     def holds(case: Any) -> None:
         case.call_and_validate(headers=bearer("write"))

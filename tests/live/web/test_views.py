@@ -16,8 +16,8 @@ from tests.support.reports import SAMPLES, action_rows, sample
 from tests.support.strategies import quick
 from understudy.live.web.views import About, Counters, headline_of, show, summarize
 from understudy.report import CandidateRow, Report
-from understudy.report.data import MARKS
-from understudy.report.html import render
+from understudy.report.render import render_page
+from understudy.report.words import MARKS
 
 pytestmark = pytest.mark.plain
 
@@ -120,7 +120,7 @@ def test_a_day_is_that_of_universal_time(moment: datetime, minutes: int) -> None
 def test_the_page_shows_what_the_report_shows(name: str) -> None:
     report = sample(name)
     shown = show(ROUTER, report, SEEN)["fragments"]
-    page = render(report)
+    page = render_page(report)
     for part in ("bounds", "care", "certificate", "policy", "coverage"):
         assert shown[part] in page
     assert shown["bounds"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -84,6 +84,7 @@ CONTEXT = Parameter(
     {"age": 40},
     json=True,
 )
+CONTEXTS = TypeAdapter(dict[str, float | str], config=Strict.model_config)
 EVENT = {"id": "order-17", "reward": 1.0, "context": {"city": "L'Aquila"}}
 KNOWN = "checkout"
 
@@ -103,6 +104,10 @@ async def learn(request: Request) -> Response:
 
 
 async def draw(request: Request) -> Response:
+    try:
+        CONTEXTS.validate_json(request.query_params.get("context", "{}"))
+    except ValidationError as error:
+        return refuse_body(error)
     if request.path_params["study"] != KNOWN:
         return refuse(404, "unknown study", "there is no such study")
     return answer(200, {"action": "a", "probability": 0.5})

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from understudy.report.html import environment
+from understudy.report.render import environment
 
 NO_CACHE = {"cache-control": "no-cache"}  # asked for again each time, and sent only if it changed
 TYPES = {"css": "text/css", "html": "text/html", "js": "text/javascript", "svg": "image/svg+xml"}

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 from understudy.formatting import count, counted, percent, plain
 from understudy.logs.evaluation.verdicts import VerdictKind
 from understudy.report import Report
-from understudy.report.data import Mark
-from understudy.report.html import environment, sections
+from understudy.report.render import environment, sections
 from understudy.report.tables import TextCell, TextColumn, TextTable
+from understudy.report.words import Mark
 
 Kind = VerdictKind | Literal["waiting", "warming up"]
 WAITING, WARMING_UP = Mark("…", "Waiting", "open"), Mark("…", "Warming up", "open")

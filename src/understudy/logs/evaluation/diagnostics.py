@@ -1,4 +1,4 @@
-"""What a log shows about itself: calibration, drift, and how many rows show a gain.
+"""What a log shows about itself: calibration, drift, overlap, and how many rows show a gain.
 
 *Calibration* asks whether the logged propensities agree with how often actions were played. If
 action a is possible in every row, and the propensities are right, then X_t = 1{b_t = a}/q_t(a) has
@@ -53,9 +53,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.certificates import Certificate
 from understudy.certificates.evidence import LARGEST_BET
 from understudy.constraints import Array
-from understudy.errors import InvalidArgument
 from understudy.logs.schema import LOGGED, PropensitySource
 from understudy.logs.statistics import ActionStatistics
 from understudy.types import Integers, read_only
@@ -93,12 +93,6 @@ class Calibration:
     shown: Array
     wrong: NDArray[np.bool_]
     rare: NDArray[np.bool_]
-
-    @property
-    def agrees(self) -> bool | None:
-        """None if the log says too little."""
-        known = (CalibrationFinding.AGREES, CalibrationFinding.DISAGREES)
-        return self.finding is CalibrationFinding.AGREES if self.finding in known else None
 
 
 def calibrate(tally: ActionStatistics, rejected: int = 0) -> Calibration:
@@ -247,25 +241,21 @@ def drift_of(
     factor = _largest_factor(tally) if kind == LOGGED else math.nan
     if counts_over_time is None:
         return Drift(DriftFinding.NO_TIME, factor, None, kind)
-    counts = _without_stub(_checked(counts_over_time, len(tally.counts)))
-    p_value = homogeneity(counts)[1]
+    counts = _without_stub(counts_over_time)
+    p_value, change = homogeneity(counts)[1], None
     if p_value is None:
-        return Drift(DriftFinding.TOO_FEW_ROWS, factor, None, kind, len(counts))
-    if p_value >= CHANGED:
-        return Drift(DriftFinding.STEADY, factor, p_value, kind, len(counts))
-    return Drift(
-        DriftFinding.CHANGED, factor, p_value, kind, len(counts), change=_largest_change(counts)
-    )
+        finding = DriftFinding.TOO_FEW_ROWS
+    elif p_value >= CHANGED:
+        finding = DriftFinding.STEADY
+    else:
+        finding, change = DriftFinding.CHANGED, _largest_change(counts)
+    return Drift(finding, factor, p_value, kind, len(counts), change)
 
 
 def homogeneity(counts: Integers) -> tuple[float, float | None]:
     """χ² for one distribution behind all rows of a table, and its p-value (Wilson and Hilferty's).
 
     Actions too rare for that are put together; if then less than two are left there is no p-value.
-
-    >>> statistic, p_value = homogeneity(np.array([[30, 20], [20, 30]]))
-    >>> statistic, round(p_value, 3)
-    (4.0, 0.043)
     """
     table = _pooled(np.asarray(counts, dtype=np.float64))
     if min(table.shape) < 2:  # noqa: PLR2004 - nothing to compare
@@ -305,33 +295,34 @@ def _largest_change(counts: Integers) -> ShareChange:
 
 
 def _without_stub(counts: Integers) -> Integers:
-    """Merge a short last period into the one before: it has too few rows for shares.
-
-    >>> _without_stub(np.array([[3, 5], [4, 4], [0, 1]])).tolist()
-    [[3, 5], [4, 5]]
-    """
+    """Merge a short last period into the one before: it has too few rows for shares."""
     if len(counts) < 2 or 2 * counts[-1].sum() >= counts[0].sum():  # noqa: PLR2004 - none before it
         return counts
     return np.vstack([counts[:-2], counts[-2:].sum(axis=0, keepdims=True)])
 
 
-def _checked(counts_over_time: Integers, n_actions: int) -> Integers:
-    counts = np.asarray(counts_over_time)
-    if counts.ndim != 2 or counts.shape[1] != n_actions or (counts < 0).any():  # noqa: PLR2004 - a table
-        raise InvalidArgument(
-            "counts_over_time",
-            counts.shape,
-            f"it must be counts in rows of {n_actions} actions",
-            "count the actions of each stretch of time in a row",
-        )
-    return counts
-
-
-# ---------------------------------------------------------------------------------- sample size
+# ------------------------------------------------------------------------ overlap and sample size
 
 GAIN_BETS = 22  # m, of the grid that certificates have by default
 MOST_EXPLORATION = 0.5
 NEGLIGIBLE = 1e-12  # E[d²] of a policy that plays as production does, but for rounding
+THREE = 3.0  # standard errors: what is missing by less may be chance
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How well a log covers a policy.
+
+    `coverage_ratio` is C(π) = Σ π(a) C(a), None where the policy depends on the row;
+    `effective_sample_size` how many plays of its own would say as much; `estimate` its
+    self-normalised mean reward, nan if it plays nothing that is logged; `hidden` the share of its
+    plays that the log does not show.
+    """
+
+    coverage_ratio: float | None
+    effective_sample_size: float
+    estimate: float
+    hidden: float
 
 
 @dataclass(frozen=True)
@@ -348,43 +339,65 @@ class SampleSize:
     exploration: float | None
 
 
-@dataclass(frozen=True)
-class RejectedShare:
-    """The share s of all rows that was rejected, and what production earned in them a row, r̄ₛ."""
+def overlap_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
+    """How well the sums of a log cover a policy, before any certificate."""
+    seen = tally.counts > 0
+    pi = policy[seen]
+    weights = float((pi * tally.weights[seen]).sum())
+    weighted = float((pi * tally.weighted[seen]).sum())
+    squares = float((pi**2 * tally.squares[seen]).sum())
+    ratio = float((pi * tally.coverage_ratios()[seen]).sum())
+    return Overlap(
+        math.inf if policy[~seen].any() else ratio,
+        weights * (weights / squares) if squares else 0.0,
+        weighted / weights if weights else math.nan,
+        float((policy * (1.0 - shown)).sum()),
+    )
 
-    share: float = 0.0
-    reward: float = 0.0
 
-    def gain(self, gain: float) -> float:
-        """What is left of a gain in the other rows, (1 − s) g − s r̄ₛ.
+def second_moment(tally: ActionStatistics, policy: Array) -> float:
+    """E[d²] of d = (π/q − 1) R, with R for R²: the same for rewards of 0 and 1, else no less."""
+    seen = tally.counts > 0
+    weights, squares, pi = tally.weights[seen], tally.squares[seen], policy[seen]
+    means = tally.weighted[seen] / weights
+    total = (means * (pi**2 * squares - 2.0 * pi * weights + tally.counts[seen])).sum()
+    return max(0.0, float(total) / max(tally.rows, 1))
 
-        >>> round(RejectedShare(share=0.05, reward=1.0).gain(0.1), 4)
-        0.045
-        """
-        return (1.0 - self.share) * gain - self.share * self.reward
 
-    def second_moment(self, others: float) -> float:
-        """E[d²] with these rows, taking R² for R."""
-        return (1.0 - self.share) * others + self.share * self.reward
+def overlap_of_rows(certificate: Certificate, tally: ActionStatistics) -> tuple[Overlap, float]:
+    """The overlap and E[d²] of a policy that depends on the row, from the weights w that it gave.
+
+    Of what it plays the log does not show what is missing from a mean weight of 1, beyond three
+    standard errors. The `tally` is of the rows that could be read; rejected ones have no weight.
+    """
+    _, weighted, weights, squares = certificate.evidence.totals.tolist()
+    read, earned = max(tally.rows, 1), float(tally.rewards.sum())
+    error = math.sqrt(max(0.0, squares / read - (weights / read) ** 2) / read)
+    hidden = max(0.0, 1.0 - weights / read - THREE * error)
+    estimate = weighted / weights if weights else math.nan
+    moment = earned / read * max(0.0, squares - 2.0 * weights + read) / read
+    return Overlap(None, certificate.effective_sample_size, estimate, hidden), moment
 
 
 def rows_for(
     second_moment: float,
     gain: float,
     confidence: float = 0.95,
-    rejected: RejectedShare | None = None,
+    rejected: tuple[float, float] = (0.0, 0.0),
 ) -> float:
     """n = 2 E[d²] log(m/δ)/g²: about so many rows show a gain of g, more often than not.
 
     More if g/E[d²] is a larger bet than certificates make; 0 where d is, and no gain can be.
+    `rejected` is s, the share of all rows that was rejected, and r̄ₛ, production's reward in them.
 
     >>> round(rows_for(second_moment=0.5, gain=0.1))
     609
     """
     if second_moment <= NEGLIGIBLE:
         return 0.0
-    rejected = rejected or RejectedShare()
-    left, spread = rejected.gain(gain), rejected.second_moment(second_moment)
+    share, reward = rejected
+    left = (1.0 - share) * gain - share * reward
+    spread = (1.0 - share) * second_moment + share * reward  # with R for R²
     if left <= 0.0:
         return math.inf
     bet = min(LARGEST_BET, left / spread)
@@ -404,21 +417,6 @@ def exploration_for(reward: float, gain: float, rows: int, confidence: float = 0
     if rows and needed / rows <= MOST_EXPLORATION:
         return SampleSize(gain, rows, needed / rows)
     return SampleSize(gain, 4.0 * needed, MOST_EXPLORATION)
-
-
-def second_moment(tally: ActionStatistics, policy: Array) -> float:
-    """E[d²] of d = (π/q − 1) R, taking R² for R, which it is for rewards of 0 and 1, and no more.
-
-    >>> counts, rewards = np.array([500, 500]), np.array([200.0, 200.0])
-    >>> sums = ActionStatistics.of_behavior(counts, rewards, np.full(2, 0.5))
-    >>> second_moment(sums, np.array([0.0, 1.0]))
-    0.4
-    """
-    seen = tally.counts > 0
-    weights, squares, pi = tally.weights[seen], tally.squares[seen], policy[seen]
-    means = tally.weighted[seen] / weights
-    total = (means * (pi**2 * squares - 2.0 * pi * weights + tally.counts[seen])).sum()
-    return max(0.0, float(total) / max(tally.rows, 1))
 
 
 def _budget(confidence: float) -> float:

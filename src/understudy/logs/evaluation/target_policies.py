@@ -3,77 +3,76 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from understudy.certificates import Certificate
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.action_files import check_probabilities, probability_vector, read_probabilities
 from understudy.logs.aggregation.aggregates import LogStatistics
+from understudy.logs.aggregation.sufficient_statistics import certify_sums
+from understudy.logs.encoder import UnexpectedValues
+from understudy.logs.evaluation.verdicts import UNIFORM, Candidate, candidates_of
+from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
-from understudy.logs.schema import Actions, Label, first_few
+from understudy.logs.runs.provenance import knows_rows
+from understudy.logs.schema import Actions, Columns, Label
 from understudy.logs.validate import ValidatedBatch
 from understudy.snapshots import Understudy
+from understudy.types import Integers
 
-UNIFORM = "uniform"
 POLICIES = (
     "pass --policy FILE (policy.json, or probabilities by action), --policy uniform, or "
     "--target-probability COLUMN"
 )
 
 
-class Target(Protocol):
+@dataclass(frozen=True, eq=False)
+class Target:
     """A policy that does not change: the probability that it gives to logged actions."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
 
     @property
     def labels(self) -> frozenset[str]:
         """The actions that it knows of, as text."""
-        ...
+        return frozenset()
 
-    def fixed(self, actions: Actions) -> Array | None:
+    def fixed(self, actions: Actions) -> Array | None:  # noqa: ARG002 - for those that have it
         """The probability of every action, if it is the same in all rows."""
-        ...
+        return None
 
     def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
         """The probability of the logged action in every row."""
-        ...
+        policy = self.fixed(actions)
+        assert policy is not None  # others have their own way
+        return np.asarray(policy[rows.actions])
 
-    def oddities(self, rows: ValidatedBatch) -> Counter[str]:
+    def oddities(self, rows: ValidatedBatch) -> UnexpectedValues:  # noqa: ARG002 - for those with contexts
         """Values of contexts that are unlike those that it was made of, counted."""
-        ...
+        return UnexpectedValues()
 
 
-@dataclass(frozen=True)
-class Uniform:
+@dataclass(frozen=True, eq=False)
+class Uniform(Target):
     """Every action with the same probability."""
 
     name: str = UNIFORM
-    labels: frozenset[str] = frozenset()
 
     def fixed(self, actions: Actions) -> Array:
         return np.full(len(actions), 1.0 / len(actions))
 
-    def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
-        return np.asarray(self.fixed(actions)[rows.actions])
 
-    def oddities(self, rows: ValidatedBatch) -> Counter[str]:  # noqa: ARG002 - it reads no contexts
-        return Counter()
-
-
-@dataclass(frozen=True)
-class Fixed:
+@dataclass(frozen=True, eq=False)
+class Fixed(Target):
     """The same probabilities in every row; an action that is not named is never played."""
 
-    name: str
     by_label: Mapping[Label, float]
 
     @property
@@ -83,34 +82,23 @@ class Fixed:
     def fixed(self, actions: Actions) -> Array:
         return probability_vector("policy", dict(self.by_label), actions)
 
-    def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
-        return np.asarray(self.fixed(actions)[rows.actions])
-
-    def oddities(self, rows: ValidatedBatch) -> Counter[str]:  # noqa: ARG002 - it reads no contexts
-        return Counter()
-
 
 @dataclass(frozen=True, eq=False)
-class ContextualTarget:
+class ContextualTarget(Target):
     """A learned policy that looks at the context, as it was when it was written."""
 
-    name: str
     policy: Policy
+    contextual: ContextFeatures
     best_action: bool
 
     @property
     def labels(self) -> frozenset[str]:
         return frozenset(self.policy.actions.texts)
 
-    def fixed(self, actions: Actions) -> None:  # noqa: ARG002 - it depends on the context
-        return None
-
     def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
         """Of the policy's own actions; one that it does not know is never played."""
-        contextual = self.policy.contextual
-        assert contextual is not None
-        x = contextual.features(rows.contexts())
-        found = contextual.learner.policies_at(self.policy.study.state, x)
+        x = self.contextual.features(rows.contexts())
+        found = self.contextual.learner.policies_at(self.policy.study.state, x)
         if self.best_action:
             best = found.argmax(axis=1)[:, np.newaxis]
             found = (np.arange(found.shape[1]) == best).astype(np.float64)
@@ -118,31 +106,20 @@ class ContextualTarget:
         own = np.array([place.get(text, -1) for text in actions.texts])[rows.actions]
         return np.where(own < 0, 0.0, found[np.arange(len(own)), np.maximum(own, 0)])
 
-    def oddities(self, rows: ValidatedBatch) -> Counter[str]:
-        contextual = self.policy.contextual
-        assert contextual is not None
-        return contextual.encoder.unexpected_values(rows.contexts())
+    def oddities(self, rows: ValidatedBatch) -> UnexpectedValues:
+        return self.contextual.encoder.unexpected_values(rows.contexts())
 
 
-@dataclass(frozen=True)
-class ColumnTarget:
+@dataclass(frozen=True, eq=False)
+class ColumnTarget(Target):
     """A model of the user's own: the probability of the logged action stands in each row."""
-
-    name: str
-    labels: frozenset[str] = frozenset()
-
-    def fixed(self, actions: Actions) -> None:  # noqa: ARG002 - the others are not known
-        return None
 
     def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:  # noqa: ARG002 - as above
         return rows.targets()
 
-    def oddities(self, rows: ValidatedBatch) -> Counter[str]:  # noqa: ARG002 - it reads no contexts
-        return Counter()
-
 
 def is_hindsight(target: Target, actions: Actions, declared: frozenset[str]) -> bool:
-    """Whether it is spread over actions of which some were not declared: only the log tells them.
+    """Whether it is spread over actions of which some were not declared: only the log shows them.
 
     >>> is_hindsight(Uniform(), Actions(("a", "b")), frozenset("a"))
     True
@@ -150,23 +127,19 @@ def is_hindsight(target: Target, actions: Actions, declared: frozenset[str]) -> 
     return isinstance(target, Uniform) and not declared >= set(actions.texts)
 
 
-def strangers(target: Target, log: LogStatistics) -> list[str]:
-    """That a policy and the rows of a log have no action in common, if it is so.
+class DisjointActions(NamedTuple):
+    """The actions that a policy knows, and those that a log shows: none is in both."""
 
-    >>> from understudy.logs.statistics import ActionStatistics
-    >>> from understudy.types import Log
-    >>> sums = ActionStatistics.empty(3).after(Log([1], [0.5]))
-    >>> rows = LogStatistics(Actions(("a", "b", "c")), sums, {})
-    >>> strangers(Fixed("mine", {"a": 0.5, "c": 0.5}), rows)
-    ['The policy and the log have no action in common: the policy knows a, c; the log shows b.']
-    """
-    shown = [log.actions.texts[i] for i in log.tally.counts.nonzero()[0]]
+    policy: tuple[str, ...]
+    log: tuple[str, ...]
+
+
+def disjoint_actions(target: Target, log: LogStatistics) -> DisjointActions | None:
+    """The actions of a policy and of the rows of a log, if none is in both."""
+    shown = tuple(log.actions.texts[i] for i in log.tally.counts.nonzero()[0])
     if not target.labels or target.labels & set(shown):
-        return []
-    return [
-        "The policy and the log have no action in common: the policy knows "
-        f"{first_few(sorted(target.labels))}; the log shows {first_few(shown)}."
-    ]
+        return None
+    return DisjointActions(tuple(sorted(target.labels)), shown)
 
 
 def target_of(
@@ -181,35 +154,36 @@ def target_of(
     array([0., 1.])
     """
     if (policy is None) == (column is None):
-        raise InvalidArgument(
-            "policy",
-            policy,
-            "there must be one thing to certify",
-            POLICIES,
-        )
-    if column is not None:
+        raise InvalidArgument("policy", policy, "there must be one thing to certify", POLICIES)
+    if column is not None or (isinstance(policy, str) and policy == UNIFORM):
         if best_action:
-            raise InvalidArgument(
-                "best_action", True, "a column does not say the best", "leave it out"
-            )
-        return ColumnTarget(f"column {column}"), None
-    if not isinstance(policy, Policy | str | os.PathLike | Mapping):
+            reason = "the uniform policy has none" if column is None else "a column has no best"
+            raise InvalidArgument("best_action", True, reason, "leave it out")
+        return Uniform() if column is None else ColumnTarget(f"column {column}"), None
+    name = "the given policy"
+    found: Policy | dict[Label, float]
+    if isinstance(policy, str | os.PathLike):
+        path = Path(policy, POLICY_FILE) if Path(policy).is_dir() else policy
+        name, found = str(path), _read_policy(Path(path))
+    elif isinstance(policy, Mapping):
+        found = check_probabilities("policy", dict(policy), "policy")
+    elif isinstance(policy, Policy):
+        found = policy
+    else:
         raise InvalidArgument("policy", policy, *_no_policy(policy))
-    if policy == UNIFORM:
-        if best_action:
-            raise InvalidArgument(
-                "best_action", True, "the uniform policy has none", "leave it out"
-            )
-        return Uniform(), None
-    if isinstance(policy, str | os.PathLike) and Path(policy).is_dir():
-        policy = Path(policy) / POLICY_FILE
-    learned = policy if isinstance(policy, Policy) else _learned(policy)
-    name = str(policy) if isinstance(policy, str | os.PathLike) else "the given policy"
     if best_action:
         name = f"the best action of {name}"
-    if learned is not None and learned.contextual is not None:
-        return ContextualTarget(name, learned, best_action), learned
-    return Fixed(name, _best(_by_label(policy, learned), best_action=best_action)), learned
+    if isinstance(found, Policy) and found.contextual is not None:
+        return ContextualTarget(name, found, found.contextual, best_action), found
+    by_label = _average(found) if isinstance(found, Policy) else found
+    if best_action:
+        best = max(by_label, key=by_label.__getitem__)
+        by_label = {label: float(label == best) for label in by_label}
+    return Fixed(name, by_label), found if isinstance(found, Policy) else None
+
+
+def _average(policy: Policy) -> dict[Label, float]:
+    return dict(zip(policy.actions.labels, playable(policy.average).tolist(), strict=True))
 
 
 def _no_policy(found: object) -> tuple[str, str]:
@@ -221,30 +195,88 @@ def _no_policy(found: object) -> tuple[str, str]:
     return reason, "pass a path, a us.logs.Policy, probabilities by label in a dict, or 'uniform'"
 
 
-def _by_label(policy: object, learned: Policy | None) -> dict[Label, float]:
-    if learned is not None:
-        probabilities = playable(learned.average).tolist()
-        return dict(zip(learned.actions.labels, probabilities, strict=True))
-    if isinstance(policy, Mapping):
-        return check_probabilities("policy", dict(policy), "policy")
-    return read_probabilities("policy", Path(policy))  # type: ignore[arg-type] # a path, by now
-
-
-def _best(by_label: dict[Label, float], *, best_action: bool) -> dict[Label, float]:
-    if not best_action:
-        return by_label
-    best = max(by_label, key=by_label.__getitem__)
-    return {label: float(label == best) for label in by_label}
-
-
-def _learned(policy: object) -> Policy | None:
-    """The policy.json that a path names; None if it is another kind of file, or none."""
-    if not isinstance(policy, str | os.PathLike):
-        return None
+def _read_policy(path: Path) -> Policy | dict[Label, float]:
+    """The policy.json that a path names, or the probabilities of another kind of file."""
     try:
-        start = Path(policy).read_bytes()[:200]
+        start = path.read_bytes()[:200]
     except OSError as error:
         raise InvalidSnapshot(
-            "policy", str(policy), f"it cannot be read ({error.strerror})", "name a file"
+            "policy", str(path), f"it cannot be read ({error.strerror})", "name a file"
         ) from None
-    return Policy.load(policy) if b'"format"' in start else None
+    return Policy.load(path) if b'"format"' in start else read_probabilities("policy", path)
+
+
+# -------------------------------------------------------------------- policies that a log judges
+
+Asked = tuple[Target, Policy | None]  # a policy, and what `learn` wrote about it if it did
+
+
+def candidates_beside(
+    asked: Sequence[Asked],
+    fingerprints: Sequence[str],
+    tallied: LogStatistics,
+    stretches: Integers | None = None,
+    *,
+    declared: bool,
+) -> list[Candidate]:
+    """The policies that were asked about, and those of `candidates_of` beside them.
+
+    What was learned from these files, or from these rows however they came, may not be judged.
+    """
+
+    def own(learned: Policy | None) -> bool:
+        return learned is not None and (
+            learned.knows(fingerprints) or knows_rows(learned, tallied, stretches)
+        )
+
+    theirs = [
+        Candidate(
+            target.name,
+            policy,
+            may_be_judged=not own(learned),
+            hindsight=isinstance(target, Uniform) and not declared,
+        )
+        for target, learned in asked
+        if (policy := target.fixed(tallied.actions)) is not None
+    ]
+    names = {candidate.name for candidate in theirs}
+    others = candidates_of(tallied, declared=declared)
+    return [*theirs, *(one for one in others if one.name not in names)]
+
+
+def certify_candidates(
+    frame: Any,
+    columns: Columns,
+    tallied: LogStatistics,
+    candidates: Sequence[Candidate],
+    *,
+    behavior: Mapping[Any, float] | None = None,
+    reward_range: tuple[float, float] = (0.0, 1.0),
+    confidence: float = 0.95,
+) -> list[Certificate | None]:
+    """The certificate of each candidate that the log may judge, as sure as `confidence` says.
+
+    Without an order the first row of an action is unknown, so a hindsight gets none.
+
+    >>> import polars as pl
+    >>> from understudy.logs.aggregation.aggregates import tally
+    >>> log = pl.DataFrame({"action": ["a", "b"] * 99, "reward": [0, 1] * 99, "propensity": 0.5})
+    >>> sums = tally(log, Columns())
+    >>> found = certify_candidates(log, Columns(), sums, candidates_of(sums))
+    >>> [certificate.promoted for certificate in found]
+    [False, True]
+    """
+    return [
+        certify_sums(
+            frame,
+            columns,
+            actions=tallied.actions,
+            policy=candidate.policy,
+            behavior=behavior,
+            reward_range=reward_range,
+            confidence=candidate.confidence(confidence),
+        ).certificate
+        if candidate.may_be_judged and not candidate.hindsight
+        else None
+        for candidate in candidates
+    ]

@@ -1,34 +1,57 @@
-"""Decisions about policies against production, as data: what a log decides, and what is missing."""
+"""What a log says about its actions and about policies: a table, and decisions as data.
+
+The words for them are made in `report.words`.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
 import numpy as np
+import polars as pl
 
 from understudy.certificates import Certificate
 from understudy.constraints import Array
+from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
-    RejectedShare,
+    CalibrationFinding,
+    Drift,
+    DriftFinding,
+    Overlap,
     SampleSize,
+    calibrate,
+    drift_of,
     exploration_for,
+    overlap_of,
+    overlap_of_rows,
     rows_for,
     second_moment,
 )
-from understudy.logs.schema import RewardScale
+from understudy.logs.reject_reasons import WITHOUT_ACTION
+from understudy.logs.schema import ESTIMATED, Label, PropensitySource, RewardScale, short_label
 from understudy.logs.statistics import ActionStatistics
+from understudy.types import Integers, read_only
 
 VerdictKind = Literal["promote", "not yet", "cannot tell", "worse", "coverage"]
+UNIFORM = "uniform"
+UNIT = RewardScale()
 USUAL_GAIN = 0.05  # a row: what a log should be able to show if the policy seems to have no gain
 HIDDEN = 0.001  # the share of its plays that a policy may make where the log shows nothing
 NEAR = 10  # times the rows: a gain that needs more is not within reach of this log
-THREE = 3.0  # standard errors
 NOTICEABLE = 1e-6  # a gain a row: less may be rounding
-UNIT = RewardScale()
+CERTAIN = 1.0 - 1e-9  # a propensity of 1, rounded
+OF_PROPENSITIES = (
+    "lowest_propensity",
+    "highest_propensity",
+    "coverage_ratio",
+    "effective_sample_size",
+    "estimate",
+    "self_normalised",
+)
 
 
 class PolicyDecision(StrEnum):
@@ -53,39 +76,50 @@ class Obstacle(StrEnum):
     NO_PROPENSITIES_WITH_CONTEXTS = "no propensities with contexts"
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """How well a log covers a policy.
-
-    `coverage_ratio` is C(π) = Σ π(a) C(a), None where the policy depends on the row;
-    `effective_sample_size` how many plays of its own would say as much; `estimate` its
-    self-normalised mean reward, nan if it plays nothing that is logged; `hidden` the share of its
-    plays that the log does not show.
-    """
-
-    coverage_ratio: float | None
-    effective_sample_size: float
-    estimate: float
-    hidden: float
+# ------------------------------------------------------------------------------------- policies
 
 
 @dataclass(frozen=True, eq=False)
-class JudgeContext:
-    """What the verdicts about all policies of a log have in common.
+class Candidate:
+    """A policy to be judged: K probabilities, or None if they depend on the row.
 
-    Nothing is decided if there is an `obstacle`, and nothing with propensities that the
-    `calibration` calls wrong: too small ones would make a policy look better than it is. Where the
-    behavior was `estimated`, no gain is certified. `gain` is the gain a row that a log should be
-    able to show: left out, the one that a policy seems to have, or else 0.05, or production's mean
-    reward if that is less, or what a policy that differs so little from production can gain at
-    most.
+    `chosen_from` is out of how many policies the log itself picked it: as many chances to be lucky,
+    for which its certificate must pay. One that was learned from the log may not be judged by it.
+    If its actions were read from the log too, it is a `hindsight`: it knows which actions will come
+    up, so the first row of each counts as one in which it earned nothing.
     """
 
-    calibration: Calibration
-    obstacle: Obstacle | None = None
-    estimated: bool = False
-    gain: float | None = None
-    confidence: float = 0.95
+    name: str
+    policy: Array | None
+    chosen_from: int = 1
+    may_be_judged: bool = True
+    hindsight: bool = False
+
+    def confidence(self, wanted: float) -> float:
+        """1 − δ/k for a policy that was chosen out of k: then all k hold together."""
+        return 1.0 - (1.0 - wanted) / self.chosen_from
+
+    def probabilities(self, actions: Integers) -> Array:
+        """The probability that it gives to each logged action."""
+        assert self.policy is not None  # one that depends on the row has a certificate
+        return np.asarray(self.policy[actions])
+
+
+def candidates_of(tallied: LogStatistics, *, declared: bool = True) -> list[Candidate]:
+    """Two policies that every log is asked about: uniform, and always the action that looks best.
+
+    If the actions were not `declared`, but came up one after the other, the j-th may spend
+    δ/(j(j+1)): all of these together spend less than δ, however many there might have been.
+    """
+    K, sums = len(tallied.actions), _known(tallied.tally)
+    means = np.divide(sums.weighted, sums.weights, out=np.full(K, -1.0), where=sums.counts > 0)
+    best = int(np.argmax(means))
+    only = read_only((np.arange(K) == best).astype(np.float64))
+    always = f"always {short_label(tallied.actions.labels[best])}"
+    return [
+        Candidate(UNIFORM, read_only(np.full(K, 1.0 / K)), hindsight=not declared),
+        Candidate(always, only, K if declared else K * (K + 1), hindsight=not declared),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,121 +173,214 @@ class Verdict:
         return self.overlap.estimate - self.production
 
 
-def judge_policy(
-    name: str,
-    policy: Array,
-    tally: ActionStatistics,
-    context: JudgeContext,
-    certificate: Certificate | None = None,
-) -> Verdict:
-    """The verdict about a fixed policy, from the sums of the log; deciding takes a certificate.
-
-    >>> from understudy.logs.evaluation.diagnostics import calibrate
-    >>> counts, rewards = np.array([500, 500]), np.array([200.0, 200.0])
-    >>> sums = ActionStatistics.of_behavior(counts, rewards, np.full(2, 0.5))
-    >>> found = judge_policy("b", np.array([0.0, 1.0]), sums, JudgeContext(calibrate(sums)))
-    >>> found.decision.value, found.overlap.effective_sample_size
-    ('unknown', 500.0)
-    """
-    evidence = PolicyRows(
-        rows=tally.rows,
-        earned=float(tally.rewards.sum()),
-        second_moment=second_moment(tally, policy),
-        largest_gain=float(np.maximum(policy - tally.counts / max(tally.rows, 1), 0.0).sum()),
-        wrong_propensities=bool(policy[context.calibration.wrong].any()),
-        plays_unseen=bool(policy[tally.counts == 0].any()),
-    )
-    overlap = overlap_of(policy, tally, context.calibration.shown)
-    return _judge(name, overlap, evidence, context, certificate)
+# ------------------------------------------------------------------------------------- coverage
 
 
-def judge_rows(
-    name: str, certificate: Certificate, tally: ActionStatistics, context: JudgeContext
-) -> Verdict:
-    """The verdict about a policy that depends on the row, from the weights w that it gave rise to.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Coverage:
+    """What a log can say about its actions, and about policies.
 
-    Of what it plays the log does not show what is missing from a mean weight of 1, beyond three
-    standard errors. The `tally` is of the rows that could be read; rejected ones have no weight.
-    """
-    _, weighted, weights, squares = certificate.evidence.totals.tolist()
-    read, earned = max(tally.rows, 1), float(tally.rewards.sum())
-    error = math.sqrt(max(0.0, squares / read - (weights / read) ** 2) / read)
-    hidden = max(0.0, 1.0 - weights / read - THREE * error)
-    estimate = weighted / weights if weights else math.nan
-    evidence = PolicyRows(
-        rows=tally.rows,
-        earned=earned,
-        second_moment=earned / read * max(0.0, squares - 2.0 * weights + read) / read,
-        wrong_propensities=bool(context.calibration.wrong.any()),
-    )
-    overlap = Overlap(None, certificate.effective_sample_size, estimate, hidden)
-    return _judge(name, overlap, evidence, context, certificate)
-
-
-def overlap_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
-    """How well the sums of a log cover a policy, before any certificate.
-
-    >>> sums = ActionStatistics.of_behavior(np.array([500, 0]), np.zeros(2), np.array([0.5, 0.5]))
-    >>> overlap_of(np.array([0.9, 0.1]), sums, np.array([1.0, 0.0]))
-    Overlap(coverage_ratio=inf, effective_sample_size=500.0, estimate=0.0, hidden=0.1)
-    """
-    seen = tally.counts > 0
-    pi = policy[seen]
-    weights = float((pi * tally.weights[seen]).sum())
-    weighted = float((pi * tally.weighted[seen]).sum())
-    squares = float((pi**2 * tally.squares[seen]).sum())
-    ratio = float((pi * tally.coverage_ratios()[seen]).sum())
-    return Overlap(
-        math.inf if policy[~seen].any() else ratio,
-        weights * (weights / squares) if squares else 0.0,
-        weighted / weights if weights else math.nan,
-        float((policy * (1.0 - shown)).sum()),
-    )
-
-
-@dataclass(frozen=True)
-class PolicyRows:
-    """What is known of the rows that a policy is judged by.
-
-    How many could be read, what production earned in them, E[d²], the gain that the policy can have
-    at most, whether the propensities of its actions are wrong, and whether it plays actions that
-    were never logged.
+    `table` has a row for each action, rewards in the units of the log. With R and q the reward and
+    propensity of the rows of an action, and n all rows: `coverage_ratio` as in
+    `ActionStatistics.coverage_ratios`; `effective_sample_size`
+    (Σ 1/q)² / Σ 1/q², the plays that would say as much about always playing it; `estimate`
+    Σ R/q / n; `self_normalised` Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in
+    `Calibration`. `rows` counts the valid rows, `refused` the others by reason. Production was
+    `deterministic` if it left nothing to chance: then the log shows nothing of other actions. An
+    `obstacle` is one to all policies.
     """
 
+    table: pl.DataFrame
     rows: int
-    earned: float
-    second_moment: float
-    wrong_propensities: bool
-    largest_gain: float = 1.0
-    plays_unseen: bool = False
+    refused: dict[str, int]
+    unseen: tuple[Label, ...]
+    deterministic: bool
+    calibration: Calibration
+    drift: Drift
+    obstacle: Obstacle | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    scale: RewardScale = UNIT
 
+    @property
+    def mean_reward(self) -> float:
+        """What production earned in a good row."""
+        earned = (self.table["count"] * self.table["mean_reward"]).sum()
+        return float(earned) / max(self.rows, 1)
 
-def _judge(
-    name: str,
-    overlap: Overlap,
-    evidence: PolicyRows,
-    context: JudgeContext,
-    certificate: Certificate | None,
-) -> Verdict:
-    production = evidence.earned / max(evidence.rows, 1)
-    estimated, hidden = overlap.estimate - production, overlap.hidden > HIDDEN
-    seems = context.gain is None and estimated > NOTICEABLE and not hidden
-    wanted = estimated if seems else _wanted(context.gain, production, evidence.largest_gain)
-    confidence = context.confidence if certificate is None else certificate.confidence
-    rows = evidence.rows if certificate is None else certificate.rounds
-    if hidden:
-        needed = exploration_for(min(1.0, production + wanted), wanted, rows, confidence)
-    else:
-        rejected = _rejected_share(certificate, evidence)
-        needed = SampleSize(
-            wanted, rows_for(evidence.second_moment, wanted, confidence, rejected), None
+    def without_propensities(self) -> Coverage:
+        """The same without what takes propensities: sums that learners need do not hold them."""
+        unknown = [pl.lit(None, pl.Float64).alias(name) for name in OF_PROPENSITIES]
+        return replace(
+            self,
+            table=self.table.with_columns(unknown),
+            calibration=replace(self.calibration, finding=CalibrationFinding.NOT_EXAMINED),
+            drift=replace(self.drift, finding=DriftFinding.NOT_EXAMINED),
+            verdicts=(),
         )
-    unsound = _unsound(context, evidence, certificate)
-    decision = PolicyDecision.UNKNOWN if unsound else _decide(certificate, evidence.earned)
-    obstacle = unsound or (Obstacle.BEHAVIOR_ESTIMATED if context.estimated else None)
+
+
+def coverage_from(
+    tallied: LogStatistics,
+    *,
+    behavior: PropensitySource = "logged",
+    candidates: Sequence[Candidate] | None = None,
+    certificates: Sequence[Certificate | None] = (),
+    stretches: Integers | None = None,
+    confidence: float = 0.95,
+    scale: RewardScale = UNIT,
+) -> Coverage:
+    """What a log can say, from its sums.
+
+    Args:
+        tallied: the sums of the log (`tally`).
+        behavior: where the propensities come from: 'logged', 'given', or 'estimated', for which the
+            frequencies of the log are taken.
+        candidates: policies to judge; left out: those of `candidates_of`.
+        certificates: of the candidates, or none; without one, no decision.
+        stretches: how often each action was played in a few stretches of time, (B, K).
+        confidence: 1 − δ, of what would suffice.
+        scale: the units of rewards in words and table.
+
+    >>> from understudy.logs.aggregation.aggregates import tally
+    >>> from understudy.logs.schema import Columns
+    >>> log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0, 1] * 50, "propensity": 0.5})
+    >>> found = coverage_from(tally(log, Columns()))
+    >>> found.table.select("action", "count", "mean_reward", "coverage_ratio").rows()
+    [('a', 50, 0.0, 2.0), ('b', 50, 1.0, 2.0)]
+    >>> [(verdict.name, verdict.overlap.effective_sample_size) for verdict in found.verdicts]
+    [('uniform', 100.0), ('always b', 50.0)]
+    """
+    given = tallied.tally
+    kind: PropensitySource = ESTIMATED if np.isnan(given.weights).all() else behavior
+    if kind == ESTIMATED:
+        given = ActionStatistics.without_propensities(given.counts, given.rewards)
+    sums, drift = _known(given), drift_of(given, kind, stretches)
+    calibration = calibrate(given, sum(tallied.refused.values()))
+    chosen = candidates_of(tallied) if candidates is None else candidates
+    labels = tallied.actions.labels
+    coverage = Coverage(
+        table=_table(labels, sums, calibration, scale),
+        rows=sums.rows,
+        refused=tallied.refused,
+        unseen=tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
+        deterministic=_is_deterministic(given),
+        calibration=calibration,
+        drift=drift,
+        obstacle=_obstacle(tallied, kind, drift),
+        scale=scale,
+    )
+    verdicts = [
+        judge(one, certificate, sums, coverage, confidence)
+        for one, certificate in zip(chosen, certificates or [None] * len(chosen), strict=True)
+    ]
+    return replace(coverage, verdicts=tuple(verdicts))
+
+
+def _obstacle(tallied: LogStatistics, kind: PropensitySource, drift: Drift) -> Obstacle | None:
+    """Why nothing can be decided by a log, whatever the policy, if so.
+
+    A certificate of an estimated behavior holds only if that stayed the same, and if all rows were
+    counted: rows without an action may have been of any one.
+    """
+    if sum(tallied.refused.values()) > tallied.tally.rows:
+        return Obstacle.MOSTLY_REJECTED
+    if kind != ESTIMATED:
+        return None
+    if drift.fixed is False:
+        return Obstacle.BEHAVIOR_CHANGED
+    unlabelled = any(tallied.refused.get(reason) for reason in WITHOUT_ACTION)
+    return Obstacle.UNKNOWN_ACTIONS if unlabelled else None
+
+
+def _known(tally: ActionStatistics) -> ActionStatistics:
+    """The same rows; if no propensities are known, each with the frequency of its action."""
+    if not np.isnan(tally.weights).all():
+        return tally
+    return ActionStatistics.of_behavior(
+        tally.counts, tally.rewards, tally.counts / max(tally.rows, 1)
+    )
+
+
+def _table(
+    labels: tuple[Label, ...], sums: ActionStatistics, calibration: Calibration, scale: RewardScale
+) -> pl.DataFrame:
+    n, seen = max(sums.rows, 1), sums.counts > 0
+    with np.errstate(invalid="ignore", divide="ignore"):  # unseen actions have no means
+        columns = {
+            "share": sums.counts / n,
+            "mean_reward": scale.reward(sums.rewards / sums.counts),
+            "lowest_propensity": sums.lowest,
+            "highest_propensity": sums.highest,
+            "coverage_ratio": sums.coverage_ratios(),
+            "effective_sample_size": np.where(seen, sums.weights**2 / sums.squares, 0.0),
+            "estimate": np.where(seen, scale.weighted(sums.weighted, sums.weights) / n, np.nan),
+            "self_normalised": scale.reward(sums.weighted / sums.weights),
+            "calibration": calibration.ratios,
+            "calibration_score": calibration.scores,
+        }
+    table = pl.DataFrame({"action": labels, "count": sums.counts, **columns})
+    return table.with_columns(pl.col(*columns).fill_nan(None))
+
+
+def _is_deterministic(sums: ActionStatistics) -> bool:
+    """Whether production left nothing to chance: one action, or propensities of 1 alone."""
+    played = sums.counts > 0
+    return bool(played.sum() == 1 or (played.any() and (sums.lowest[played] >= CERTAIN).all()))
+
+
+# ------------------------------------------------------------------------------------- decisions
+
+
+def judge(
+    candidate: Candidate,
+    certificate: Certificate | None,
+    sums: ActionStatistics,
+    log: Coverage,
+    confidence: float,
+) -> Verdict:
+    """The verdict about a policy, from the sums of the log; deciding takes a certificate.
+
+    Nothing is decided if there is an obstacle, and nothing with propensities that the calibration
+    calls wrong: too small ones would make a policy look better than it is. Where the behavior was
+    estimated, no gain is certified. The gain that the log should be able to show is the one that
+    the policy seems to have, or a usual one.
+    """
+    policy, calibration = candidate.policy, log.calibration
+    earned, read = float(sums.rewards.sum()), sums.rows
+    largest, plays_unseen, wrong = 1.0, False, bool(calibration.wrong.any())
+    if policy is None:
+        assert certificate is not None  # its weights are all that is known of the policy
+        overlap, moment = overlap_of_rows(certificate, sums)
+    else:
+        overlap = overlap_of(policy, sums, calibration.shown)
+        moment = second_moment(sums, policy)
+        largest = float(np.maximum(policy - sums.counts / max(read, 1), 0.0).sum())
+        plays_unseen = bool(policy[sums.counts == 0].any())
+        wrong = bool(policy[calibration.wrong].any())
+    production = earned / max(read, 1)
+    gain, hidden = overlap.estimate - production, overlap.hidden > HIDDEN
+    seems = gain > NOTICEABLE and not hidden
+    wanted = gain if seems else _usual_gain(production, largest)
+    rows = read if certificate is None else certificate.rounds
+    sure = confidence if certificate is None else certificate.confidence
+    if hidden:
+        needed = exploration_for(min(1.0, production + wanted), wanted, rows, sure)
+    else:
+        rejected = 0.0, 0.0
+        if certificate is not None and rows > read:  # these rows could not be read, but count
+            rejected = (rows - read) / rows, (certificate.production - earned) / (rows - read)
+        needed = SampleSize(wanted, rows_for(moment, wanted, sure, rejected), None)
+    obstacle = log.obstacle
+    if obstacle is None and certificate is not None and certificate.lower > certificate.upper:
+        obstacle = Obstacle.CONTRADICTORY_BOUNDS
+    elif obstacle is None and wrong:
+        obstacle = Obstacle.WRONG_PROPENSITIES
+    decision = PolicyDecision.UNKNOWN if obstacle else _decide(certificate, earned)
+    if obstacle is None and log.drift.behavior == ESTIMATED:
+        obstacle = Obstacle.BEHAVIOR_ESTIMATED
     may_come = decision is PolicyDecision.UNKNOWN and obstacle is None
     return Verdict(
-        name=name,
+        name=candidate.name,
         decision=decision,
         obstacle=obstacle,
         overlap=overlap,
@@ -261,39 +388,20 @@ def _judge(
         sample_size=needed if may_come else None,
         near=may_come and seems and 0.0 < needed.rows < NEAR * rows,
         gain_is_estimated=seems,
-        plays_unseen=evidence.plays_unseen,
+        plays_unseen=plays_unseen,
         certificate=certificate,
-        confidence=context.confidence,
+        confidence=confidence,
         rows=rows,
-        rejected=rows - evidence.rows,
-        earned=evidence.earned,
+        rejected=rows - read,
+        earned=earned,
     )
 
 
-def _unsound(
-    context: JudgeContext, evidence: PolicyRows, certificate: Certificate | None
-) -> Obstacle | None:
-    """What speaks against a certificate."""
-    if context.obstacle is not None:
-        return context.obstacle
-    if certificate is not None and certificate.lower > certificate.upper:
-        return Obstacle.CONTRADICTORY_BOUNDS
-    return Obstacle.WRONG_PROPENSITIES if evidence.wrong_propensities else None
+def _usual_gain(production: float, largest: float) -> float:
+    """0.05, or production's mean reward if that is less, or the largest that the policy can have.
 
-
-def _rejected_share(certificate: Certificate | None, evidence: PolicyRows) -> RejectedShare:
-    """The rows that count in the certificate though they could not be read."""
-    if certificate is None or certificate.rounds <= evidence.rows:
-        return RejectedShare()
-    number = certificate.rounds - evidence.rows
-    return RejectedShare(
-        number / certificate.rounds, (certificate.production - evidence.earned) / number
-    )
-
-
-def _wanted(gain: float | None, production: float, largest: float) -> float:
-    if gain is not None:
-        return gain
+    A policy that differs little from production can gain little.
+    """
     usual = min(USUAL_GAIN, production) if production > 0.0 else USUAL_GAIN
     return min(usual, largest) if largest > 0.0 else usual
 

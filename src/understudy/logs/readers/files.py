@@ -11,11 +11,11 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import polars as pl
 
-from understudy.errors import LONGEST_PATH, InvalidLog, first_line, shorten
+from understudy.errors import InvalidLog, first_line
 from understudy.logs.outputs import REPORT_FILE, RESULTS
 from understudy.logs.schema import ROW, is_unicode
 
@@ -35,7 +35,6 @@ SIGNATURES = {b"PAR1": "parquet", b"PARE": "parquet", b"ARROW1": "arrow"}  # PAR
 ARROW_STREAM_START = b"\xff\xff\xff\xff"
 UTF16_STARTS = (b"\xff\xfe", b"\xfe\xff")
 START = 8  # bytes: enough for every signature above
-NAMES_SHOWN = 3  # of files that are not read
 LINE = "line"  # the column of `read_lines`
 BATCH = 1 << 16  # rows: large enough for columnar speed, small enough for a few MB of memory
 PIECE = 1 << 23  # bytes of text read at a time: about 2^16 lines of 100 bytes
@@ -43,13 +42,20 @@ LONGEST = 1 << 26  # bytes of a line: a longer one is no text
 BYTE_ORDER_MARK = "\ufeff"
 
 
+class UnreadFiles(NamedTuple):
+    """The files of a folder that are not read, because their names do not say the format."""
+
+    folder: Path
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class FileSource:
-    """A log file and its format. `remark` names the files of its folder that are not read."""
+    """A log file and its format. The first of a folder has the files of it that are not read."""
 
     path: Path
     format: str
-    remark: str = field(default="", compare=False)
+    unread: UnreadFiles | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -78,9 +84,9 @@ def find_files(
     `format` overrides the format that the names of the files say.
     """
     found = [
-        FileSource(path, format or format_of(path), remark)
+        FileSource(path, format or format_of(path), unread)
         for log in logs
-        for path, remark in _expand(str(log), format)
+        for path, unread in _expand(str(log), format)
     ]
     if not found:
         raise invalid_file("", "no file is named", "name at least one file, glob or folder")
@@ -152,8 +158,8 @@ def _is_compressed(path: Path) -> bool:
     return path.name.lower().endswith(GZIP_ENDING)
 
 
-def _expand(log: str, form: str | None) -> Iterator[tuple[Path, str]]:
-    """The files that an argument names, each with its remark."""
+def _expand(log: str, form: str | None) -> Iterator[tuple[Path, UnreadFiles | None]]:
+    """The files that an argument names, each with what stands unread beside it."""
     path = Path(log)
     try:
         is_folder, exists = path.is_dir(), path.exists()
@@ -164,7 +170,7 @@ def _expand(log: str, form: str | None) -> Iterator[tuple[Path, str]]:
     if is_folder:
         yield from _expand_folder(path, form)
     elif exists:
-        yield path, ""
+        yield path, None
     elif not glob.has_magic(log):
         raise invalid_file(log, "there is no such file or folder", "check the path")
     else:
@@ -172,10 +178,10 @@ def _expand(log: str, form: str | None) -> Iterator[tuple[Path, str]]:
         files = [Path(match) for match in matches if not Path(match).is_dir()]
         if not files:
             raise invalid_file(log, "no file matches", "check the pattern")
-        yield from ((file, "") for file in files)
+        yield from ((file, None) for file in files)
 
 
-def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, str]]:
+def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, UnreadFiles | None]]:
     """All files of a known format below a folder, but for hidden ones and results of a run."""
 
     def fail(error: OSError) -> None:
@@ -189,18 +195,9 @@ def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, str]]
         raise invalid_file(
             folder, "this folder holds no log", f"its files must end in one of {', '.join(ENDINGS)}"
         )
-    others = [str(path.relative_to(folder)) for path in sorted({*files} - {*logs})]
-    yield logs[0], _remark(folder, others) if others else ""
-    yield from ((path, "") for path in logs[1:])
-
-
-def _remark(folder: Path, names: list[str]) -> str:
-    """A sentence about the files of a folder that are not read."""
-    shown = ", ".join([*map(shorten, names[:NAMES_SHOWN]), *(["…"] * (len(names) > NAMES_SHOWN))])
-    return (
-        f"Files whose name does not say the format are not read, here {len(names):,} of the folder "
-        f"{shorten(str(folder), LONGEST_PATH)}: {shown}; to read one, name it, with --format."
-    )
+    others = tuple(str(path.relative_to(folder)) for path in sorted({*files} - {*logs}))
+    yield logs[0], UnreadFiles(folder, others) if others else None
+    yield from ((path, None) for path in logs[1:])
 
 
 def _is_result(path: Path) -> bool:

@@ -23,13 +23,15 @@ from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.aggregation.aggregates import LogStatistics, seen_actions, tally
 from understudy.logs.aggregation.engines import open_frame
 from understudy.logs.aggregation.sufficient_statistics import SummedState, certify_sums, learn_sums
-from understudy.logs.evaluation.coverage_table import (
+from understudy.logs.evaluation.target_policies import (
     Asked,
+    ColumnTarget,
+    Target,
     candidates_beside,
     certify_candidates,
-    coverage_from,
+    is_hindsight,
 )
-from understudy.logs.evaluation.target_policies import ColumnTarget, Target, is_hindsight
+from understudy.logs.evaluation.verdicts import coverage_from
 from understudy.logs.options import Options
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Settings

@@ -17,13 +17,15 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import probability_vector
 from understudy.logs.aggregation.aggregates import LogStatistics
-from understudy.logs.evaluation.coverage_table import (
+from understudy.logs.encoder import UnexpectedValues
+from understudy.logs.evaluation.target_policies import (
     Asked,
-    Candidate,
+    ContextualTarget,
+    Target,
     candidates_beside,
-    coverage_from,
+    is_hindsight,
 )
-from understudy.logs.evaluation.target_policies import ContextualTarget, Target, is_hindsight
+from understudy.logs.evaluation.verdicts import Candidate, coverage_from
 from understudy.logs.features import ContextFeatures
 from understudy.logs.options import Options, agree
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
@@ -107,7 +109,7 @@ class OrderedRun:
             warmup=plan.warmup if resume is None else resume.warmup,
             contextual=plan.contextual,
         )
-        return LearnOutcome(policy, intake, dict(oddities))
+        return LearnOutcome(policy, intake, oddities)
 
     def _begin(self) -> RunPlan:
         """Look at the log as far as needed, and fix who learns from it and how."""
@@ -239,7 +241,7 @@ class OrderedRun:
         seen = observe_rows(
             watched(),
             Observed.begin(K, log.behavior, curves),
-            lambda batch: [one.policy[batch.actions] for one in candidates],
+            lambda batch: [one.probabilities(batch.actions) for one in candidates],
         )
         return [None if curve is None else curve.certificate for curve in seen.curves]
 
@@ -271,7 +273,7 @@ class OrderedRun:
         certificate = Certificate(log.behavior, self.options.sure, len(log.actions))
         hindsight = is_hindsight(target, log.actions, self.options.declared())
         curves = [CertificatePath(certificate, hindsight)]
-        oddities = Counter[str]()
+        oddities = UnexpectedValues()
 
         def probabilities(batch: ValidatedBatch) -> list[Array]:
             oddities.update(target.oddities(batch))
@@ -302,10 +304,10 @@ class OrderedRun:
         return good_rows(log, quarantine, phase, self.watch, strict=self.strict)
 
 
-def _learn(plan: RunPlan, rows: Iterator[ValidatedBatch]) -> tuple[Study, Array, Counter[str]]:
+def _learn(plan: RunPlan, rows: Iterator[ValidatedBatch]) -> tuple[Study, Array, UnexpectedValues]:
     """Learn from every valid row after the warm-up: the study, its policy, unusual contexts."""
     study, skip, contextual = plan.study, plan.warmup, plan.contextual
-    last, oddities = None, Counter[str]()
+    last, oddities = None, UnexpectedValues()
     for batch in rows:
         skipped = min(skip, len(batch))
         skip -= skipped

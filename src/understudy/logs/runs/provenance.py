@@ -21,7 +21,7 @@ from understudy.logs.aggregation.aggregates import LogStatistics
 from understudy.logs.outputs import ProgressCallback, Quarantine, by_reason
 from understudy.logs.policy import FileRead, Policy
 from understudy.logs.readers.bandit_feedback import from_bandit_feedback
-from understudy.logs.readers.files import FileSource, find_files
+from understudy.logs.readers.files import FileSource, UnreadFiles, find_files
 from understudy.logs.readers.inputs import FrameSource, LogSource, prefetch
 from understudy.logs.runs.setup import ResolvedLog
 from understudy.logs.schema import QUARANTINE
@@ -171,13 +171,14 @@ def refuse_inside(out: Path, origins: Iterable[LogSource]) -> None:
 class Provenance:
     """What came in: the files, and how many rows of which were refused for which reason.
 
-    `examples` are some of them, as in quarantine.parquet; `remarks` say what did not come in.
+    `examples` are some of them, as in quarantine.parquet; `unread` names files of
+    folders that did not come in.
     """
 
     files: tuple[FileRead, ...]
     quarantined: Mapping[tuple[str, str], int]
     examples: pl.DataFrame
-    remarks: tuple[str, ...] = ()
+    unread: tuple[UnreadFiles, ...] = ()
 
     @property
     def refused(self) -> Counter[str]:
@@ -191,7 +192,7 @@ class Provenance:
         """From sums, which do not tell files and rows apart."""
         where = f"all files, as {engine} read them"
         counts = {(where, reason): count for reason, count in refused.items()}
-        return Provenance((), counts, pl.DataFrame(schema=QUARANTINE), _remarks(origins))
+        return Provenance((), counts, pl.DataFrame(schema=QUARANTINE), _unread(origins))
 
 
 def good_rows(
@@ -217,12 +218,12 @@ def intake_of(
         FileRead(origin.name, fingerprint, quarantine.rows[origin.name], refused[origin.name])
         for origin, fingerprint in zip(origins, fingerprints, strict=True)
     )
-    return Provenance(files, quarantine.counts, quarantine.examples, _remarks(origins))
+    return Provenance(files, quarantine.counts, quarantine.examples, _unread(origins))
 
 
-def _remarks(origins: Sequence[LogSource]) -> tuple[str, ...]:
+def _unread(origins: Sequence[LogSource]) -> tuple[UnreadFiles, ...]:
     return tuple(
-        origin.remark for origin in origins if isinstance(origin, FileSource) and origin.remark
+        origin.unread for origin in origins if isinstance(origin, FileSource) and origin.unread
     )
 
 

@@ -9,8 +9,9 @@ from typing import Protocol
 
 from understudy.certificates import Certified
 from understudy.logs.aggregation.aggregates import LogStatistics
-from understudy.logs.evaluation.coverage_table import Asked, Coverage
-from understudy.logs.evaluation.target_policies import Target
+from understudy.logs.encoder import Unexpected
+from understudy.logs.evaluation.target_policies import Asked, Target
+from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.policy import Policy
 from understudy.logs.runs.provenance import Provenance
 from understudy.logs.schema import PropensitySource
@@ -23,7 +24,7 @@ class LearnOutcome:
 
     policy: Policy
     intake: Provenance
-    oddities: Mapping[str, int]
+    oddities: Mapping[tuple[str, Unexpected], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +45,7 @@ class CertifyOutcome:
     kind: PropensitySource
     intake: Provenance
     stretches: Integers | None = None
-    oddities: Mapping[str, int] = field(default_factory=dict)
+    oddities: Mapping[tuple[str, Unexpected], int] = field(default_factory=dict)
 
 
 class Run(Protocol):

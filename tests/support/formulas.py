@@ -1,7 +1,4 @@
-"""What the kernels compute, in NumPy, a formula a line: for reading, and for the tests.
-
-What the kernels of certificates compute, in NumPy, a formula a line: see `reference.py`.
-"""
+"""What the kernels compute, in NumPy, a formula a line: the tests compare the two."""
 
 from __future__ import annotations
 

@@ -13,9 +13,10 @@ import pytest
 import understudy as us
 from tests.support.paths import DOCS
 from understudy.experiments import ExperimentOptions, write
-from understudy.experiments.certificate_validity import CERTIFICATE, CertificateRow
-from understudy.experiments.certified_games import (
+from understudy.experiments.certificate_validity import (
+    CERTIFICATE,
     KINDS,
+    CertificateRow,
     GameKind,
     GameRecord,
     ever_wrong,
@@ -86,6 +87,7 @@ def test_workers_do_not_change_the_rows() -> None:
     assert CERTIFICATE.run(replace(SMALL, jobs=2)) == CERTIFICATE.run(SMALL)
 
 
+@pytest.mark.plain
 def test_the_picture_shows_every_kind(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     rows = CERTIFICATE.run(SMALL)

@@ -16,11 +16,11 @@ import understudy as us
 from tests.support.paths import DOCS
 from understudy import Simulation
 from understudy.experiments import EXPERIMENTS, ExperimentOptions, write
+from understudy.experiments.experiment import RegretRow
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear_game import LINEAR
-from understudy.experiments.rate_sweep import ADAPTIVES, COMMON, PAIRS, RARE, world
-from understudy.experiments.regret_curves import RegretRow
 from understudy.experiments.tail_probability import PROBABILITY, bounds, games, rows_of
+from understudy.experiments.unknown_coverage import ADAPTIVES, COMMON, PAIRS, RARE, world
 from understudy.protocols import Learner
 
 PUBLISHED = {  # read off the published figure, at α = 0 and α = 1
@@ -44,6 +44,7 @@ def ends() -> dict[float, Simulation]:
     }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(("alpha", "learner"), PUBLISHED)
 def test_means_agree_with_the_published_figure(
     ends: dict[float, Simulation], alpha: float, learner: str
@@ -54,6 +55,7 @@ def test_means_agree_with_the_published_figure(
     assert abs(regret.mean() - PUBLISHED[alpha, learner]) < 3 * standard_error + READING
 
 
+@pytest.mark.large
 def test_exp3_ix_halves_the_regret_of_exp3_where_the_comparator_is_covered(
     ends: dict[float, Simulation],
 ) -> None:
@@ -61,6 +63,7 @@ def test_exp3_ix_halves_the_regret_of_exp3_where_the_comparator_is_covered(
     assert covered["Exp3-IX"].mean() < covered["Exp3"].mean() / 2
 
 
+@pytest.mark.large
 def test_the_ceiling_is_half_of_half_the_rounds(ends: dict[float, Simulation]) -> None:
     """(n/2)·½ = 2500 is what never playing the comparator costs on top: n is 10 000."""
     largest = max(result.regret["Exp3"].max() for result in ends.values())
@@ -96,6 +99,7 @@ def test_mean_regret_stays_below_its_bound(name: str, sizes: tuple[int, int, int
     assert telling  # some bounds are below the largest regret that the game allows
 
 
+@pytest.mark.large
 def test_both_learners_profit_from_coverage_known_behavior_or_not() -> None:
     rows = EXPERIMENTS["unknown"].run(ExperimentOptions(30, 4000, 20, alphas=2))
     for name in {row.learner for row in rows}:
@@ -103,6 +107,7 @@ def test_both_learners_profit_from_coverage_known_behavior_or_not() -> None:
         assert good < poor / 2, name
 
 
+@pytest.mark.large
 def test_chernoff_has_the_smaller_bound_and_less_regret_where_coverage_is_poor() -> None:
     """Bounds at every α, the further apart the poorer the coverage; means of 30 runs at α < 1.
 

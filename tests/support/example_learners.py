@@ -1,0 +1,30 @@
+"""A learner of every recipe."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from understudy.learners import RECIPES, Learner
+
+EXAMPLE_ARGUMENTS: dict[str, Any] = {
+    "pi_b": np.array([0.4, 0.3, 0.2, 0.1]),
+    "n_actions": 4,
+    "horizon": 50,
+    "V": np.array([[0.5, 0.1, 0.0], [0.1, 0.4, 0.0], [0.0, 0.0, 0.3]]),
+    "feature_bound": 2.0,
+    "dimension": 3,
+}
+
+
+def example_learners() -> Iterator[tuple[str, Learner[Any]]]:
+    """Every recipe with example arguments, found by their names."""
+    for name, recipe in RECIPES.items():
+        parameters = inspect.signature(recipe).parameters
+        yield (
+            name,
+            recipe(**{p: EXAMPLE_ARGUMENTS[p] for p in parameters if p in EXAMPLE_ARGUMENTS}),
+        )
