@@ -183,7 +183,7 @@ def test_an_audit_compares_numbers_and_not_sentences(tmp_path: Path) -> None:
     assert [found.faults for found in audit(single.store, lambda *_: None)] == [fault]
 
 
-def test_a_snapshot_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
+def test_a_snapshot_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
     one = SingleStudy(tmp_path)
     one.send(*(decision(i, reward_of(i)) for i in range(6)))
     before = one.policy()
@@ -211,7 +211,7 @@ def test_what_contradicts_is_refused_and_changes_nothing(tmp_path: Path) -> None
         Event(id=IDS[0], action="b", propensity=q),
         Event(id=IDS[0], action="a", propensity=0.5),
         Event(id=IDS[1], reward=0.5),
-        Event(id="nobody", reward=0.5),
+        Event(id="unknown", reward=0.5),
     ]
     found = one.send(*wrong)
     assert statuses(found) == ["conflict", "conflict", "conflict", "unknown decision"]
@@ -253,7 +253,7 @@ def test_more_may_wait_than_memory_holds(tmp_path: Path, monkeypatch: pytest.Mon
 def clicks_first(tmp_path: Path, n: int, rng: np.random.Generator) -> tuple[SingleStudy, float]:
     """A log in which a click comes at once, and no click is a time-out, hours later."""
     one = SingleStudy(tmp_path, behavior={"a": 0.5, "b": 0.5}, reward_wait=3600.0)
-    worth = 0.0
+    earned = 0.0
     for i in range(n):
         action = "ab"[int(rng.integers(2))]
         clicked = rng.random() < 0.1
@@ -264,9 +264,9 @@ def clicks_first(tmp_path: Path, n: int, rng: np.random.Generator) -> tuple[Sing
         one.now += 1000
         certificate = one.study.state.study.certificate  # type: ignore[union-attr]
         assert certificate is not None
-        worth = 0.1 * certificate.rounds  # every policy is worth 0.1 a round
-        assert certificate.lower <= worth + 1e-9
-    return one, worth
+        earned = 0.1 * certificate.rounds  # every policy earns 0.1 a round
+        assert certificate.lower <= earned + 1e-9
+    return one, earned
 
 
 def test_the_certificate_holds_when_only_clicks_come_early(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_canary_goes_on(tmp_path: Path) -> None:
     one = SingleStudy(tmp_path)
     rng = np.random.default_rng(0)
     means, production = {"a": 0.3, "b": 0.6}, {"a": 0.9, "b": 0.1}
-    worth = paid = 0.0
+    earned = paid = 0.0
     for i in range(1_500):
         share = 0.0 if i < 500 else (0.3 if i < 1_000 else 0.95)
         pi = dict(zip("ab", one.study.state.probabilities().tolist(), strict=True))
@@ -314,7 +314,7 @@ def test_a_canary_goes_on(tmp_path: Path) -> None:
         }
         action = "ab"[int(rng.random() >= played["a"])]
         reward = float(rng.random() < means[action])
-        worth += sum(pi[label] * means[label] for label in means)
+        earned += sum(pi[label] * means[label] for label in means)
         paid += reward
         one.send(Event(id=str(i), action=action, propensity=played[action], reward=reward))
     state = one.study.state
@@ -322,7 +322,7 @@ def test_a_canary_goes_on(tmp_path: Path) -> None:
     certificate = state.study.certificate
     assert certificate is not None
     assert certificate.rounds == 1_500
-    assert certificate.lower <= worth <= certificate.upper
+    assert certificate.lower <= earned <= certificate.upper
     assert certificate.production == pytest.approx(paid)
     assert certificate.promoted
     assert state.probabilities()[1] > 0.95

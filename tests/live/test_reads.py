@@ -35,7 +35,7 @@ STUDY = "/v1/studies/patient"
 
 @dataclass
 class Reading:
-    """What readers were told, by the number of rows that it was about."""
+    """The answers that readers got, by the number of rows that they are about."""
 
     http: httpx.AsyncClient
     reads: int = 0
@@ -140,7 +140,7 @@ def test_every_answer_is_about_one_state(tmp_path: Path) -> None:
 
 
 def learn_one(single: SingleStudy) -> None:
-    """One more decision; one of the two actions is worth it, the other is not."""
+    """One more decision; of the two actions, the second earns a reward."""
     number = single.study.next_seq
     action, reward = ("a", 0.0) if number % 2 else ("b", 1.0)
     single.send(Event(id=str(number), action=action, propensity=0.5, reward=reward))
@@ -170,34 +170,34 @@ def asked(single: SingleStudy) -> Callable[..., Any]:
     service.writer.studies = {"study": ChangingStudy(single)}  # type: ignore[dict-item]
     app = make_app(service)
 
-    def told(path: str, method: str = "GET") -> Any:
+    def answer(path: str, method: str = "GET") -> Any:
         found = ask(app, method, f"/v1/studies/study{path}")
         assert found.status == 200, found.body
         return found.json
 
-    return told
+    return answer
 
 
 def test_an_answer_looks_once(tmp_path: Path) -> None:
     """Whatever happens while an answer is made: it is about the state that was looked at first."""
     single = SingleStudy(tmp_path)
-    told = asked(single)
+    answer = asked(single)
     for _ in range(10):
-        policy = told("/policy")
+        policy = answer("/policy")
         looked_at = single.study.state
         assert policy["learned"] == policy["decisions"] == looked_at.learned
         shown = [row["probability"] for row in policy["policy"]]
         assert shown == looked_at.probabilities().tolist()
-        drawn = told("/draw", "POST")
+        drawn = answer("/draw", "POST")
         looked_at = single.study.state
         probability = looked_at.probabilities()["ab".index(drawn["action"])]
         assert (drawn["learned"], drawn["probability"]) == (looked_at.learned, probability)
-        certificate = told("/certificate")
+        certificate = answer("/certificate")
         rounds = certificate["certificate"]["rounds"]
         assert rounds == certificate["curve"]["rounds"][-1] == certificate["learned"]
-        coverage = told("/coverage")
+        coverage = answer("/coverage")
         assert sum(row["count"] for row in coverage["actions"]) == coverage["learned"]
-        now = told("")
+        now = answer("")
         assert now["learned"] == now["folded"] == now["decisions"] - now["waiting"]
         viewed = watched(single)
         assert viewed["learned"] + viewed["waiting"] == viewed["decisions"]
@@ -223,9 +223,9 @@ def test_a_promotion_and_its_date_come_together(tmp_path: Path, before: int) -> 
     again = SingleStudy(tmp_path / "again")
     for _ in range(promoted - before - 1):
         learn_one(again)
-    told, verdicts = asked(again), []
+    answer, verdicts = asked(again), []
     for _ in range(4):
-        now = told("/certificate")
+        now = answer("/certificate")
         assert (now["promoted_since"] is None) == (now["verdict"] != "promote")
         verdicts.append(now["verdict"])
     assert verdicts[0] != verdicts[-1] == "promote"
@@ -235,7 +235,7 @@ def test_a_promotion_and_its_date_come_together(tmp_path: Path, before: int) -> 
 def replayed(
     spec: StudySpec, rows: Sequence[dict[str, Any]], reading: Reading
 ) -> dict[int, StudyState]:
-    """The state after as many rows as somebody was told about."""
+    """The state after every number of rows that an answer was about."""
     decisions = as_decisions(rows)
     state, found = StudyState.begin(spec), {0: StudyState.begin(spec)}
     for size in sorted({*reading.policies, *reading.snapshots}):

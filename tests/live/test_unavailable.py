@@ -103,7 +103,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_the_end_is_in_good_order(tmp_path: Path) -> None:
-    """Whoever is watching is let go, whoever has sent something is answered."""
+    """Streams end, and requests that were sent are answered."""
 
     async def watch(path: str) -> None:
         async with (
@@ -242,7 +242,7 @@ def test_a_server_that_lost_its_store_waits_until_the_other_is_gone(tmp_path: Pa
 
 
 @pytest.mark.full
-def test_clients_that_leave_in_the_middle_trouble_nobody(tmp_path: Path) -> None:
+def test_clients_that_leave_in_the_middle_disturb_no_other(tmp_path: Path) -> None:
     with Server(tmp_path / "store.db") as server, started(server) as client:
         for _ in range(20):
             with half_sent(server, EVENT):
@@ -251,11 +251,11 @@ def test_clients_that_leave_in_the_middle_trouble_nobody(tmp_path: Path) -> None
         for number in range(20):
             with half_sent(server, {**EVENT, "id": f"e{number}"}) as (connection, rest):
                 connection.sendall(rest)
-        told = [
+        answers = [
             client.post("/v1/studies/ads/events", json={**EVENT, "id": f"e{number}"}).json()
             for number in range(20)
         ]
-        assert {answer["status"] for answer in told} <= {"accepted", "known"}
+        assert {answer["status"] for answer in answers} <= {"accepted", "known"}
         for path in ("/v1/live", "/v1/studies/ads/live", "/v1/studies/ads/log"):
             with client.stream("GET", path) as stream:
                 next(stream.iter_bytes(8))

@@ -103,7 +103,7 @@ def test_one_request_cannot_spoil_a_group(tmp_path: Path, monkeypatch: pytest.Mo
 
             def write_but_one(changes: Sequence[Changes], clock: int) -> None:
                 if any(decision.id == "poison" for one in changes for decision in one.decisions):
-                    raise RuntimeError("nobody foresaw this")
+                    raise RuntimeError("an unexpected error")
                 write(changes, clock)
 
             monkeypatch.setattr(store, "write", write_but_one)
@@ -135,7 +135,7 @@ def test_a_store_that_fails_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
             with pytest.raises(StoreUnavailable, match="the answer was lost"):
                 await service.ingest(study, [event("1")])
             monkeypatch.setattr(store, "write", write)
-            with pytest.raises(StoreUnavailable):  # for a while nobody is kept waiting
+            with pytest.raises(StoreUnavailable):  # refused at once, for a while
                 await service.ingest(study, [event("1")])
             await asyncio.sleep(0.6)
             (again,) = await service.ingest(study, [event("1")])
@@ -198,7 +198,7 @@ def test_a_study_that_cannot_be_kept_does_not_trouble_others(
     asyncio.run(play())
 
 
-def test_snapshots_stop_nobody_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshots_delay_requests_briefly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not kept in one moment is kept in the next."""
     monkeypatch.setattr(writer, "SNAPSHOT_PAUSE", 0.0)
 

@@ -104,7 +104,7 @@ async def played(service: Service, messages: Sequence[Sequence[Event]]) -> str:
         assert service.study(SPEC.name) is study
         await insist(lambda: service.archive(SPEC.name))
         assert study.record.archived_at is not None
-        while (state := study.state).seq < N:  # it may begin anew, if another was there
+        while (state := study.state).seq < N:  # it begins again if another writer was there
             await asyncio.sleep(1e-3)
     finally:
         await service.stop()

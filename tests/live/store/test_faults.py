@@ -44,19 +44,19 @@ key = store.add_study("a", "{}", None, 1).key
 store.write([fresh(key, 100)], 1)
 unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, unlimited[1]))
-told = []
-while len(told) < 3:
+reasons = []
+while len(reasons) < 3:
     last = store.last_seq(key)
     try:
         store.write([fresh(key, 500, after=last)], 2)
     except StoreUnavailable as error:
         assert store.last_seq(key) == last
-        told.append(str(error))
+        reasons.append(str(error))
 resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
 store.write([fresh(key, 500, after=last)], 2)
 assert [d.seq for d in store.decisions(key, 0, 10**6)] == list(range(1, last + 501))
 assert not store.open()
-print(*set(told))
+print(*set(reasons))
 """
 
 
@@ -93,15 +93,15 @@ def test_a_full_disk_takes_nothing_and_goes_on_when_there_is_room(tmp_path: Path
             ballast = disk / "ballast"
             ballast.write_bytes(b"x" * 300_000)
             last = 3
-            told: list[str] = []
-            while len(told) < 3:
+            reasons: list[str] = []
+            while len(reasons) < 3:
                 try:
                     store.write([fresh(key, 100, after=last)], 2)
                     last += 100
                 except StoreUnavailable as error:
-                    told.append(str(error))
+                    reasons.append(str(error))
                 assert store.last_seq(key) == last
-            assert set(told) == {"the disk is full"}
+            assert set(reasons) == {"the disk is full"}
             fill_up(disk / "ballast 2")
             new = Place(str(disk / "b.db"), here.opened).store()
             for _ in range(2):

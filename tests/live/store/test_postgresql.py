@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.plain, pytest.mark.needs("pg_ctl")]
 
 
 def test_a_server_that_was_killed_is_found_again(cluster: Cluster, database: Place) -> None:
-    """What was acknowledged is there; nobody else wrote; readers need not be told."""
+    """What was acknowledged is there, there was no other writer, and readers connect again."""
     store, key = a_store(database)
     reader, book = database.reader(), database.token_book()
     book.add_token("a", b"a", "read", 1)
@@ -67,7 +67,7 @@ def test_who_lost_the_connection_lost_the_right_to_write(cluster: Cluster, datab
 
 
 def test_the_answer_to_a_commit_is_lost(database: Place) -> None:
-    """The writer cannot know, is told so, and finds what it wrote when it looks again."""
+    """The writer gets an error, and finds what it wrote when it opens the store again."""
     with cut_off_at_commit(database.where) as (where, armed):
         store = open_store(where)
         store.open()

@@ -1,4 +1,4 @@
-"""A store keeps what it was told, all of it or nothing, for one writer; in any database."""
+"""A store keeps every write, whole or not at all, for one writer; in any database."""
 
 from __future__ import annotations
 

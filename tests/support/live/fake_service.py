@@ -65,7 +65,7 @@ class Fake:
 
 
 def plain(fake: Fake, **options: Any) -> us.live.Client:
-    """A client that waits for nobody."""
+    """A client that never waits."""
     chosen = {"sleep": lambda _: None, "random": lambda: 1.0, **options}
     return us.live.Client(transport=httpx.MockTransport(fake), **chosen)
 

@@ -1,4 +1,4 @@
-"""Production under load: clients that retry, and remember what they were told is on disk."""
+"""Production under load: clients that retry, and remember what was acknowledged."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Load:
-    """Clients that decide, reward, batch and repeat themselves until told to end.
+    """Clients that decide, reward, batch and repeat themselves until they have to end.
 
     Whatever is not answered, or answered with 503, is sent again until it is.
     """

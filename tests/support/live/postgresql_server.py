@@ -110,7 +110,7 @@ class Cluster:
 
 
 def is_running(process: int) -> bool:
-    """Whether there is such a process, and it is not a dead one that nobody has buried."""
+    """Whether there is such a process, and it is not a zombie."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):

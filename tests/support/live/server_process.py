@@ -21,7 +21,7 @@ PATIENCE = 300.0  # seconds until a process that neither starts nor ends hangs, 
 class Server:
     """`understudy serve` on a store, as a context: it runs inside, and is gone afterwards.
 
-    It listens on the same port after every start, so that clients need not be told. `kill` ends it
+    It listens on the same port after every start, so that clients find it again. `kill` ends it
     as a power cut would; `stop` asks it to end in order, and gives its exit code.
     """
 

@@ -138,8 +138,8 @@ class SimulatedService:
             wrong["confidence"] = "nothing is that sure: below 100"
         if wrong:
             fields = [{"field": name, "message": message} for name, message in wrong.items()]
-            told = {"error": "invalid", "message": "some fields are wrong", "fields": fields}
-            return JSONResponse(told, status_code=422)
+            refusal = {"error": "invalid", "message": "some fields are wrong", "fields": fields}
+            return JSONResponse(refusal, status_code=422)
         self.add(asked["name"], asked["actions"])
         return JSONResponse(asked, status_code=201)
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL dialect: a store in a schema of its own."""
+"""Stores in PostgreSQL, in a schema of their own."""
 
 from __future__ import annotations
 

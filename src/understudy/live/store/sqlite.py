@@ -1,4 +1,4 @@
-"""The SQLite dialect: a store in one file, with nothing to set up."""
+"""Stores in SQLite: one file, with nothing to set up."""
 
 from __future__ import annotations
 
