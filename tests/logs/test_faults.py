@@ -243,7 +243,7 @@ def test_one_file_that_is_not_read_and_results_of_before(place: Place) -> None:
     assert json.loads(place.run("coverage", folder, "--json").out)["warnings"] == []
     place.write("caf\ne\u0301.log", "x")
     (warning,) = json.loads(place.run("coverage", folder, "--json").out)["warnings"]
-    assert "are not read, here 1 of the folder" in warning
+    assert warning.startswith("1 file of the folder")
     assert "'caf\\ne" in warning
 
 

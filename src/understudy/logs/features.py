@@ -66,28 +66,6 @@ class ContextFeatures:
         """The features of one context as the learner sees them, (p,)."""
         return _shrink(self.encoder.encode_one(context)[np.newaxis], self.learner)[0]  # type: ignore[no-any-return] # a row
 
-    def assumptions(self) -> list[str]:
-        """The assumptions of Theorem 3 that are not checked, or do not hold here.
-
-        These sentences are saved in policy.json, and an audit of a live store compares them: they
-        stay as 0.5.0 wrote them.
-        """
-        share = self.shrunk / self.rows
-        found = [
-            "mean rewards are linear in the features: no log can show that",
-            "contexts are drawn alike, and production plays alike, in the warm-up and after it",
-            f"V is known: here it is an average of {counted(self.rows, 'row')} and a ridge of "
-            f"{self.ridge:.3g}, which makes estimates cautious and biased",
-            f"features are bounded: here {100 * share:.4g} % of the warm-up are scaled down to "
-            f"κ = {self.learner.kappa:.4g}, and rewards would have to be linear in what is left",
-        ]
-        if self.unseen:
-            found.append(
-                f"production plays every action: {self.unseen} of {self.learner.spec.n_actions} "
-                "are not in the warm-up, and V of these is a guess"
-            )
-        return found
-
     def as_data(self) -> dict[str, Any]:
         """Everything but the learner as JSON data; snapshots hold the learner."""
         names = ("encoder", "rows", "shrunk", "unseen", "ridge")

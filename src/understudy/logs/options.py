@@ -16,9 +16,7 @@ from understudy.constraints import HORIZON, integer, number
 from understudy.errors import InvalidArgument, Verbatim, shorten
 from understudy.logs.action_files import check_probabilities, read_actions, read_probabilities
 from understudy.logs.aggregation.engines import ENGINES
-from understudy.logs.policy import Settings
 from understudy.logs.readers.files import FORMATS
-from understudy.logs.runs.default_learner import LEARNERS
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
@@ -31,6 +29,7 @@ from understudy.logs.schema import (
     RewardScale,
     first_few,
 )
+from understudy.logs.settings import LEARNERS, Settings
 
 WORDS: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
 CONFIDENT = 0.95  # the usual confidence of a bound

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import os
@@ -16,23 +15,20 @@ import numpy as np
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate
 from understudy.certificates.curves import POINTS, Point
-from understudy.constraints import HORIZON, PROBABILITIES, SMALLEST_PROBABILITY, Array
+from understudy.constraints import PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.features import ContextFeatures
-from understudy.logs.runs.default_learner import LEARNERS
 from understudy.logs.runs.study import CertificatePath, Study
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
     LOGGED,
     Actions,
-    Columns,
     Label,
-    PropensitySource,
-    RewardScale,
     is_unicode,
 )
-from understudy.logs.statistics import ActionStatistics, CountsOverTime
+from understudy.logs.settings import REMEDY, Settings
+from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 from understudy.snapshots import (
     FORMAT,
     VERSION,
@@ -43,28 +39,11 @@ from understudy.snapshots import (
     parse,
     write_atomically,
 )
+from understudy.types import Integers
 
 KIND = "policy"
 KINDS = {LOGGED: Logged, ESTIMATED: type(None), GIVEN: np.ndarray}
-REMEDY = "pass a policy.json that `understudy learn` wrote, unchanged"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What the first run fixed, and later ones keep: how rows are read, and who learns."""
-
-    columns: Columns
-    reward_range: tuple[float, float]
-    behavior: PropensitySource
-    learner: str
-    horizon: int | None
-    theorem: str
-    unmet: tuple[str, ...]
-
-    @property
-    def scale(self) -> RewardScale:
-        """The units of rewards."""
-        return RewardScale(*self.reward_range)
+MANY = 1_000  # rows: so many do not have the same sums by chance
 
 
 @dataclass(frozen=True)
@@ -138,6 +117,22 @@ class Policy:
     def knows(self, fingerprints: Iterable[str]) -> bool:
         """Whether it was learned from one of these files."""
         return not {file.sha256 for file in self.files}.isdisjoint(fingerprints)
+
+    def knows_rows(self, log: LogStatistics, stretches: Integers | None) -> bool:
+        """Whether the sums of a log are those of the rows that it was learned from."""
+        here, there = log.tally, self.study.tally
+        place = {text: i for i, text in enumerate(log.actions.texts)}
+        if here.rows != there.rows or not place.keys() >= set(self.actions.texts):
+            return False
+        own = [place[text] for text in self.actions.texts]
+        same = all(
+            np.allclose(column[own], kept, rtol=1e-9, atol=0.0, equal_nan=True)
+            for column, kept in ((here.counts, there.counts), (here.rewards, there.rewards))
+        )
+        before = self.study.stretches.counts
+        if stretches is None or not len(before):
+            return same and here.rows >= MANY
+        return same and np.array_equal(stretches[:, own], before)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write policy.json, whole or not at all."""
@@ -227,7 +222,7 @@ def _from_text(text: str) -> Policy:
     return Policy(
         actions=actions,
         study=study,
-        settings=_settings(content["settings"]),
+        settings=Settings.from_data(content["settings"]),
         average=_probabilities(content["policy"]),
         files=tuple(
             fields_from_data(FileRead, file, "files", REMEDY) for file in provenance["files"]
@@ -280,31 +275,3 @@ def _point(point: list[Any], *, gains: bool) -> Point:
     if not all(math.isfinite(value) for value in found if value is not None):
         raise InvalidSnapshot("curve", point, "its numbers are finite", REMEDY)
     return found
-
-
-def _settings(found: dict[str, Any]) -> Settings:
-    logged = found["behavior"] == LOGGED
-    settings = fields_from_data(
-        Settings,
-        found,
-        "settings",
-        REMEDY,
-        columns=lambda columns: _columns(columns, logged=logged),
-        reward_range=lambda two: dataclasses.astuple(RewardScale.from_range(two or ())),
-        horizon=lambda n: HORIZON.optional()("horizon", n),
-        unmet=lambda texts: tuple(str(text) for text in texts),
-    )
-    if settings.learner not in LEARNERS or not isinstance(settings.theorem, str):
-        raise InvalidSnapshot("learner", settings.learner, "there is no such learner", REMEDY)
-    return settings
-
-
-def _columns(found: dict[str, Any], *, logged: bool) -> Columns:
-    columns = fields_from_data(Columns, found, "columns", REMEDY, context=tuple)
-    needed = {columns.action, columns.reward, *columns.context}
-    if logged:
-        needed.add(columns.propensity)  # type: ignore[arg-type] # whether it is one is asked below
-    optional = {columns.propensity, columns.time, columns.eligible, columns.target} - {None}
-    if not all(isinstance(name, str) for name in needed | optional):
-        raise InvalidSnapshot("columns", found, "a column has no name", REMEDY)
-    return columns

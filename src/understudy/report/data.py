@@ -29,9 +29,9 @@ from understudy.logs.evaluation.verdicts import (
 )
 from understudy.logs.policy import FileRead
 from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
-from understudy.logs.runs.default_learner import FIXED
 from understudy.logs.runs.study import LAST
 from understudy.logs.schema import ESTIMATED, RewardScale
+from understudy.logs.settings import Assumption
 from understudy.plots import CertificatePanel
 from understudy.report import words
 from understudy.report.words import MARKS, Mark
@@ -217,7 +217,7 @@ def _learned(result: LearnResult) -> Report:
     policy, settings = result.policy, result.policy.settings
     facts = [
         ("Learner", settings.learner),
-        ("Guarantee", settings.theorem),
+        ("Guarantee", words.guarantee(settings)),
         ("Behavior", words.BEHAVIORS[settings.behavior]),
         ("Rows learned from", count(policy.study.rounds)),
         ("Horizon", "none needed" if settings.horizon is None else count(settings.horizon)),
@@ -231,7 +231,7 @@ def _learned(result: LearnResult) -> Report:
     return Report(
         title="What was learned from this log",
         facts=[*facts, *certificate],
-        assumptions=settings.unmet,
+        assumptions=words.assumptions(policy),
         averaged_over=None if policy.contextual is None else LAST,
         **_judged(result.certified, result.obstacle, result.coverage, UNDERSTUDY),
         **_log(result, files=policy.files),
@@ -248,7 +248,7 @@ def _certified(result: CertifyResult) -> Report:
     ]
     assumptions = ["the policy was neither learned from rows of this log nor chosen by them"]
     if result.kind == ESTIMATED:
-        assumptions.append(FIXED)
+        assumptions.append(words.ASSUMPTIONS[Assumption.FIXED_BEHAVIOR])
     return Report(
         title=f"What this log says about {result.name}",
         facts=facts,

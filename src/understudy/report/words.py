@@ -43,6 +43,7 @@ from understudy.logs.evaluation.verdicts import (
     Verdict,
     VerdictKind,
 )
+from understudy.logs.policy import Policy
 from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.reject_reasons import WITHOUT_ACTION, remedy_for
 from understudy.logs.reject_reasons import counted as reasons
@@ -55,6 +56,7 @@ from understudy.logs.schema import (
     RewardScale,
     short_label,
 )
+from understudy.logs.settings import Assumption, Settings, Theorem
 
 
 class Mark(NamedTuple):
@@ -76,6 +78,32 @@ BEHAVIORS = {
     LOGGED: "propensities as logged, row by row",
     GIVEN: "fixed probabilities, as given",
     ESTIMATED: "unknown: estimated from action frequencies, assumed the same in all rows",
+}
+THEOREMS = {
+    Theorem.NONE: "none",
+    Theorem.KNOWN_BEHAVIOR: "Theorem 1{form}: regret at most {factor}√(n log K)·(1 + C/2)",
+    Theorem.UNKNOWN_BEHAVIOR: "Theorem 2, with Chernoff's bound instead of Hoeffding's",
+    Theorem.LINEAR: "Theorem 3, for LinProd in constant memory: regret at most log K/η + η n C_φ",
+    Theorem.COVERAGE_ADAPTIVE: (
+        "the coverage-adaptive theorem{form}: regret of order √(C n) against every policy at once; "
+        "C is {coverage}"
+    ),
+}
+ASSUMPTIONS = {
+    Assumption.FIXED_BEHAVIOR: (
+        "the behavior policy is the same in all rows; the drift test of the report may reject this"
+    ),
+    Assumption.FIXED_RATE: "the rate is fixed; without a horizon it falls, outside all theorems",
+    Assumption.SMALL_RATE: "the rate is below every propensity; rare actions break this",
+    Assumption.DECLARED_ACTIONS: (
+        "the list of actions was known before the log; here it was read from the log. If it was "
+        "known, declare it with --actions FILE"
+    ),
+    Assumption.KNOWN_PROPENSITIES: (
+        "propensities are unknown; if the log has them, name their column with --propensity, or a "
+        "file of fixed ones with --behavior"
+    ),
+    Assumption.TIME_ORDER: "rows are in the order of time; --time COLUMN checks this",
 }
 LOG_THEM = "Log the propensity of every row."
 OBSTACLES = {
@@ -374,6 +402,41 @@ def _changed(drift: Drift, most: ShareChange, labels: Sequence[Label]) -> str:
     if drift.varies:
         return f"{change}, which logged propensities account for"
     return f"{change} though propensities do not: they are wrong, or actions were not random"
+
+
+# ----------------------------------------------------------------------- theorems and assumptions
+
+
+def guarantee(settings: Settings) -> str:
+    """The theorem of a learner, with its bound."""
+    anytime, logged = settings.horizon is None, settings.behavior == LOGGED
+    return THEOREMS[settings.theorem].format(
+        form=" without a horizon" if anytime else "",
+        factor="√2·" if anytime else "",
+        coverage="the mean of 1/q_t" if logged else "the coverage ratio Σ π(a)/q(a)",
+    )
+
+
+def assumptions(policy: Policy) -> list[str]:
+    """The assumptions behind a learned policy that the reader is to check."""
+    contextual = policy.contextual
+    found = [ASSUMPTIONS[assumption] for assumption in policy.settings.unmet]
+    if contextual is None:
+        return found
+    found += [
+        "mean rewards are linear in the features; no log can show this",
+        "contexts and production have the same distribution in the warm-up and after it",
+        f"V is known; here it is the mean of {counted(contextual.rows, 'row')} and a ridge of "
+        f"{contextual.ridge:.3g}, which makes estimates cautious and biased",
+        f"features are bounded; here {percent(contextual.shrunk / contextual.rows)} of the warm-up "
+        f"were scaled down to κ = {contextual.learner.kappa:.4g}",
+    ]
+    if contextual.unseen:
+        found.append(
+            f"production plays every action; {contextual.unseen} of "
+            f"{contextual.learner.spec.n_actions} are not in the warm-up, so V of these is a guess"
+        )
+    return found
 
 
 # ------------------------------------------------------------------------------------- warnings

@@ -20,7 +20,6 @@ from understudy.logs.evaluation.verdicts import UNIFORM, Candidate, candidates_o
 from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
-from understudy.logs.runs.provenance import knows_rows
 from understudy.logs.schema import Actions, Columns, Label
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
@@ -226,7 +225,7 @@ def candidates_beside(
 
     def own(learned: Policy | None) -> bool:
         return learned is not None and (
-            learned.knows(fingerprints) or knows_rows(learned, tallied, stretches)
+            learned.knows(fingerprints) or learned.knows_rows(tallied, stretches)
         )
 
     theirs = [

@@ -35,7 +35,7 @@ from understudy.logs.evaluation.target_policies import (
 from understudy.logs.evaluation.verdicts import Candidate
 from understudy.logs.options import Options
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
-from understudy.logs.policy import Policy, Settings
+from understudy.logs.policy import Policy
 from understudy.logs.readers.inputs import (
     FrameSource,
     LogReader,
@@ -45,7 +45,7 @@ from understudy.logs.readers.inputs import (
     sources_name,
 )
 from understudy.logs.reject_reasons import nothing_left, refuse_bad_rows
-from understudy.logs.runs.default_learner import Assumption, Choice, choose, name_of_default
+from understudy.logs.runs.default_learner import Choice, choose, name_of_default
 from understudy.logs.runs.provenance import (
     Provenance,
     RunOutcome,
@@ -62,6 +62,7 @@ from understudy.logs.runs.setup import (
 )
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, PropensitySource
+from understudy.logs.settings import Assumption, Settings
 from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 
 

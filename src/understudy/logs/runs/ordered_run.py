@@ -29,13 +29,11 @@ from understudy.logs.evaluation.verdicts import Candidate
 from understudy.logs.features import ContextFeatures
 from understudy.logs.options import Options, agree
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
-from understudy.logs.policy import Policy, Settings
+from understudy.logs.policy import Policy
 from understudy.logs.readers.inputs import LogReader, LogSource, prefetch, sources_name
 from understudy.logs.reject_reasons import nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
 from understudy.logs.runs.default_learner import (
-    CONTEXTUAL,
-    Assumption,
     Choice,
     choose,
     choose_contextual,
@@ -65,6 +63,7 @@ from understudy.logs.runs.study import (
     observe_rows,
 )
 from understudy.logs.schema import ESTIMATED
+from understudy.logs.settings import CONTEXTUAL, Assumption, Settings
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
@@ -150,9 +149,9 @@ class OrderedRun:
         if not declared:
             unmet.append(Assumption.DECLARED_ACTIONS)
         if log.kind == ESTIMATED and options.behavior is None:
-            unmet.append(Assumption.PROPENSITIES)
+            unmet.append(Assumption.KNOWN_PROPENSITIES)
         if columns.time is None:
-            unmet.append(Assumption.ORDER)
+            unmet.append(Assumption.TIME_ORDER)
         settings = Settings(
             columns=columns,
             reward_range=(options.scale.low, options.scale.high),

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import polars as pl
 
 from understudy.errors import InvalidLog
@@ -21,8 +20,6 @@ from understudy.logs.readers.inputs import LogSource
 from understudy.logs.schema import QUARANTINE, PropensitySource
 from understudy.logs.statistics import LogStatistics
 from understudy.types import Integers
-
-MANY = 1_000  # rows: so many do not have the same sums by chance
 
 
 def fingerprints_of(sources: Sequence[LogSource]) -> list[str]:
@@ -73,30 +70,13 @@ def refuse_same_rows(tallied: LogStatistics, stretches: Integers | None, policy:
 
     They have the same sums of each action; few rows may by chance, if their order is not known.
     """
-    if knows_rows(policy, tallied, stretches):
+    if policy.knows_rows(tallied, stretches):
         raise InvalidLog(
             "log",
             f"{tallied.tally.rows:,} rows",
             "the policy was learned from these rows",
             "pass a log of other rows: what was learned from cannot judge what was learned",
         )
-
-
-def knows_rows(policy: Policy, tallied: LogStatistics, stretches: Integers | None) -> bool:
-    """Whether the sums are those of the rows that the policy was learned from."""
-    here, there = tallied.tally, policy.study.tally
-    place = {text: i for i, text in enumerate(tallied.actions.texts)}
-    if here.rows != there.rows or not place.keys() >= set(policy.actions.texts):
-        return False
-    own = [place[text] for text in policy.actions.texts]
-    same = all(
-        np.allclose(column[own], kept, rtol=1e-9, atol=0.0, equal_nan=True)
-        for column, kept in ((here.counts, there.counts), (here.rewards, there.rewards))
-    )
-    early, before = stretches, policy.study.stretches.counts
-    if early is None or not len(before):
-        return same and here.rows >= MANY
-    return same and np.array_equal(early[:, own], before)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,136 @@
+"""What the first run over a log fixed, and later runs keep: how rows are read, and who learns.
+
+Every learner has its theorem, and assumptions of it that the reader of a report is to check.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from understudy.constraints import HORIZON
+from understudy.errors import InvalidSnapshot
+from understudy.logs.schema import LOGGED, Columns, PropensitySource, RewardScale
+from understudy.snapshots import fields_from_data
+
+REMEDY = "pass a policy.json that `understudy learn` wrote, unchanged"
+
+
+class Theorem(StrEnum):
+    """The theorem that bounds the regret of a learner. `report.words` states its bound."""
+
+    NONE = "none"
+    KNOWN_BEHAVIOR = "theorem 1"
+    UNKNOWN_BEHAVIOR = "theorem 2"
+    LINEAR = "theorem 3"
+    COVERAGE_ADAPTIVE = "coverage-adaptive"
+
+
+class Assumption(StrEnum):
+    """An assumption of a theorem that a log does not meet, or that no log can show."""
+
+    FIXED_BEHAVIOR = "fixed behavior"
+    FIXED_RATE = "fixed rate"
+    SMALL_RATE = "small rate"
+    DECLARED_ACTIONS = "declared actions"
+    KNOWN_PROPENSITIES = "known propensities"
+    TIME_ORDER = "time order"
+
+
+UNKNOWN, CONTEXTUAL = "exp3-ix-unknown", "lin-prod-compact"
+# Of every learner: its theorem, and the assumptions to check, with a horizon and without.
+GUARANTEES: dict[str, tuple[tuple[Theorem, *tuple[Assumption, ...]], ...]] = {
+    "exp3": ((Theorem.NONE, Assumption.SMALL_RATE), (Theorem.NONE, Assumption.FIXED_RATE)),
+    "exp3-ix": ((Theorem.KNOWN_BEHAVIOR,), (Theorem.KNOWN_BEHAVIOR,)),
+    "prod": ((Theorem.KNOWN_BEHAVIOR,), (Theorem.KNOWN_BEHAVIOR,)),
+    "coverage-adaptive": ((Theorem.COVERAGE_ADAPTIVE,), (Theorem.COVERAGE_ADAPTIVE,)),
+    UNKNOWN: (
+        (Theorem.UNKNOWN_BEHAVIOR, Assumption.FIXED_BEHAVIOR),
+        (Theorem.NONE, Assumption.FIXED_RATE, Assumption.FIXED_BEHAVIOR),
+    ),
+    CONTEXTUAL: ((Theorem.LINEAR,), (Theorem.LINEAR,)),
+}
+LEARNERS = tuple(GUARANTEES)
+
+
+def guarantee(learner: str, horizon: int | None) -> tuple[Theorem, *tuple[Assumption, ...]]:
+    """The theorem of a learner, and the assumptions of it that are to be checked."""
+    with_horizon, without = GUARANTEES[learner]
+    return without if horizon is None else with_horizon
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the first run fixed, and later ones keep: how rows are read, and who learns."""
+
+    columns: Columns
+    reward_range: tuple[float, float]
+    behavior: PropensitySource
+    learner: str
+    horizon: int | None
+    theorem: Theorem
+    unmet: tuple[Assumption, ...]
+
+    @property
+    def scale(self) -> RewardScale:
+        """The units of rewards."""
+        return RewardScale(*self.reward_range)
+
+    @staticmethod
+    def from_data(found: dict[str, Any]) -> Settings:
+        """The settings of a policy.json, or `InvalidSnapshot`."""
+        logged = found["behavior"] == LOGGED
+        settings = fields_from_data(
+            Settings,
+            found,
+            "settings",
+            REMEDY,
+            columns=lambda columns: _columns(columns, logged=logged),
+            reward_range=lambda two: dataclasses.astuple(RewardScale.from_range(two or ())),
+            horizon=lambda n: HORIZON.optional()("horizon", n),
+            theorem=str,
+            unmet=_assumptions,
+        )
+        if settings.learner not in LEARNERS:
+            raise InvalidSnapshot("learner", settings.learner, "there is no such learner", REMEDY)
+        theorem, *_ = guarantee(settings.learner, settings.horizon)
+        return dataclasses.replace(settings, theorem=theorem)
+
+
+# The sentences that 0.5.0 wrote. Those about contexts are left out: they follow from the features.
+SENTENCES = {
+    "the behavior policy must be the same in all rows; the report's drift test can deny it": (
+        Assumption.FIXED_BEHAVIOR
+    ),
+    "without a horizon its rate falls with time, which no theorem covers": Assumption.FIXED_RATE,
+    "without a horizon its rate falls with time, which no theorem covers yet": (
+        Assumption.FIXED_RATE
+    ),
+    "its bound needs a rate below every propensity, which rare actions break": (
+        Assumption.SMALL_RATE
+    ),
+    "the list of actions was read from the log itself; declare it with --actions FILE if it was "
+    "known before": Assumption.DECLARED_ACTIONS,
+    "there is no column 'propensity'; if the log has propensities, name their column with "
+    "--propensity, or a file of fixed ones with --behavior": Assumption.KNOWN_PROPENSITIES,
+    "rows were taken to be in the order of time; --time COLUMN checks it": Assumption.TIME_ORDER,
+}
+
+
+def _assumptions(texts: Iterable[str]) -> tuple[Assumption, ...]:
+    known = {**SENTENCES, **{one.value: one for one in Assumption}}
+    return tuple(known[text] for text in texts if text in known)
+
+
+def _columns(found: dict[str, Any], *, logged: bool) -> Columns:
+    columns = fields_from_data(Columns, found, "columns", REMEDY, context=tuple)
+    needed = {columns.action, columns.reward, *columns.context}
+    if logged:
+        needed.add(columns.propensity)  # type: ignore[arg-type] # whether it is one is asked below
+    optional = {columns.propensity, columns.time, columns.eligible, columns.target} - {None}
+    if not all(isinstance(name, str) for name in needed | optional):
+        raise InvalidSnapshot("columns", found, "a column has no name", REMEDY)
+    return columns
