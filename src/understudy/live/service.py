@@ -18,7 +18,7 @@ from understudy.live.live_study import REASONS, LiveStudy, Outcome
 from understudy.live.spec import Event, StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store import open_reader, open_store
-from understudy.live.store.records import StudyRecord, TokenRecord, moment
+from understudy.live.store.records import TokenRecord, moment
 from understudy.live.writer import Writer
 from understudy.logs.policy import from_text
 from understudy.logs.schema import Label
@@ -150,17 +150,13 @@ class Service:
             return None
         key = (study.spec.name, seq)
         if key not in self._promoted:
-            self._promoted[key] = moment(self._time_of(study.record, seq))
+            at = study.record.created_at
+            if seq:
+                with closing(open_reader(self.where)) as reader:
+                    (decision,) = reader.decisions(study.record.key, seq - 1, 1)
+                at = decision.decided_at
+            self._promoted[key] = moment(at)
         return self._promoted[key]
-
-    def _time_of(self, record: StudyRecord, seq: int) -> int:
-        if not seq:
-            return record.created_at
-        with closing(open_reader(self.where)) as reader:
-            found = reader.decisions(record.key, seq - 1, 1)
-        if not found:
-            raise InvalidArgument("seq", seq, "there is no such decision", "audit the store")
-        return found[0].decided_at
 
 
 def _check_begins(spec: StudySpec, base: str | None) -> None:

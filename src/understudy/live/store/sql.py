@@ -24,6 +24,7 @@ from understudy.live.store.records import (
 Access = Literal["read", "tokens", "write"]
 Row = tuple[Any, ...]
 
+STORES = "pass the path of a file, or postgresql://user@host/database"
 BATCH = 10_000  # decisions read at a time, some 3 MB
 SELECT_STUDIES = "SELECT key, name, spec, base, created_at, archived_at FROM studies"
 SELECT_DECISIONS = f"SELECT {', '.join(COLUMNS)} FROM decisions"

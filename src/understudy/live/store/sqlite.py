@@ -11,11 +11,12 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from understudy.errors import StoreInUse, StoreUnavailable
+from understudy.errors import InvalidArgument, StoreInUse, StoreUnavailable
 from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Rewarded
 from understudy.live.store.sql import (
     INSERT_DECISIONS,
     SELECT_DECISIONS,
+    STORES,
     Access,
     Database,
     Row,
@@ -62,9 +63,9 @@ class Sqlite(Database):
     tuning = "PRAGMA journal_mode = WAL"
     tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
-    def __init__(self, path: Path, access: Access) -> None:
+    def __init__(self, where: str, access: Access) -> None:
         super().__init__(access)
-        self.path = path
+        self.path = path_of(where, must_exist=access == "read").resolve()
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
@@ -128,6 +129,20 @@ class Sqlite(Database):
             return refused_rows(str(error))
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its details
         return StoreUnavailable(REASONS.get(code, str(error)))
+
+
+def path_of(where: str, *, must_exist: bool) -> Path:
+    """Return the path of a store, or raise `InvalidArgument` if no store can be there."""
+    path = Path(where)
+    if not where or path.is_dir():
+        what = "this is a folder" if where else "no file is named"
+        raise InvalidArgument("store", where, what, STORES)
+    if not path.parent.is_dir():
+        what = f"there is no folder {str(path.parent)!r}"
+        raise InvalidArgument("store", where, what, "make it first")
+    if must_exist and not path.exists():
+        raise InvalidArgument("store", where, "there is no such file", STORES)
+    return path
 
 
 def marks(width: int, rows: int = 1) -> str:
