@@ -230,7 +230,9 @@ def _parse(
 
 
 def _parsed(column: BoundedColumn, values: pl.Series) -> pl.Series:
-    """What `BoundedColumn.parse` finds. Only text that Polars cannot cast needs a closer look.
+    """What `BoundedColumn.parse` finds. Only text that Polars cannot cast needs a closer look:
+
+    first for blanks around numbers, which are many if there are any, then for all else.
 
     >>> rewards = pl.Series("reward", ["1", " 0.5", "one", "true", None])
     >>> _parsed(BoundedColumn.of("reward", UNIT, text=True), rewards).to_list()
@@ -240,12 +242,14 @@ def _parsed(column: BoundedColumn, values: pl.Series) -> pl.Series:
         found = values if values.dtype == pl.Float64 else values.cast(pl.Float64, strict=False)
         return found.alias(column.parsed)
     text = values if values.dtype == pl.String else values.cast(pl.String)
-    found = text.str.strip_chars().cast(pl.Float64, strict=False).alias(column.parsed)
-    if found.null_count() == text.null_count():
-        return found
-    failed = found.is_null() & text.is_not_null()
-    rest = text.filter(failed).to_frame(column.role).select(column.parse())
-    return found.scatter(failed.arg_true(), rest.to_series())
+    found = text.cast(pl.Float64, strict=False).alias(column.parsed)
+    for expression in (pl.col(column.role).str.strip_chars(), column.parse()):
+        if found.null_count() == text.null_count():
+            break
+        failed = found.is_null() & text.is_not_null()
+        rest = text.filter(failed).to_frame(column.role).select(expression).to_series()
+        found = found.scatter(failed.arg_true(), rest.cast(pl.Float64, strict=False))
+    return found
 
 
 def _as_array(values: pl.Series) -> Array:
