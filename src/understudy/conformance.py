@@ -39,7 +39,7 @@ def _features(learner: Player, spec: EventSpec, rounds: int, rng: np.random.Gene
     assert spec.features is not None
     features = rng.normal(size=(rounds, *spec.features))
     actions = np.zeros(rounds, dtype=np.int64)
-    for _ in range(60):
+    for _ in range(60):  # 2^60: from the largest features to the smallest that mean something
         try:
             learner.policies(learner.init(), Log(actions, np.zeros(rounds), features=features))
         except InvalidArgument:

@@ -52,9 +52,9 @@ __all__ = [
     "UnknownCell",
 ]
 
-LONGEST_VALUE, LONGEST_PATH = 60, 300
-LONGEST_MESSAGE = 160  # characters of a foreign message
-FIELDS_SHOWN = 5
+# Characters, so that a message stays a line or two; paths are cut late, as their middle says where.
+LONGEST_VALUE, LONGEST_MESSAGE, LONGEST_PATH = 60, 160, 300
+FIELDS_SHOWN = 5  # of a refused request: a program that is wrong repeats itself
 
 
 def shorten(value: object, longest: int = LONGEST_VALUE) -> str:
