@@ -63,7 +63,7 @@ def running(folder: Path, token: str | None = None) -> Iterator[Running]:
 
 @pytest.mark.parametrize(
     ("paths", "examples"),
-    [("/(events|draw)$", 5), pytest.param("", 30, marks=pytest.mark.full)],
+    [("/(events|draw)$", 5), pytest.param("", 15, marks=pytest.mark.full)],
     ids=["some", "all"],
 )
 def test_whatever_is_sent_is_answered_as_described(
