@@ -153,8 +153,10 @@ class Service:
             at = study.record.created_at
             if seq:
                 with closing(open_reader(self.where)) as reader:
-                    (decision,) = reader.decisions(study.record.key, seq - 1, 1)
-                at = decision.decided_at
+                    found = reader.decisions(study.record.key, seq - 1, 1)
+                if not found:
+                    raise InvalidArgument("seq", seq, "there is no such decision", "audit the store")
+                at = found[0].decided_at
             self._promoted[key] = moment(at)
         return self._promoted[key]
 
