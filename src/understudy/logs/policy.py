@@ -168,8 +168,8 @@ class Policy:
             "behavior": as_data(study.behavior, "behavior"),
             "certificate": as_data(study.certificate, "certificate"),
             "curve": [list(point) for point in study.curve],
-            "tally": study.tally.as_data(),
-            "stretches": study.stretches.as_data(),
+            "tally": fields_as_data(study.tally),
+            "stretches": fields_as_data(study.stretches),
         }
         return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1)
 

@@ -15,7 +15,7 @@ from understudy import kernels
 from understudy.constraints import LARGEST_COUNT, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidSnapshot
 from understudy.logs.schema import Actions
-from understudy.snapshots import fields_as_data, fields_from_data
+from understudy.snapshots import fields_from_data
 from understudy.types import Integers, Log, kernel_view, read_only
 
 ENOUGH = 30  # rows of one propensity, to take it for the only one: fewer may agree by chance
@@ -112,19 +112,9 @@ class ActionStatistics:
             read_only(counts), *(read_only(row.copy()) for row in (*totals, *ranges))
         )
 
-    def as_data(self) -> dict[str, list[float | None]]:
-        """As what JSON can hold, exactly: null for nan."""
-        found: dict[str, list[float | None]] = fields_as_data(self)
-        return found
-
     @staticmethod
     def from_data(data: dict[str, Any], n_actions: int) -> ActionStatistics:
-        """The sums that `as_data` made data of, checked.
-
-        >>> data = ActionStatistics.empty(2).after(Log([1], [0.5])).as_data()
-        >>> ActionStatistics.from_data(data, 2).rewards.tolist()
-        [0.0, 0.5]
-        """
+        """The sums that `fields_as_data` made data of, checked."""
         names = [field.name for field in dataclasses.fields(ActionStatistics)]
         decoders: dict[str, Any] = dict.fromkeys(names, _floats)
         found = fields_from_data(ActionStatistics, data, "tally", **decoders)
@@ -206,14 +196,9 @@ class CountsOverTime:
     def empty(n_actions: int) -> CountsOverTime:
         return CountsOverTime(1, 0, read_only(np.zeros((0, n_actions), dtype=np.int64)))
 
-    def as_data(self) -> dict[str, Any]:
-        """As what JSON can hold, exactly."""
-        found: dict[str, Any] = fields_as_data(self)
-        return found
-
     @staticmethod
     def from_data(data: dict[str, Any], n_actions: int) -> CountsOverTime:
-        """The counts that `as_data` made data of, checked."""
+        """The counts that `fields_as_data` made data of, checked."""
         found = fields_from_data(
             CountsOverTime,
             data,
