@@ -26,7 +26,9 @@ Array = Any  # float64 or int64 vectors: a kernel takes what it is given
 
 LARGEST_EXPONENT = 600.0  # of a weight: below overflow, also for a sum of very many of them
 LARGEST_RESIDUE = 300.0  # of an exponent, after a refresh
-SHORTEST_REFRESH = 1024
+SHORTEST_REFRESH = (
+    1024  # rounds: a refresh of few actions then costs next to nothing, and W cannot drift
+)
 UNKNOWN = -1.0  # a weight that was not needed yet
 
 
