@@ -83,7 +83,7 @@ def test_what_the_first_run_has_seen_is_declared_for_the_next(tmp_path: Path) ->
     rare = pl.when(pl.int_range(400) == 5).then(pl.lit("c")).otherwise("action")
     first, second = (one.with_columns(action=rare) for one in rows)
     learned = us.logs.learn(first, context="x", out=tmp_path)
-    assert learned.policy.study.tally.counts.min() == 0
+    assert learned.policy.study.sums.counts.min() == 0
     kept, loaded = (
         us.logs.learn(second, resume=one).certified for one in (learned, tmp_path / "policy.json")
     )

@@ -16,7 +16,6 @@ from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.encoder import NumberColumn
 from understudy.logs.policy import Policy
-from understudy.logs.runs.default_learner import choose, name_of_default
 from understudy.logs.schema import (
     ACTION,
     ESTIMATED,
@@ -30,7 +29,7 @@ from understudy.logs.schema import (
     RewardScale,
     first_few,
 )
-from understudy.logs.settings import CONTEXTUAL, LEARNERS
+from understudy.logs.settings import CONTEXTUAL, LEARNERS, choose, name_of_default
 
 MOST_ACTIONS = 10_000  # a policy of so many is some 500 kB of JSON, sent with every GET policy
 MOST_CONTEXTS = 64  # columns: the state of a learner grows with the square of their features

@@ -22,13 +22,11 @@ from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot
 from understudy.logs.features import ContextFeatures
 from understudy.logs.learn import coverage_of_policy
-from understudy.logs.policy import Policy, from_text, playable
+from understudy.logs.policy import Policy, Provenance, from_text, playable
 from understudy.logs.results import LearnResult
-from understudy.logs.runs.default_learner import Choice, choose, choose_contextual
-from understudy.logs.runs.provenance import Provenance
 from understudy.logs.runs.study import LAST, Study, average_policy, last_rows
 from understudy.logs.schema import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, QUARANTINE, Columns
-from understudy.logs.settings import Settings
+from understudy.logs.settings import Choice, Settings, choose, choose_contextual
 from understudy.types import Log
 
 MOST_WARMUP_ROWS = 200_000  # twice the largest `warmup`, so that each can be doubled once

@@ -210,7 +210,7 @@ def number_rule(column: BoundedColumn) -> Rule:
 def action_rule(*, closed: bool = True) -> Rule:
     """The action is there and known.
 
-    If the list of actions is not `closed`, it holds those of the good rows: then "unknown" is no
+    If the list of actions is not `closed`, it holds those of the valid rows: then "unknown" is no
     reason by itself, and `check` looks for it last.
     """
     known = pl.col(INDEX) >= 0
@@ -261,12 +261,12 @@ def _wrong_type(file: str, role: str, holds: str) -> InvalidLog:
 # ---------------------------------------------------------------------------------------- errors
 
 
-def counted(refused: Mapping[str, int]) -> str:
+def counted(reject_counts: Mapping[str, int]) -> str:
     """How many rows were refused for which reason, such as 'reward is missing: 1,200'."""
-    return ", ".join(f"{reason}: {count:,}" for reason, count in refused.items())
+    return ", ".join(f"{reason}: {count:,}" for reason, count in reject_counts.items())
 
 
-def remedy_for(refused: Mapping[str, int]) -> str:
+def remedy_for(reject_counts: Mapping[str, int]) -> str:
     """What to do about the most frequent reason, which is named if there are others.
 
     >>> remedy_for({"reward is out of range": 3})
@@ -274,48 +274,48 @@ def remedy_for(refused: Mapping[str, int]) -> str:
     >>> remedy_for({"target is missing": 1, "reward is not finite": 3})
     'where the reward is not finite, check the column of the reward'
     """
-    if not refused:
+    if not reject_counts:
         return "leave it out"
-    reason = max(refused, key=refused.__getitem__)
+    reason = max(reject_counts, key=reject_counts.__getitem__)
     known = (one.remedy for one in RejectReason if one == reason)
     remedy = next(known, "correct these rows")  # a file may be of a later version
-    return remedy if len(refused) == 1 else f"where the {reason}, {remedy}"
+    return remedy if len(reject_counts) == 1 else f"where the {reason}, {remedy}"
 
 
-def nothing_left(file: str, refused: Mapping[str, int]) -> InvalidLog:
+def nothing_left(file: str, reject_counts: Mapping[str, int]) -> InvalidLog:
     """The error for a log of which no row can be learned from.
 
     >>> print(nothing_left("log.csv", {"propensity is out of range": 3}))
     log = 'log.csv': none of its rows can be learned from (propensity is out of range: 3); ...
     """
-    reason = f"none of its rows can be learned from ({counted(refused) or 'there are none'})"
-    return InvalidLog("log", file, reason, remedy_for(refused))
+    reason = f"none of its rows can be learned from ({counted(reject_counts) or 'there are none'})"
+    return InvalidLog("log", file, reason, remedy_for(reject_counts))
 
 
-def too_few(file: str, label: str, refused: Mapping[str, int]) -> InvalidLog:
-    """The error for a log whose good rows show one action only.
+def too_few(file: str, label: str, reject_counts: Mapping[str, int]) -> InvalidLog:
+    """The error for a log whose valid rows show one action only.
 
     >>> print(too_few("log.csv", "a", {"reward is not a number": 3}))
-    log = 'log.csv': it cannot tell: its good rows show the action 'a' alone: production was ...
+    log = 'log.csv': it cannot tell: its valid rows show the action 'a' alone: production was ...
     """
-    others = f" (refused: {counted(refused)})" if refused else ""
+    others = f" (rejected: {counted(reject_counts)})" if reject_counts else ""
     return InvalidLog(
         "log",
         file,
-        f"it cannot tell: its good rows show the action {shorten(label)} alone: production was "
+        f"it cannot tell: its valid rows show the action {shorten(label)} alone: production was "
         f"deterministic, or one action is all there is{others}",
-        remedy_for(refused) if refused else "name the others in --actions FILE",
+        remedy_for(reject_counts) if reject_counts else "name the others in --actions FILE",
     )
 
 
-def refuse_bad_rows(refused: Mapping[str, int]) -> None:
+def refuse_bad_rows(reject_counts: Mapping[str, int]) -> None:
     """Raise `InvalidLog` if rows were refused: --strict for sums, which do not say which rows.
 
     >>> refuse_bad_rows({"reward is missing": 3})
     Traceback (most recent call last):
     understudy.errors.InvalidLog: log = '3 rows': reward is missing; correct them, or ...
     """
-    for reason, count in refused.items():
+    for reason, count in reject_counts.items():
         rows = "1 row" if count == 1 else f"{count:,} rows"
         remedy = "correct them, or leave out --strict to quarantine them"
         raise InvalidLog("log", rows, reason, remedy)

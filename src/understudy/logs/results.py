@@ -20,8 +20,7 @@ from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.target_policies import DisjointActions
 from understudy.logs.evaluation.verdicts import Coverage, Obstacle, VerdictKind
-from understudy.logs.policy import Policy
-from understudy.logs.runs.provenance import Provenance
+from understudy.logs.policy import Policy, Provenance
 from understudy.logs.schema import Label, PropensitySource, RewardScale
 
 if TYPE_CHECKING:

@@ -104,21 +104,21 @@ class RowRules:
 
 @dataclass(frozen=True, eq=False)
 class Rejected:
-    """The rows of a batch that were rejected, and where they stood: `good` marks all its rows.
+    """The rows of a batch that were rejected, and where they stood: `valid` marks all its rows.
 
     `rewards` are those of the rejected rows, 1 where a row has no usable one; `actions` their
     indices, −1 where a row has none.
     """
 
-    good: Mask
+    valid: Mask
     actions: Integers
     rewards: Array
 
     def after(self, rows: int) -> Rejected:
-        """Without the first good rows and what stands before and among them."""
-        start = int(np.flatnonzero(self.good)[rows - 1]) + 1 if rows else 0
-        skipped = int((~self.good[:start]).sum())
-        return Rejected(self.good[start:], self.actions[skipped:], self.rewards[skipped:])
+        """Without the first valid rows and what stands before and among them."""
+        start = int(np.flatnonzero(self.valid)[rows - 1]) + 1 if rows else 0
+        skipped = int((~self.valid[:start]).sum())
+        return Rejected(self.valid[start:], self.actions[skipped:], self.rewards[skipped:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,19 +184,19 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     if holds.all(ignore_nulls=False):
         unit = rules.scale.unit(rewards)
         return ValidatedBatch(files, frame, actions, unit, q, NONE_QUARANTINED)
-    good = _as_mask(holds)
-    bad = parsed.filter(~good)
-    usable = good.copy()
-    usable[~good] = _as_mask(bad.select(number_rule(numbers[REWARD]).holds).to_series())
+    valid = _as_mask(holds)
+    bad = parsed.filter(~valid)
+    usable = valid.copy()
+    usable[~valid] = _as_mask(bad.select(number_rule(numbers[REWARD]).holds).to_series())
     unit = rules.scale.unit(np.where(usable, rewards, rules.scale.high))
     return ValidatedBatch(
         files,
-        frame.filter(good),
-        actions[good],
-        unit[good],
-        None if q is None else q[good],
+        frame.filter(valid),
+        actions[valid],
+        unit[valid],
+        None if q is None else q[valid],
         _quarantined(file, bad, each),
-        Rejected(good, actions[~good], unit[~good]),
+        Rejected(valid, actions[~valid], unit[~valid]),
     )
 
 

@@ -1,7 +1,7 @@
-"""The same log on another engine: what `--engine` names opens files as a native, lazy frame.
+"""Engines open the files of a log as a native, lazy frame.
 
-Text files are read as text, so that no engine guesses what a column holds; which rows are good is
-said by the same expressions on all of them (`validate`).
+Text files are read as text, so that no engine guesses the type of a column. The rules of
+`reject_reasons` decide on all engines which rows are valid.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def open_frame(
 ) -> Iterator[Any]:
     """The columns of files of one format as one native frame, for as long as the context lasts.
 
-    Whatever the engine says against the files inside of the context becomes an `InvalidLog` in one
-    line. Spark is started for it if no session is active, and ended with it.
+    An error of the engine about the files becomes an `InvalidLog` of one line. A Spark session is
+    started for the context if none is active.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -87,9 +87,9 @@ def open_frame(
             for source in sources:
                 check_arrow(source.path)
         frame = opener(stack, paths, first)
-        found = lazy(frame)
-        columns.require(list(found.collect_schema()), where)
-        yield found.select(nw.col(columns.names())).to_native()
+        whole = lazy(frame)
+        columns.require(list(whole.collect_schema()), where)
+        yield whole.select(nw.col(columns.names())).to_native()
 
 
 def lazy(frame: Any) -> nw.LazyFrame[Any]:
@@ -185,7 +185,7 @@ def _in_our_words(engine: str, where: str) -> Iterator[None]:
 
 
 def _errors_of(engine: str) -> tuple[type[BaseException], ...]:
-    """What an engine raises for files that it cannot read."""
+    """The errors that an engine raises for files that it cannot read."""
     common = (
         OSError,
         UnicodeDecodeError,

@@ -95,7 +95,7 @@ class Calibration:
     rare: NDArray[np.bool_]
 
 
-def calibrate(tally: ActionStatistics, rejected: int = 0) -> Calibration:
+def calibrate(sums: ActionStatistics, rejected: int = 0) -> Calibration:
     """Compare propensities and frequencies, with Bonferroni's correction over the actions.
 
     The sums do not hold the rows that were `rejected`.
@@ -105,13 +105,13 @@ def calibrate(tally: ActionStatistics, rejected: int = 0) -> Calibration:
     >>> found.finding.value, found.ratios.tolist(), found.wrong.tolist()
     ('disagrees', [1.8, 0.2], [True, False])
     """
-    wrong = _played_too_often(tally, rejected)
-    ratios, scores = _score(tally, rejected, wrong)
+    wrong = _played_too_often(sums, rejected)
+    ratios, scores = _score(sums, rejected, wrong)
     examined = np.isfinite(ratios)
     threshold = NormalDist().inv_cdf(1.0 - FALSE_ALARM / (2.0 * max(1, examined.sum())))
     rare = ~wrong & (scores < -threshold)
-    shown = np.where(rare, ratios, np.where(tally.counts > 0, 1.0, 0.0))
-    if np.isnan(tally.weights).all():
+    shown = np.where(rare, ratios, np.where(sums.counts > 0, 1.0, 0.0))
+    if np.isnan(sums.weights).all():
         finding = CalibrationFinding.NO_PROPENSITIES
     elif not examined.any():
         finding = CalibrationFinding.TOO_FEW_ROWS
@@ -122,20 +122,20 @@ def calibrate(tally: ActionStatistics, rejected: int = 0) -> Calibration:
     return Calibration(finding, *map(read_only, (ratios, scores, shown, wrong, rare)))
 
 
-def _played_too_often(tally: ActionStatistics, rejected: int) -> NDArray[np.bool_]:
+def _played_too_often(sums: ActionStatistics, rejected: int) -> NDArray[np.bool_]:
     """For which actions the bets on too small propensities have won more than chance lets them."""
-    seen = tally.weights > 0.0  # nowhere if no propensity is known
-    mixture = np.logaddexp.reduce(_won(tally, seen, rejected), axis=1) - np.log(len(BETS))
+    seen = sums.weights > 0.0  # nowhere if no propensity is known
+    mixture = np.logaddexp.reduce(_won(sums, seen, rejected), axis=1) - np.log(len(BETS))
     found = np.zeros(len(seen), dtype=bool)
     found[seen] = mixture >= np.log(max(seen.sum(), 1) / FALSE_ALARM)
     return found
 
 
-def _won(tally: ActionStatistics, seen: NDArray[np.bool_], rejected: int) -> Array:
+def _won(sums: ActionStatistics, seen: NDArray[np.bool_], rejected: int) -> Array:
     """What each of the bets on each of the actions seen has won at least, as logarithms."""
-    n, N = float(tally.rows + rejected), tally.counts[seen][:, np.newaxis]
+    n, N = float(sums.rows + rejected), sums.counts[seen][:, np.newaxis]
     weights, squares, highest = (
-        column[seen][:, np.newaxis] for column in (tally.weights, tally.squares, tally.highest)
+        column[seen][:, np.newaxis] for column in (sums.weights, sums.squares, sums.highest)
     )
     mean, least = weights / N, 1.0 / highest
     variance, above = np.maximum(squares / N - mean**2, 0.0), np.maximum(mean - least, 0.0)
@@ -146,18 +146,18 @@ def _won(tally: ActionStatistics, seen: NDArray[np.bool_], rejected: int) -> Arr
     return np.asarray((n - N) * np.log1p(-BETS) + N * (near_log + share * (far_log - near_log)))
 
 
-def _score(tally: ActionStatistics, rejected: int, wrong: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _score(sums: ActionStatistics, rejected: int, wrong: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Σ 1/q / n of every action, and its distance from 1 in standard errors.
 
     An action is too rare only if it would be so with all rejected rows as its own.
     """
-    n, unknown = max(tally.rows + rejected, 1), np.full(len(tally.counts), np.nan)
-    seen = tally.weights > 0.0
-    mean_inverse = np.divide(tally.squares, tally.weights, out=unknown.copy(), where=seen)
-    largest = np.divide(1.0, tally.lowest, out=np.full_like(unknown, np.inf), where=seen)
+    n, unknown = max(sums.rows + rejected, 1), np.full(len(sums.counts), np.nan)
+    seen = sums.weights > 0.0
+    mean_inverse = np.divide(sums.squares, sums.weights, out=unknown.copy(), where=seen)
+    largest = np.divide(1.0, sums.lowest, out=np.full_like(unknown, np.inf), where=seen)
     examined = seen & (n >= ENOUGH * largest)
-    ratios = np.where(examined | wrong, tally.weights / n, np.nan)
-    own = np.divide(tally.weights, tally.counts, out=np.zeros_like(unknown), where=seen)
+    ratios = np.where(examined | wrong, sums.weights / n, np.nan)
+    own = np.divide(sums.weights, sums.counts, out=np.zeros_like(unknown), where=seen)
     distance = np.where(ratios < 1.0, np.minimum(ratios + rejected * own / n, 1.0), ratios) - 1.0
     spread = np.sqrt(np.maximum(mean_inverse - 1.0, 0.0) / n)
     always = examined & (spread == 0.0)  # propensity 1: then nothing else may ever be played
@@ -222,15 +222,15 @@ class Drift:
 
 
 def drift_of(
-    tally: ActionStatistics,
-    kind: PropensitySource = LOGGED,
+    sums: ActionStatistics,
+    source: PropensitySource = LOGGED,
     counts_over_time: Integers | None = None,
 ) -> Drift:
     """Whether production changed.
 
     Args:
-        tally: the sums of the log.
-        kind: where the propensities come from; only logged ones may vary.
+        sums: the sums of the log.
+        source: where the propensities come from; only logged ones may vary.
         counts_over_time: how often each action was played in each of a few periods, (B, K).
 
     >>> counts = np.array([[90, 10], [10, 90]])
@@ -238,9 +238,9 @@ def drift_of(
     >>> found.finding.value, found.change
     ('changed', ShareChange(action=0, lowest=0.1, highest=0.9))
     """
-    factor = _largest_factor(tally) if kind == LOGGED else math.nan
+    factor = _largest_factor(sums) if source == LOGGED else math.nan
     if counts_over_time is None:
-        return Drift(DriftFinding.NO_TIME, factor, None, kind)
+        return Drift(DriftFinding.NO_TIME, factor, None, source)
     counts = _without_stub(counts_over_time)
     p_value, change = homogeneity(counts)[1], None
     if p_value is None:
@@ -249,7 +249,7 @@ def drift_of(
         finding = DriftFinding.STEADY
     else:
         finding, change = DriftFinding.CHANGED, _largest_change(counts)
-    return Drift(finding, factor, p_value, kind, len(counts), change)
+    return Drift(finding, factor, p_value, source, len(counts), change)
 
 
 def homogeneity(counts: Integers) -> tuple[float, float | None]:
@@ -282,9 +282,9 @@ def _pooled(table: Array) -> Array:
     return np.hstack([table[:, order[rare:]], rest]) if rare else table
 
 
-def _largest_factor(tally: ActionStatistics) -> float:
-    seen = np.isfinite(tally.lowest)
-    return float((tally.highest[seen] / tally.lowest[seen]).max()) if seen.any() else math.nan
+def _largest_factor(sums: ActionStatistics) -> float:
+    seen = np.isfinite(sums.lowest)
+    return float((sums.highest[seen] / sums.lowest[seen]).max()) if seen.any() else math.nan
 
 
 def _largest_change(counts: Integers) -> ShareChange:
@@ -327,11 +327,10 @@ class Overlap:
 
 @dataclass(frozen=True)
 class SampleSize:
-    """How much of a log shows a gain of `gain` a row.
+    """The number of rows that show a gain of `gain` a row.
 
-    So many `rows` of this kind (0 if there can be no gain, infinite if none will do); or, where the
-    log shows nothing of a policy, so many in which production plays it with probability
-    `exploration`.
+    `rows` is 0 if there can be no gain, infinite if no number suffices. If the log shows nothing
+    of a policy, production plays it in these rows with probability `exploration`.
     """
 
     gain: float
@@ -339,14 +338,14 @@ class SampleSize:
     exploration: float | None
 
 
-def overlap_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
+def overlap_of(policy: Array, sums: ActionStatistics, shown: Array) -> Overlap:
     """How well the sums of a log cover a policy, before any certificate."""
-    seen = tally.counts > 0
+    seen = sums.counts > 0
     pi = policy[seen]
-    weights = float((pi * tally.weights[seen]).sum())
-    weighted = float((pi * tally.weighted[seen]).sum())
-    squares = float((pi**2 * tally.squares[seen]).sum())
-    ratio = float((pi * tally.coverage_ratios()[seen]).sum())
+    weights = float((pi * sums.weights[seen]).sum())
+    weighted = float((pi * sums.weighted[seen]).sum())
+    squares = float((pi**2 * sums.squares[seen]).sum())
+    ratio = float((pi * sums.coverage_ratios()[seen]).sum())
     return Overlap(
         math.inf if policy[~seen].any() else ratio,
         weights * (weights / squares) if squares else 0.0,
@@ -355,23 +354,23 @@ def overlap_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
     )
 
 
-def second_moment(tally: ActionStatistics, policy: Array) -> float:
+def second_moment(sums: ActionStatistics, policy: Array) -> float:
     """E[d²] of d = (π/q − 1) R, with R for R²: the same for rewards of 0 and 1, else no less."""
-    seen = tally.counts > 0
-    weights, squares, pi = tally.weights[seen], tally.squares[seen], policy[seen]
-    means = tally.weighted[seen] / weights
-    total = (means * (pi**2 * squares - 2.0 * pi * weights + tally.counts[seen])).sum()
-    return max(0.0, float(total) / max(tally.rows, 1))
+    seen = sums.counts > 0
+    weights, squares, pi = sums.weights[seen], sums.squares[seen], policy[seen]
+    means = sums.weighted[seen] / weights
+    total = (means * (pi**2 * squares - 2.0 * pi * weights + sums.counts[seen])).sum()
+    return max(0.0, float(total) / max(sums.rows, 1))
 
 
-def overlap_of_rows(certificate: Certificate, tally: ActionStatistics) -> tuple[Overlap, float]:
+def overlap_of_rows(certificate: Certificate, sums: ActionStatistics) -> tuple[Overlap, float]:
     """The overlap and E[d²] of a policy that depends on the row, from the weights w that it gave.
 
     Of what it plays the log does not show what is missing from a mean weight of 1, beyond three
-    standard errors. The `tally` is of the rows that could be read; rejected ones have no weight.
+    standard errors. The `sums` are of the rows that could be read; rejected ones have no weight.
     """
     _, weighted, weights, squares = certificate.evidence.totals.tolist()
-    read, earned = max(tally.rows, 1), float(tally.rewards.sum())
+    read, earned = max(sums.rows, 1), float(sums.rewards.sum())
     error = math.sqrt(max(0.0, squares / read - (weights / read) ** 2) / read)
     hidden = max(0.0, 1.0 - weights / read - THREE * error)
     estimate = weighted / weights if weights else math.nan

@@ -104,17 +104,17 @@ class Candidate:
         return np.asarray(self.policy[actions])
 
 
-def candidates_of(tallied: LogStatistics, *, declared: bool = True) -> list[Candidate]:
+def candidates_of(statistics: LogStatistics, *, declared: bool = True) -> list[Candidate]:
     """Two policies that every log is asked about: uniform, and always the action that looks best.
 
     If the actions were not `declared`, but came up one after the other, the j-th may spend
     δ/(j(j+1)): all of these together spend less than δ, however many there might have been.
     """
-    K, sums = len(tallied.actions), _known(tallied.tally)
+    K, sums = len(statistics.actions), _known(statistics.sums)
     means = np.divide(sums.weighted, sums.weights, out=np.full(K, -1.0), where=sums.counts > 0)
     best = int(np.argmax(means))
     only = read_only((np.arange(K) == best).astype(np.float64))
-    always = f"always {short_label(tallied.actions.labels[best])}"
+    always = f"always {short_label(statistics.actions.labels[best])}"
     return [
         Candidate(UNIFORM, read_only(np.full(K, 1.0 / K)), hindsight=not declared),
         Candidate(always, only, K if declared else K * (K + 1), hindsight=not declared),
@@ -219,53 +219,44 @@ class Coverage:
 
 
 def coverage_from(
-    tallied: LogStatistics,
+    statistics: LogStatistics,
     *,
     behavior: PropensitySource = "logged",
     candidates: Sequence[Candidate] | None = None,
     certificates: Sequence[Certificate | None] = (),
-    stretches: Integers | None = None,
+    counts_over_time: Integers | None = None,
     confidence: float = 0.95,
     scale: RewardScale = UNIT,
 ) -> Coverage:
-    """What a log can say, from its sums.
+    """The coverage of a log, and the verdicts about candidates, from its statistics.
 
     Args:
-        tallied: the sums of the log (`tally`).
+        statistics: the actions of the log, their sums, and the rejected rows.
         behavior: where the propensities come from: 'logged', 'given', or 'estimated', for which the
             frequencies of the log are taken.
         candidates: policies to judge; left out: those of `candidates_of`.
         certificates: of the candidates, or none; without one, no decision.
-        stretches: how often each action was played in a few stretches of time, (B, K).
+        counts_over_time: how often each action was played in each of a few periods, (B, K).
         confidence: 1 − δ, of what would suffice.
         scale: the units of rewards in words and table.
-
-    >>> from understudy.logs.aggregation.aggregates import tally
-    >>> from understudy.logs.schema import Columns
-    >>> log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0, 1] * 50, "propensity": 0.5})
-    >>> found = coverage_from(tally(log, Columns()))
-    >>> found.table.select("action", "count", "mean_reward", "coverage_ratio").rows()
-    [('a', 50, 0.0, 2.0), ('b', 50, 1.0, 2.0)]
-    >>> [(verdict.name, verdict.overlap.effective_sample_size) for verdict in found.verdicts]
-    [('uniform', 100.0), ('always b', 50.0)]
     """
-    given = tallied.tally
+    given = statistics.sums
     kind: PropensitySource = ESTIMATED if np.isnan(given.weights).all() else behavior
     if kind == ESTIMATED:
         given = ActionStatistics.without_propensities(given.counts, given.rewards)
-    sums, drift = _known(given), drift_of(given, kind, stretches)
-    calibration = calibrate(given, sum(tallied.refused.values()))
-    chosen = candidates_of(tallied) if candidates is None else candidates
-    labels = tallied.actions.labels
+    sums, drift = _known(given), drift_of(given, kind, counts_over_time)
+    calibration = calibrate(given, sum(statistics.reject_counts.values()))
+    chosen = candidates_of(statistics) if candidates is None else candidates
+    labels = statistics.actions.labels
     coverage = Coverage(
         table=_table(labels, sums, calibration, scale),
         rows=sums.rows,
-        refused=tallied.refused,
+        refused=statistics.reject_counts,
         unseen=tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
         deterministic=_is_deterministic(given),
         calibration=calibration,
         drift=drift,
-        obstacle=_obstacle(tallied, kind, drift),
+        obstacle=_obstacle(statistics, kind, drift),
         scale=scale,
     )
     verdicts = [
@@ -275,19 +266,19 @@ def coverage_from(
     return replace(coverage, verdicts=tuple(verdicts))
 
 
-def _obstacle(tallied: LogStatistics, kind: PropensitySource, drift: Drift) -> Obstacle | None:
+def _obstacle(statistics: LogStatistics, kind: PropensitySource, drift: Drift) -> Obstacle | None:
     """Why nothing can be decided by a log, whatever the policy, if so.
 
     A certificate of an estimated behavior holds only if that stayed the same, and if all rows were
     counted: rows without an action may have been of any one.
     """
-    if sum(tallied.refused.values()) > tallied.tally.rows:
+    if sum(statistics.reject_counts.values()) > statistics.sums.rows:
         return Obstacle.MOSTLY_REJECTED
     if kind != ESTIMATED:
         return None
     if drift.fixed is False:
         return Obstacle.BEHAVIOR_CHANGED
-    unlabelled = any(tallied.refused.get(reason) for reason in WITHOUT_ACTION)
+    unlabelled = any(statistics.reject_counts.get(reason) for reason in WITHOUT_ACTION)
     return Obstacle.UNKNOWN_ACTIONS if unlabelled else None
 
 

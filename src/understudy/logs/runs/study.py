@@ -55,8 +55,8 @@ class Observed:
     """
 
     behavior: Behavior | None
-    tally: ActionStatistics
-    stretches: CountsOverTime
+    sums: ActionStatistics
+    counts_over_time: CountsOverTime
     curves: tuple[CertificatePath | None, ...]
 
     @staticmethod
@@ -79,10 +79,10 @@ class Observed:
         plain = log.visible(propensities=isinstance(self.behavior, Logged), features=False)
         return replace(
             self,
-            tally=self.tally.after(with_propensities(plain, self.behavior)),
-            stretches=self.stretches.after(log.actions),
+            sums=self.sums.after(with_propensities(plain, self.behavior)),
+            counts_over_time=self.counts_over_time.after(log.actions),
             curves=tuple(
-                None if curve is None else curve.after(plain, pi, self.tally.counts, rejected)
+                None if curve is None else curve.after(plain, pi, self.sums.counts, rejected)
                 for curve, pi in zip(self.curves, probabilities, strict=True)
             ),
         )
@@ -183,25 +183,25 @@ def with_rejected(
     is left out.
 
     >>> rejected = Rejected(np.array([True, False]), np.array([-1]), np.array([1.0]))
-    >>> good, behavior = Log([1], [0.5], [0.25]), Logged(n_actions=2)
-    >>> log, p = with_rejected(good, np.array([0.9]), rejected, behavior)
+    >>> valid, behavior = Log([1], [0.5], [0.25]), Logged(n_actions=2)
+    >>> log, p = with_rejected(valid, np.array([0.9]), rejected, behavior)
     >>> log.rewards.tolist(), log.propensities.tolist(), p.tolist()
     ([0.5, 1.0], [0.25, 1.0], [0.9, 0.0])
     """
-    good, n = rejected.good, len(rejected.good)
+    valid, n = rejected.valid, len(rejected.valid)
     actions, rewards, pi = np.zeros(n, dtype=np.int64), np.empty(n), np.zeros(n)
-    actions[good], rewards[good], pi[good] = log.actions, log.rewards, probability
-    rewards[~good] = rejected.rewards
+    actions[valid], rewards[valid], pi[valid] = log.actions, log.rewards, probability
+    rewards[~valid] = rejected.rewards
     if behavior is None:
-        known = good.copy()
-        known[~good] = rejected.actions >= 0
-        actions[~good] = np.maximum(rejected.actions, 0)
+        known = valid.copy()
+        known[~valid] = rejected.actions >= 0
+        actions[~valid] = np.maximum(rejected.actions, 0)
         return Log._of(actions[known], rewards[known], None, None), pi[known]
     if isinstance(behavior, Logged):
         q = np.ones(n)
-        q[good] = log.propensities
+        q[valid] = log.propensities
         return Log._of(actions, rewards, q, None), pi
-    actions[~good] = int(np.argmax(behavior))  # any that can be played: it weighs nothing
+    actions[~valid] = int(np.argmax(behavior))  # any that can be played: it weighs nothing
     return Log._of(actions, rewards, None, None), pi
 
 
