@@ -24,12 +24,7 @@ from understudy.logs.outputs import (
 from understudy.logs.policy import Policy
 from understudy.logs.results import CertifyResult, LearnResult
 from understudy.logs.runs.ordered_run import run_over
-from understudy.logs.runs.setup import (
-    LogInput,
-    fingerprints_of,
-    refuse_learned,
-    refuse_same_rows,
-)
+from understudy.logs.runs.setup import LogInput, fingerprints_of, refuse_learned, refuse_same_rows
 from understudy.logs.schema import Label
 
 

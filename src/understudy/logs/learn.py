@@ -11,12 +11,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from understudy.errors import InvalidArgument
-from understudy.logs.evaluation.verdicts import (
-    Candidate,
-    Coverage,
-    candidates_of,
-    coverage_from,
-)
+from understudy.logs.evaluation.verdicts import Candidate, Coverage, candidates_of, coverage_from
 from understudy.logs.options import CONFIDENT, LearnOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,

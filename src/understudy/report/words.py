@@ -45,8 +45,7 @@ from understudy.logs.evaluation.verdicts import (
 )
 from understudy.logs.policy import Policy
 from understudy.logs.readers.files import UnreadFiles
-from understudy.logs.reject_reasons import WITHOUT_ACTION, remedy_for
-from understudy.logs.reject_reasons import counted as reasons
+from understudy.logs.reject_reasons import WITHOUT_ACTION, list_reasons, remedy_for
 from understudy.logs.results import CertifyResult, LearnResult
 from understudy.logs.schema import (
     ESTIMATED,
@@ -193,7 +192,7 @@ def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
     if obstacle is Obstacle.MOSTLY_REJECTED:
         remedy = remedy_for(refused)
         remedy = f"{remedy[0].upper()}{remedy[1:]}"
-        return f"Most rows are quarantined ({reasons(refused)}). {remedy}."
+        return f"Most rows are quarantined ({list_reasons(refused)}). {remedy}."
     if obstacle is Obstacle.UNKNOWN_ACTIONS:
         rows = sum(refused.get(reason, 0) for reason in WITHOUT_ACTION)
         return (
@@ -303,7 +302,7 @@ def certified_line(certified: Certified, coverage: Coverage, who: str, when: str
 def findings(coverage: Coverage) -> list[str]:
     """What the log shows about itself, in lines: rows, actions, calibration, drift."""
     rejected = sum(coverage.refused.values())
-    quarantined = f"; {count(rejected)} quarantined ({reasons(coverage.refused)})"
+    quarantined = f"; {count(rejected)} quarantined ({list_reasons(coverage.refused)})"
     lines = [f"{counted(coverage.rows, 'row')}{quarantined if rejected else ''}"]
     labels = coverage.table["action"].to_list()
     if coverage.unseen:
@@ -508,7 +507,7 @@ def _quarantined(refused: Mapping[str, int], coverage: Coverage) -> Iterator[str
     if rejected:
         yield (
             f"{counted(rejected, 'row')} {'is' if rejected == 1 else 'are'} quarantined "
-            f"({reasons(refused)}): {remedy_for(refused)}. The certificate counts them as reward 0 "
+            f"({list_reasons(refused)}): {remedy_for(refused)}. The certificate counts them as reward 0 "
             "for the policy and, where no reward is given, as the highest for production, whose "
             f"mean in valid rows is {number(coverage.mean_reward)}."
         )

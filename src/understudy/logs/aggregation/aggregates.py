@@ -24,6 +24,7 @@ from understudy.logs.reject_reasons import (
     LABEL,
     PLAYABLE,
     REASON,
+    SUPPORT_RULE,
     TEXTS,
     BoundedColumn,
     Rule,
@@ -34,7 +35,6 @@ from understudy.logs.reject_reasons import (
     number_rule,
     require_labels,
     require_numbers,
-    support_rule,
     too_few,
 )
 from understudy.logs.schema import (
@@ -234,10 +234,10 @@ def log_statistics(
     >>> log = pl.DataFrame(
     ...     {"action": [7, 8, 7, None], "reward": [1, 0, 2, 1], "propensity": [0.5, 0.25, 0.5, 0.5]}
     ... )
-    >>> found = log_statistics(log, Columns())
-    >>> found.actions.labels, found.sums.counts.tolist(), found.sums.weights.tolist()
+    >>> statistics = log_statistics(log, Columns())
+    >>> statistics.actions.labels, statistics.sums.counts.tolist(), statistics.sums.weights.tolist()
     ((7, 8), [1, 1], [2.0, 4.0])
-    >>> found.reject_counts
+    >>> statistics.reject_counts
     {'action is missing': 1, 'reward is out of range': 1}
     """
     rows = rows_of(frame, columns, reward_range=reward_range, propensities=behavior is None)
@@ -308,7 +308,8 @@ def group(
     if behavior is not None:
         playable = (indices < 0) | (behavior[indices] >= SMALLEST_PROBABILITY)
         labels = labels.with_columns(pl.Series(PLAYABLE, playable))
-        reject_counts |= _counted(_reasons(labels, support_rule()), VALID, support_rule())
+        reasons = labels.with_columns(first_reason([SUPPORT_RULE]))
+        reject_counts |= _counted(reasons, VALID, SUPPORT_RULE)
         indices = np.where(playable, indices, UNKNOWN)
     return Groups(known, table, indices, reject_counts)
 
@@ -345,7 +346,7 @@ def _actions_of(texts: pl.Series, reject_counts: Mapping[str, int]) -> Actions:
 
 def _reject_counts(rows: Rows, labels: pl.DataFrame, actions: Actions | None) -> dict[str, int]:
     """The rejected rows by reason; a second pass counts them if numbers are wrong."""
-    reasons = _reasons(labels, action_rule())
+    reasons = labels.with_columns(first_reason([action_rule()]))
     reject_counts = _counted(reasons, ROWS, action_rule())
     if reasons.filter(pl.col(REASON).is_null()).select(pl.col(ROWS) - pl.col(VALID)).sum().item():
         wrong = collect(rows.rejected().group_by(ACTION, REASON).agg(nw.len().alias(ROWS)))
@@ -354,13 +355,8 @@ def _reject_counts(rows: Rows, labels: pl.DataFrame, actions: Actions | None) ->
     return reject_counts
 
 
-def _reasons(labels: pl.DataFrame, rule: Rule) -> pl.DataFrame:
-    """The labels, each with the reason to reject its rows, if there is one."""
-    return labels.with_columns(first_reason([rule]))
-
-
 def _counted(table: pl.DataFrame, rows: str, *rules: Rule) -> dict[str, int]:
-    """The rows of each reason, in the order of the rules."""
+    """The number of rows of each reason, in the order of the rules."""
     counts = dict(table.group_by(REASON).agg(pl.col(rows).sum()).iter_rows())
     order = [reason for rule in rules for reason, _ in rule.faults]
     return {reason.value: int(counts[reason]) for reason in order if counts.get(reason)}

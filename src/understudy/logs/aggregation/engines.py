@@ -65,14 +65,6 @@ def open_frame(
 
     An error of the engine about the files becomes an `InvalidLog` of one line. A Spark session is
     started for the context if none is active.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "log.csv")
-    ...     _ = path.write_text("action,reward,note\\na,1,x\\nb,,y\\n")
-    ...     with open_frame("duckdb", [FileSource(path, "csv")], Columns(propensity=None)) as frame:
-    ...         frame.fetchall()
-    [('a', '1'), ('b', None)]
     """
     opener = OPENERS[ENGINE("engine", engine)]
     paths, first = [os.fspath(source.path) for source in sources], _one_format(engine, sources)
@@ -95,19 +87,19 @@ def open_frame(
 def lazy(frame: Any) -> nw.LazyFrame[Any]:
     """A native frame of any engine as a lazy one; a frame in memory goes to Polars."""
     try:
-        found = nw.from_native(frame)
+        known = nw.from_native(frame)
     except TypeError:
-        found = None
-    if isinstance(found, nw.DataFrame):
-        return lazy(found.to_polars().lazy())
-    if found is None or found.implementation not in IMPLEMENTATIONS:
+        known = None
+    if isinstance(known, nw.DataFrame):
+        return lazy(known.to_polars().lazy())
+    if known is None or known.implementation not in IMPLEMENTATIONS:
         raise InvalidArgument(
             "frame",
             frame,
             "it is no frame of an engine that is known here",
             "pass one of Polars, DuckDB, Dask, PySpark, pandas or PyArrow",
         )
-    lazily: nw.LazyFrame[Any] = found
+    lazily: nw.LazyFrame[Any] = known
     return lazily
 
 

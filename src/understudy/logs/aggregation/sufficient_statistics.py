@@ -73,9 +73,9 @@ def learn_sums(
     >>> import understudy as us
     >>> log = pl.DataFrame({"action": ["a", "b", "b"], "reward": [1, 0, 1]})
     >>> learner = us.exp3_ix([0.5, 0.5], horizon=3)
-    >>> found = learn_sums(log, Columns(), learner, actions=Actions(("a", "b")))
+    >>> summed = learn_sums(log, Columns(), learner, actions=Actions(("a", "b")))
     >>> state, _ = learner.replay(learner.init(), us.Log([0, 1, 1], [1.0, 0.0, 1.0]))
-    >>> np.allclose(learner.policy(found.state), learner.policy(state))
+    >>> np.allclose(learner.policy(summed.state), learner.policy(state))
     True
     """
     gain = _gain_of(learner)
@@ -121,8 +121,8 @@ def certify_sums(
     probability of every label, if production always played with these.
 
     >>> log = pl.DataFrame({"action": ["a", "b"] * 500, "reward": [0, 1] * 500, "propensity": 0.5})
-    >>> found = certify_sums(log, Columns(), actions=Actions(("a", "b")), policy=[0.1, 0.9])
-    >>> found.certificate.rounds, round(found.certificate.lower), found.certificate.promoted
+    >>> summed = certify_sums(log, Columns(), actions=Actions(("a", "b")), policy=[0.1, 0.9])
+    >>> summed.certificate.rounds, round(summed.certificate.lower), summed.certificate.promoted
     (1000, 796, True)
     """
     fixed = None if behavior is None else behavior_vector(behavior, actions)

@@ -1,4 +1,4 @@
-"""Log files: those that paths, globs and folders name, their first bytes, their lines of text."""
+"""Log files: the search by paths, globs and folders, and the reading of bytes and lines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class UnreadFiles(NamedTuple):
 
 @dataclass(frozen=True)
 class FileSource:
-    """A log file and its format. The first of a folder has the files of it that are not read."""
+    """A log file and its format; `unread` is set on the first file of a folder."""
 
     path: Path
     format: str
@@ -83,29 +83,25 @@ def find_files(
 
     `format` overrides the format that the names of the files say.
     """
-    found = [
+    sources = [
         FileSource(path, format or format_of(path), unread)
         for log in logs
         for path, unread in _expand(str(log), format)
     ]
-    if not found:
+    if not sources:
         raise invalid_file("", "no file is named", "name at least one file, glob or folder")
     seen: set[Path] = set()
-    for source in found:
+    for source in sources:
         resolved = source.path.resolve()
         if resolved in seen:
             raise invalid_file(source.path, "this file is named twice", "name every file once")
         seen.add(resolved)
         _check_start(source)
-    return found
+    return sources
 
 
 def format_of(path: Path) -> str:
-    """The format that the name of a file says.
-
-    >>> format_of(Path("a/Log.CSV.gz")), format_of(Path("b.dsjson"))
-    ('csv', 'dsjson')
-    """
+    """The format that the name of a file says."""
     name = path.name.lower().removesuffix(GZIP_ENDING)
     for name_of_format, endings in FORMATS.items():
         if name.endswith(endings):
@@ -123,15 +119,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def read_lines(path: Path) -> Iterator[pl.DataFrame]:
-    r"""The lines of a UTF-8 file, which may be gzipped: frames of `row`, from 1, and `line`.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "log.txt")
-    ...     _ = path.write_bytes(b"one\r\n\ntwo")
-    ...     [frame.rows() for frame in read_lines(path)]
-    [[(1, 'one'), (2, ''), (3, 'two')]]
-    """
+    r"""The lines of a UTF-8 file, which may be gzipped: frames of `row`, from 1, and `line`."""
     try:
         with open_bytes(path) as file:
             for before, text in _pieces(file, path):

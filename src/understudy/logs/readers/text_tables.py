@@ -67,14 +67,6 @@ def wrong_line(source: FileSource) -> str | None:
     """The first wrong line of a CSV or NDJSON file, in words; None if there is none.
 
     This is a slow, exact search, for files that a fast reader refused.
-
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "log.csv")
-    ...     _ = path.write_text("action,reward\\na,1\\nb,0,7\\n", encoding="utf-8")
-    ...     wrong_line(FileSource(path, "csv"))
-    'line 3 has 3 fields, the header has 2'
     """
     if source.format not in {"csv", "ndjson"}:
         return None
@@ -110,9 +102,9 @@ def _open_text(source: FileSource) -> TextIO:
     return io.TextIOWrapper(open_bytes(source.path), encoding=encoding, newline=newline)
 
 
-def _refuse_repeated(found: list[str], source: FileSource, columns: Columns) -> None:
+def _refuse_repeated(names: list[str], source: FileSource, columns: Columns) -> None:
     for name in columns.names():
-        if found.count(name) > 1:
+        if names.count(name) > 1:
             reason = f"it has two columns {name!r}"
             raise invalid_file(source.path, reason, "give each its own name")
 

@@ -33,16 +33,7 @@ import polars as pl
 
 from understudy.errors import first_line
 from understudy.logs.readers.files import LINE, invalid_file, read_lines
-from understudy.logs.schema import (
-    ACTION,
-    CONTEXT,
-    ELIGIBLE,
-    PROPENSITY,
-    REWARD,
-    ROW,
-    TIME,
-    Columns,
-)
+from understudy.logs.schema import ACTION, CONTEXT, ELIGIBLE, PROPENSITY, REWARD, ROW, TIME, Columns
 
 if TYPE_CHECKING:
     import duckdb
@@ -63,7 +54,7 @@ NESTED = ("OBJECT", "ARRAY")
 
 
 def read_text(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
-    """Frames of rows; the reward is −cost, and the number of a row is the line of its label.
+    """Read frames of rows; the reward is −cost, and the number of a row is the line of its label.
 
     `columns.context` names features: `name` in any namespace, or `namespace^name`. A feature
     without a value is 1, an absent one 0. An event of several lines has the features of its shared
@@ -139,7 +130,7 @@ def _other_labels(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _has_several_lines_an_event(first: pl.DataFrame, path: Path) -> bool:
-    """Which form a file has, by its first lines; `InvalidLog` if they fit both forms."""
+    """Whether the first lines of a file show events of several lines; `InvalidLog` if unclear."""
     labels = _with_events(first)
     if labels[SHARED].any():
         return True
@@ -239,15 +230,15 @@ def _feature(name: str) -> pl.Expr:
         rf"\|{where}{value.format('scale')}[ \t](?:[^|]*?[ \t])?"
         rf"(?<name>{pl.escape_regex(own)}){value.format('value')}(?:[ \t|]|$)"
     )
-    found = pl.col(LINE).str.extract_groups(pattern).struct
-    text = found.field("value").fill_null("1").replace("", None)
-    scale, number = (part.cast(pl.Float64, strict=False) for part in (found.field("scale"), text))
+    groups = pl.col(LINE).str.extract_groups(pattern).struct
+    text = groups.field("value").fill_null("1").replace("", None)
+    scale, number = (part.cast(pl.Float64, strict=False) for part in (groups.field("scale"), text))
     present = pl.coalesce((scale * number).cast(pl.String), text)
-    return pl.when(found.field("name").is_null()).then(pl.lit("0")).otherwise(present)
+    return pl.when(groups.field("name").is_null()).then(pl.lit("0")).otherwise(present)
 
 
 def read_dsjson(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
-    """Frames of rows, one for each line that is not blank.
+    """Read frames with one row for each line that is not blank.
 
     `columns.time` names a key of the object, such as `Timestamp`, and `columns.eligible` one that
     holds a list of actions, such as `a`. `columns.context` names values of the context `c`, with
@@ -317,12 +308,13 @@ def _pointer(*keys: str) -> str:
 
 def _refuse_dropped_events(values: pl.DataFrame, path: Path) -> None:
     dropping = pl.col("pdrop").cast(pl.Float64, strict=False).fill_null(1.0) != 0.0
-    found = values.filter(pl.col("pdrop").is_not_null() & dropping)
-    if len(found):
+    events = values.filter(pl.col("pdrop").is_not_null() & dropping)
+    if len(events):
+        line, share = events[ROW][0], events["pdrop"][0]
         raise invalid_file(
             path,
-            f"line {found[ROW][0]} has pdrop {found['pdrop'][0]}: events were dropped before they "
-            "were logged, and a log without them is biased",
+            f"line {line} has pdrop {share}: events were dropped before they were logged, and a "
+            "log without them is biased",
             "log all events, or keep only those with pdrop 0",
         )
 
