@@ -73,12 +73,9 @@ def probability_vector(
     vector = np.zeros(len(actions))
     for label, probability in probabilities.items():
         if str(label) not in index:
-            raise InvalidArgument(
-                argument,
-                label,
-                "this action is not among those of the log or study",
-                f"declare all actions, or name some of {first_few(actions.labels)}",
-            )
+            reason = "this action is not among those of the log or study"
+            remedy = f"declare all actions, or name some of {first_few(actions.labels)}"
+            raise InvalidArgument(argument, label, reason, remedy)
         vector[index[str(label)]] = probability
     return vector
 

@@ -80,10 +80,6 @@ def _fixed_target(policy: PolicyLike) -> Target:
         policy.policy if isinstance(policy, LearnResult) else policy, None, best_action=False
     )
     if isinstance(target, ContextualTarget):
-        raise InvalidArgument(
-            "policy",
-            target.name,
-            "it depends on contexts, and coverage is computed per action",
-            "pass it to understudy certify",
-        )
+        reason = "it depends on contexts, and coverage is computed per action"
+        raise InvalidArgument("policy", target.name, reason, "pass it to understudy certify")
     return target

@@ -348,12 +348,9 @@ def _one(column: Column, value: object) -> pl.Series:
     name = column.name
     value = value.item() if isinstance(value, np.generic) else value
     if not (value is None or isinstance(value, bool | int | float | str)):
-        raise InvalidArgument(
-            f"context[{name!r}]",
-            value,
-            "a context is a number, a label or missing",
-            "pass a number, text, True, False or None",
-        )
+        reason = "a context is a number, a label or missing"
+        remedy = "pass a number, text, True, False or None"
+        raise InvalidArgument(f"context[{name!r}]", value, reason, remedy)
     if isinstance(value, int) and value.bit_length() >= LONGEST_INTEGER:
         try:
             value = float(value)
@@ -361,12 +358,9 @@ def _one(column: Column, value: object) -> pl.Series:
             value = np.inf
     series = pl.Series(name, [value])
     if isinstance(column, NumberColumn) and not _is_numeric(series):
-        raise InvalidArgument(
-            f"context[{name!r}]",
-            value,
-            "it is not a number, as this column was in the log",
-            "pass a number, or None if it is missing",
-        )
+        reason = "it is not a number, as this column was in the log"
+        remedy = "pass a number, or None if it is missing"
+        raise InvalidArgument(f"context[{name!r}]", value, reason, remedy)
     return series
 
 

@@ -137,12 +137,9 @@ def _check_size(encoder: Encoder, rows: int, n_actions: int) -> None:
         )
     if n_actions * p**2 > LARGEST_STATE:
         most = math.isqrt(LARGEST_STATE // n_actions)
-        raise InvalidLog(
-            "contexts",
-            f"{p} features, {n_actions} actions",
-            f"the state of the learner would have {n_actions * p**2:,} numbers",
-            f"name fewer columns of contexts: at most {most} features",
-        )
+        reason = f"the state of the learner would have {n_actions * p**2:,} numbers"
+        remedy = f"name fewer columns of contexts: at most {most} features"
+        raise InvalidLog("contexts", f"{p} features, {n_actions} actions", reason, remedy)
 
 
 def _chunks(encoder: Encoder, frame: pl.DataFrame) -> Iterator[tuple[int, Array]]:

@@ -95,12 +95,9 @@ def learn(
     checked = Options.of(**options)
     for name, value in (("overwrite", overwrite or None), ("warmup", options.get("warmup"))):
         if resume is not None and value is not None:
-            raise InvalidArgument(
-                name,
-                value,
-                "--resume goes on from a policy, and does not begin again",
-                f"leave out --{name}, or --resume to begin again",
-            )
+            reason = "--resume goes on from a policy, and does not begin again"
+            remedy = f"leave out --{name}, or --resume to begin again"
+            raise InvalidArgument(name, value, reason, remedy)
     passed = LogInput.of(log, checked.format)
     earlier, earlier_quarantine = _earlier_policy(resume)
     folder = None if out is None else Path(out)
@@ -109,12 +106,9 @@ def learn(
         passed.refuse_folder(folder)
         before = _content(folder)
         if before is not None and earlier is None and not overwrite:
-            raise InvalidArgument(
-                "out",
-                str(folder),
-                "it holds a policy already",
-                "pass --resume to go on with it, --overwrite to replace it, or another folder",
-            )
+            reason = "it holds a policy already"
+            remedy = "pass --resume to go on with it, --overwrite to replace it, or another folder"
+            raise InvalidArgument("out", str(folder), reason, remedy)
         earlier_quarantine = earlier_quarantine or folder / QUARANTINE_FILE
     with scratch_folder(folder or Path(gettempdir())) as hidden:
         run = run_over(passed, checked, hidden, watch, strict=strict)
@@ -141,12 +135,9 @@ def _earlier_policy(
     if isinstance(resume, Policy | None):
         return resume, None
     if not isinstance(resume, str | os.PathLike):
-        raise InvalidArgument(
-            "resume",
-            resume,
-            "it is not a policy to go on from",
-            "pass the path of a policy.json, a us.logs.Policy, or a result of us.logs.learn",
-        )
+        reason = "it is not a policy to go on from"
+        remedy = "pass the path of a policy.json, a us.logs.Policy, or a result of us.logs.learn"
+        raise InvalidArgument("resume", resume, reason, remedy)
     return Policy.load(resume), Path(resume).parent / QUARANTINE_FILE
 
 
@@ -158,9 +149,6 @@ def _content(out: Path) -> bytes | None:
 def _refuse_changed(out: Path, before: bytes | None) -> None:
     """Raise `InvalidArgument` if another run has written a policy since this one began."""
     if _content(out) != before:
-        raise InvalidArgument(
-            "out",
-            str(out),
-            "another run has written a policy there in the meantime; nothing was written",
-            "run it again, with --resume to go on from that policy",
-        )
+        reason = "another run has written a policy there in the meantime; nothing was written"
+        remedy = "run it again, with --resume to go on from that policy"
+        raise InvalidArgument("out", str(out), reason, remedy)

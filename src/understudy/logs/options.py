@@ -179,12 +179,9 @@ class Options:
         source, probabilities = _behavior(passed.get("behavior"))
         context, warmup = passed.get("context"), passed.get("warmup")
         if warmup is not None and not context:
-            raise InvalidArgument(
-                "warmup",
-                warmup,
-                "it prepares the features of contexts, and there are none",
-                "name their columns with --context, or leave it out",
-            )
+            reason = "it prepares the features of contexts, and there are none"
+            remedy = "name their columns with --context, or leave it out"
+            raise InvalidArgument("warmup", warmup, reason, remedy)
         _one_of("learner", passed.get("learner"), LEARNERS)
         roles = ("action", "reward", "propensity", "time", "eligible", "target")
         named: dict[str, Any] = {role: passed.get(role) for role in roles}
@@ -253,12 +250,9 @@ def require_same(option: str, value: object, earlier: object) -> None:
         shown, before = value, earlier
         if isinstance(value, Actions) and isinstance(earlier, Actions):
             shown, before = _differing_first(value, earlier), _differing_first(earlier, value)
-        raise InvalidArgument(
-            option,
-            shown,
-            f"the policy was learned with {shorten(before)}",
-            "leave it out to go on as before, or begin again without --resume",
-        )
+        reason = f"the policy was learned with {shorten(before)}"
+        remedy = "leave it out to go on as before, or begin again without --resume"
+        raise InvalidArgument(option, shown, reason, remedy)
 
 
 def _differing_first(actions: Actions, others: Actions) -> Verbatim:

@@ -44,12 +44,9 @@ def scratch_folder(near: Path) -> Iterator[Path]:
         hidden = Path(tempfile.mkdtemp(prefix=".understudy-", dir=nearest))
         yield hidden
     except OSError as error:  # of writing: readers raise errors of their own
-        raise InvalidArgument(
-            "folder",
-            str(near),
-            f"it cannot be written to ({error.strerror or first_line(error)})",
-            "make room there, or choose another folder",
-        ) from None
+        reason = f"it cannot be written to ({error.strerror or first_line(error)})"
+        remedy = "make room there, or choose another folder"
+        raise InvalidArgument("folder", str(near), reason, remedy) from None
     finally:
         if hidden is not None:
             shutil.rmtree(hidden, ignore_errors=True)
@@ -151,14 +148,12 @@ def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
 
 
 def _read_quarantine(path: Path) -> Iterator[pa.Table]:
+    """The rows of an earlier quarantine, or `InvalidArgument` if they cannot be read."""
     try:
         with pq.ParquetFile(path) as earlier:
             for batch in earlier.iter_batches(columns=SCHEMA.names):
                 yield pa.Table.from_batches([batch]).cast(SCHEMA)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InvalidArgument(
-            "resume",
-            str(path),
-            f"the quarantine of the earlier run cannot be read ({first_line(error)})",
-            "put the file back as it was, or move it away",
-        ) from None
+        reason = f"the quarantine of the earlier run cannot be read ({first_line(error)})"
+        remedy = "put the file back as it was, or move it away"
+        raise InvalidArgument("resume", str(path), reason, remedy) from None

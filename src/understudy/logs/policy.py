@@ -131,18 +131,18 @@ class Policy:
 
     def knows_rows(self, log: LogStatistics, counts_over_time: Integers | None) -> bool:
         """Whether the sums of a log are those of the rows that it was learned from."""
-        theirs, ours = log.sums, self.study.sums
+        sums, learned = log.sums, self.study.sums
         index = {text: i for i, text in enumerate(log.actions.texts)}
-        if theirs.rows != ours.rows or not index.keys() >= set(self.actions.texts):
+        if sums.rows != learned.rows or not index.keys() >= set(self.actions.texts):
             return False
         order = [index[text] for text in self.actions.texts]
         same = all(
             np.allclose(column[order], own, rtol=1e-9, atol=0.0, equal_nan=True)
-            for column, own in ((theirs.counts, ours.counts), (theirs.rewards, ours.rewards))
+            for column, own in ((sums.counts, learned.counts), (sums.rewards, learned.rewards))
         )
         own_counts = self.study.counts_over_time.counts
         if counts_over_time is None or not len(own_counts):
-            return same and ours.rows >= MANY
+            return same and learned.rows >= MANY
         return same and np.array_equal(counts_over_time[:, order], own_counts)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -263,12 +263,9 @@ class RewardScale:
     def __post_init__(self) -> None:
         width = self.high - self.low
         if not (self.low < self.high and NARROWEST <= width <= WIDEST):
-            raise InvalidArgument(
-                "reward_range",
-                (self.low, self.high),
-                "it must be a lower and a higher number, 1e-100 to 1e100 apart",
-                "pass the smallest and the largest possible reward",
-            )
+            reason = "it must be a lower and a higher number, 1e-100 to 1e100 apart"
+            remedy = "pass the smallest and the largest possible reward"
+            raise InvalidArgument("reward_range", (self.low, self.high), reason, remedy)
 
     @staticmethod
     def from_range(reward_range: Sequence[float] | None) -> RewardScale:

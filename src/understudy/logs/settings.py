@@ -108,12 +108,9 @@ def choose(name: str, behavior: Behavior | None, n_actions: int, horizon: int | 
     elif behavior is not None:
         learner = WITH_PROPENSITIES[name](behavior, horizon=horizon)
     else:
-        raise InvalidArgument(
-            "learner",
-            name,
-            "it needs the propensities of the behavior policy, and they are to be estimated",
-            f"pass --learner {UNKNOWN}, or the propensities",
-        )
+        reason = "it needs the propensities of the behavior policy, and they are to be estimated"
+        remedy = f"pass --learner {UNKNOWN}, or the propensities"
+        raise InvalidArgument("learner", name, reason, remedy)
     return Choice.of(name, learner, horizon)
 
 

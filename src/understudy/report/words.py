@@ -507,7 +507,7 @@ def _quarantined(refused: Mapping[str, int], coverage: Coverage) -> Iterator[str
     if rejected:
         yield (
             f"{counted(rejected, 'row')} {'is' if rejected == 1 else 'are'} quarantined "
-            f"({list_reasons(refused)}): {remedy_for(refused)}. The certificate counts them as reward 0 "
-            "for the policy and, where no reward is given, as the highest for production, whose "
-            f"mean in valid rows is {number(coverage.mean_reward)}."
+            f"({list_reasons(refused)}): {remedy_for(refused)}. The certificate counts them as "
+            "reward 0 for the policy and, where no reward is given, as the highest for production, "
+            f"whose mean in valid rows is {number(coverage.mean_reward)}."
         )

@@ -141,12 +141,9 @@ def rows_of(
     """
     scale = RewardScale.from_range(reward_range)
     if columns.eligible is not None:
-        raise InvalidArgument(
-            "columns.eligible",
-            columns.eligible,
-            "sets of eligible actions are not read where the order of rows does not matter",
-            "leave out --engine and --horizon, or --eligible",
-        )
+        reason = "sets of eligible actions are not read where the order of rows does not matter"
+        remedy = "leave out --engine and --horizon, or --eligible"
+        raise InvalidArgument("columns.eligible", columns.eligible, reason, remedy)
     if not propensities:
         columns = dataclasses.replace(columns, propensity=None)
     whole = lazy(frame)
@@ -364,9 +361,6 @@ def _counted(table: pl.DataFrame, rows: str, *rules: Rule) -> dict[str, int]:
 
 def _refuse_too_many(table: pl.DataFrame, columns: Columns) -> None:
     if len(table) > MOST_ACTIONS:
-        raise InvalidArgument(
-            "columns.action",
-            columns.action,
-            f"it has more than {MOST_ACTIONS:,} different labels, too many for actions",
-            "name the column of actions with --action",
-        )
+        reason = f"it has more than {MOST_ACTIONS:,} different labels, too many for actions"
+        remedy = "name the column of actions with --action"
+        raise InvalidArgument("columns.action", columns.action, reason, remedy)

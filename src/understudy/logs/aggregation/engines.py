@@ -87,19 +87,16 @@ def open_frame(
 def lazy(frame: Any) -> nw.LazyFrame[Any]:
     """A native frame of any engine as a lazy one; a frame in memory goes to Polars."""
     try:
-        known = nw.from_native(frame)
+        wrapped = nw.from_native(frame)
     except TypeError:
-        known = None
-    if isinstance(known, nw.DataFrame):
-        return lazy(known.to_polars().lazy())
-    if known is None or known.implementation not in IMPLEMENTATIONS:
-        raise InvalidArgument(
-            "frame",
-            frame,
-            "it is no frame of an engine that is known here",
-            "pass one of Polars, DuckDB, Dask, PySpark, pandas or PyArrow",
-        )
-    lazily: nw.LazyFrame[Any] = known
+        wrapped = None
+    if isinstance(wrapped, nw.DataFrame):
+        return lazy(wrapped.to_polars().lazy())
+    if wrapped is None or wrapped.implementation not in IMPLEMENTATIONS:
+        reason = "it is no frame of an engine that is known here"
+        remedy = "pass one of Polars, DuckDB, Dask, PySpark, pandas or PyArrow"
+        raise InvalidArgument("frame", frame, reason, remedy)
+    lazily: nw.LazyFrame[Any] = wrapped
     return lazily
 
 
@@ -171,7 +168,7 @@ def _in_our_words(engine: str, where: str) -> Iterator[None]:
             (line for line in (*causes[-1:], *said) if line and not line.startswith(HOLLOW)),
             repr(error),
         )
-        remedy = "mend the file" if engine == "polars" else f"mend the file, or {LEAVE_OUT}"
+        remedy = "correct the file" if engine == "polars" else f"correct the file, or {LEAVE_OUT}"
         reason = f"{engine} cannot read it: {words[:LONGEST]}"
         raise InvalidLog("log", where, reason, remedy) from error
 
@@ -298,14 +295,14 @@ def _spark_session() -> Iterator[Any]:
 @contextlib.contextmanager
 def _without_stderr() -> Iterator[None]:
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr = os.dup(2)
     try:
         with Path(os.devnull).open("w") as nowhere:
             os.dup2(nowhere.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 OPENERS: dict[str, Callable[[contextlib.ExitStack, list[str], FileSource], Any]] = {

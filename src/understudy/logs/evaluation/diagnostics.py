@@ -237,7 +237,9 @@ def drift_of(
     >>> drift.finding.value, drift.change
     ('changed', ShareChange(action=0, lowest=0.1, highest=0.9))
     """
-    factor = _largest_factor(sums) if source == LOGGED else math.nan
+    seen, factor = np.isfinite(sums.lowest), math.nan
+    if source == LOGGED and seen.any():
+        factor = float((sums.highest[seen] / sums.lowest[seen]).max())
     if counts_over_time is None:
         return Drift(DriftFinding.NO_TIME, factor, None, source)
     counts = _without_stub(counts_over_time)
@@ -279,11 +281,6 @@ def _pooled(table: Array) -> Array:
         rare += 1  # the rare ones together are still too rare
     rest = table[:, order[:rare]].sum(axis=1, keepdims=True)
     return np.hstack([table[:, order[rare:]], rest]) if rare else table
-
-
-def _largest_factor(sums: ActionStatistics) -> float:
-    seen = np.isfinite(sums.lowest)
-    return float((sums.highest[seen] / sums.lowest[seen]).max()) if seen.any() else math.nan
 
 
 def _largest_change(counts: Integers) -> ShareChange:

@@ -106,11 +106,9 @@ def format_of(path: Path) -> str:
     for name_of_format, endings in FORMATS.items():
         if name.endswith(endings):
             return name_of_format
-    raise invalid_file(
-        path,
-        "its name does not say what format it has",
-        f"rename it to end in one of {', '.join(ENDINGS)}, or pass --format",
-    )
+    reason = "its name does not say what format it has"
+    remedy = f"rename it to end in one of {', '.join(ENDINGS)}, or pass --format"
+    raise invalid_file(path, reason, remedy)
 
 
 def open_bytes(path: Path) -> BinaryIO:
@@ -236,11 +234,8 @@ def _start(path: Path) -> bytes:
         raise invalid_file(path, "its name is not UTF-8", "rename it")
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe could wait forever
-            raise invalid_file(
-                path,
-                "it is no regular file, and a log is read more than once",
-                "copy its content into a file first",
-            )
+            reason = "it is no regular file, and a log is read more than once"
+            raise invalid_file(path, reason, "copy its content into a file first")
         with path.open("rb") as file:
             return file.read(START)
     except OSError as error:
@@ -259,11 +254,8 @@ def _pieces(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
             yield before, _decode(whole, before, path)
             before += whole.count(b"\n") + 1
         if len(rest) > LONGEST:
-            raise invalid_file(
-                path,
-                f"line {before + 1} is longer than {LONGEST} bytes",
-                "pass a text file with one event or action per line",
-            )
+            reason = f"line {before + 1} is longer than {LONGEST} bytes"
+            raise invalid_file(path, reason, "pass a text file with one event or action per line")
     if rest:
         yield before, _decode(rest, before, path)
 

@@ -299,11 +299,8 @@ def _one_error(source: FileSource) -> Iterator[None]:
     except READ_ERRORS as error:
         if isinstance(error, OSError) and not source.path.is_file():
             raise unreadable(source.path, error) from None
-        raise invalid_file(
-            source.path,
-            f"it is truncated, corrupt, or not what its name says ({_diagnose(source, error)})",
-            "write the file again, or leave it out",
-        ) from None
+        reason = f"it is truncated, corrupt, or not what its name says ({_diagnose(source, error)})"
+        raise invalid_file(source.path, reason, "write the file again, or leave it out") from None
 
 
 def _diagnose(source: FileSource, error: BaseException) -> str:

@@ -91,12 +91,9 @@ def write_sorted(
             _spill(batches, parse, Path(spilled), watch)
             _sort(Path(spilled), path, memory_limit, watch)
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        raise InvalidLog(
-            "time",
-            str(path.parent),
-            f"the rows cannot be sorted in this folder ({first_line(error)})",
-            "choose a folder on a disk with more room, or sort the log and leave out --time",
-        ) from None
+        reason = f"the rows cannot be sorted in this folder ({first_line(error)})"
+        remedy = "choose a folder on a disk with more room, or sort the log and leave out --time"
+        raise InvalidLog("time", str(path.parent), reason, remedy) from None
 
 
 def _spill(

@@ -30,18 +30,13 @@ def csv_header(source: FileSource, columns: Columns) -> list[str]:
         header = next(csv.reader(file, delimiter=source.separator), [])
         line_ends = file.newlines
     if line_ends == "\r":
-        raise invalid_file(
-            source.path,
-            "its lines end in carriage returns alone",
-            "convert it, such as with tr '\\r' '\\n'",
-        )
+        reason = "its lines end in carriage returns alone"
+        raise invalid_file(source.path, reason, "convert it, such as with tr '\\r' '\\n'")
     others = [words for sign, words in SEPARATORS.items() if sign in "".join(header)]
     if len(header) == 1 and others:
-        raise invalid_file(
-            source.path,
-            f"its fields are separated by {others[0]}, not by {SEPARATORS[source.separator]}",
-            "write .csv files with commas and .tsv files with tabs",
-        )
+        reason = f"its fields are separated by {others[0]}, not by {SEPARATORS[source.separator]}"
+        remedy = "write .csv files with commas and .tsv files with tabs"
+        raise invalid_file(source.path, reason, remedy)
     _refuse_repeated(header, source, columns)
     return header
 
@@ -55,11 +50,8 @@ def json_keys(source: FileSource, columns: Columns) -> list[str]:
             for key, value in pairs:
                 nested[key] = nested.get(key, True) and isinstance(value, tuple | list)
     if nested.get(columns.action, False):
-        raise invalid_file(
-            source.path,
-            f"its column {columns.action!r} holds lists or objects, not labels",
-            "name another column with --action",
-        )
+        reason = f"its column {columns.action!r} holds lists or objects, not labels"
+        raise invalid_file(source.path, reason, "name another column with --action")
     return list(nested)
 
 

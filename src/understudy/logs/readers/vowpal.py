@@ -69,11 +69,8 @@ def read_text(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     """
     _refuse_column_names(columns, path)
     if columns.time is not None:
-        raise invalid_file(
-            path,
-            f"Vowpal Wabbit's text has no times, so no column {columns.time!r}",
-            "leave out --time: its events are in order",
-        )
+        reason = f"Vowpal Wabbit's text has no times, so no column {columns.time!r}"
+        raise invalid_file(path, reason, "leave out --time: its events are in order")
     frames = read_lines(path)
     first = next(frames, None)
     if first is None:
@@ -276,7 +273,7 @@ def _values(
     places = {key: _pointer(key) for key in KEYS} | contexts
     if columns.time is not None:
         places[TIME] = _pointer(columns.time)
-    wanted = {"found": f"json_extract_string({LINE}, $places)"}
+    wanted = {"texts": f"json_extract_string({LINE}, $places)"}
     given: dict[str, object] = {"places": list(places.values())}
     if contexts:
         wanted["types"] = f"json_type({LINE}, $contexts)"
@@ -289,12 +286,12 @@ def _values(
     connection.register("lines", lines)
     query = f"SELECT {ROW}, {tried} FROM lines"
     frame = pl.DataFrame(connection.sql(query, params=given).to_arrow_table())
-    found = [_item("found", place).alias(name) for place, name in enumerate(places)]
+    texts = [_item("texts", place).alias(name) for place, name in enumerate(places)]
     single = [
         pl.when(~_item("types", place).is_in(NESTED)).then(pl.col(name)).alias(name)
         for place, name in enumerate(contexts)
     ]
-    return frame.with_columns(found).with_columns(single)
+    return frame.with_columns(texts).with_columns(single)
 
 
 def _item(name: str, place: int) -> pl.Expr:

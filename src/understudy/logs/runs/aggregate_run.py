@@ -77,12 +77,9 @@ class AggregateRun:
 
     def __post_init__(self) -> None:
         if self.engine != "polars" and any(isinstance(one, FrameSource) for one in self.sources):
-            raise InvalidArgument(
-                "engine",
-                self.engine,
-                "the frame is in memory already, where Polars computes",
-                "pass engine='polars', a path, or a native frame of the engine",
-            )
+            reason = "the frame is in memory already, where Polars computes"
+            remedy = "pass engine='polars', a path, or a native frame of the engine"
+            raise InvalidArgument("engine", self.engine, reason, remedy)
 
     # ------------------------------------------------------------------------------------ learn
 
@@ -222,12 +219,8 @@ class AggregateRun:
         options = self.options
         columns, source = self._columns()
         if source == ESTIMATED:
-            raise InvalidArgument(
-                "behavior",
-                source,
-                "its estimate takes an order",
-                "pass propensities, or no --engine",
-            )
+            reason = "its estimate takes an order"
+            raise InvalidArgument("behavior", source, reason, "pass propensities, or no --engine")
         with self._opened(columns) as frame:
             statistics = None
             if options.probabilities is None:
@@ -259,12 +252,9 @@ class AggregateRun:
     def _policy(self, target: Target, actions: Actions) -> Array | None:
         """The target's probabilities, or None if a column has them."""
         if is_hindsight(target, actions, self.options.declared()):
-            raise InvalidArgument(
-                "policy",
-                target.name,
-                "it plays actions that only the log shows, which takes an order to certify",
-                "declare all of them with --actions FILE, or leave out --engine",
-            )
+            reason = "it plays actions that only the log shows, which takes an order to certify"
+            remedy = "declare all of them with --actions FILE, or leave out --engine"
+            raise InvalidArgument("policy", target.name, reason, remedy)
         policy = target.fixed(actions)
         if policy is None and not isinstance(target, ColumnTarget):
             raise InvalidArgument(
@@ -294,12 +284,9 @@ class AggregateRun:
         """The columns to read, and the source of the propensities."""
         for role in ("time", "eligible", "context"):
             if self.options.columns.get(role):
-                raise InvalidArgument(
-                    role,
-                    self.options.columns[role],
-                    "sums in no order do not read it",
-                    "leave it out, or --engine",
-                )
+                reason = "sums in no order do not read it"
+                remedy = "leave it out, or --engine"
+                raise InvalidArgument(role, self.options.columns[role], reason, remedy)
         return columns_of(self.options, self._has_propensities)
 
     def _has_propensities(self, columns: Columns) -> bool:

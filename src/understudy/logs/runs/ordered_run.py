@@ -358,9 +358,6 @@ def _learn(
 def _refuse_uncertifiable(target: Target, log: ResolvedLog) -> None:
     depends = isinstance(target, ContextualTarget) or log.reader.columns.eligible
     if depends and log.behavior is None:
-        raise InvalidArgument(
-            "behavior",
-            log.propensity_source,
-            "a behavior that may depend on contexts or eligible sets cannot be estimated",
-            "name the column of propensities with --propensity",
-        )
+        reason = "a behavior that may depend on contexts or eligible sets cannot be estimated"
+        remedy = "name the column of propensities with --propensity"
+        raise InvalidArgument("behavior", log.propensity_source, reason, remedy)

@@ -173,12 +173,9 @@ def _scan(
         reject_counts.update(batch.reasons())
         watch("looking", len(batch), None)
         if len(labels) > MOST_ACTIONS:
-            raise InvalidLog(
-                "action",
-                min(labels),
-                f"the log shows more than {MOST_ACTIONS:,} actions, this among them",
-                "check --action, or declare so many with --actions FILE",
-            )
+            reason = f"the log shows more than {MOST_ACTIONS:,} actions, this among them"
+            remedy = "check --action, or declare so many with --actions FILE"
+            raise InvalidLog("action", min(labels), reason, remedy)
     return labels, rows, reject_counts
 
 
@@ -194,12 +191,9 @@ def valid_batches(
     for batch in prefetch(log.batches()):
         if strict and len(batch.quarantined):
             file, row, reason = batch.quarantined.select("file", "row", "reason").row(0)
-            raise InvalidLog(
-                "log",
-                file,
-                f"row {row}: {reason}",
-                "correct it, or leave out --strict to put such rows into quarantine.parquet",
-            )
+            reason = f"row {row}: {reason}"
+            remedy = "correct it, or leave out --strict to put such rows into quarantine.parquet"
+            raise InvalidLog("log", file, reason, remedy)
         quarantine.add(batch.quarantined)
         quarantine.rows.update(batch.files)
         watch(phase, len(batch), log.rows)
@@ -222,12 +216,9 @@ def declared_actions(options: Options, known: frozenset[str]) -> Actions:
     """The declared actions and the `known` ones."""
     labels = options.declared() | known
     if len(labels) == 1:
-        raise InvalidArgument(
-            "behavior",
-            next(iter(labels)),
-            "this action alone has a probability, and there is nothing to choose from",
-            "give the others the probability 0, or name all in --actions FILE",
-        )
+        reason = "this action alone has a probability, and there is nothing to choose from"
+        remedy = "give the others the probability 0, or name all in --actions FILE"
+        raise InvalidArgument("behavior", next(iter(labels)), reason, remedy)
     return Actions.from_labels(labels)
 
 
@@ -261,12 +252,8 @@ def fingerprints_of(sources: Sequence[LogSource]) -> list[str]:
     for source in sources:
         fingerprint = source.fingerprint()
         if fingerprint in seen:
-            raise InvalidLog(
-                "log",
-                source.name,
-                f"it is a copy of {seen[fingerprint]}, whose rows would count twice",
-                "leave one of them out",
-            )
+            reason = f"it is a copy of {seen[fingerprint]}, whose rows would count twice"
+            raise InvalidLog("log", source.name, reason, "leave one of them out")
         seen[fingerprint] = source.name
     return list(seen)
 
@@ -300,12 +287,9 @@ def refuse_same_rows(
 ) -> None:
     """Raise `InvalidLog` if these are the rows that the policy was learned from, by their sums."""
     if policy.knows_rows(statistics, counts_over_time):
-        raise InvalidLog(
-            "log",
-            f"{statistics.sums.rows:,} rows",
-            "the policy was learned from these rows",
-            "pass a log of other rows: a policy is not judged by the rows that it learned from",
-        )
+        reason = "the policy was learned from these rows"
+        remedy = "pass a log of other rows: a policy is not judged by the rows that it learned from"
+        raise InvalidLog("log", f"{statistics.sums.rows:,} rows", reason, remedy)
 
 
 @dataclass(frozen=True, eq=False)
