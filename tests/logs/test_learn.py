@@ -280,7 +280,7 @@ def test_frames_of_other_libraries_and_dictionaries_are_logs() -> None:
     assert found.policy.actions.labels == (0, 1, 2, 3, 4)
     with pytest.raises(InvalidLog, match="not a log"):
         learn(3.0)
-    with pytest.raises(InvalidLog, match=r"taken for .* bandit_feedback, .*pl\.DataFrame\(log\)"):
+    with pytest.raises(InvalidLog, match=r"must be .* bandit_feedback, .*pl\.DataFrame\(log\)"):
         learn({"action": ["a", "b"], "reward": [0, 1]})
     assert len(learn(pl.DataFrame({"action": ["a", "b"], "reward": [0, 1]})).table) == 2
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from understudy.errors import InvalidArgument
 from understudy.logs.evaluation.verdicts import Candidate, Coverage, candidates_of, coverage_from
-from understudy.logs.options import CONFIDENT, LearnOptions, Options, with_options
+from understudy.logs.options import DEFAULT_CONFIDENCE, LearnOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,
     QUARANTINE_FILE,
@@ -47,7 +47,7 @@ def coverage_of_policy(policy: Policy) -> Coverage:
         candidates=candidates,
         certificates=[certificate, *[None] * (len(candidates) - 1)],
         counts_over_time=study.counts_over_time.counts if study.counts_over_time.rows else None,
-        confidence=CONFIDENT if certificate is None else certificate.confidence,
+        confidence=DEFAULT_CONFIDENCE if certificate is None else certificate.confidence,
         scale=scale,
     )
     if np.isnan(study.sums.weights).all() and policy.settings.behavior != ESTIMATED:

@@ -31,13 +31,15 @@ from understudy.logs.schema import (
 )
 from understudy.logs.settings import LEARNERS, Settings
 
-WORDS: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
-CONFIDENT = 0.95  # the usual confidence of a bound
+NAMED_SOURCES: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
+DEFAULT_CONFIDENCE = 0.95  # of certificates: the usual one of bounds
 WARMUP = 0.1  # enough rows to prepare features, few enough to lose
 MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
-PREPARING = "pass the share of the rows to prepare with, such as 0.1, or how many, such as 1000"
-SHARE = number(0.0, 0.9, PREPARING, above=True)
-ROWS = integer(1, PREPARING, MOST_WARMUP)
+WARMUP_REMEDY = (
+    "pass the share of the rows for the warm-up, such as 0.1, or their number, such as 1000"
+)
+WARMUP_SHARE = number(0.0, 0.9, WARMUP_REMEDY, above=True)
+WARMUP_ROWS = integer(1, WARMUP_REMEDY, MOST_WARMUP)
 Probabilities = Mapping[Label, float]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -189,24 +191,24 @@ class Options:
         reward_range = passed.get("reward_range")
         scale = None if reward_range is None else RewardScale.from_range(reward_range)
         return Options(
-            _preset(passed.get("preset"))
+            columns=_preset(passed.get("preset"))
             | {role: name for role, name in named.items() if name is not None},
-            None if scale is None else (scale.low, scale.high),
-            _actions(passed.get("actions")),
-            source,
-            probabilities,
-            passed.get("learner"),
-            HORIZON.optional()("horizon", passed.get("horizon")),
-            CONFIDENCE.optional()("confidence", passed.get("confidence")),
-            _warmup(WARMUP if warmup is None else warmup),
-            passed.get("format"),
-            passed.get("engine"),
+            reward_range=None if scale is None else (scale.low, scale.high),
+            actions=_actions(passed.get("actions")),
+            behavior=source,
+            probabilities=probabilities,
+            learner=passed.get("learner"),
+            horizon=HORIZON.optional()("horizon", passed.get("horizon")),
+            confidence=CONFIDENCE.optional()("confidence", passed.get("confidence")),
+            warmup=_warmup(WARMUP if warmup is None else warmup),
+            format=passed.get("format"),
+            engine=passed.get("engine"),
         )
 
     @property
     def confidence_or_default(self) -> float:
         """The confidence of certificates."""
-        return self.confidence or CONFIDENT
+        return self.confidence or DEFAULT_CONFIDENCE
 
     @property
     def scale(self) -> RewardScale:
@@ -265,7 +267,7 @@ def _differing_first(actions: Actions, others: Actions) -> Verbatim:
 def _warmup(value: float) -> float:
     """A share of the rows, or a number of rows."""
     whole = isinstance(value, int | float) and value >= 1 and value == int(value)
-    return float(ROWS("warmup", int(value)) if whole else SHARE("warmup", value))
+    return float(WARMUP_ROWS("warmup", int(value)) if whole else WARMUP_SHARE("warmup", value))
 
 
 def _preset(name: str | None) -> dict[str, Any]:
@@ -289,8 +291,8 @@ def _behavior(
         return None, None
     if isinstance(value, Mapping):
         return GIVEN, check_probabilities("behavior", dict(value), "behavior")
-    if isinstance(value, str) and value in WORDS:
-        return WORDS[value], None
+    if isinstance(value, str) and value in NAMED_SOURCES:
+        return NAMED_SOURCES[value], None
     return GIVEN, read_probabilities("behavior", Path(value))
 
 

@@ -289,7 +289,7 @@ def too_few(file: str, label: str, reject_counts: Mapping[str, int]) -> InvalidL
     )
 
 
-def refuse_bad_rows(reject_counts: Mapping[str, int]) -> None:
+def refuse_rejected_rows(reject_counts: Mapping[str, int]) -> None:
     """Raise `InvalidLog` if rows were rejected: --strict for sums, which do not identify rows."""
     for reason, count in reject_counts.items():
         rows = "1 row" if count == 1 else f"{count:,} rows"

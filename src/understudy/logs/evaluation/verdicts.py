@@ -241,7 +241,7 @@ def coverage_from(
         logged = ActionStatistics.without_propensities(logged.counts, logged.rewards)
     sums, drift = _with_frequencies(logged), drift_of(logged, source, counts_over_time)
     calibration = calibrate(logged, sum(statistics.reject_counts.values()))
-    chosen = candidates_of(statistics) if candidates is None else candidates
+    judged = candidates_of(statistics) if candidates is None else candidates
     labels = statistics.actions.labels
     coverage = Coverage(
         table=_table(labels, sums, calibration, scale),
@@ -255,8 +255,8 @@ def coverage_from(
         scale=scale,
     )
     verdicts = [
-        judge(one, certificate, sums, coverage, confidence)
-        for one, certificate in zip(chosen, certificates or [None] * len(chosen), strict=True)
+        judge(candidate, certificate, sums, coverage, confidence)
+        for candidate, certificate in zip(judged, certificates or [None] * len(judged), strict=True)
     ]
     return replace(coverage, verdicts=tuple(verdicts))
 
@@ -273,8 +273,8 @@ def _obstacle(statistics: LogStatistics, source: PropensitySource, drift: Drift)
         return None
     if drift.fixed is False:
         return Obstacle.BEHAVIOR_CHANGED
-    unlabelled = any(statistics.reject_counts.get(reason) for reason in WITHOUT_ACTION)
-    return Obstacle.UNKNOWN_ACTIONS if unlabelled else None
+    without_action = any(statistics.reject_counts.get(reason) for reason in WITHOUT_ACTION)
+    return Obstacle.UNKNOWN_ACTIONS if without_action else None
 
 
 def _with_frequencies(sums: ActionStatistics) -> ActionStatistics:
@@ -329,30 +329,31 @@ def judge(
     for a usual one.
     """
     policy, calibration = candidate.policy, log.calibration
-    earned, read = float(sums.rewards.sum()), sums.rows
-    largest, plays_unseen, wrong = 1.0, False, bool(calibration.wrong.any())
+    earned, valid = float(sums.rewards.sum()), sums.rows
+    largest_gain, plays_unseen, wrong = 1.0, False, bool(calibration.wrong.any())
     if policy is None:
         assert certificate is not None  # it has the policy's weights
         overlap, moment = overlap_of_rows(certificate, sums)
     else:
         overlap = overlap_of(policy, sums, calibration.shown)
         moment = second_moment(sums, policy)
-        largest = float(np.maximum(policy - sums.counts / max(read, 1), 0.0).sum())
+        largest_gain = float(np.maximum(policy - sums.counts / max(valid, 1), 0.0).sum())
         plays_unseen = bool(policy[sums.counts == 0].any())
         wrong = bool(policy[calibration.wrong].any())
-    production = earned / max(read, 1)
+    production = earned / max(valid, 1)
     gain, hidden = overlap.estimate - production, overlap.hidden > HIDDEN
-    seems = gain > NOTICEABLE and not hidden
-    wanted = gain if seems else _usual_gain(production, largest)
-    rows = read if certificate is None else certificate.rounds
+    estimated = gain > NOTICEABLE and not hidden
+    if not estimated:
+        gain = _usual_gain(production, largest_gain)
+    rows = valid if certificate is None else certificate.rounds
     corrected = confidence if certificate is None else certificate.confidence
     if hidden:
-        needed = exploration_for(min(1.0, production + wanted), wanted, rows, corrected)
+        sample_size = exploration_for(min(1.0, production + gain), gain, rows, corrected)
     else:
         rejected = 0.0, 0.0
-        if certificate is not None and rows > read:  # rejected rows count there
-            rejected = (rows - read) / rows, (certificate.production - earned) / (rows - read)
-        needed = SampleSize(wanted, rows_for(moment, wanted, corrected, rejected), None)
+        if certificate is not None and rows > valid:  # rejected rows count there
+            rejected = (rows - valid) / rows, (certificate.production - earned) / (rows - valid)
+        sample_size = SampleSize(gain, rows_for(moment, gain, corrected, rejected), None)
     obstacle = log.obstacle
     if obstacle is None and certificate is not None and certificate.lower > certificate.upper:
         obstacle = Obstacle.CONTRADICTORY_BOUNDS
@@ -361,21 +362,21 @@ def judge(
     decision = PolicyDecision.UNKNOWN if obstacle else _decide(certificate, earned)
     if obstacle is None and log.drift.behavior == ESTIMATED:
         obstacle = Obstacle.BEHAVIOR_ESTIMATED
-    may_come = decision is PolicyDecision.UNKNOWN and obstacle is None
+    undecided = decision is PolicyDecision.UNKNOWN and obstacle is None
     return Verdict(
         name=candidate.name,
         decision=decision,
         obstacle=obstacle,
         overlap=overlap,
         hidden=overlap.hidden if hidden else 0.0,
-        sample_size=needed if may_come else None,
-        near=may_come and seems and 0.0 < needed.rows < NEAR * rows,
-        gain_is_estimated=seems,
+        sample_size=sample_size if undecided else None,
+        near=undecided and estimated and 0.0 < sample_size.rows < NEAR * rows,
+        gain_is_estimated=estimated,
         plays_unseen=plays_unseen,
         certificate=certificate,
         confidence=confidence,
         rows=rows,
-        rejected=rows - read,
+        rejected=rows - valid,
         earned=earned,
     )
 

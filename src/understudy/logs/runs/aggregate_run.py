@@ -44,7 +44,7 @@ from understudy.logs.readers.inputs import (
     has_propensities,
     sources_name,
 )
-from understudy.logs.reject_reasons import nothing_left, refuse_bad_rows
+from understudy.logs.reject_reasons import nothing_left, refuse_rejected_rows
 from understudy.logs.runs.setup import (
     ResolvedLog,
     RunOutcome,
@@ -55,7 +55,7 @@ from understudy.logs.runs.setup import (
     provenance_of,
     rules_of,
     unread_files,
-    valid_batches,
+    validated_batches,
 )
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import ESTIMATED, LOG, QUARANTINE, Actions, Columns, PropensitySource
@@ -101,10 +101,10 @@ class AggregateRun:
             policy, log = self._learn_sums()
             fingerprints = hashing.result()
         if self.strict:
-            refuse_bad_rows(policy.refused)
+            refuse_rejected_rows(policy.refused)
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
             if policy.refused and self.sources:
-                for _ in valid_batches(
+                for _ in validated_batches(
                     log, quarantine, "quarantining", self.watch, strict=self.strict
                 ):
                     pass
@@ -242,7 +242,7 @@ class AggregateRun:
             if not statistics.sums.rows:
                 raise nothing_left(LOG, summed.reject_counts)
         if self.strict:
-            refuse_bad_rows(summed.reject_counts)
+            refuse_rejected_rows(summed.reject_counts)
         with Quarantine(self.folder / QUARANTINE_FILE):
             pass  # sums do not identify the rejected rows
         statistics = dataclasses.replace(statistics, reject_counts=summed.reject_counts)

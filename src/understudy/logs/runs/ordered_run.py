@@ -42,7 +42,7 @@ from understudy.logs.runs.setup import (
     refuse_learned,
     resolve,
     rules_of,
-    valid_batches,
+    validated_batches,
 )
 from understudy.logs.runs.study import (
     CertificatePath,
@@ -331,7 +331,7 @@ class OrderedRun:
     def _batches(
         self, log: ResolvedLog, quarantine: Quarantine, phase: str
     ) -> Iterator[ValidatedBatch]:
-        return valid_batches(log, quarantine, phase, self.watch, strict=self.strict)
+        return validated_batches(log, quarantine, phase, self.watch, strict=self.strict)
 
 
 def _learn(

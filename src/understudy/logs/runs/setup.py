@@ -184,7 +184,7 @@ def _validated(reader: LogReader, rules: RowRules) -> Iterator[ValidatedBatch]:
     return (check(file, frame, rules) for file, frame in reader.batches())
 
 
-def valid_batches(
+def validated_batches(
     log: ResolvedLog, quarantine: Quarantine, phase: str, watch: ProgressCallback, *, strict: bool
 ) -> Iterator[ValidatedBatch]:
     """Batches in order; rejected rows go into quarantine or, if `strict`, are an error."""
