@@ -34,7 +34,7 @@ from understudy.logs.readers.sorting import TimeParser, in_order, numbers, time_
 from understudy.logs.readers.text_tables import BrokenFile, csv_header, json_keys, wrong_line
 from understudy.logs.schema import ROW, TIME, Columns
 
-DEPTH = 4  # batches that wait: enough to smooth out slow ones, a few MB of memory
+PREFETCHED = 4  # batches that wait: enough to smooth out slow ones, a few MB of memory
 Item = TypeVar("Item")
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for null
 READ_ERRORS = (
@@ -66,7 +66,7 @@ LogSource = FileSource | FrameSource
 
 @dataclass(frozen=True)
 class LogReader:
-    """The rows of all sources in order: as they come, or by time once `in_time_order` was called.
+    """A reader of the rows of all sources, as they come or, after `in_time_order`, by time.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -104,7 +104,7 @@ class LogReader:
                     yield source.name, frame.with_columns(self.parse_times(frame[TIME]).alias(TIME))
 
     def in_time_order(self, folder: Path, watch: ProgressCallback) -> LogReader:
-        """A reader of the same rows by time; they are sorted in a folder if they are not."""
+        """The reader of the same rows by time; rows out of order are sorted in a folder."""
         if self.columns.time is None:
             return self
         parse: TimeParser | None = None
@@ -134,7 +134,7 @@ def prefetch(items: Iterator[Item]) -> Iterator[Item]:
         return list(islice(items, 1))  # none at the end
 
     with ThreadPoolExecutor(1, thread_name_prefix="understudy-reader") as pool:
-        waiting = deque(pool.submit(next_one) for _ in range(DEPTH))
+        waiting = deque(pool.submit(next_one) for _ in range(PREFETCHED))
         while item := waiting.popleft().result():
             waiting.append(pool.submit(next_one))
             yield item[0]
@@ -304,7 +304,7 @@ def _one_error(source: FileSource) -> Iterator[None]:
 
 
 def _diagnose(source: FileSource, error: BaseException) -> str:
-    """The line that is wrong, or else the message of the reader."""
+    """The wrong line, or else the message of the reader."""
     with suppress(UnicodeError, *READ_ERRORS):
         if wrong := wrong_line(source):
             return wrong

@@ -1,4 +1,4 @@
-"""Rows by time: how a column of times is parsed, and a sort that does not need much memory."""
+"""Rows by time: the parsing of times, and a sort that needs little memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def time_parser(column: pl.Series) -> TimeParser | None:
 
 
 def in_order(previous: float | None, times: pl.Series) -> bool:
-    """Whether no time is before the one that it follows, or `previous`; nulls do not count."""
+    """Whether times are sorted and none is before `previous`; nulls do not count."""
     known = times.drop_nulls()
     if not len(known):
         return True

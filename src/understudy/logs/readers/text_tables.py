@@ -1,4 +1,4 @@
-"""Tables that are text, CSV and NDJSON: their columns, and the line that makes one unreadable."""
+"""Text tables, CSV and NDJSON: their columns, and the search for a wrong line."""
 
 from __future__ import annotations
 
