@@ -122,7 +122,7 @@ def wild_log(rng: np.random.Generator, learner: CoverageAdaptive, q: Array) -> t
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("sequences", [1_000, pytest.param(4_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("sequences", [1_000, pytest.param(10_000, marks=pytest.mark.full)])
 def test_the_theorem_on_thousands_of_sequences(sequences: int) -> None:
     """No condition on rates, prior, rewards or propensities: it holds on every path."""
     rng = np.random.default_rng(0)

@@ -122,7 +122,7 @@ def repaired(case: Any) -> None:
         case.body.pop("context", None)
 
 
-MANY = [600, pytest.param(3_000, marks=pytest.mark.full)]
+MANY = [600, pytest.param(10_000, marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("requests", MANY)
