@@ -1,7 +1,7 @@
 """Understudy: online learning from off-policy feedback, with guarantees.
 
-A learner that never sees its own rewards, only those of the policy on stage, and that still
-comes with bounds on its regret: the algorithms, the game and the theory of "Online Learning with
+A learner that never sees its own rewards, only those of the behavior policy, and that still
+has bounds on its regret: the algorithms, the game and the theory of "Online Learning with
 Off-Policy Feedback" (Gabbianelli, Papini, Neu).
 """
 

@@ -19,12 +19,13 @@ pytestmark = pytest.mark.plain
 SRC = ROOT / "src"
 PACKAGE = SRC / "understudy"
 COMMANDS = "understudy.cli.log_commands"
+USED = "understudy.logs"  # the commands import it when they run
 
-# Limits are about the present values: lower them when the code gets better, never raise them.
+# Limits are the present values: lower them when the code gets better, never raise them.
 LARGEST_FOLDER = 15  # modules in a folder, without __init__
 LARGER_FOLDERS = {"web": 22}  # a router and an OpenAPI generator of its own; target: none
-MODULES_VISITED = 53  # by `understudy learn log.parquet`; target: 35
-IMPORT_DEPTH = 16  # of the log commands; target: 15
+MODULES_VISITED = 45  # by `understudy learn log.parquet`; target: 35
+IMPORT_DEPTH = 19  # of the log commands; target: 15
 
 # A kernel beside its learner may share its name.
 KERNELS_BESIDE_LEARNERS = {"exponential_weights", "lin_prod", "weighted_entropy"}
@@ -99,7 +100,7 @@ def import_chain(name: str) -> tuple[str, ...]:
 
 
 def test_the_log_commands_import_in_few_levels() -> None:
-    chain = import_chain(COMMANDS)
+    chain = max(import_chain(COMMANDS), (COMMANDS, *import_chain(USED)), key=len)
     assert len(chain) <= IMPORT_DEPTH, "\n".join(chain)
 
 

@@ -158,6 +158,7 @@ def cluster() -> Iterator[Any]:
         signal.alarm(0)
 
 
+@pytest.mark.plain  # processes: the games themselves are played above
 def test_a_dask_cluster_gives_the_same_bits(
     cluster: Any, alone: Bits, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ Array = Any  # float64 or int64 vectors
 
 LARGEST_EXPONENT = 600.0  # of a weight: below overflow, also for a sum of very many of them
 LARGEST_RESIDUE = 300.0  # of an exponent, after a refresh
-SHORTEST_REFRESH = 1024
+SHORTEST_REFRESH = 1024  # rounds: refreshes cost next to nothing, and W cannot drift
 UNKNOWN = -1.0  # a weight that is not computed yet
 
 

@@ -149,7 +149,7 @@ def play_runs(
         play((behaviors[run], observed[run]), world, start, rounds, learners, own)
 
 
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # of means: an adversary may compute 1 + 1e-16
 
 
 @compiled
