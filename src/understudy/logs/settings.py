@@ -77,18 +77,26 @@ WITH_PROPENSITIES: dict[str, Callable[..., Learner[Any]]] = {
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A learner with its name, its theorem, and the assumptions of it that need a check."""
+    """A learner with its name and the horizon that it was made for."""
 
     name: str
     learner: Learner[Any]
-    theorem: Theorem
-    unmet: tuple[Assumption, ...]
+    horizon: int | None
 
-    @staticmethod
-    def of(name: str, learner: Learner[Any], horizon: int | None) -> Choice:
-        """The choice of a learner that was made with this horizon."""
-        theorem, *unmet = guarantee(name, horizon)
-        return Choice(name, learner, theorem, tuple(unmet))
+    def settings(
+        self, columns: Columns, scale: RewardScale, source: PropensitySource, *unmet: Assumption
+    ) -> Settings:
+        """The settings of a first run; `unmet` come after the assumptions of the theorem."""
+        theorem, *assumptions = guarantee(self.name, self.horizon)
+        return Settings(
+            columns=columns,
+            reward_range=(scale.low, scale.high),
+            behavior=source,
+            learner=self.name,
+            horizon=self.horizon,
+            theorem=theorem,
+            unmet=(*assumptions, *unmet),
+        )
 
 
 def name_of_default(behavior: Behavior | None, *, contexts: bool) -> str:
@@ -111,7 +119,7 @@ def choose(name: str, behavior: Behavior | None, n_actions: int, horizon: int | 
         reason = "it needs the propensities of the behavior policy, and they are to be estimated"
         remedy = f"pass --learner {UNKNOWN}, or the propensities"
         raise InvalidArgument("learner", name, reason, remedy)
-    return Choice.of(name, learner, horizon)
+    return Choice(name, learner, horizon)
 
 
 def choose_contextual(
@@ -124,7 +132,7 @@ def choose_contextual(
     """Fit the features of contexts, and the learner that takes them, to the rows of a warm-up."""
     encoder = Encoder.fit(frame, context)
     contextual = fit_context_features(encoder, frame, played, n_actions, horizon=horizon)
-    return Choice.of(CONTEXTUAL, contextual.learner, horizon), contextual
+    return Choice(CONTEXTUAL, contextual.learner, horizon), contextual
 
 
 @dataclass(frozen=True, kw_only=True)

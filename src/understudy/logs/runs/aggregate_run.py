@@ -59,7 +59,7 @@ from understudy.logs.runs.setup import (
 )
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import ESTIMATED, LOG, QUARANTINE, Actions, Columns, PropensitySource
-from understudy.logs.settings import Assumption, Choice, Settings, choose, name_of_default
+from understudy.logs.settings import Assumption, Choice, choose, name_of_default
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 
 
@@ -140,15 +140,8 @@ class AggregateRun:
                 actions = Actions.from_labels(np.array(actions.texts)[summed.counts > 0].tolist())
                 choice, behavior, summed = self._sum(frame, columns, source, actions)
         sums = ActionStatistics.without_propensities(summed.counts, summed.rewards)
-        settings = Settings(
-            columns=columns,
-            reward_range=self._range,
-            behavior=source,
-            learner=choice.name,
-            horizon=options.horizon,
-            theorem=choice.theorem,
-            unmet=choice.unmet if declared else (*choice.unmet, Assumption.DECLARED_ACTIONS),
-        )
+        unmet = () if declared else (Assumption.DECLARED_ACTIONS,)
+        settings = choice.settings(columns, options.scale, source, *unmet)
         rules = rules_of(options, source, actions, behavior, closed=bool(declared))
         log = ResolvedLog(LogReader(self.sources, columns), rules, actions, source, behavior, None)
         no_counts = CountsOverTime.empty(len(actions))  # without an order there is no time
