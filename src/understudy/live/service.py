@@ -155,7 +155,9 @@ class Service:
                 with closing(open_reader(self.where)) as reader:
                     found = reader.decisions(study.record.key, seq - 1, 1)
                 if not found:
-                    raise InvalidArgument("seq", seq, "there is no such decision", "audit the store")
+                    raise InvalidArgument(
+                        "seq", seq, "there is no such decision", "audit the store"
+                    )
                 at = found[0].decided_at
             self._promoted[key] = moment(at)
         return self._promoted[key]

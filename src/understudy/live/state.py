@@ -98,15 +98,7 @@ class StudyState:
             propensity=PROPENSITY if spec.kind == LOGGED else None,
             context=tuple(spec.context or ()),
         )
-        settings = Settings(
-            columns=columns,
-            reward_range=(spec.scale.low, spec.scale.high),
-            behavior=spec.kind,
-            learner=choice.name,
-            horizon=spec.horizon,
-            theorem=choice.theorem,
-            unmet=choice.unmet,
-        )
+        settings = choice.settings(columns, spec.scale, spec.kind)
         uncertified = contextual is not None and spec.kind == ESTIMATED
         study = Study.begin(choice.learner, spec.pi_b, None if uncertified else spec.confidence)
         return replace(self, study=study, settings=settings, contextual=contextual)

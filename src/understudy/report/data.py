@@ -33,7 +33,7 @@ from understudy.logs.runs.study import LAST
 from understudy.logs.schema import ESTIMATED, RewardScale
 from understudy.logs.settings import Assumption
 from understudy.plots import CertificatePanel
-from understudy.report import words
+from understudy.report import findings, words
 from understudy.report.words import MARKS, Mark
 
 COLUMNS = {
@@ -315,7 +315,7 @@ def _certificate_fact(
     """What the certificate bounds, if nothing speaks against it."""
     if certified is None or not coverage.verdicts[0].sound:
         return []
-    return [("Certificate", words.certified_line(certified, coverage, who, when))]
+    return [("Certificate", words.describe_certificate(certified, coverage, who, when))]
 
 
 def _judged(
@@ -356,7 +356,7 @@ def _log(result: Result, files: Sequence[FileRead] | None = None) -> dict[str, A
         "verdict_kind": result.verdict,
         "generated_by": f"understudy {version('understudy')}",
         "generated_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "warnings": [*words.unread_warnings(intake.unread), *result.warnings],
+        "warnings": [*findings.unread_warnings(intake.unread), *result.warnings],
         "actions": [
             ActionRow(
                 label=row["action"],
@@ -367,7 +367,7 @@ def _log(result: Result, files: Sequence[FileRead] | None = None) -> dict[str, A
             )
             for i, row in enumerate(coverage.table.iter_rows(named=True))
         ],
-        "coverage": words.findings(coverage),
+        "coverage": findings.describe_log(coverage),
         "candidates": [_candidate(found, coverage) for found in coverage.verdicts],
         "calibration": coverage.calibration.finding,
         "drift": coverage.drift.finding,
@@ -387,7 +387,7 @@ def _candidate(found: Verdict, coverage: Coverage) -> CandidateRow:
     needed = found.sample_size
     return CandidateRow(
         name=found.name,
-        words=words.judged(found, coverage),
+        words=words.describe_verdict(found, coverage),
         coverage=found.overlap.coverage_ratio,
         effective_sample_size=found.overlap.effective_sample_size,
         estimate=coverage.scale.reward(found.overlap.estimate),

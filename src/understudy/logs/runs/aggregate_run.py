@@ -62,7 +62,7 @@ from understudy.logs.runs.setup import (
 )
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, PropensitySource
-from understudy.logs.settings import Assumption, Settings
+from understudy.logs.settings import Assumption
 from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 
 
@@ -144,15 +144,8 @@ class AggregateRun:
                 actions = Actions.from_labels(np.array(actions.texts)[found.counts > 0].tolist())
                 choice, behavior, found = self._summed(frame, columns, kind, actions)
         sums = ActionStatistics.without_propensities(found.counts, found.rewards)
-        settings = Settings(
-            columns=columns,
-            reward_range=self._range,
-            behavior=kind,
-            learner=choice.name,
-            horizon=options.horizon,
-            theorem=choice.theorem,
-            unmet=choice.unmet if declared else (*choice.unmet, Assumption.DECLARED_ACTIONS),
-        )
+        unmet = () if declared else (Assumption.DECLARED_ACTIONS,)
+        settings = choice.settings(columns, options.scale, kind, *unmet)
         rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
         log = ResolvedLog(LogReader(self.sources, columns), rules, actions, kind, behavior, None)
         never = CountsOverTime.empty(len(actions))  # in no order there is no early or late

@@ -13,7 +13,8 @@ from understudy.behaviors import Behavior
 from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Encoder
 from understudy.logs.features import ContextFeatures, fit_context_features
-from understudy.logs.settings import CONTEXTUAL, UNKNOWN, Assumption, Theorem, guarantee
+from understudy.logs.schema import Columns, PropensitySource, RewardScale
+from understudy.logs.settings import CONTEXTUAL, UNKNOWN, Assumption, Settings, guarantee
 from understudy.protocols import Learner
 from understudy.types import Integers
 
@@ -27,12 +28,26 @@ KNOWN: dict[str, Callable[..., Learner[Any]]] = {
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A learner by name, the theorem that applies to it, and which assumptions are not met."""
+    """A learner, its name, and the horizon that it was made for."""
 
     name: str
     learner: Learner[Any]
-    theorem: Theorem
-    unmet: tuple[Assumption, ...]
+    horizon: int | None
+
+    def settings(
+        self, columns: Columns, scale: RewardScale, source: PropensitySource, *unmet: Assumption
+    ) -> Settings:
+        """What later runs keep; `unmet` are assumptions beside those of the learner's theorem."""
+        theorem, *assumptions = guarantee(self.name, self.horizon)
+        return Settings(
+            columns=columns,
+            reward_range=(scale.low, scale.high),
+            behavior=source,
+            learner=self.name,
+            horizon=self.horizon,
+            theorem=theorem,
+            unmet=(*assumptions, *unmet),
+        )
 
 
 def name_of_default(behavior: Behavior | None, *, contexts: bool) -> str:
@@ -50,9 +65,8 @@ def name_of_default(behavior: Behavior | None, *, contexts: bool) -> str:
 def choose(name: str, behavior: Behavior | None, n_actions: int, horizon: int | None) -> Choice:
     """A learner without contexts, by name.
 
-    >>> from understudy import Logged
-    >>> choose("exp3-ix", Logged(n_actions=3), 3, horizon=None).theorem.value
-    'theorem 1'
+    >>> choose("exp3-ix-unknown", None, 3, horizon=100).learner.spec.n_actions
+    3
     """
     if name == CONTEXTUAL:
         raise InvalidArgument(
@@ -72,8 +86,7 @@ def choose(name: str, behavior: Behavior | None, n_actions: int, horizon: int | 
             "it needs the propensities of the behavior policy, and they are to be estimated",
             f"pass --learner {UNKNOWN}, or the propensities",
         )
-    theorem, *unmet = guarantee(name, horizon)
-    return Choice(name, learner, theorem, tuple(unmet))
+    return Choice(name, learner, horizon)
 
 
 def choose_contextual(
@@ -86,5 +99,4 @@ def choose_contextual(
     """The learner of contexts that the rows of a warm-up prepare, and their features."""
     encoder = Encoder.fit(frame, context)
     contextual = fit_context_features(encoder, frame, played, n_actions, horizon=horizon)
-    theorem, *unmet = guarantee(CONTEXTUAL, horizon)
-    return Choice(CONTEXTUAL, contextual.learner, theorem, tuple(unmet)), contextual
+    return Choice(CONTEXTUAL, contextual.learner, horizon), contextual

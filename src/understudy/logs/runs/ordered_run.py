@@ -145,22 +145,14 @@ class OrderedRun:
         log = resolve(self.sources, options, self.folder, self.watch, count=share)
         choice, contextual, warmup = self._choice(log)
         columns, declared = log.reading.columns, bool(options.declared())
-        unmet = [*choice.unmet]
+        unmet = []
         if not declared:
             unmet.append(Assumption.DECLARED_ACTIONS)
         if log.kind == ESTIMATED and options.behavior is None:
             unmet.append(Assumption.KNOWN_PROPENSITIES)
         if columns.time is None:
             unmet.append(Assumption.TIME_ORDER)
-        settings = Settings(
-            columns=columns,
-            reward_range=(options.scale.low, options.scale.high),
-            behavior=log.kind,
-            learner=choice.name,
-            horizon=options.horizon,
-            theorem=choice.theorem,
-            unmet=tuple(unmet),
-        )
+        settings = choice.settings(columns, options.scale, log.kind, *unmet)
         uncountable = contextual is not None or columns.eligible is not None
         confidence = None if log.behavior is None and uncountable else options.sure
         study = Study.begin(choice.learner, log.behavior, confidence, declared=declared)
