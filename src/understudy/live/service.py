@@ -140,7 +140,7 @@ class Service:
     def log_lines(self, study: LiveStudy) -> Iterator[str]:
         """Yield the processed decisions as NDJSON, many lines at a time."""
         with closing(open_reader(self.where)) as reader:
-            for decisions in reader.in_order(study.record.key, study.state.seq):
+            for decisions in reader.batches(study.record.key, study.state.seq):
                 yield as_lines(decisions, study.spec)
 
     def promoted_since(self, study: LiveStudy, state: StudyState) -> datetime | None:
