@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from understudy import errors
-from understudy.cli import watched, wide_console
+from understudy.cli import show_progress, wide_console
 
 if TYPE_CHECKING:
     from understudy.live.decision_log import AuditResult
@@ -53,7 +53,7 @@ def audit(store: str, json_output: bool) -> int:
 
     The exit code is 1 if something differs. The service may be running.
     """
-    with _live(store) as live, closing(live.open_reader(store)) as reader, watched() as watch:
+    with _live(store) as live, closing(live.open_reader(store)) as reader, show_progress() as watch:
         from understudy.live.decision_log import audit as run  # noqa: PLC0415 - only here
 
         found = run(reader, watch)
@@ -103,7 +103,7 @@ def export(study: str, store: str, out: Path) -> None:
 
         record = decision_log.study_named(reader, study)
         now = max(time.time_ns() // MICROSECOND, reader.clock())
-        with watched() as watch:
+        with show_progress() as watch:
             rows = decision_log.export(reader, record, out, now, watch)
     click.echo(f"wrote {rows:,} decisions to {out}")
     if record.base is not None:
