@@ -91,14 +91,14 @@ def learn(
     if resume and not (out / "policy.json").exists():
         raise click.UsageError(f"--resume: there is no policy.json in {out}; leave it out to begin")
     with show_progress() as watch:
-        learned = us.logs.learn(
+        result = us.logs.learn(
             list(log),
             out=out,
             resume=out / "policy.json" if resume else None,
             watch=watch,
             **options,
         )
-    _print_report(learned, json_output=json_output)
+    _print_report(result, json_output=json_output)
     if not json_output:
         click.echo(f"wrote policy.json, report.html and quarantine.parquet to {out}")
 
@@ -121,8 +121,8 @@ def coverage(
     can say about policies: uniform, the best action, and those named by --policy.
     """
     with show_progress() as watch:
-        found = us.logs.coverage(list(log), policies=list(policies), watch=watch, **options)
-    _print_report(found, json_output=json_output)
+        result = us.logs.coverage(list(log), policies=list(policies), watch=watch, **options)
+    _print_report(result, json_output=json_output)
 
 
 @click.command(cls=LogCommand)
@@ -155,17 +155,17 @@ def certify(
     if out is not None:
         check_writable(out)
     with show_progress() as watch:
-        found = us.logs.certify(list(log), policy, out=out, watch=watch, **options)
-    _print_report(found, json_output=json_output)
+        result = us.logs.certify(list(log), policy, out=out, watch=watch, **options)
+    _print_report(result, json_output=json_output)
     if out is not None and not json_output:
         click.echo(f"wrote report.html and quarantine.parquet to {out}")
 
 
-def _print_report(found: Any, *, json_output: bool) -> None:
+def _print_report(result: Any, *, json_output: bool) -> None:
     from understudy.report import as_dict, show  # noqa: PLC0415 - only here
 
-    report: Report = found.report
+    report: Report = result.report
     if json_output:
         click.echo(json.dumps(as_dict(report), allow_nan=False, ensure_ascii=False))
-        return
-    show(report, wide_console())
+    else:
+        show(report, wide_console())

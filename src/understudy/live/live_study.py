@@ -107,7 +107,7 @@ class Ingest:
         self.next_seq = study.next_seq
         self.changes = Changes(study.record.key)
         self.updated: list[Decision] = []
-        self.events = 0
+        self.event_count = 0
         self.known = 0
         self._study = study
         self._spec = study.spec
@@ -117,7 +117,7 @@ class Ingest:
     def add(self, events: Sequence[Event]) -> list[Outcome]:
         """Add events to the group; return the outcome of each, in their order."""
         outcomes = [self._outcome(event) for event in events]
-        self.events += len(outcomes)
+        self.event_count += len(outcomes)
         self.known += sum(outcome.status == "known" for outcome in outcomes)
         return outcomes
 
@@ -223,8 +223,8 @@ class LiveStudy:
             self.state = StudyState(self.spec)
             self._stop_learning(error)
         self.snapshot_seq = self.state.seq
-        self.late = store.late(self.record.key)
-        self.refused = Counter(store.refused(self.record.key))
+        self.late = store.late_count(self.record.key)
+        self.refused = Counter(store.refused_counts(self.record.key))
         self.forget_waiting(store)
 
     def _restored(self, begun: StudyState, store: Reader) -> StudyState:
@@ -290,7 +290,7 @@ class LiveStudy:
         self.refused = self.refused + changes.refused  # a new object: other threads read the old
         self.late += len(changes.late)
         self.known += ingest.known
-        self.rate.add(ingest.events, ingest.now)
+        self.rate.add(ingest.event_count, ingest.now)
 
     def _remember(self, decisions: Sequence[Decision]) -> None:
         self.waiting.extend(decisions)

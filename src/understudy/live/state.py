@@ -40,9 +40,9 @@ class StudyState:
     """A study after the decisions up to `seq`, as an immutable value.
 
     During the warm-up of contexts there is neither `study` nor `settings`, and `warmup_rows` holds
-    the decisions so far; `warmup` counts them afterwards. `last` holds the features of the last
+    the decisions so far; `warmup` counts them afterwards. `last_features` are those of the last
     rows, over which a policy with contexts is averaged. `expired` counts the decisions that got the
-    default reward. `base` is the study in the policy.json that this one continues, if any.
+    default reward. `base_study` is the study in the policy.json that this one continues, if any.
     """
 
     spec: StudySpec
@@ -53,8 +53,8 @@ class StudyState:
     contextual: ContextFeatures | None = None
     warmup_rows: tuple[Decision, ...] = ()
     warmup: int = 0
-    last: Array | None = None
-    base: Study | None = None
+    last_features: Array | None = None
+    base_study: Study | None = None
 
     @staticmethod
     def begin(spec: StudySpec, base: str | None = None) -> StudyState:
@@ -62,7 +62,7 @@ class StudyState:
         empty = StudyState(spec)
         if base is not None:
             policy = from_text(base)
-            return replace(empty._with_policy(policy), base=policy.study)
+            return replace(empty._with_policy(policy), base_study=policy.study)
         if spec.context is not None:
             return empty
         choice = choose(spec.learner_name, spec.pi_b, len(spec.labels), spec.horizon)
@@ -75,7 +75,9 @@ class StudyState:
         rows = min(LAST, found.learned)  # rows of the warm-up are not part of the average
         if found.contextual is None or not rows:
             return found
-        return replace(found, last=found.contextual.features(found._context_frame(before[-rows:])))
+        return replace(
+            found, last_features=found.contextual.features(found._context_frame(before[-rows:]))
+        )
 
     def _with_policy(self, policy: Policy) -> StudyState:
         return replace(
@@ -148,9 +150,9 @@ class StudyState:
             q = np.array([d.propensity for d in decisions], dtype=np.float64)
         if self.contextual is not None:
             x = self.contextual.features(self._context_frame(decisions))
-            last = last_rows(self.last, x)
+            last = last_rows(self.last_features, x)
         log = Log._of(actions, spec.scale.unit(rewards), q, x)  # events were checked on arrival
-        return replace(self, study=study.after(log), last=last)
+        return replace(self, study=study.after(log), last_features=last)
 
     def _context_frame(self, decisions: Sequence[Decision]) -> pl.DataFrame:
         rows = [json.loads(decision.context or "{}") for decision in decisions]
@@ -164,7 +166,7 @@ class StudyState:
     @property
     def learned(self) -> int:
         """The number of decisions of this study that were learned from, without the warm-up."""
-        return self.rounds - (0 if self.base is None else self.base.rounds)
+        return self.rounds - (0 if self.base_study is None else self.base_study.rounds)
 
     @property
     def rounds(self) -> int:
@@ -177,9 +179,9 @@ class StudyState:
         certificate = None if self.study is None else self.study.certificate
         if certificate is None or certificate.promoted_at is None:
             return None
-        if self.base is None:
+        if self.base_study is None:
             return certificate.promoted_at + self.warmup
-        before = 0 if self.base.certificate is None else self.base.certificate.rounds
+        before = 0 if self.base_study.certificate is None else self.base_study.certificate.rounds
         return max(0, certificate.promoted_at - before)
 
     @property
@@ -218,7 +220,7 @@ class StudyState:
             actions=self.spec.labels,
             study=self.study,
             settings=self.settings,
-            average=average_policy(self.study, self.contextual, self.last),
+            average=average_policy(self.study, self.contextual, self.last_features),
             files=(),
             refused={},
             warmup=self.warmup,

@@ -71,20 +71,20 @@ def sections(report: Report, where: str) -> dict[str, Markup]:
 
     `where` says where a reader finds the actions that a table leaves out.
     """
-    made: Any = environment().get_template("sections.html").module  # its macros
+    macros: Any = environment().get_template("sections.html").module
     picture = _in_two_widths(charts.draw_policy, report.actions) if report.has_policy else ""
-    said = {
-        "bounds": made.bounds(report, tables),
-        "care": made.care(report),
-        "certificate": made.certificate(report, tables, _pictures(report.certificate)),
-        "policy": made.policy(report, tables, picture, charts.MOST_BARS),
-        "coverage": made.coverage(
+    made = {
+        "bounds": macros.bounds(report, tables),
+        "care": macros.care(report),
+        "certificate": macros.certificate(report, tables, _pictures(report.certificate)),
+        "policy": macros.policy(report, tables, picture, charts.MOST_BARS),
+        "coverage": macros.coverage(
             report,
             tables.tabulate_candidates(report),
             tables.tabulate_actions(report, MOST_ACTIONS, where),
         ),
     }
-    return {name: Markup(text.strip()) for name, text in said.items()}
+    return {name: Markup(text.strip()) for name, text in made.items()}
 
 
 def _pictures(curve: CertificateCurve | None) -> list[Markup]:

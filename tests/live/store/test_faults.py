@@ -206,7 +206,7 @@ def test_no_more_is_read_than_was_asked_for(place: Place, asked: int) -> None:
     steps: list[int] = []
     session.connection.set_progress_handler(lambda: steps.append(1), 100)
     assert len(session.find(key, ids)) == session.set_rewards("reward", key, rewards) == asked
-    assert store.late(key) == 0
+    assert store.late_count(key) == 0
     assert store.last_seq(key) == 5_000
     assert 100 * len(steps) < 500 + 100 * asked
 

@@ -218,12 +218,12 @@ class Reader:
         rows = self._database.rows(query, study)
         return Snapshot(*rows[0]) if rows else None
 
-    def refused(self, study: int) -> dict[str, int]:
+    def refused_counts(self, study: int) -> dict[str, int]:
         """Count refused events by reason."""
         query = "SELECT reason, count FROM refused WHERE study = ? ORDER BY reason"
         return dict(self._database.rows(query, study))
 
-    def late(self, study: int) -> int:
+    def late_count(self, study: int) -> int:
         """Count the rewards that came after their wait."""
         query = "SELECT count(*) FROM decisions WHERE study = ? AND late_reward IS NOT NULL"
         return self._database.scalar(query, study)

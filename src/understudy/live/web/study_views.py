@@ -81,7 +81,7 @@ def _settings(study: LiveStudy) -> list[tuple[str, str]]:
     ]
     if spec.context is not None:
         found.append(("Contexts", ", ".join(spec.context)))
-    base = study.state.base
+    base = study.state.base_study
     if base is not None and base.rounds:
         rows = counted(base.rounds, "row")
         found.append(("Goes on from", f"a policy that was learned from {rows}"))
