@@ -142,10 +142,8 @@ def as_lines(decisions: list[Decision], spec: StudySpec) -> str:
     >>> as_lines([Decision(1, "d1", 0, None, None, 0, 0.5, 0)], spec)
     '{"id":"d1","time":"1970-01-01T00:00:00.000000Z","action":"x","reward":0.5,"rewarded":true}\\n'
     """
-    rows = (_row(decision, spec) for decision in decisions)
-    return "".join(
-        json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows
-    )
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    return "".join(encode(_row(decision, spec)) + "\n" for decision in decisions)
 
 
 def _row(decision: Decision, spec: StudySpec) -> dict[str, Any]:

@@ -283,8 +283,7 @@ class LiveStudy:
         if self.all_in_memory:
             self._remember(changes.decisions)
         for updated in ingest.updated:
-            waiting = self.by_id.get(updated.id)
-            if waiting is not None:
+            if (waiting := self.by_id.get(updated.id)) is not None:
                 waiting.reward, waiting.rewarded_at = updated.reward, updated.rewarded_at
                 waiting.late_reward = updated.late_reward
         self.refused = self.refused + changes.refused  # a new object: other threads read the old

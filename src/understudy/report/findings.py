@@ -36,7 +36,7 @@ FEW_NAMES, MANY_NAMES = 3, 10  # in a sentence about them, and in a list of them
 
 
 def describe_log(coverage: Coverage) -> list[str]:
-    """What the log shows about itself, in lines: rows, actions, calibration, drift."""
+    """The rows, actions, calibration and drift of a log, in lines."""
     lines, labels = [counted(coverage.rows, "row")], coverage.table["action"].to_list()
     if rejected := sum(coverage.refused.values()):
         lines[0] += f"; {count(rejected)} quarantined ({reasons(coverage.refused)})"
@@ -81,7 +81,7 @@ def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
 
 
 def _worst(labels: Sequence[Label], ratios: Array, which: NDArray[np.bool_], order: Array) -> str:
-    """The actions that differ most, by name."""
+    """The actions whose frequencies differ most from their propensities, by name."""
     first, *rest = [int(a) for a in np.argsort(order) if which[a]]
     names = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest]
     others = f" ({_some(names, FEW_NAMES - 1)})" if names else ""
@@ -136,7 +136,7 @@ def _changed(drift: Drift, most: ShareChange, labels: Sequence[Label]) -> str:
 
 
 def learn_warnings(result: LearnResult) -> Iterator[str]:
-    """What the reader should know before believing what was learned."""
+    """Warnings about a learned policy."""
     policy, scale, contextual = result.policy, result.coverage.scale, result.policy.contextual
     late = policy.study.learner.past_horizon(policy.study.state)
     if late:
@@ -158,7 +158,7 @@ def learn_warnings(result: LearnResult) -> Iterator[str]:
 
 
 def certify_warnings(result: CertifyResult) -> Iterator[str]:
-    """What the reader should know before believing a certificate."""
+    """Warnings about a certified policy."""
     if result.strange is not None:
         known, shown = (_some(list(map(short_label, one)), FEW_NAMES) for one in result.strange)
         yield (
@@ -170,7 +170,7 @@ def certify_warnings(result: CertifyResult) -> Iterator[str]:
 
 
 def unread_warnings(unread: Iterable[UnreadFiles]) -> Iterator[str]:
-    """The files of folders that were not read, and what to do about them."""
+    """Warnings about files of folders that were not read, with the remedy."""
     for folder, names in unread:
         one = len(names) == 1
         yield (
@@ -183,7 +183,7 @@ def unread_warnings(unread: Iterable[UnreadFiles]) -> Iterator[str]:
 
 
 def _unexpected(oddities: Mapping[tuple[str, Unexpected], int]) -> Iterator[str]:
-    """Values of contexts that the features were not made from.
+    """Warnings about values of contexts that the warm-up did not have.
 
     >>> print(*_unexpected({("age", Unexpected.MISSING): 3}))
     Context: age is missing in 3 rows, unlike the warm-up; encoded as rare, missing or unknown.
@@ -196,7 +196,7 @@ def _unexpected(oddities: Mapping[tuple[str, Unexpected], int]) -> Iterator[str]
 
 
 def _quarantined(refused: Mapping[str, int], coverage: Coverage) -> Iterator[str]:
-    """How quarantined rows count in a certificate, and what to do about them."""
+    """A warning that says how quarantined rows count in a certificate, with the remedy."""
     rejected = sum(refused.values())
     if rejected:
         yield (

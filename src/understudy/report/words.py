@@ -131,9 +131,9 @@ def explain(verdict: Verdict, coverage: Coverage) -> str:
     certificate, needed, scale = verdict.certificate, verdict.sample_size, coverage.scale
     if certificate is not None and verdict.decision is not PolicyDecision.UNKNOWN:
         return _explain_decision(verdict, certificate, scale)
-    if verdict.obstacle is not None or needed is None:
-        assert verdict.obstacle is not None  # what is unknown has an obstacle or a sample size
+    if verdict.obstacle is not None:
         return explain_obstacle(verdict.obstacle, coverage.refused)
+    assert needed is not None  # every unknown decision has an obstacle or a sample size
     if verdict.hidden:
         return _explain_missing_overlap(verdict, needed, scale)
     if certificate is None:
@@ -171,7 +171,7 @@ def describe_coverage(coverage: Coverage) -> str:
 
 
 def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
-    """Why a log decides nothing, and what to do about it.
+    """The reason why a log decides nothing, and the remedy.
 
     >>> explain_obstacle(Obstacle.MOSTLY_REJECTED, {"reward is missing": 3})
     'Most rows are quarantined (reward is missing: 3). Check the column of the reward.'
@@ -238,14 +238,12 @@ def _once_ahead(certificate: Certificate) -> str:
 
 
 def _explain_missing_overlap(verdict: Verdict, needed: SampleSize, scale: RewardScale) -> str:
-    wanted = _wanted(needed, scale)
+    wanted, rows = _wanted(needed, scale), _about_rows(needed.rows)
     what = "rare or impossible in these rows"
     if verdict.plays_unseen:
         what = "actions that the log never shows"
     if needed.rows > verdict.rows:
-        step = (
-            f"{_about_rows(needed.rows)}, half of them played by the policy, would show {wanted}."
-        )
+        step = f"{rows}, half of them played by the policy, would show {wanted}."
     else:
         explored = 100.0 * (needed.exploration or 0.0)
         step = (
@@ -266,7 +264,7 @@ def _about_rows(rows: float) -> str:
 
 
 def describe_certificate(certified: Certified, coverage: Coverage, who: str, when: str) -> str:
-    """What a certificate bounds, in one sentence."""
+    """The bounds of a certificate, in one sentence."""
     scale, n = coverage.scale, certified.certificate.rounds
     sure = percent(certified.certificate.confidence)
     lower, production = (scale.reward(x / n) for x in (certified.lower, certified.production))
@@ -296,7 +294,7 @@ def guarantee(settings: Settings) -> str:
 
 
 def assumptions(policy: Policy) -> list[str]:
-    """The assumptions behind a learned policy that the reader is to check."""
+    """The assumptions of a learned policy's theorem that the reader must check."""
     contextual = policy.contextual
     found = [ASSUMPTIONS[assumption] for assumption in policy.settings.unmet]
     if contextual is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -196,14 +197,10 @@ class Reader:
         query = f"{SELECT_DECISIONS} WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"
         return [Decision(*row) for row in self._database.rows(query, study, after, limit)]
 
-    def batches(self, study: int, until: int | None = None) -> Iterator[list[Decision]]:
+    def batches(self, study: int, until: int = sys.maxsize) -> Iterator[list[Decision]]:
         """Yield the decisions of a study in order, a batch at a time, up to a `seq`."""
         after = 0
-        while until is None or after < until:
-            limit = BATCH if until is None else min(BATCH, until - after)
-            found = self.decisions(study, after, limit)
-            if not found:
-                return
+        while found := self.decisions(study, after, min(BATCH, until - after)):
             yield found
             after = found[-1].seq
 

@@ -134,7 +134,7 @@ class Sqlite(Database):
 
 
 def checked_path(where: str, *, must_exist: bool) -> Path:
-    """Return the path of a store, or raise `InvalidArgument` if no store can be there."""
+    """Return the path of a store; raise `InvalidArgument` if no store can be there."""
     path = Path(where)
     if not where or path.is_dir():
         what = "this is a folder" if where else "no file is named"
