@@ -131,9 +131,9 @@ class LearnResult(Result):
     @property
     def warnings(self) -> list[str]:
         """Warnings about the log and the result, in sentences."""
-        from understudy.report import words  # noqa: PLC0415 - presentation stands above data
+        from understudy.report import findings  # noqa: PLC0415 - presentation stands above data
 
-        return list(words.learn_warnings(self))
+        return list(findings.learn_warnings(self))
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
@@ -171,9 +171,9 @@ class CertifyResult(Result):
     @property
     def warnings(self) -> list[str]:
         """Warnings about the log and the result, in sentences."""
-        from understudy.report import words  # noqa: PLC0415 - presentation stands above data
+        from understudy.report import findings  # noqa: PLC0415 - presentation stands above data
 
-        return list(words.certify_warnings(self))
+        return list(findings.certify_warnings(self))
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
