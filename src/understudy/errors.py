@@ -10,10 +10,10 @@
     ├── NotMergeable (TypeError)       states whose learner reads the past
     ├── NotSaveable (TypeError)        a learner that JSON cannot hold
     ├── BrokenLaw (AssertionError)     a learner that fails `us.check_learner`
-    ├── StoreUnavailable (OSError)     a live service's store cannot be used now
-    │   └── StoreInUse                 because another server writes to it
+    ├── StoreUnavailable (OSError)     the store of a live service cannot be used now
+    │   └── StoreInUse                 another server writes to it
     ├── ServiceUnavailable (ConnectionError)   a live service does not answer
-    ├── Refused                        a live service will not do what it was asked
+    ├── Refused                        a live service refused a request
     ├── Undelivered                    events that did not reach a live service
     └── MissingExtra (ImportError)     an optional dependency is not installed
 
@@ -58,7 +58,7 @@ FIELDS_SHOWN = 5  # of a refused request: a program that is wrong repeats itself
 
 
 def shorten(value: object, longest: int = LONGEST_VALUE) -> str:
-    """The value as it would be typed, without its middle if a message would not stay one line.
+    """The value as Python writes it, on one line; the middle of a long text is left out.
 
     >>> shorten([1, 2]), shorten("/a/very/long/path/to/log.csv", longest=20)
     ('[1, 2]', "'/a/very/l…/log.csv'")
@@ -72,7 +72,7 @@ def shorten(value: object, longest: int = LONGEST_VALUE) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What a reader says, without its advice for programmers.
+    """The first line of an error's message, without the advice below it.
 
     >>> first_line(ValueError("no such page\\n\\nConsider another."))
     'no such page'
@@ -82,7 +82,7 @@ def first_line(error: BaseException) -> str:
 
 
 class Verbatim:
-    """The text of a value that cannot be pickled, shown as it is in messages."""
+    """Stands in messages for a value that cannot be pickled; its repr is the value's text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -100,7 +100,7 @@ def _portable(value: object) -> object:
 
 
 class UnderstudyError(Exception):
-    """The root: catch this to catch everything that Understudy raises on purpose."""
+    """The base class of every exception that Understudy raises on purpose."""
 
 
 class InvalidArgument(UnderstudyError, ValueError):
@@ -172,7 +172,7 @@ class BrokenLaw(UnderstudyError, AssertionError):
 
 
 class StoreUnavailable(UnderstudyError, OSError):
-    """The store of a live service cannot be used now; nothing was written, and it may be tried."""
+    """The store of a live service cannot be used now; a later attempt may succeed."""
 
 
 class StoreInUse(StoreUnavailable):
@@ -180,17 +180,17 @@ class StoreInUse(StoreUnavailable):
 
 
 class ServiceUnavailable(UnderstudyError, ConnectionError):
-    """A live service gave no answer, however often it was asked; it may have got the request.
+    """A live service answered none of several attempts; it may have received the request.
 
-    Whatever carries an id can be sent again: it is counted once.
+    Send events again: their ids make them count once.
     """
 
 
 class Refused(UnderstudyError):
-    """A live service will not do what it was asked; asking again would not help.
+    """A live service refused a request; the same request would be refused again.
 
-    `status` is that of HTTP, `error` a short name of what is wrong, such as "late" or "conflict",
-    `fields` pairs each field that is wrong with the reason.
+    `status` is the status of HTTP, `error` a short name of the reason, such as "late" or
+    "conflict", and `fields` pairs each invalid field with its reason.
 
     >>> raise Refused(422, "invalid", "the event is not valid", (("reward", "it is above 1"),))
     Traceback (most recent call last):
@@ -215,7 +215,7 @@ class Refused(UnderstudyError):
 
 
 class Undelivered(UnderstudyError):
-    """Events that were given to a background thread, and did not reach the study; says why."""
+    """Events of a background thread did not reach the study; the message says why."""
 
 
 class MissingExtra(UnderstudyError, ImportError):
@@ -224,7 +224,7 @@ class MissingExtra(UnderstudyError, ImportError):
 
 @contextmanager
 def require_extra(extra: str, what: str) -> Iterator[None]:
-    """Say what to install, if a library is not there that only this needs.
+    """Raise `MissingExtra`, which says what to install, if an import inside fails.
 
     >>> with require_extra("live", "the live service"):
     ...     raise ModuleNotFoundError(name="uvicorn")
@@ -242,7 +242,7 @@ def require_extra(extra: str, what: str) -> Iterator[None]:
 
 
 class UnderstudyWarning(UserWarning):
-    """The root of our warnings."""
+    """The base class of our warnings."""
 
 
 class InfiniteCoverage(UnderstudyWarning):

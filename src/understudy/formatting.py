@@ -1,4 +1,4 @@
-"""Numbers and foreign text for people: the same in errors, on pages and in a terminal."""
+"""Numbers and foreign text as people read them in errors, on pages and in a terminal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LARGE_COUNTS = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 
 
 def plain(text: object, longest: int = LONGEST_TEXT) -> str:
-    r"""A text on one line without anything invisible, cut in its middle where it is too long.
+    r"""A text on one line: invisible characters are escaped, the middle of a long text is cut.
 
-    What a log holds can neither color a terminal nor turn the direction of a page's letters.
+    So no text of a log can color a terminal or reverse the letters of a page.
 
     >>> plain("a\tb\n"), plain("\x1b[31m\u202e"), plain("x" * 50, longest=9)
     ('a b', '\\x1b[31m\\u202e', 'xxxxx…xxx')
@@ -36,7 +36,7 @@ def plain(text: object, longest: int = LONGEST_TEXT) -> str:
 
 
 def named(label: object, longest: int) -> str:
-    """The label of an action, the name of a file: never nothing.
+    """A label or a name on one line; "(empty)" if it has no letters.
 
     >>> named(3, longest=9), named("a ", longest=9), named("", longest=9)
     ('3', "'a '", '(empty)')
@@ -45,13 +45,13 @@ def named(label: object, longest: int) -> str:
 
 
 def quoted(label: object) -> str:
-    """A label in quotes if it begins or ends with space: it is not the same without."""
+    """A label, in quotes if it begins or ends with a space, which a reader would miss."""
     text = str(label)
     return text if text == text.strip() else f"'{text}'"
 
 
 def number(value: float | None, digits: int = DIGITS) -> str:
-    """A number with four significant digits, or so many.
+    """A number with some significant digits, four by default.
 
     >>> [number(x) for x in (0.123456, -1234567.0, 0.1, 12.0, 0.0, float("inf"), None)]
     ['0.1235', '−1,235,000', '0.1', '12', '0', '∞', '–']
@@ -67,7 +67,8 @@ def number(value: float | None, digits: int = DIGITS) -> str:
         mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
         text = f"{_trimmed(mantissa)}·10{str(int(exponent)).translate(SUPERSCRIPTS)}"
     else:
-        decimals = max(0, digits - 1 - _magnitude(rounded))
+        magnitude = math.floor(math.log10(abs(rounded))) if rounded else 0
+        decimals = max(0, digits - 1 - magnitude)
         text = _trimmed(f"{rounded:,.{decimals}f}")
     return text.replace("-", "−")
 
@@ -87,7 +88,7 @@ def gain(value: float, rounding: str = ROUND_HALF_EVEN) -> str:
 
 
 def least_gain(value: float) -> str:
-    """A lower bound on a difference, rounded down: what is written holds too.
+    """A lower bound on a gain, rounded down, so that the written bound holds too.
 
     >>> least_gain(0.0299), least_gain(-0.0251)
     ('+0.029', '−0.026')
@@ -96,7 +97,7 @@ def least_gain(value: float) -> str:
 
 
 def rough_count(value: float) -> str:
-    """How many, about: two significant digits.
+    """An estimated count, with two significant digits.
 
     >>> [rough_count(x) for x in (9, 984_253, 1_040_000, 2.35e9, 1e12)]
     ['9', '980,000', '1 million', '2.4 billion', '1 trillion']
@@ -109,7 +110,7 @@ def rough_count(value: float) -> str:
 
 
 def size(value: float | None) -> str:
-    """How many, where it need not be a whole number: as a whole one if it is large.
+    """An effective sample size, as a whole number if it is large.
 
     >>> [size(x) for x in (29191.4, 1000.0, 999.54, 12.345, 1e16, float("inf"), None)]
     ['29,191', '1,000', '999.5', '12.35', '10,000,000,000,000,000', '∞', '–']
@@ -125,7 +126,7 @@ def count(value: int) -> str:
 
 
 def counted(value: int, noun: str) -> str:
-    """So many of something.
+    """A whole number and its noun.
 
     >>> counted(1, "row"), counted(2000, "row")
     ('1 row', '2,000 rows')
@@ -134,7 +135,7 @@ def counted(value: int, noun: str) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of the whole; what is not all or nothing is never written as such.
+    """A share in percent: only 1 is written as 100 %, and only 0 as 0 %.
 
     >>> [percent(x) for x in (0.123456, 0.5, 1.0, 0.0, None)]
     ['12.35 %', '50 %', '100 %', '0 %', '–']
@@ -160,10 +161,6 @@ def approximate(value: float) -> str:
         if size <= abs(value) < 1e3 * size:
             return number(value / size) + unit
     return number(value)
-
-
-def _magnitude(value: float) -> int:
-    return math.floor(math.log10(abs(value))) if value else 0
 
 
 def _trimmed(text: str) -> str:

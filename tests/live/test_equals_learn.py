@@ -24,7 +24,7 @@ def played(single: SingleStudy, n: int, *, contexts: bool = False) -> None:
     """A log with rewards in one piece, late, or never, in groups of any size."""
     rng = np.random.default_rng(7)
     low, high = single.study.spec.reward_range
-    logged = single.study.spec.kind == "logged"
+    logged = single.study.spec.propensity_source == "logged"
     sent: list[Event] = []
     for i in range(n):
         q = rng.dirichlet(np.ones(3)) if logged else np.array(list(GIVEN.values()))

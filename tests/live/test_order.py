@@ -215,7 +215,7 @@ def test_what_contradicts_is_refused_and_changes_nothing(tmp_path: Path) -> None
     ]
     found = one.send(*wrong)
     assert statuses(found) == ["conflict", "conflict", "conflict", "unknown decision"]
-    assert [outcome.about for outcome in found] == [
+    assert [outcome.difference for outcome in found] == [
         "action: 'a' is kept, 'b' was sent",
         "propensity: 0.25 is kept, 0.5 was sent",
         "reward: 1.0 is kept, 0.5 was sent",

@@ -213,7 +213,7 @@ def test_snapshots_delay_requests_briefly(tmp_path: Path, monkeypatch: pytest.Mo
             )
             monkeypatch.setattr(writer, "SNAPSHOT_PAUSE", 5.0)
             await service.writer.run(lambda: service.writer._save_snapshots(all_of_them=False))
-            assert (study.snapshot_seq, study.behind()) == (1, 0)
+            assert (study.snapshot_seq, study.unsaved()) == (1, 0)
 
     asyncio.run(play())
 

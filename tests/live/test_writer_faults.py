@@ -164,7 +164,7 @@ def test_whatever_fails_every_event_counts_once(seed: int, faults: float) -> Non
 def as_sent(i: int) -> Decision:
     sent = event(i)
     assert sent.action is not None
-    index = SPEC.index[str(sent.action)]
+    index = SPEC.action_index[str(sent.action)]
     return Decision(i + 1, sent.id, index, sent.propensity, None, 0, sent.reward, 0)
 
 

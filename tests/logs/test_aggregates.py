@@ -28,7 +28,7 @@ from understudy.errors import InvalidArgument, NotMergeable
 from understudy.learners import CoverageAdaptive, ExponentialWeights
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.aggregation import aggregates as tallies
-from understudy.logs.aggregation.aggregates import rows_of, seen_actions, tally
+from understudy.logs.aggregation.aggregates import log_statistics, rows_of, seen_actions
 from understudy.logs.aggregation.engines import ENGINES, open_frame
 from understudy.logs.aggregation.sufficient_statistics import certify_sums, learn_sums
 from understudy.logs.readers.files import FileSource
@@ -86,9 +86,9 @@ def opened(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Open]:
 
 
 def assert_tallied(found: LogStatistics, labels: tuple[str, ...], hand: ByHand) -> None:
-    sums = found.tally
+    sums = found.sums
     assert found.actions.texts == labels
-    assert found.refused == dict(hand.refused)
+    assert found.reject_counts == dict(hand.refused)
     assert sums.counts.tolist() == hand.sums(labels, lambda _, __: 1.0)
     terms: list[tuple[Any, Callable[[float, float], float]]] = [
         (sums.rewards, lambda R, _: R),
@@ -107,7 +107,7 @@ def assert_tallied(found: LogStatistics, labels: tuple[str, ...], hand: ByHand) 
 @pytest.mark.parametrize("engine", ON_ENGINES)
 def test_tallies_are_those_of_python_on_every_engine(engine: str, kind: str, opened: Open) -> None:
     table = dirty_log(kind=kind)
-    found = tally(opened(engine, table), Columns())
+    found = log_statistics(opened(engine, table), Columns())
     assert_tallied(found, labels_of(kind), by_hand(table))
 
 
@@ -132,11 +132,11 @@ def test_nan_among_good_numbers_is_refused_on_every_engine(
     table, columns, path = with_nan(*roles), Columns(target="target"), tmp_path / "log.parquet"
     pyarrow.parquet.write_table(table, path)
     with open_frame(engine, [FileSource(path, "parquet")], columns) as frame:
-        found = tally(frame, columns)
+        found = log_statistics(frame, columns)
     wrong = {role: sum(map(math.isnan, table[role].to_pylist())) for role in roles}
-    assert found.refused == {f"{role} is not finite": count for role, count in wrong.items()}
-    assert found.tally.rows == len(table) - sum(wrong.values())
-    sums = (found.tally.rewards, found.tally.weighted, found.tally.weights, found.tally.squares)
+    assert found.reject_counts == {f"{role} is not finite": count for role, count in wrong.items()}
+    assert found.sums.rows == len(table) - sum(wrong.values())
+    sums = (found.sums.rewards, found.sums.weighted, found.sums.weights, found.sums.squares)
     assert all(np.isfinite(column).all() for column in sums)
 
 
@@ -157,7 +157,7 @@ def test_frames_in_memory_and_relations_of_the_user_are_taken(frame: str) -> Non
         }
         native = makers[frame]()
         labels, hand = labels_of("texts"), by_hand(table)
-        assert_tallied(tally(native, Columns()), labels, hand)
+        assert_tallied(log_statistics(native, Columns()), labels, hand)
         judged = certify_sums(
             native, Columns(), actions=Actions(labels), policy=POLICY, lambdas=[0.5]
         )
@@ -167,7 +167,7 @@ def test_frames_in_memory_and_relations_of_the_user_are_taken(frame: str) -> Non
 def test_nan_is_missing_in_a_pandas_column_that_knows_no_other() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"action": [1, 2, 3], "reward": [1.0, 0.0, math.nan]})
-    assert tally(frame, Columns(propensity=None)).refused == {"reward is missing": 1}
+    assert log_statistics(frame, Columns(propensity=None)).reject_counts == {"reward is missing": 1}
 
 
 WRITTEN = {
@@ -190,15 +190,15 @@ def test_numbers_that_are_text_are_read_alike(
     lines += [f'b,1,"{text}",' if text else "b,1,," for text in WRITTEN]
     path.write_text("\n".join(["action,reward,propensity,note", *lines, "c,1,0.5,"]) + "\n")
     with open_frame(engine, [FileSource(path, "csv")], Columns()) as frame:
-        found = tally(frame, Columns())
+        found = log_statistics(frame, Columns())
     wrong = [reason for reason in WRITTEN.values() if reason]
-    assert found.refused == {
+    assert found.reject_counts == {
         f"{role} is {reason}": wrong.count(reason)
         for role in ("reward", "propensity")
         for reason in dict.fromkeys(["missing", "not a number", "not finite", "out of range"])
     }
-    assert found.tally.counts.tolist() == [len(WRITTEN) - len(wrong)] * 2 + [1]
-    assert found.tally.rewards[0] == pytest.approx(0.5 + 1 + 0.25 + 1 + 1e-3 + 0.5 + 0.5, rel=EXACT)
+    assert found.sums.counts.tolist() == [len(WRITTEN) - len(wrong)] * 2 + [1]
+    assert found.sums.rewards[0] == pytest.approx(0.5 + 1 + 0.25 + 1 + 1e-3 + 0.5 + 0.5, rel=EXACT)
 
 
 @given(seed=seeds, cut=st.integers(0, 120))
@@ -206,21 +206,25 @@ def test_numbers_that_are_text_are_read_alike(
 def test_tallies_of_parts_add_up_in_any_order(seed: int, cut: int) -> None:
     frame = pl.from_arrow(dirty_log(rows=120, seed=seed))
     assert isinstance(frame, pl.DataFrame)
-    whole = tally(frame.sample(fraction=1.0, shuffle=True, seed=seed), Columns(), actions=ACTIONS)
-    parts = [tally(part, Columns(), actions=ACTIONS) for part in (frame[:cut], frame[cut:])]
+    whole = log_statistics(
+        frame.sample(fraction=1.0, shuffle=True, seed=seed), Columns(), actions=ACTIONS
+    )
+    parts = [
+        log_statistics(part, Columns(), actions=ACTIONS) for part in (frame[:cut], frame[cut:])
+    ]
     combine = {"lowest": np.fmin, "highest": np.fmax}  # the others are sums
-    for name, found in vars(whole.tally).items():
-        one, other = (getattr(part.tally, name) for part in parts)
+    for name, found in vars(whole.sums).items():
+        one, other = (getattr(part.sums, name) for part in parts)
         added = combine.get(name, np.add)(one, other)
         np.testing.assert_allclose(added, found, rtol=EXACT, err_msg=name)
-    assert Counter(parts[0].refused) + Counter(parts[1].refused) == whole.refused
+    assert Counter(parts[0].reject_counts) + Counter(parts[1].reject_counts) == whole.reject_counts
 
 
 def test_rewards_of_another_range_are_rescaled() -> None:
     table = dirty_log()
     wide = [None if R is None else 8.0 * R - 3.0 for R in table["reward"].to_pylist()]
     whole = table.set_column(1, "reward", [wide])
-    found = tally(whole, Columns(), reward_range=(-3.0, 5.0))
+    found = log_statistics(whole, Columns(), reward_range=(-3.0, 5.0))
     assert_tallied(found, ACTIONS.texts, by_hand(table))
 
 
@@ -228,18 +232,18 @@ def test_declared_actions_and_a_fixed_behavior_refuse_what_they_do_not_have() ->
     """Unknown actions, and those of probability 0."""
     table, labels = dirty_log(), ("0", "1", "3", "7")
     behavior = {"0": 0.5, "1": 0.25, "3": 0.0, "7": 0.25}
-    found = tally(table, Columns(), behavior=behavior)
+    found = log_statistics(table, Columns(), behavior=behavior)
     assert_tallied(found, labels, by_hand(table, known=labels, behavior=behavior))
-    assert found.refused["action is unknown"] > 0
-    assert found.refused["action has probability 0 in the behavior"] > 0
-    assert found.tally.weights[2] == found.tally.weights[3] == 0.0
-    declared = tally(table, Columns(), actions=Actions(labels))
+    assert found.reject_counts["action is unknown"] > 0
+    assert found.reject_counts["action has probability 0 in the behavior"] > 0
+    assert found.sums.weights[2] == found.sums.weights[3] == 0.0
+    declared = log_statistics(table, Columns(), actions=Actions(labels))
     assert_tallied(declared, labels, by_hand(table, known=labels))
 
 
 def test_without_propensities_there_are_counts_and_rewards_only() -> None:
     table = dirty_log()
-    found = tally(table, Columns(propensity=None)).tally
+    found = log_statistics(table, Columns(propensity=None)).sums
     hand = by_hand(table, behavior=dict.fromkeys(ACTIONS.texts, 1.0))
     assert found.rewards.tolist() == pytest.approx(hand.sums(ACTIONS.texts, lambda R, _: R))
     for column in (found.weighted, found.weights, found.squares, found.lowest, found.highest):
@@ -272,7 +276,7 @@ def assert_learned(frame: Any, table: pa.Table, recipe: Callable[..., Any], beha
     found = learn_sums(frame, Columns(), learner, actions=ACTIONS)
     replayed, _ = learner.replay(learner.init(), in_order(hand, propensities=logged))
     learner.validate(found.state)
-    assert found.refused == dict(hand.refused)
+    assert found.reject_counts == dict(hand.refused)
     assert found.state.rounds == replayed.rounds == len(hand.rows)
     scores = replayed.scores + replayed.residues
     np.testing.assert_allclose(found.state.scores + found.state.residues, scores, rtol=EXACT)
@@ -402,7 +406,7 @@ def test_certificates_of_sums_are_those_of_observing_in_order(
         lambdas=lambdas,
     )
     hand = by_hand(table, behavior=behavior)
-    assert judged.refused == dict(hand.refused)
+    assert judged.reject_counts == dict(hand.refused)
     known = us.Logged(K) if behavior is None else PI_B
     assert_certified(judged.certificate, hand, ACTIONS.texts, known, policy)
     assert judged.certificate.promoted_at is None
@@ -428,7 +432,7 @@ def test_unknown_actions_count_as_rows_in_which_the_target_earns_nothing() -> No
     table, labels = dirty_log(), ("0", "1", "2")
     judged = certify_sums(table, Columns(), actions=Actions(labels), policy=[0.5, 0.5, 0.0])
     hand = by_hand(table, known=labels)
-    assert judged.refused == dict(hand.refused)
+    assert judged.reject_counts == dict(hand.refused)
     policy = np.array([0.5, 0.5, 0.0])
     assert_certified(judged.certificate, hand, labels, us.Logged(3), policy)
 
@@ -444,7 +448,7 @@ def test_wrong_probabilities_of_a_target_are_refused(target: float | None) -> No
         actions=ACTIONS,
     )
     reason = "missing" if target is None else "out of range" if abs(target) < 2 else "not finite"
-    assert judged.refused[f"target is {reason}"] == 1
+    assert judged.reject_counts[f"target is {reason}"] == 1
 
 
 def test_a_log_without_good_rows_certifies_nothing_good() -> None:
@@ -489,9 +493,9 @@ def frame_of(**columns: Any) -> pl.DataFrame:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "no frame": (lambda: tally([1, 2], Columns()), "it is no frame of an engine"),
+    "no frame": (lambda: log_statistics([1, 2], Columns()), "it is no frame of an engine"),
     "no such column": (
-        lambda: tally(frame_of(), Columns(action="item")),
+        lambda: log_statistics(frame_of(), Columns(action="item")),
         "it has no column 'item', only 'action', 'reward', 'propensity'; name the right one",
     ),
     "no such column of actions": (
@@ -503,19 +507,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "it has no column 'p'",
     ),
     "rewards that are dates": (
-        lambda: tally(frame_of(reward=[pl.date(2026, 1, 1)] * 2), Columns()),
+        lambda: log_statistics(frame_of(reward=[pl.date(2026, 1, 1)] * 2), Columns()),
         "not numbers; name another column with --reward",
     ),
     "actions that are lists": (
-        lambda: tally(frame_of(action=[[1], [2]]), Columns()),
+        lambda: log_statistics(frame_of(action=[[1], [2]]), Columns()),
         "not labels; name another column with --action",
     ),
     "eligible sets": (
-        lambda: tally(frame_of(), Columns(eligible="set")),
+        lambda: log_statistics(frame_of(), Columns(eligible="set")),
         "sets of eligible actions are not read",
     ),
     "no good row": (
-        lambda: tally(frame_of(reward=[7.0, 8.0]), Columns()),
+        lambda: log_statistics(frame_of(reward=[7.0, 8.0]), Columns()),
         "none of its rows can be learned from (reward is out of range: 2)",
     ),
     "a probability without an action": (
@@ -552,8 +556,8 @@ def test_a_column_of_too_many_labels_is_no_column_of_actions(
 ) -> None:
     monkeypatch.setattr(tallies, "MOST_ACTIONS", 3)
     few, many = frame_of(action=[1, 3]), pl.DataFrame({"action": range(4), "reward": 1.0})
-    assert len(tally(few, Columns()).actions) == 2
-    for call in (tally, seen_actions):
+    assert len(log_statistics(few, Columns()).actions) == 2
+    for call in (log_statistics, seen_actions):
         with pytest.raises(InvalidArgument, match="more than 3 different labels, too many"):
             call(many, Columns(propensity=None))
 
@@ -566,5 +570,5 @@ def test_categories_booleans_and_decimals_are_labels_and_numbers() -> None:
             "propensity": pl.Series(["0.50", "0.25", "0.25"]).str.to_decimal(scale=2),
         }
     )
-    found = tally(frame, Columns())
-    assert (found.actions.labels, found.tally.weights.tolist()) == (("x", "y"), [6.0, 4.0])
+    found = log_statistics(frame, Columns())
+    assert (found.actions.labels, found.sums.weights.tolist()) == (("x", "y"), [6.0, 4.0])

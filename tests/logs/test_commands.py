@@ -119,7 +119,7 @@ def test_engines_on_the_command_line_agree(
         (("learn", "nowhere.csv", "--out", "out"), "there is no such file"),
         (("learn", "log.parquet", "--out", "out", "--engine", "duckdb"), "--horizon"),
         (("learn", "log.parquet", "--out", "out", "--warmup", "0.2"), "there are none; name their"),
-        (("certify", "later.csv"), "one thing to certify"),
+        (("certify", "later.csv"), "one policy to certify"),
         (("certify", "later.csv", "--policy", "uniform", "--best-action"), "has none"),
         (("coverage", "later.csv", "--reward-range", "1", "0"), "a lower and a higher"),
     ],

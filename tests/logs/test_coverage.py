@@ -263,9 +263,9 @@ def test_drift_is_fine_for_logged_propensities_and_fatal_for_others() -> None:
 
 
 def test_propensities_that_vary_are_no_fixed_behavior() -> None:
-    varies = drift_of(sums_of(frame_of([0, 0, 1], 0, [0.1, 0.4, 0.5])).tally)
+    varies = drift_of(sums_of(frame_of([0, 0, 1], 0, [0.1, 0.4, 0.5])).sums)
     assert (varies.factor, varies.fixed, varies.varies) == (4.0, False, True)
-    fixed = drift_of(sums_of(frame_of([0, 0, 1], 0, [0.5, 0.5, 0.5])).tally)
+    fixed = drift_of(sums_of(frame_of([0, 0, 1], 0, [0.5, 0.5, 0.5])).sums)
     assert (fixed.factor, fixed.fixed, fixed.varies) == (1.0, True, False)
     nothing = drift_of(row_sums(2), "estimated")
     assert (nothing.fixed, math.isnan(nothing.factor)) == (None, True)
@@ -352,7 +352,7 @@ def test_the_overlap_of_a_policy_is_that_of_its_certificate(q: Array, seed: int,
     """Σ w R/Σ w and (Σ w)²/Σ w² follow from the sums of the actions."""
     policy = data.draw(policies(len(q)))
     log = drawn(q, np.linspace(0.1, 0.9, len(q)), 200, seed)
-    sums = sums_of(log, len(q)).tally
+    sums = sums_of(log, len(q)).sums
     found = overlap_of(policy, sums, np.ones(len(q)))
     seen = us.Log(log["action"].to_numpy(), log["reward"].to_numpy())
     certificate = us.Certificate(behavior=q).observe(seen, us.FixedPolicy(policy))
@@ -391,7 +391,7 @@ def test_what_would_suffice_is_said_where_a_log_cannot_tell(mean: float, seems: 
     few = judged(log, [0.0, 1.0])
     assert few.gain_is_estimated == seems
     assert few.sample_size.gain == (few.estimated_gain if seems else 0.05)
-    moment = second_moment(sums_of(log).tally, np.array([0.0, 1.0]))
+    moment = second_moment(sums_of(log).sums, np.array([0.0, 1.0]))
     assert few.sample_size.rows == pytest.approx(rows_for(moment, few.sample_size.gain))
 
 

@@ -385,7 +385,7 @@ def test_contexts_that_are_refused() -> None:
     assert encoder.encode_one({"x": None, "site": "any"}).tolist() == [1.0, 0.0]
     all_of_it = "pass {'x': …}, with None for what is missing"
     for incomplete in ({}, {"site": "any"}):
-        assert_refused(partial(encoder.encode_one, incomplete), "context", "it does not say x")
+        assert_refused(partial(encoder.encode_one, incomplete), "context", "it has no value of x")
         assert_refused(partial(encoder.encode_one, incomplete), "context", all_of_it)
     frame = pl.DataFrame({"x": [1.0]})
     none: list[Any] = [None, 3, "x", [("x", 1.0)], frame, frame["x"]]

@@ -23,7 +23,7 @@ from tests.support.logs.invalid_rows import dirty_log
 from tests.support.logs.log_files import write
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra
 from understudy.logs.aggregation import engines
-from understudy.logs.aggregation.aggregates import tally
+from understudy.logs.aggregation.aggregates import log_statistics
 from understudy.logs.aggregation.engines import ENGINES, lazy, open_frame
 from understudy.logs.readers.files import FileSource
 from understudy.logs.schema import Columns
@@ -56,7 +56,7 @@ def finite(table: pa.Table) -> pa.Table:
 
 def read(engine: str, *sources: FileSource, columns: Columns | None = None) -> LogStatistics:
     with open_frame(engine, sources, columns or Columns()) as frame:
-        return tally(frame, columns or Columns())
+        return log_statistics(frame, columns or Columns())
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -64,10 +64,10 @@ def read(engine: str, *sources: FileSource, columns: Columns | None = None) -> L
 def test_every_format_says_the_same_on_every_engine(engine: str, form: str, tmp_path: Path) -> None:
     table = finite(dirty_log())
     path = written(table, form, tmp_path / f"log.{form}")
-    found, expected = read(engine, FileSource(path, form)), tally(table, Columns())
-    assert found.refused == expected.refused
+    found, expected = read(engine, FileSource(path, form)), log_statistics(table, Columns())
+    assert found.reject_counts == expected.reject_counts
     assert found.actions == expected.actions
-    np.testing.assert_allclose(found.tally.squares, expected.tally.squares, rtol=1e-9)
+    np.testing.assert_allclose(found.sums.squares, expected.sums.squares, rtol=1e-9)
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -81,14 +81,14 @@ def test_a_name_is_no_pattern(engine: str, form: str, tmp_path: Path) -> None:
     write(tmp_path / f"log1.{form}", pl.concat([rows] * 10))
     names = ("log[1]", "lo*", "log?", "log{1,2}")
     sources = [FileSource(write(tmp_path / f"{name}.{form}", rows), form) for name in names]
-    assert read(engine, *sources).tally.counts.tolist() == [4, 4]
+    assert read(engine, *sources).sums.counts.tolist() == [4, 4]
 
 
 @pytest.mark.parametrize("engine", HERE)
 def test_compressed_text_is_read(engine: str, tmp_path: Path) -> None:
     path = tmp_path / "log.csv.gz"
     path.write_bytes(gzip.compress(b"action,reward,propensity\na,1,0.5\nb,1,0.5\n"))
-    assert read(engine, FileSource(path, "csv")).tally.counts.tolist() == [1, 1]
+    assert read(engine, FileSource(path, "csv")).sums.counts.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("engine", HERE)
@@ -199,11 +199,11 @@ from understudy.errors import InvalidLog
 from understudy.logs.schema import Columns
 from understudy.logs.aggregation.engines import open_frame
 from understudy.logs.readers.files import FileSource
-from understudy.logs.aggregation.aggregates import tally
+from understudy.logs.aggregation.aggregates import log_statistics
 
 def read(path, form):
     with open_frame("pyspark", [FileSource(Path(path), form)], Columns()) as frame:
-        return tally(frame, Columns()).tally.counts.tolist()
+        return log_statistics(frame, Columns()).sums.counts.tolist()
 
 print(read(sys.argv[1], "csv"))
 print(read(sys.argv[2], "ndjson"))
@@ -240,7 +240,7 @@ def test_spark_begins_and_ends_with_the_frame_and_is_quiet(tmp_path: Path) -> No
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     counts, *lines = ran.stdout.splitlines()
-    assert counts == lines[0] == str(tally(table, Columns()).tally.counts.tolist())
+    assert counts == lines[0] == str(log_statistics(table, Columns()).sums.counts.tolist())
     assert len(lines) == 1 + len(broken)
     assert all("pyspark cannot read it: " in line for line in lines[1:])
 

@@ -189,7 +189,7 @@ def test_what_is_asked_for_decides_the_learner() -> None:
         ({"warmup": 0.0}, "warmup"),
         ({"strict": True, "actions": ["north", "south"]}, "row .*: action is unknown"),
         ({"resume": "nowhere.json"}, "cannot be read"),
-        ({"resume": True}, "the path of a policy.json, a us.logs.Policy, or what us.logs.learn"),
+        ({"resume": True}, "the path of a policy.json, a us.logs.Policy, or a result of"),
         ({"resume": us.Understudy(us.exp3_ix([0.5, 0.5]))}, "the path of a policy.json"),
     ],
 )
@@ -280,7 +280,7 @@ def test_frames_of_other_libraries_and_dictionaries_are_logs() -> None:
     assert found.policy.actions.labels == (0, 1, 2, 3, 4)
     with pytest.raises(InvalidLog, match="not a log"):
         learn(3.0)
-    with pytest.raises(InvalidLog, match=r"taken for .* bandit_feedback, .*pl\.DataFrame\(log\)"):
+    with pytest.raises(InvalidLog, match=r"must be .* bandit_feedback, .*pl\.DataFrame\(log\)"):
         learn({"action": ["a", "b"], "reward": [0, 1]})
     assert len(learn(pl.DataFrame({"action": ["a", "b"], "reward": [0, 1]})).table) == 2
 
@@ -468,7 +468,7 @@ def test_two_runs_into_one_folder_do_not_overwrite_each_other(tmp_path: Path) ->
         if us.load(out / "policy.json").rounds == 300:
             learn(ROWS[300:400], out=out, resume=out / "policy.json")
 
-    with pytest.raises(InvalidArgument, match="another run has put a policy there"):
+    with pytest.raises(InvalidArgument, match="another run has written a policy there"):
         learn(ROWS[400:500], out=out, resume=out / "policy.json", watch=another)
     assert us.load(out / "policy.json").rounds == 400
 

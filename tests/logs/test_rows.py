@@ -21,7 +21,7 @@ from understudy import Certified
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs import reject_reasons, validate
 from understudy.logs.aggregation import aggregates
-from understudy.logs.aggregation.aggregates import rows_of, tally
+from understudy.logs.aggregation.aggregates import log_statistics, rows_of
 from understudy.logs.readers.files import BATCH, find_files, format_of
 from understudy.logs.readers.inputs import LogReader, prefetch
 from understudy.logs.reject_reasons import RejectReason, remedy_for
@@ -194,7 +194,7 @@ def test_a_rule_that_is_added_once_holds_in_batches_and_on_engines(
     monkeypatch.setattr(aggregates, "number_rule", stricter)
     batch = check("f", ROWS.with_row_index("row", offset=1), RowRules(Actions(("a", "b", "c"))))
     assert batch.quarantined.select("row", "reason").rows() == [(3, "reward is not finite")]
-    assert tally(ROWS, Columns()).refused == {"reward is not finite": 1}
+    assert log_statistics(ROWS, Columns()).reject_counts == {"reward is not finite": 1}
 
 
 def test_every_reason_has_a_remedy() -> None:
@@ -321,7 +321,7 @@ def test_a_study_is_a_fold_and_its_curve_is_that_of_certify() -> None:
     assert np.array_equal(learner.policy(study.state), learner.policy(state))
     for name in ("rounds", "lower_curve", "upper_curve", "production_curve", "gain_curve"):
         assert np.array_equal(getattr(found, name), getattr(certified, name)), name
-    assert study.tally.rows == study.rounds == n
+    assert study.sums.rows == study.rounds == n
 
 
 def test_reading_ahead_keeps_order_and_errors() -> None:

@@ -83,7 +83,7 @@ def test_what_the_first_run_has_seen_is_declared_for_the_next(tmp_path: Path) ->
     rare = pl.when(pl.int_range(400) == 5).then(pl.lit("c")).otherwise("action")
     first, second = (one.with_columns(action=rare) for one in rows)
     learned = us.logs.learn(first, context="x", out=tmp_path)
-    assert learned.policy.study.tally.counts.min() == 0
+    assert learned.policy.study.sums.counts.min() == 0
     kept, loaded = (
         us.logs.learn(second, resume=one).certified for one in (learned, tmp_path / "policy.json")
     )
@@ -217,7 +217,7 @@ def test_what_can_be_played_differs_so_it_is_not_counted() -> None:
         one.decision is PolicyDecision.UNKNOWN
         for one in us.logs.coverage(log, eligible="can").coverage.verdicts
     )
-    with pytest.raises(InvalidArgument, match="eligible sets cannot be counted"):
+    with pytest.raises(InvalidArgument, match="eligible sets cannot be estimated"):
         us.logs.certify(log, {"a": 1.0}, eligible="can")
 
 
@@ -247,7 +247,7 @@ def test_the_sums_never_say_more_than_the_bets_have_won(
     own = q[np.arange(rows), actions]
     sums = row_sums(3, actions, own)
     seen = sums.counts > 0
-    found = diagnostics._won(sums, seen, 0)
+    found = diagnostics._log_wealth(sums, seen, 0)
     for row, a in zip(found, np.flatnonzero(seen), strict=True):
         X = np.where(actions == a, 1.0 / own, 0.0)
         won = np.log1p(diagnostics.BETS * (X[:, np.newaxis] - 1.0)).sum(axis=0)

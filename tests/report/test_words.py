@@ -22,7 +22,7 @@ from understudy.logs.evaluation.diagnostics import (
     ShareChange,
 )
 from understudy.logs.evaluation.verdicts import Coverage, Obstacle, PolicyDecision, Verdict
-from understudy.report import as_dict, words
+from understudy.report import as_dict, findings, words
 
 pytestmark = pytest.mark.plain
 
@@ -74,7 +74,7 @@ def verdict(**changes: Any) -> Verdict:
 
 
 def said(**changes: Any) -> str:
-    return words.judged(verdict(**changes), COVERAGE)
+    return words.describe_verdict(verdict(**changes), COVERAGE)
 
 
 def test_the_decision_comes_first_then_the_estimate_with_its_bound_then_the_next_step() -> None:
@@ -179,7 +179,7 @@ def test_every_calibration_has_its_words(finding: CalibrationFinding) -> None:
         wrong=np.array([True, False]),
         rare=np.array([False, True]),
     )
-    line = words.calibration_line(found, LABELS)
+    line = findings.calibration_line(found, LABELS)
     wrong = (
         "action a was played 1.8× as often as its propensities say: these propensities are wrong"
     )
@@ -199,7 +199,7 @@ def test_the_actions_that_differ_most_are_named() -> None:
         wrong=np.ones(5, dtype=bool),
         rare=np.zeros(5, dtype=bool),
     )
-    line = words.calibration_line(found, tuple("abcde"))
+    line = findings.calibration_line(found, tuple("abcde"))
     assert line.startswith("action b was played 3× as often as its propensities say (action c 2×, ")
     assert "action a 1.5× and 2 more): these" in line
 
@@ -232,7 +232,7 @@ def test_the_actions_that_differ_most_are_named() -> None:
     ],
 )
 def test_drift_has_its_words(drift: Drift, line: str) -> None:
-    assert words.drift_line(drift, LABELS) == line
+    assert findings.drift_line(drift, LABELS) == line
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_what_a_change_means_depends_on_the_propensities(
     change = ShareChange(1, 0.1, 0.9)
     drift = Drift(DriftFinding.CHANGED, factor, 1e-9, behavior, 2, change)
     change_words = "shares of actions change over time (action b: between 10 % and 90 %)"
-    assert words.drift_line(drift, LABELS).endswith(change_words + ending)
+    assert findings.drift_line(drift, LABELS).endswith(change_words + ending)
 
 
 def test_a_result_says_the_same_in_json_and_in_words() -> None:

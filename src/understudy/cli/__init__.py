@@ -1,7 +1,4 @@
-"""The command line: `learn`, `coverage`, `certify`, `serve` and its company, `paper`, `bench`.
-
-Here is what all commands share; each command is in a module of this folder.
-"""
+"""The command line `understudy`, and what its commands share; they are in modules beside it."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ COMMANDS = {command: module for module, commands in MODULES.items() for command 
 
 
 class LazyGroup(click.Group):
-    """The commands, each imported when it is used: `learn` does not wait for the experiments."""
+    """A group that imports a command when it is used: `learn` does not wait for experiments."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - always the same
         return sorted(COMMANDS)
@@ -61,7 +58,7 @@ def app() -> None:
 
 
 def main() -> None:
-    """Run the command line: one clear line and exit code 2 for bad input."""
+    """Run the command line; bad input ends it with one line and exit code 2."""
     try:
         with silence_native_stderr():
             status = app(standalone_mode=False)
@@ -86,12 +83,12 @@ def _fail(message: str) -> None:
 
 
 def wide_console() -> Console:
-    """Standard output, never so narrow that a table loses digits."""
+    """Return a console for standard output that is wide enough for tables."""
     return Console(width=max(Console().width, NARROWEST))
 
 
 def check_writable(out: Path) -> None:
-    """Say now, not after the work, that the results cannot be written."""
+    """Raise an error before the work starts if its results cannot be written."""
     nearest = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     try:
         tempfile.TemporaryFile(dir=nearest).close()
@@ -103,10 +100,9 @@ def check_writable(out: Path) -> None:
 
 @contextmanager
 def silence_native_stderr() -> Iterator[None]:
-    """Standard error for what Python says: native readers fill pages over a damaged file.
+    """Drop what native libraries write to standard error, which may be pages about one bad file.
 
-    >>> with silence_native_stderr():
-    ...     _ = os.write(STANDARD_ERROR, b"a page")
+    Messages of Python still arrive.
     """
     sys.stderr.flush()
     kept = os.dup(STANDARD_ERROR)
@@ -129,8 +125,8 @@ def _is_standard_error() -> bool:
 
 
 @contextmanager
-def watched() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A bar on a terminal: what is being done, how many rows, and how many a second."""
+def show_progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Yield a progress callback; on a terminal it shows a bar, the rows and their speed."""
     from rich.progress import (  # noqa: PLC0415 - only here
         BarColumn,
         Progress,

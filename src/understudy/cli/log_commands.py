@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import understudy as us
-from understudy.cli import FOLDER, check_writable, watched, wide_console
+from understudy.cli import FOLDER, check_writable, show_progress, wide_console
 
 if TYPE_CHECKING:
     from understudy.report import Report
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-def _names(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
+def _split_names(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
-KINDS: dict[str, dict[str, Any]] = {  # how a declared option is typed
+CLICK_TYPES: dict[str, dict[str, Any]] = {  # by the kind of a declared option
     "text": {},
-    "names": {"callback": _names},
+    "names": {"callback": _split_names},
     "file": {"type": FILE},
     "number": {"type": float},
     "range": {"type": float, "nargs": 2},
@@ -33,9 +33,9 @@ KINDS: dict[str, dict[str, Any]] = {  # how a declared option is typed
 
 
 class LogCommand(click.Command):
-    """A command with the options that `logs.options` declares, loaded when they are needed.
+    """A command with the options that `logs.options` declares.
 
-    So `understudy --help` and the other commands do not wait for what reads logs.
+    They are imported when needed: `understudy --help` and other commands do not wait for them.
     """
 
     declared = "LogOptions"
@@ -53,14 +53,18 @@ class LogCommand(click.Command):
 
         found: list[click.Parameter] = []
         for name, option in options.declared_options(getattr(options, self.declared)):
-            how = {"type": click.Choice(option.choices)} if option.choices else KINDS[option.kind]
+            how = (
+                {"type": click.Choice(option.choices)}
+                if option.choices
+                else CLICK_TYPES[option.kind]
+            )
             flag = "--" + name.replace("_", "-")
             found.append(click.Option([flag], metavar=option.metavar, help=option.help, **how))
         return found
 
 
 class LearnCommand(LogCommand):
-    """The same, with the options of learning."""
+    """A `LogCommand` with the options of `learn`."""
 
     declared = "LearnOptions"
 
@@ -86,15 +90,15 @@ def learn(
     check_writable(out)
     if resume and not (out / "policy.json").exists():
         raise click.UsageError(f"--resume: there is no policy.json in {out}; leave it out to begin")
-    with watched() as watch:
-        learned = us.logs.learn(
+    with show_progress() as watch:
+        result = us.logs.learn(
             list(log),
             out=out,
             resume=out / "policy.json" if resume else None,
             watch=watch,
             **options,
         )
-    _print(learned, json_output=json_output)
+    _print_report(result, json_output=json_output)
     if not json_output:
         click.echo(f"wrote policy.json, report.html and quarantine.parquet to {out}")
 
@@ -116,9 +120,9 @@ def coverage(
     propensities agree with frequencies, whether the behavior drifts, and what the log
     can say about policies: uniform, the best action, and those named by --policy.
     """
-    with watched() as watch:
-        found = us.logs.coverage(list(log), policies=list(policies), watch=watch, **options)
-    _print(found, json_output=json_output)
+    with show_progress() as watch:
+        result = us.logs.coverage(list(log), policies=list(policies), watch=watch, **options)
+    _print_report(result, json_output=json_output)
 
 
 @click.command(cls=LogCommand)
@@ -150,18 +154,18 @@ def certify(
     """
     if out is not None:
         check_writable(out)
-    with watched() as watch:
-        found = us.logs.certify(list(log), policy, out=out, watch=watch, **options)
-    _print(found, json_output=json_output)
+    with show_progress() as watch:
+        result = us.logs.certify(list(log), policy, out=out, watch=watch, **options)
+    _print_report(result, json_output=json_output)
     if out is not None and not json_output:
         click.echo(f"wrote report.html and quarantine.parquet to {out}")
 
 
-def _print(found: Any, *, json_output: bool) -> None:
+def _print_report(result: Any, *, json_output: bool) -> None:
     from understudy.report import as_dict, show  # noqa: PLC0415 - only here
 
-    report: Report = found.report
+    report: Report = result.report
     if json_output:
         click.echo(json.dumps(as_dict(report), allow_nan=False, ensure_ascii=False))
-        return
-    show(report, wide_console())
+    else:
+        show(report, wide_console())

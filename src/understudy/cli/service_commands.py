@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from understudy import errors
-from understudy.cli import watched, wide_console
+from understudy.cli import show_progress, wide_console
 
 if TYPE_CHECKING:
     from understudy.live.decision_log import AuditResult
@@ -39,7 +39,7 @@ def serve(store: str, host: str, port: int) -> None:
     http://127.0.0.1:8642/, the API at /docs. Another address than this
     machine's own needs a token first: understudy token add NAME --scope write.
     """
-    with _live(store):
+    with _live_store(store):
         from understudy.live.web.server import serve as run  # noqa: PLC0415 - only here
 
         run(store, host, port)
@@ -53,34 +53,38 @@ def audit(store: str, json_output: bool) -> int:
 
     The exit code is 1 if something differs. The service may be running.
     """
-    with _live(store) as live, closing(live.open_reader(store)) as reader, watched() as watch:
+    with (
+        _live_store(store) as stores,
+        closing(stores.open_reader(store)) as reader,
+        show_progress() as watch,
+    ):
         from understudy.live.decision_log import audit as run  # noqa: PLC0415 - only here
 
-        found = run(reader, watch)
+        results = run(reader, watch)
     if json_output:
         rows = [
             {
-                "study": one.study,
-                "decisions": one.decisions,
-                "folded": one.processed,  # its name in JSON since 0.5.0
-                "faults": one.faults,
-                "passed": one.passed,
+                "study": result.study,
+                "decisions": result.decisions,
+                "folded": result.processed,  # its name in JSON since 0.5.0
+                "faults": result.faults,
+                "passed": result.passed,
             }
-            for one in found
+            for result in results
         ]
         click.echo(json.dumps(rows))
     else:
-        _show_audit(found)
-    return 0 if all(one.passed for one in found) else FAILED
+        _print_audit(results)
+    return 0 if all(result.passed for result in results) else FAILED
 
 
-def _show_audit(found: list[AuditResult]) -> None:
+def _print_audit(results: list[AuditResult]) -> None:
     from rich.table import Table  # noqa: PLC0415 - only here
 
     table = Table("study", "decisions", "compared up to", "found")
-    for one in found:
-        faults = "\n".join(one.faults) or ("equal" if one.processed else "nothing kept yet")
-        table.add_row(one.study, f"{one.decisions:,}", f"{one.processed:,}", faults)
+    for result in results:
+        faults = "\n".join(result.faults) or ("equal" if result.processed else "nothing kept yet")
+        table.add_row(result.study, f"{result.decisions:,}", f"{result.processed:,}", faults)
     wide_console().print(table)
 
 
@@ -98,12 +102,12 @@ def export(study: str, store: str, out: Path) -> None:
 
     `understudy learn` on it gives the state of the study, bit for bit.
     """
-    with _live(store) as live, closing(live.open_reader(store)) as reader:
+    with _live_store(store) as stores, closing(stores.open_reader(store)) as reader:
         from understudy.live import decision_log  # noqa: PLC0415 - only here
 
         record = decision_log.study_named(reader, study)
         now = max(time.time_ns() // MICROSECOND, reader.clock())
-        with watched() as watch:
+        with show_progress() as watch:
             rows = decision_log.export(reader, record, out, now, watch)
     click.echo(f"wrote {rows:,} decisions to {out}")
     if record.base is not None:
@@ -122,7 +126,7 @@ def token() -> None:
 @STORE
 def add(name: str, scope: Any, replace: bool, store: str) -> None:
     """Create a token, and print it once."""
-    with _live(store) as live, closing(live.open_tokens(store)) as tokens:
+    with _live_store(store) as stores, closing(stores.open_tokens(store)) as tokens:
         from understudy.live.web.tokens import digest_of, new_token  # noqa: PLC0415 - only here
 
         if not replace and any(record.name == name for record in tokens.tokens()):
@@ -142,7 +146,7 @@ def add(name: str, scope: Any, replace: bool, store: str) -> None:
 @STORE
 def remove(name: str, store: str) -> None:
     """Remove a token; a running service notices within seconds."""
-    with _live(store) as live, closing(live.open_tokens(store)) as tokens:
+    with _live_store(store) as stores, closing(stores.open_tokens(store)) as tokens:
         there = tokens.remove_token(name)
         left = len(tokens.tokens())
     if not there:
@@ -155,13 +159,13 @@ def remove(name: str, store: str) -> None:
 @STORE
 def list_tokens(store: str) -> None:
     """List the tokens by name; the store keeps only their hashes."""
-    with _live(store) as live, closing(live.open_reader(store)) as reader:
+    with _live_store(store) as stores, closing(stores.open_reader(store)) as reader:
         for record in reader.tokens():
             click.echo(f"{record.name}\t{record.scope}")
 
 
 @contextmanager
-def _live(store: str) -> Iterator[Any]:
+def _live_store(store: str) -> Iterator[Any]:
     """Yield `live.store`, if its extra is installed; add the store's name to errors about it."""
     with errors.require_extra("live", "the live service"):
         import understudy.live.web.server  # noqa: F401, PLC0415

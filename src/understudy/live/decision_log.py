@@ -27,7 +27,7 @@ from understudy.logs.outputs import ProgressCallback, scratch_folder
 from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
 
 MOST_FAULTS = 10  # reported per study: one damaged row often makes all later ones wrong
-PROSE = ("theorem", "unmet")  # sentences in a snapshot's settings: each version words them its way
+PROSE = ("theorem", "unmet")  # words in a snapshot's settings: other versions write other ones
 FORMATS = (".parquet", ".ndjson")
 
 
@@ -36,7 +36,7 @@ class AuditResult:
     """The audit of one study.
 
     The newest snapshot covers `processed` of its `decisions`, 0 if there is none yet. Without
-    `faults`, the snapshot is the fold of the log, bit for bit.
+    `faults`, the snapshot equals the fold of the decisions, bit for bit.
     """
 
     study: str
@@ -62,7 +62,7 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
     state = StudyState.begin(spec, record.base)
     faults: list[str] = []
     previous = Decision(0, "", 0, None, None, 0)
-    for decisions in store.in_order(record.key, last):  # a running service may add more
+    for decisions in store.batches(record.key, last):  # a running service may add more
         for decision in decisions:
             faults += _faults(previous, decision, spec)
             previous = decision
@@ -76,7 +76,7 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
 
 
 def _faults(previous: Decision, decision: Decision, spec: StudySpec) -> Iterator[str]:
-    """Yield what is impossible about a decision that follows another."""
+    """Yield the faults of a decision that follows another."""
     if decision.seq != previous.seq + 1:
         yield f"decision {decision.seq} comes after {previous.seq}"
     if decision.decided_at < previous.decided_at:
@@ -91,20 +91,14 @@ def _faults(previous: Decision, decision: Decision, spec: StudySpec) -> Iterator
 
 
 def _are_equal(found: Snapshot | None, kept: Snapshot) -> bool:
-    """Return whether two snapshots hold the same numbers, bit for bit, in whatever words."""
+    """Return whether two snapshots hold the same numbers, bit for bit; their prose may differ."""
     if found is None or (found.seq, found.expired) != (kept.seq, kept.expired):
         return False
-    return found.policy == kept.policy or _without_prose(found.policy) == _without_prose(
-        kept.policy
-    )
+    return _without_prose(found.policy) == _without_prose(kept.policy)
 
 
 def _without_prose(policy: str) -> str:
-    """Return a policy.json without the sentences in its settings; a damaged one as it is.
-
-    >>> _without_prose('{"settings": {"theorem": "none", "horizon": 9.0}}')
-    '{"settings": {"horizon": 9.0}}'
-    """
+    """Return a policy.json without the words in its settings; a damaged one as it is."""
     try:
         content = json.loads(policy)
         for name in PROSE:
@@ -148,10 +142,8 @@ def as_lines(decisions: list[Decision], spec: StudySpec) -> str:
     >>> as_lines([Decision(1, "d1", 0, None, None, 0, 0.5, 0)], spec)
     '{"id":"d1","time":"1970-01-01T00:00:00.000000Z","action":"x","reward":0.5,"rewarded":true}\\n'
     """
-    rows = (_row(decision, spec) for decision in decisions)
-    return "".join(
-        json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows
-    )
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    return "".join(encode(_row(decision, spec)) + "\n" for decision in decisions)
 
 
 def _row(decision: Decision, spec: StudySpec) -> dict[str, Any]:
@@ -160,10 +152,10 @@ def _row(decision: Decision, spec: StudySpec) -> dict[str, Any]:
         "id": decision.id,
         "time": moment(decision.decided_at).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         ACTION: spec.labels.labels[decision.action],
-        REWARD: decision.reward if rewarded else spec.default,
+        REWARD: decision.reward if rewarded else spec.expired_reward,
         "rewarded": rewarded,
     }
-    if spec.kind == LOGGED:
+    if spec.propensity_source == LOGGED:
         row[PROPENSITY] = decision.propensity
     row.update(json.loads(decision.context or "{}"))
     return row
@@ -172,14 +164,14 @@ def _row(decision: Decision, spec: StudySpec) -> dict[str, Any]:
 def _ready(
     store: Reader, record: StudyRecord, spec: StudySpec, now: int
 ) -> Iterator[list[Decision]]:
-    """Yield the decisions that are processed, up to the first one that still waits."""
+    """Yield batches of processed decisions, up to the first decision that still waits."""
     snapshot = store.snapshot(record.key)
     processed = 0 if snapshot is None else snapshot.seq  # even if the clock has gone back since
 
     def is_due(decision: Decision) -> bool:
         return decision.seq <= processed or is_ready(decision, spec, now)
 
-    for decisions in store.in_order(record.key):
+    for decisions in store.batches(record.key):
         ready = list(takewhile(is_due, decisions))
         if ready:
             yield ready
@@ -213,6 +205,6 @@ def _schema(spec: StudySpec) -> dict[str, pl.DataType]:
         REWARD: pl.Float64(),
         "rewarded": pl.Boolean(),
     }
-    if spec.kind == LOGGED:
+    if spec.propensity_source == LOGGED:
         schema[PROPENSITY] = pl.Float64()
     return schema | {name: COLUMN_TYPES[kind] for name, kind in (spec.context or {}).items()}

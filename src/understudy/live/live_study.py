@@ -1,4 +1,4 @@
-"""A study while the service runs. Only the writer's thread changes it; others read `state`.
+"""A study while the service runs. Only the writer's thread changes it; other threads read `state`.
 
 Ingestion is idempotent: events are compared with what is known before anything is written.
 Decisions that wait for their reward are kept in memory as far as they fit. The rest are read back
@@ -39,11 +39,11 @@ log = structlog.get_logger("understudy.live")
 
 
 class Outcome(NamedTuple):
-    """The result of one event: its status, and for a conflict the fields that differ."""
+    """The result of one event: its status, and for a conflict the first field that differs."""
 
     id: str
     status: Status
-    about: str = ""
+    difference: str = ""
 
     @property
     def is_refused(self) -> bool:
@@ -51,12 +51,8 @@ class Outcome(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it was refused.
-
-        >>> Outcome("d-1", "conflict", "propensity: 0.5 is kept, 0.4 was sent").reason
-        'this id was sent before, and said something else (propensity: 0.5 is kept, 0.4 was sent)'
-        """
-        return REASONS[self.status] + (f" ({self.about})" if self.about else "")
+        """Why it was refused."""
+        return REASONS[self.status] + (f" ({self.difference})" if self.difference else "")
 
 
 def is_ready(decision: Decision, spec: StudySpec, now: int) -> bool:
@@ -101,7 +97,7 @@ class Rate:
 class Ingest:
     """One study's part of a group of events that are written together.
 
-    It changes nothing but itself: if the write fails, nothing has happened. `changes` are to be
+    It does not change the study: if the write fails, the group is dropped. `changes` are to be
     written; `updated` holds earlier decisions with the reward that they get here; `known` counts
     events that were sent before.
     """
@@ -111,7 +107,7 @@ class Ingest:
         self.next_seq = study.next_seq
         self.changes = Changes(study.record.key)
         self.updated: list[Decision] = []
-        self.events = 0
+        self.event_count = 0
         self.known = 0
         self._study = study
         self._spec = study.spec
@@ -121,21 +117,21 @@ class Ingest:
     def add(self, events: Sequence[Event]) -> list[Outcome]:
         """Add events to the group; return the outcome of each, in their order."""
         outcomes = [self._outcome(event) for event in events]
-        self.events += len(outcomes)
+        self.event_count += len(outcomes)
         self.known += sum(outcome.status == "known" for outcome in outcomes)
         return outcomes
 
     def _outcome(self, event: Event) -> Outcome:
         name = event.id
         found = self._staged.get(name) or self._study.by_id.get(name) or self._in_store.get(name)
-        about = "" if found is None else self._contradiction(found, event)
-        status = "conflict" if about else self._status(event, found)
+        difference = "" if found is None else self._contradiction(found, event)
+        status = "conflict" if difference else self._status(event, found)
         if status in COUNTED:
             self.changes.refused[status] += 1
-        return Outcome(name, status, about)
+        return Outcome(name, status, difference)
 
     def _contradiction(self, found: Decision, event: Event) -> str:
-        """Name the first field in which an event contradicts what is stored, if there is one."""
+        """Describe the first field in which an event contradicts a decision; empty if none does."""
         fields: list[tuple[str, object, object]] = []
         if event.action is not None:
             fields = [
@@ -171,7 +167,7 @@ class Ingest:
         decision = Decision(
             self.next_seq,
             event.id,
-            self._spec.index[str(event.action)],
+            self._spec.action_index[str(event.action)],
             event.propensity,
             self._spec.context_text(event.context),
             self.now,
@@ -220,15 +216,15 @@ class LiveStudy:
         self.load(store)
 
     def load(self, store: Reader) -> None:
-        """Take over the state that the store holds."""
+        """Load the state from the store."""
         try:
             self.state = self._restored(StudyState.begin(self.spec, self.record.base), store)
         except InvalidSnapshot as error:  # the policy.json that it continues cannot be read
             self.state = StudyState(self.spec)
-            self._stop(error)
+            self._stop_learning(error)
         self.snapshot_seq = self.state.seq
-        self.late = store.late(self.record.key)
-        self.refused = Counter(store.refused(self.record.key))
+        self.late = store.late_count(self.record.key)
+        self.refused = Counter(store.refused_counts(self.record.key))
         self.forget_waiting(store)
 
     def _restored(self, begun: StudyState, store: Reader) -> StudyState:
@@ -243,9 +239,8 @@ class LiveStudy:
         try:
             return begun.restored(snapshot, before)
         except InvalidSnapshot as error:  # of another version, say: a snapshot is only a cache
-            log.warning(
-                "all decisions are processed again", study=self.spec.name, reason=str(error)
-            )
+            name, reason = self.spec.name, str(error)
+            log.warning("all decisions are processed again", study=name, reason=reason)
             return begun
 
     def forget_waiting(self, store: Reader) -> None:
@@ -279,8 +274,8 @@ class LiveStudy:
         unknown = [name for name in ids if name not in self.by_id]
         return Ingest(self, store.find(self.record.key, unknown) if unknown else {}, now)
 
-    def committed(self, ingest: Ingest) -> None:
-        """Take over a group that is on disk now."""
+    def apply(self, ingest: Ingest) -> None:
+        """Apply a group of events that is on disk now."""
         changes = ingest.changes
         self.next_seq = ingest.next_seq
         fits = len(self.waiting) + len(changes.decisions) <= MOST_IN_MEMORY
@@ -288,23 +283,22 @@ class LiveStudy:
         if self.all_in_memory:
             self._remember(changes.decisions)
         for updated in ingest.updated:
-            waiting = self.by_id.get(updated.id)
-            if waiting is not None:
+            if (waiting := self.by_id.get(updated.id)) is not None:
                 waiting.reward, waiting.rewarded_at = updated.reward, updated.rewarded_at
                 waiting.late_reward = updated.late_reward
         self.refused = self.refused + changes.refused  # a new object: other threads read the old
         self.late += len(changes.late)
         self.known += ingest.known
-        self.rate.add(ingest.events, ingest.now)
+        self.rate.add(ingest.event_count, ingest.now)
 
     def _remember(self, decisions: Sequence[Decision]) -> None:
         self.waiting.extend(decisions)
         self.by_id.update((decision.id, decision) for decision in decisions)
 
     def process(self, store: Reader, now: int) -> bool:
-        """Process the decisions that are ready, a chunk at most; return whether more may be.
+        """Process at most a chunk of ready decisions; return whether more may be ready.
 
-        If that fails, the decisions stay in the store, and `fault` says why.
+        After an error the decisions stay in the store, and `fault` says why.
         """
         if self.fault is not None:
             return False
@@ -319,22 +313,22 @@ class LiveStudy:
         try:
             self.state = self.state.after(ready)
         except Exception as error:  # noqa: BLE001 - any error stops this study, and no other
-            self._stop(error)
+            self._stop_learning(error)
             return False
         for decision in ready:
             self.waiting.popleft()
             del self.by_id[decision.id]
         return len(ready) == CHUNK or (not self.waiting and not self.all_in_memory)
 
-    def due(self) -> int | None:
-        """Return when the oldest decision stops waiting for its reward, if one waits."""
+    def next_deadline(self) -> int | None:
+        """Return the time at which the oldest decision stops waiting for its reward, if any."""
         try:
             return self.waiting[0].decided_at + self.spec.reward_wait_us + 1
         except IndexError:  # the writer's thread may have processed it meanwhile
             return None
 
-    def behind(self) -> int:
-        """Return how many decisions would be processed again after a crash."""
+    def unsaved(self) -> int:
+        """Return how many decisions are newer than the snapshot: a crash repeats their work."""
         return self.state.seq - self.snapshot_seq
 
     def save_snapshot(self, store: Store) -> None:
@@ -345,12 +339,12 @@ class LiveStudy:
         try:
             snapshot = state.snapshot()
         except Exception as error:  # noqa: BLE001 - as above
-            self._stop(error)
+            self._stop_learning(error)
             return
         if snapshot is not None:
             store.save_snapshot(self.record.key, snapshot)
             self.snapshot_seq = snapshot.seq
 
-    def _stop(self, error: Exception) -> None:
+    def _stop_learning(self, error: Exception) -> None:
         log.error("a study cannot go on", study=self.spec.name, exc_info=error)
         self.fault = f"{type(error).__name__}: {error}"

@@ -83,11 +83,11 @@ class Service:
 
     async def create(self, spec: StudySpec, base: str | None = None) -> LiveStudy:
         """Create a study; `base` is the policy.json that it continues."""
-        await asyncio.to_thread(_check_begins, spec, base)
-        created: LiveStudy = await self.writer.run(lambda: self._created(spec, base))
+        await asyncio.to_thread(_check_can_begin, spec, base)
+        created: LiveStudy = await self.writer.run(lambda: self._add_study(spec, base))
         return created
 
-    def _created(self, spec: StudySpec, base: str | None) -> LiveStudy:
+    def _add_study(self, spec: StudySpec, base: str | None) -> LiveStudy:
         same = self.writer.studies.get(spec.name)
         if same is not None:
             if (same.record.spec, same.record.base) == (spec.model_dump_json(), base):
@@ -140,7 +140,7 @@ class Service:
     def log_lines(self, study: LiveStudy) -> Iterator[str]:
         """Yield the processed decisions as NDJSON, many lines at a time."""
         with closing(open_reader(self.where)) as reader:
-            for decisions in reader.in_order(study.record.key, study.state.seq):
+            for decisions in reader.batches(study.record.key, study.state.seq):
                 yield as_lines(decisions, study.spec)
 
     def promoted_since(self, study: LiveStudy, state: StudyState) -> datetime | None:
@@ -163,7 +163,7 @@ class Service:
         return self._promoted[key]
 
 
-def _check_begins(spec: StudySpec, base: str | None) -> None:
+def _check_can_begin(spec: StudySpec, base: str | None) -> None:
     """Raise if a study could not begin, be saved or be shown: then it is not created."""
     try:
         state = StudyState.begin(spec, base)

@@ -16,7 +16,6 @@ from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.encoder import NumberColumn
 from understudy.logs.policy import Policy
-from understudy.logs.runs.default_learner import choose, name_of_default
 from understudy.logs.schema import (
     ACTION,
     ESTIMATED,
@@ -30,7 +29,7 @@ from understudy.logs.schema import (
     RewardScale,
     first_few,
 )
-from understudy.logs.settings import CONTEXTUAL, LEARNERS
+from understudy.logs.settings import CONTEXTUAL, LEARNERS, choose, name_of_default
 
 MOST_ACTIONS = 10_000  # a policy of so many is some 500 kB of JSON, sent with every GET policy
 MOST_CONTEXTS = 64  # columns: the state of a learner grows with the square of their features
@@ -105,11 +104,7 @@ class StudySpec(BaseModel):
 
     @staticmethod
     def of(found: Mapping[str, Any]) -> StudySpec:
-        """Validate the fields, and then whether they fit each other (`InvalidArgument`).
-
-        >>> StudySpec.of({"name": "router", "actions": ["small", "large"]}).default
-        0.0
-        """
+        """Validate each field, then check that no two contradict each other (`InvalidArgument`)."""
         spec = StudySpec.model_validate(found)
         spec.check()
         return spec
@@ -119,15 +114,15 @@ class StudySpec(BaseModel):
         if len({str(label) for label in self.actions}) < len(self.actions):
             raise InvalidArgument("actions", self.actions, "a label is repeated", "name each once")
         low, high = self.scale.low, self.scale.high
-        if not low <= self.default <= high:
+        if not low <= self.expired_reward <= high:
             raise InvalidArgument(
                 "default_reward",
-                self.default,
+                self.expired_reward,
                 f"it is out of the range of rewards, {low:g} to {high:g}",
                 "pass a reward that a decision could have",
             )
         HORIZON.optional()("horizon", self.horizon)
-        behavior = self.pi_b  # which raises if it is none of these actions
+        behavior = self.pi_b  # raises if it names other actions
         if self.context is None:
             choose(self.learner_name, behavior, len(self.labels), self.horizon)
             return
@@ -147,7 +142,7 @@ class StudySpec(BaseModel):
         return Actions.from_labels(self.actions)
 
     @cached_property
-    def index(self) -> dict[str, int]:
+    def action_index(self) -> dict[str, int]:
         """The index of each action by its text."""
         return {text: i for i, text in enumerate(self.labels.texts)}
 
@@ -157,7 +152,7 @@ class StudySpec(BaseModel):
         return RewardScale.from_range(self.reward_range)
 
     @property
-    def default(self) -> float:
+    def expired_reward(self) -> float:
         """The reward of a decision whose own did not come in time."""
         return self.scale.low if self.default_reward is None else self.default_reward
 
@@ -167,7 +162,7 @@ class StudySpec(BaseModel):
         return round(self.reward_wait * SECOND)
 
     @property
-    def kind(self) -> PropensitySource:
+    def propensity_source(self) -> PropensitySource:
         """Where propensities come from."""
         if isinstance(self.behavior, dict):
             return GIVEN
@@ -186,7 +181,7 @@ class StudySpec(BaseModel):
         return self.learner or name_of_default(self.pi_b, contexts=self.context is not None)
 
     def faults(self, event: Event) -> dict[str, str]:
-        """Return what is wrong with an event of this study, by field; empty if it is valid."""
+        """Return the faults of an event of this study by field, in words; empty if it is valid."""
         found: dict[str, str] = {}
         if event.action is None:
             if event.reward is None:
@@ -205,27 +200,27 @@ class StudySpec(BaseModel):
 
     def _faults_of_decision(self, event: Event, action: Label) -> dict[str, str]:
         found: dict[str, str] = {}
-        index = self.index.get(str(action))
+        index = self.action_index.get(str(action))
         if index is None:
             known = first_few(self.labels.labels)
             found["action"] = f"{str(action)[:40]!r} is unknown: send one of {known}"
         elif isinstance(self.pi_b, np.ndarray) and not self.pi_b[index] > 0.0:
             found["action"] = "the behavior of this study never plays it"
-        if self.kind == LOGGED and event.propensity is None:
+        if self.propensity_source == LOGGED and event.propensity is None:
             found["propensity"] = (
                 "it is missing: send the probability with which production chose the action"
             )
-        if self.kind != LOGGED and event.propensity is not None:
+        if self.propensity_source != LOGGED and event.propensity is not None:
             found["propensity"] = (
-                f"the behavior of this study is {self.kind}: leave it out, or create a study "
-                "whose behavior is 'logged'"
+                f"the behavior of this study is {self.propensity_source}: leave it out, or create "
+                "a study whose behavior is 'logged'"
             )
         if (wrong := self.fault_of_context(event.context)) is not None:
             found["context"] = wrong
         return found
 
     def fault_of_context(self, context: Mapping[str, object] | None) -> str | None:
-        """Return what is wrong with a context, in words, or None if it is valid."""
+        """Return the fault of a context, in words, or None if it is valid."""
         wanted = self.context or {}
         if not wanted:
             return None if context is None else "this study has no contexts: leave it out"

@@ -1,4 +1,4 @@
-"""The state of a study after so many decisions: a fold of them, in the order of production.
+"""The state of a study: a fold of its decisions, in the order of production.
 
 A decision is processed when its reward is known, or its wait is over and it counts with the default
 reward, and every earlier one has been processed. So the order in which rewards arrive changes
@@ -22,13 +22,11 @@ from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot
 from understudy.logs.features import ContextFeatures
 from understudy.logs.learn import coverage_of_policy
-from understudy.logs.policy import Policy, from_text, playable
+from understudy.logs.policy import Policy, Provenance, from_text, playable
 from understudy.logs.results import LearnResult
-from understudy.logs.runs.default_learner import Choice, choose, choose_contextual
-from understudy.logs.runs.provenance import Provenance
 from understudy.logs.runs.study import LAST, Study, average_policy, last_rows
 from understudy.logs.schema import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, QUARANTINE, Columns
-from understudy.logs.settings import Settings
+from understudy.logs.settings import Choice, Settings, choose, choose_contextual
 from understudy.types import Log
 
 MOST_WARMUP_ROWS = 200_000  # twice the largest `warmup`, so that each can be doubled once
@@ -37,12 +35,12 @@ COLUMN_TYPES = {"number": pl.Float64(), "text": pl.String()}
 
 @dataclass(frozen=True, eq=False)
 class StudyState:
-    """An immutable value: a study after the decisions up to `seq`.
+    """A study after the decisions up to `seq`, as an immutable value.
 
     During the warm-up of contexts there is neither `study` nor `settings`, and `warmup_rows` holds
-    the decisions so far; `warmup` counts them afterwards. `last` holds the features of the last
+    the decisions so far; `warmup` counts them afterwards. `last_features` are those of the last
     rows, over which a policy with contexts is averaged. `expired` counts the decisions that got the
-    default reward. `base` is what the policy.json held that the study continues, if any.
+    default reward. `base_study` is the study in the policy.json that this one continues, if any.
     """
 
     spec: StudySpec
@@ -53,37 +51,33 @@ class StudyState:
     contextual: ContextFeatures | None = None
     warmup_rows: tuple[Decision, ...] = ()
     warmup: int = 0
-    last: Array | None = None
-    base: Study | None = None
+    last_features: Array | None = None
+    base_study: Study | None = None
 
     @staticmethod
     def begin(spec: StudySpec, base: str | None = None) -> StudyState:
-        """Return the state before the first decision; `base` is the policy.json to continue.
-
-        >>> spec = StudySpec.of({"name": "ads", "actions": ["a", "b"], "behavior": "estimated"})
-        >>> decision = Decision(1, "x", 0, None, None, decided_at=0, reward=1.0, rewarded_at=0)
-        >>> StudyState.begin(spec).after([decision]).learned
-        1
-        """
+        """Return the state before the first decision; `base` is the policy.json to continue."""
         empty = StudyState(spec)
         if base is not None:
             policy = from_text(base)
-            return replace(empty._continue(policy), base=policy.study)
+            return replace(empty._with_policy(policy), base_study=policy.study)
         if spec.context is not None:
             return empty
         choice = choose(spec.learner_name, spec.pi_b, len(spec.labels), spec.horizon)
-        return empty._start(choice, None)
+        return empty._begin_learning(choice, None)
 
     def restored(self, snapshot: Snapshot, before: Sequence[Decision]) -> StudyState:
         """Return the state that a snapshot holds; `before` are the last decisions up to it."""
         policy = from_text(snapshot.policy)
-        found = replace(self._continue(policy), seq=snapshot.seq, expired=snapshot.expired)
+        found = replace(self._with_policy(policy), seq=snapshot.seq, expired=snapshot.expired)
         rows = min(LAST, found.learned)  # rows of the warm-up are not part of the average
         if found.contextual is None or not rows:
             return found
-        return replace(found, last=found.contextual.features(found._contexts(before[-rows:])))
+        return replace(
+            found, last_features=found.contextual.features(found._context_frame(before[-rows:]))
+        )
 
-    def _continue(self, policy: Policy) -> StudyState:
+    def _with_policy(self, policy: Policy) -> StudyState:
         return replace(
             self,
             study=policy.study,
@@ -92,22 +86,14 @@ class StudyState:
             warmup=policy.warmup,
         )
 
-    def _start(self, choice: Choice, contextual: ContextFeatures | None) -> StudyState:
+    def _begin_learning(self, choice: Choice, contextual: ContextFeatures | None) -> StudyState:
         spec = self.spec
         columns = Columns(
-            propensity=PROPENSITY if spec.kind == LOGGED else None,
+            propensity=PROPENSITY if spec.propensity_source == LOGGED else None,
             context=tuple(spec.context or ()),
         )
-        settings = Settings(
-            columns=columns,
-            reward_range=(spec.scale.low, spec.scale.high),
-            behavior=spec.kind,
-            learner=choice.name,
-            horizon=spec.horizon,
-            theorem=choice.theorem,
-            unmet=choice.unmet,
-        )
-        uncertified = contextual is not None and spec.kind == ESTIMATED
+        settings = choice.settings(columns, spec.scale, spec.propensity_source)
+        uncertified = contextual is not None and spec.propensity_source == ESTIMATED
         study = Study.begin(choice.learner, spec.pi_b, None if uncertified else spec.confidence)
         return replace(self, study=study, settings=settings, contextual=contextual)
 
@@ -116,10 +102,10 @@ class StudyState:
         if not decisions:
             return self
         expired = sum(decision.reward is None for decision in decisions)
-        counted = replace(self, seq=decisions[-1].seq, expired=self.expired + expired)
+        advanced = replace(self, seq=decisions[-1].seq, expired=self.expired + expired)
         if self.study is None:
-            return counted._warm_up(decisions)
-        return counted._learn(self.study, decisions)
+            return advanced._warm_up(decisions)
+        return advanced._learn(self.study, decisions)
 
     def _warm_up(self, decisions: Sequence[Decision]) -> StudyState:
         """Collect decisions until their contexts differ; learn from those that follow.
@@ -130,7 +116,7 @@ class StudyState:
         size = self._warmup_size
         while size <= len(rows):
             try:
-                ready = self._with_features(rows[:size])
+                ready = self._finish_warm_up(rows[:size])
             except InvalidLog:
                 size *= 2
             else:
@@ -145,31 +131,28 @@ class StudyState:
             )
         return replace(self, warmup_rows=tuple(rows))
 
-    def _with_features(self, rows: Sequence[Decision]) -> StudyState:
+    def _finish_warm_up(self, rows: Sequence[Decision]) -> StudyState:
         actions = np.array([row.action for row in rows], dtype=np.int64)
         names = tuple(self.spec.context or ())
         choice, contextual = choose_contextual(
-            self._contexts(rows), actions, names, len(self.spec.labels), self.spec.horizon
+            self._context_frame(rows), actions, names, len(self.spec.labels), self.spec.horizon
         )
-        return replace(self, warmup_rows=(), warmup=len(rows))._start(choice, contextual)
+        return replace(self, warmup_rows=(), warmup=len(rows))._begin_learning(choice, contextual)
 
     def _learn(self, study: Study, decisions: Sequence[Decision]) -> StudyState:
-        if self.contextual is None:
-            return replace(self, study=study.after(self._log(decisions, None)))
-        x = self.contextual.features(self._contexts(decisions))
-        study = study.after(self._log(decisions, x))
-        return replace(self, study=study, last=last_rows(self.last, x))
-
-    def _log(self, decisions: Sequence[Decision], features: Array | None) -> Log:
-        default = self.spec.default
-        rewards = np.array([default if d.reward is None else d.reward for d in decisions])
-        q = None
-        if self.spec.kind == LOGGED:
-            q = np.array([d.propensity for d in decisions], dtype=np.float64)
+        spec, q, x, last = self.spec, None, None, None
         actions = np.array([d.action for d in decisions], dtype=np.int64)
-        return Log._of(actions, self.spec.scale.unit(rewards), q, features)  # checked on arrival
+        default = spec.expired_reward
+        rewards = np.array([default if d.reward is None else d.reward for d in decisions])
+        if spec.propensity_source == LOGGED:
+            q = np.array([d.propensity for d in decisions], dtype=np.float64)
+        if self.contextual is not None:
+            x = self.contextual.features(self._context_frame(decisions))
+            last = last_rows(self.last_features, x)
+        log = Log._of(actions, spec.scale.unit(rewards), q, x)  # events were checked on arrival
+        return replace(self, study=study.after(log), last_features=last)
 
-    def _contexts(self, decisions: Sequence[Decision]) -> pl.DataFrame:
+    def _context_frame(self, decisions: Sequence[Decision]) -> pl.DataFrame:
         rows = [json.loads(decision.context or "{}") for decision in decisions]
         return pl.DataFrame(
             {
@@ -180,12 +163,12 @@ class StudyState:
 
     @property
     def learned(self) -> int:
-        """How many decisions of this study were learned from, without those of the warm-up."""
-        return self.rounds - (0 if self.base is None else self.base.rounds)
+        """The number of decisions of this study that were learned from, without the warm-up."""
+        return self.rounds - (0 if self.base_study is None else self.base_study.rounds)
 
     @property
     def rounds(self) -> int:
-        """How many rows were learned from, with those of the policy.json that it continues."""
+        """The number of rows learned from, with those of the policy.json that it continues."""
         return 0 if self.study is None else self.study.rounds
 
     @property
@@ -194,19 +177,19 @@ class StudyState:
         certificate = None if self.study is None else self.study.certificate
         if certificate is None or certificate.promoted_at is None:
             return None
-        if self.base is None:
+        if self.base_study is None:
             return certificate.promoted_at + self.warmup
-        before = 0 if self.base.certificate is None else self.base.certificate.rounds
+        before = 0 if self.base_study.certificate is None else self.base_study.certificate.rounds
         return max(0, certificate.promoted_at - before)
 
     @property
     def warmup_left(self) -> int:
-        """How many more decisions the warm-up needs, at least."""
+        """The least number of decisions that the warm-up still needs."""
         return 0 if self.study is not None else self._warmup_size - len(self.warmup_rows)
 
     @property
     def _warmup_size(self) -> int:
-        """The next size of the warm-up; smaller ones did not do."""
+        """The next size of the warm-up: in smaller ones all contexts were equal."""
         size = self.spec.warmup
         while size <= len(self.warmup_rows):
             size *= 2
@@ -228,14 +211,14 @@ class StudyState:
 
     @cached_property
     def policy(self) -> Policy | None:
-        """The policy.json that `understudy learn` makes of these decisions; None in a warm-up."""
+        """The policy that `understudy learn` learns from these decisions; None in a warm-up."""
         if self.study is None or self.settings is None:
             return None
         return Policy(
             actions=self.spec.labels,
             study=self.study,
             settings=self.settings,
-            average=average_policy(self.study, self.contextual, self.last),
+            average=average_policy(self.study, self.contextual, self.last_features),
             files=(),
             refused={},
             warmup=self.warmup,
@@ -252,7 +235,7 @@ class StudyState:
         return LearnResult(policy=self.policy, coverage=coverage, intake=nothing, oddities={})
 
     def snapshot(self) -> Snapshot | None:
-        """Return what the store keeps of it, so that a start need not process all decisions."""
+        """Return a snapshot for the store, with which a start need not process all decisions."""
         policy = self.policy
         return None if policy is None else Snapshot(self.seq, policy.to_json(), self.expired)
 
@@ -261,13 +244,11 @@ def precompile() -> None:
     """Compile the kernels of every kind of study, so that no event waits for the compiler.
 
     On a new installation that takes some seconds; afterwards Numba's cache has them.
-
-    >>> precompile()
     """
     contextual = {"context": {"x": "number"}, "warmup": 10}
     for kind in ({}, {"behavior": "estimated"}, contextual):  # one of each code path
         spec = StudySpec.of({"name": "precompile", "actions": [0, 1], **kind})
-        q = 0.5 if spec.kind == LOGGED else None
+        q = 0.5 if spec.propensity_source == LOGGED else None
         decisions = [
             Decision(n, str(n), n % 2, q, spec.context_text({"x": n}), n, reward=1.0, rewarded_at=n)
             for n in range(1, 12)  # one more than the warm-up, so that the last one learns too

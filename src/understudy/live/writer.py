@@ -25,12 +25,10 @@ from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.store.sql import Store
 
 MOST_IN_GROUP = 4_096  # events: a larger group makes its first request wait, and saves nothing
-MOST_QUEUED = (
-    100_000  # events: five seconds of work at 20 000 a second, half of a client's time-out
-)
+MOST_QUEUED = 100_000  # events: five seconds at 20 000 a second, half of a client's time-out
 BUSY = 4  # requests in a group: from here on, more are expected while one is being written
 GATHER = 3e-3  # seconds that a group then waits for them: less than most disks need to sync
-POLL = 0.05  # seconds between two looks at expired decisions and unprocessed groups
+POLL = 0.05  # seconds between two searches for expired decisions and unprocessed groups
 RETRY = 0.5  # seconds between two attempts to reopen a lost store: clients retry after one
 TOKENS_EVERY = 2.0  # seconds until an added or removed token counts
 SNAPSHOT_EVERY = 10.0  # seconds: a crash costs at most about so much work at the next start
@@ -60,7 +58,7 @@ class StoreTask:
 
 
 class Writer:
-    """Owns the store and all changes of studies. `submit` and `run` belong to the event loop.
+    """Owns the store and changes the studies. The event loop calls `submit` and `run`.
 
     `store_error` says why the store cannot be used, if it cannot.
     """
@@ -135,17 +133,19 @@ class Writer:
         return max(self._clock, time.time_ns() // MICROSECOND)
 
     def _open_store(self) -> None:
-        """Become the writer, and load what the store holds: another writer may have changed it."""
+        """Become the writer, and load the studies: another writer may have changed them."""
         self._outdated = self.store.open() or self._outdated  # until all studies are loaded
         self._clock = max(self._clock, self.store.clock())
         tokens = self.store.tokens()
         known = {study.record.key: study for study in self.studies.values()}
-        studies = [self._loaded(record, known.get(record.key)) for record in self.store.studies()]
+        studies = [
+            self._load_study(record, known.get(record.key)) for record in self.store.studies()
+        ]
         self.tokens = tokens
         self.studies = {study.spec.name: study for study in studies}
         self._outdated = False
 
-    def _loaded(self, record: StudyRecord, known: LiveStudy | None) -> LiveStudy:
+    def _load_study(self, record: StudyRecord, known: LiveStudy | None) -> LiveStudy:
         if known is None:
             return LiveStudy(record, self.store)
         known.record = record
@@ -235,7 +235,7 @@ class Writer:
         self.store.write([ingest.changes for ingest in groups.values()], now)
         self.commits += 1
         for study, ingest in groups.items():
-            study.committed(ingest)
+            study.apply(ingest)
         return outcomes
 
     def _answer(self, answers: Sequence[Answer], events: int = 0) -> None:
@@ -253,7 +253,7 @@ class Writer:
                 answer.set_exception(error)
 
     def _reopen_store(self) -> None:
-        """Open the store again if it was lost, and load what it holds."""
+        """Open the store again if it was lost, and load its studies."""
         if self.store_error is None:
             return
         if time.monotonic() < self._retry_at:
@@ -269,9 +269,8 @@ class Writer:
 
     def _lose_store(self, error: Exception) -> StoreUnavailable:
         """Note that the store must be reopened: the last write may or may not have happened."""
-        if isinstance(error, StoreUnavailable):
-            lost = error
-        else:
+        lost = error
+        if not isinstance(lost, StoreUnavailable):
             log.error("an error of the service", exc_info=error)
             lost = StoreUnavailable(f"an error of the service; its log has it ({error!r:.80})")
         if self.store_error is None:
@@ -282,7 +281,7 @@ class Writer:
         return lost
 
     def _process(self, studies: Iterable[LiveStudy]) -> None:
-        """Process the decisions of studies that are ready, a chunk of each."""
+        """Process a chunk of each study's ready decisions."""
         try:
             more = [study.process(self.store, self.now()) for study in studies]
             self._unprocessed = any(more)
@@ -290,7 +289,7 @@ class Writer:
             self._lose_store(error)
 
     def _poll(self) -> None:
-        """Do what no request asks for: expired decisions, tokens, a store that was lost."""
+        """Process expired decisions, read the tokens, reopen a lost store."""
         self._poll_at = time.monotonic() + POLL
         try:
             if self.store_error is not None and time.monotonic() >= self._retry_at:
@@ -306,13 +305,13 @@ class Writer:
     def _save_snapshots(self, *, all_of_them: bool) -> None:
         """Save snapshots, which make the next start quick, as often as they are cheap.
 
-        Requests wait meanwhile: so it stops after a moment, and the studies that are furthest
-        behind come first.
+        Requests wait meanwhile: so it stops after a moment, and the studies with the most unsaved
+        decisions come first.
         """
         begun, finished = time.monotonic(), True
         if self.store_error is None:
             try:
-                for study in sorted(self.studies.values(), key=LiveStudy.behind, reverse=True):
+                for study in sorted(self.studies.values(), key=LiveStudy.unsaved, reverse=True):
                     finished = all_of_them or time.monotonic() < begun + SNAPSHOT_PAUSE
                     if not finished:
                         break

@@ -25,15 +25,7 @@ REMEDIES = {
 
 
 def read_actions(path: Path) -> Actions:
-    """The actions that a file declares: one label per line, or a JSON list.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "actions.txt")
-    ...     _ = path.write_text("up\\ndown\\n", encoding="utf-8")
-    ...     read_actions(path).labels
-    ('down', 'up')
-    """
+    """The actions that a file declares: one label per line, or a JSON list."""
     return Actions.from_labels(_parsed("actions", path, _parse_labels))
 
 
@@ -56,21 +48,17 @@ def check_probabilities(
     """Probabilities by action as floats, or `InvalidArgument` if they do not sum to 1.
 
     A single action of probability 1 is a policy too.
-
-    >>> check_probabilities("policy", {"a": 0.5}, "policy")
-    Traceback (most recent call last):
-    understudy.errors.InvalidArgument: policy = 'policy': its probabilities are refused: ...
     """
-    found: dict[Label, float] = {label: _number(p) for label, p in probabilities.items()}
+    numbers: dict[Label, float] = {label: _number(p) for label, p in probabilities.items()}
     remedy = "give every action a probability; their sum is 1"
-    for label, value in found.items():
+    for label, value in numbers.items():
         if math.isnan(value):
             reason = f"the probability of {shorten(label)} is not a number"
             raise InvalidArgument(argument, where, reason, remedy)
-    if list(found.values()) == [1.0]:
-        return found
+    if list(numbers.values()) == [1.0]:
+        return numbers
     try:
-        values = PROBABILITIES.parse(list(found.values()))
+        values = PROBABILITIES.parse(list(numbers.values()))
     except ConstraintViolation as refusal:
         reason = f"its probabilities are refused: {refusal}"
         raise InvalidArgument(argument, where, reason, remedy) from None
@@ -80,37 +68,26 @@ def check_probabilities(
 def probability_vector(
     argument: str, probabilities: Mapping[Label, float], actions: Actions
 ) -> Array:
-    """Probabilities in the order of the actions, (K,), 0 for those that are not named.
-
-    >>> probability_vector("policy", {"b": 1.0}, Actions(("a", "b"))).tolist()
-    [0.0, 1.0]
-    """
+    """Probabilities in the order of the actions, (K,), 0 for those that are not named."""
     index = {text: i for i, text in enumerate(actions.texts)}
-    found = np.zeros(len(actions))
+    vector = np.zeros(len(actions))
     for label, probability in probabilities.items():
         if str(label) not in index:
-            raise InvalidArgument(
-                argument,
-                label,
-                "this action is not among those of the log or study",
-                f"declare all actions, or name some of {first_few(actions.labels)}",
-            )
-        found[index[str(label)]] = probability
-    return found
+            reason = "this action is not among those of the log or study"
+            remedy = f"declare all actions, or name some of {first_few(actions.labels)}"
+            raise InvalidArgument(argument, label, reason, remedy)
+        vector[index[str(label)]] = probability
+    return vector
 
 
 def behavior_vector(behavior: Mapping[Any, float], actions: Actions) -> Array:
-    """Fixed propensities by action, checked, in the order of the actions, (K,).
-
-    >>> behavior_vector({"b": 0.25, "a": 0.75}, Actions(("a", "b"))).tolist()
-    [0.75, 0.25]
-    """
+    """Fixed propensities by action, checked, in the order of the actions, (K,)."""
     checked = check_probabilities("behavior", behavior, "behavior")
     return probability_vector("behavior", checked, actions)
 
 
 def _parsed(argument: str, path: Path, parse: Callable[[str], list[Any]]) -> list[Any]:
-    """What `parse` makes of the text of a file, or `InvalidArgument` if it makes nothing of it."""
+    """Parse the text of a file, or raise `InvalidArgument`."""
     try:
         return parse(path.read_text(encoding="utf-8-sig"))
     except ConstraintViolation as violation:

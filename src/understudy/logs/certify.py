@@ -1,4 +1,4 @@
-"""`us.logs.certify`: what a policy that stays as it is would have earned on a log."""
+"""`us.logs.certify`: off-policy evaluation of a fixed policy, with a certificate."""
 
 from __future__ import annotations
 
@@ -24,12 +24,7 @@ from understudy.logs.outputs import (
 from understudy.logs.policy import Policy
 from understudy.logs.results import CertifyResult, LearnResult
 from understudy.logs.runs.ordered_run import run_over
-from understudy.logs.runs.provenance import (
-    fingerprints_of,
-    refuse_learned,
-    refuse_same_rows,
-)
-from understudy.logs.runs.setup import LogInput
+from understudy.logs.runs.setup import LogInput, fingerprints_of, refuse_learned, refuse_same_rows
 from understudy.logs.schema import Label
 
 
@@ -45,11 +40,11 @@ def certify(
     watch: ProgressCallback = no_progress,
     **options: Unpack[LogOptions],
 ) -> CertifyResult:
-    """Certify a policy that stays as it is, on a log that it was not learned from.
+    """Certify a fixed policy on a log that it was not learned from.
 
     Args:
         log: as `us.logs.learn` takes it.
-        policy: what `learn` gave or wrote, probabilities by label or a file of them, or 'uniform'.
+        policy: a result or file of `learn`, probabilities by label or a file of them, or 'uniform'.
         best_action: whether only the most probable action of the policy is played.
         target_probability: in place of a policy, the column with the probability of the logged
             action under a model of your own.
@@ -58,8 +53,8 @@ def certify(
         watch: called with what is being done, how many rows were, and how many are expected.
         (options)
 
-    Where a learned policy is certified, its columns and its range of rewards are the defaults. An
-    action that the policy does not know is one that it never plays: rows of it count.
+    The columns and the range of rewards of a learned policy are the defaults. The policy plays an
+    action that it does not know with probability 0.
 
     >>> import polars as pl
     >>> rows = pl.DataFrame({"action": ["a", "b"] * 200, "reward": [0, 1] * 200, "propensity": 0.5})
@@ -68,10 +63,15 @@ def certify(
     """
     folder = None if out is None else Path(out)
     _refuse_folder_of_policy(folder)
-    asked = policy.policy if isinstance(policy, LearnResult) else policy
-    target, learned = target_of(asked, target_probability, best_action=best_action)
-    kept = None if learned is None else learned.settings
-    checked = Options.of(target=target_probability, **options).after(kept)
+    target = target_of(
+        policy.policy if isinstance(policy, LearnResult) else policy,
+        target_probability,
+        best_action=best_action,
+    )
+    learned = target.learned
+    checked = Options.of(target=target_probability, **options)
+    if learned is not None:
+        checked = checked.with_defaults_of(learned.settings)
     passed = LogInput.of(log, checked.format)
     if folder is not None:
         passed.refuse_folder(folder)
@@ -80,43 +80,39 @@ def certify(
         refuse_learned(passed.sources, fingerprints, learned)
     with scratch_folder(folder or Path(gettempdir())) as hidden:
         run = run_over(passed, checked, hidden, watch, strict=strict)
-        certified, found = run.certify(target, fingerprints)
-        labels, fixed = found.tallied.actions.labels, target.fixed(found.tallied.actions)
+        certified, outcome = run.certify(target, fingerprints)
+        statistics, certificate = outcome.statistics, certified.certificate
         if learned is not None:
-            refuse_same_rows(found.tallied, found.stretches, learned)
-        certificate = certified.certificate
-        judged = CertifyResult(
+            refuse_same_rows(statistics, outcome.counts_over_time, learned)
+        labels, fixed = statistics.actions.labels, target.fixed(statistics.actions)
+        result = CertifyResult(
             name=target.name,
             policy=None if fixed is None else dict(zip(labels, fixed.tolist(), strict=True)),
             certified=certified,
             coverage=coverage_from(
-                found.tallied,
-                behavior=found.kind,
+                statistics,
+                behavior=outcome.propensity_source,
                 candidates=[Candidate(target.name, fixed)],
                 certificates=[certificate],
-                stretches=found.stretches,
+                counts_over_time=outcome.counts_over_time,
                 confidence=certificate.confidence,
                 scale=checked.scale,
             ),
             scale=checked.scale,
-            kind=found.kind,
-            intake=found.intake,
-            oddities=found.oddities,
-            strange=disjoint_actions(target, found.tallied),
+            kind=outcome.propensity_source,
+            intake=outcome.provenance,
+            oddities=outcome.unexpected,
+            strange=disjoint_actions(target, statistics),
         )
         if folder is not None:
-            (hidden / REPORT_FILE).write_text(judged.page(), encoding="utf-8")
+            (hidden / REPORT_FILE).write_text(result.page(), encoding="utf-8")
             names = [QUARANTINE_FILE, REPORT_FILE]
             publish(hidden, folder, names, lambda: _refuse_folder_of_policy(folder))
-    return judged
+    return result
 
 
 def _refuse_folder_of_policy(out: Path | None) -> None:
-    """What `learn` wrote belongs together: a report about something else is not put there."""
+    """Raise `InvalidArgument` if a folder holds what `learn` wrote, which belongs together."""
     if out is not None and (out / POLICY_FILE).exists():
-        raise InvalidArgument(
-            "out",
-            str(out),
-            "it holds a policy and the report about it",
-            "choose another folder",
-        )
+        reason = "it holds a policy and the report about it"
+        raise InvalidArgument("out", str(out), reason, "choose another folder")

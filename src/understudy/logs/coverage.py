@@ -1,4 +1,4 @@
-"""`us.logs.coverage`: what a log can say, before anything is learned from it."""
+"""`us.logs.coverage`: what a log can show before learning."""
 
 from __future__ import annotations
 
@@ -16,30 +16,29 @@ from understudy.logs.outputs import ProgressCallback, no_progress, scratch_folde
 from understudy.logs.policy import Policy
 from understudy.logs.results import CoverageResult, LearnResult
 from understudy.logs.runs.ordered_run import run_over
-from understudy.logs.runs.provenance import fingerprints_of
-from understudy.logs.runs.setup import LogInput
+from understudy.logs.runs.setup import LogInput, fingerprints_of
 from understudy.logs.schema import Label
 
-Asked = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
+PolicyLike = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
 
 
 @with_options(LogOptions)
 def coverage(
     log: Any,
-    policies: Asked | Sequence[Asked] = (),
+    policies: PolicyLike | Sequence[PolicyLike] = (),
     *,
     watch: ProgressCallback = no_progress,
     **options: Unpack[LogOptions],
 ) -> CoverageResult:
-    """What a log can say about each action, and about policies, before learning.
+    """Measure what a log shows of each action, and of policies, before learning.
 
-    Beside the `policies` that are given (as `us.logs.certify` takes them), two are judged: the
-    uniform one, and always playing the action that looks best, whose certificate pays for having
-    been chosen. A policy that was learned from this very log is judged by its coverage alone.
+    Two policies are judged beside the given `policies`: the uniform one, and the one that always
+    plays the action that looks best, whose certificate pays for the choice. A policy that was
+    learned from the same log gets no certificate.
 
     Args:
         log: as `us.logs.learn` takes it.
-        policies: those to ask about, or one.
+        policies: one policy or several, as `us.logs.certify` takes them.
         watch: called with what is being done, how many rows were, and how many are expected.
         (options)
 
@@ -50,41 +49,37 @@ def coverage(
     >>> print(coverage(rows))
     400 rows...
     """
-    asked = [_fixed_target(policy) for policy in _several(policies)]
+    single = isinstance(policies, str) or not isinstance(policies, Sequence)
+    several: Any = [policies] if single else policies
+    targets = [_fixed_target(policy) for policy in several]
     checked = Options.of(**options)
     passed = LogInput.of(log, checked.format)
     fingerprints = fingerprints_of(passed.sources)
     with scratch_folder(Path(gettempdir())) as hidden:
         run = run_over(passed, checked, hidden, watch)
-        found, candidates, certificates = run.cover(asked, fingerprints)
-    covered = coverage_from(
-        found.tallied,
-        behavior=found.kind,
-        candidates=candidates,
-        certificates=certificates,
-        stretches=found.stretches,
-        confidence=checked.sure,
-        scale=checked.scale,
-    )
+        outcome, candidates, certificates = run.cover(targets, fingerprints)
     return CoverageResult(
-        coverage=covered, scale=checked.scale, kind=found.kind, intake=found.intake
+        coverage=coverage_from(
+            outcome.statistics,
+            behavior=outcome.propensity_source,
+            candidates=candidates,
+            certificates=certificates,
+            counts_over_time=outcome.counts_over_time,
+            confidence=checked.confidence_or_default,
+            scale=checked.scale,
+        ),
+        scale=checked.scale,
+        kind=outcome.propensity_source,
+        intake=outcome.provenance,
     )
 
 
-def _several(policies: Asked | Sequence[Asked]) -> Sequence[Asked]:
-    """A list of one, where only one was passed."""
-    one = isinstance(policies, str) or not isinstance(policies, Sequence)
-    return [policies] if one else policies  # type: ignore[list-item,return-value] # seen just now
-
-
-def _fixed_target(policy: Asked) -> tuple[Target, Policy | None]:
-    found = policy.policy if isinstance(policy, LearnResult) else policy
-    target, learned = target_of(found, None, best_action=False)
+def _fixed_target(policy: PolicyLike) -> Target:
+    """The target of a policy, or `InvalidArgument` if it depends on contexts."""
+    target = target_of(
+        policy.policy if isinstance(policy, LearnResult) else policy, None, best_action=False
+    )
     if isinstance(target, ContextualTarget):
-        raise InvalidArgument(
-            "policy",
-            target.name,
-            "it depends on contexts, of which coverage per action says nothing",
-            "ask understudy certify about it",
-        )
-    return target, learned
+        reason = "it depends on contexts, and coverage is computed per action"
+        raise InvalidArgument("policy", target.name, reason, "pass it to understudy certify")
+    return target

@@ -1,7 +1,7 @@
-"""Contexts as feature vectors: numbers standardised, labels one-hot, by statistics of a warm-up.
+"""The encoder of contexts as feature vectors: numbers standardised, labels one-hot.
 
-The type of a column, its mean and its labels are fixed by the warm-up. From then on the features of
-a row depend on that row alone, and they are bounded for any value.
+A warm-up fixes the type of a column, its mean and its labels. After it the features of a row depend
+on that row alone, and they are bounded for any value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NO_DATES = (
 
 
 class Unexpected(StrEnum):
-    """How a value of a context is unlike all values of the warm-up."""
+    """A way in which a value of a context differs from all values of the warm-up."""
 
     NEW = "new"
     MISSING = "missing"
@@ -143,29 +143,23 @@ class Encoder:
         elif unknown := [name for name in value if name not in self.names]:
             reason = f"the log had no column of contexts {unknown[0]!r}"
         elif absent := [name for name in needed if name not in value]:
-            reason = f"it does not say {', '.join(absent)}"
+            reason = f"it has no value of {', '.join(absent)}"
         else:
             return
         remedy = f"pass {{{example}}}, with None for what is missing"
         raise InvalidArgument("context", value, reason, remedy)
 
     def unexpected_values(self, frame: pl.DataFrame) -> UnexpectedValues:
-        """How many values are unlike all values of the warm-up, by column.
-
-        >>> encoder = Encoder((NumberColumn("age", 40.0, 10.0, missing=False),))
-        >>> found = encoder.unexpected_values(pl.DataFrame({"context.age": ["41", "old", None]}))
-        >>> found["age", Unexpected.NOT_A_NUMBER], found["age", Unexpected.MISSING]
-        (1, 1)
-        """
-        found = UnexpectedValues()
+        """Count the values that are unlike all values of the warm-up, by column."""
+        counts = UnexpectedValues()
         for column in self.columns:
             for how, count in column.unexpected_values(_context(frame, column.name)).items():
-                found[column.name, how] += count
-        return +found  # without zeros
+                counts[column.name, how] += count
+        return +counts  # without zeros
 
     @staticmethod
     def from_data(data: object) -> Encoder:
-        """The encoder that `fields_as_data` made data of, or `InvalidSnapshot`."""
+        """Parse the data that `fields_as_data` made, or raise `InvalidSnapshot`."""
         return fields_from_data(Encoder, data, "encoder", REMEDY, columns=_columns_from_data)
 
 
@@ -223,7 +217,7 @@ class NumberColumn:
         return np.stack(features, axis=1)
 
     def unexpected_values(self, column: pl.Series) -> dict[Unexpected, int]:
-        """How many values are no number, and how many are missing if the warm-up missed none."""
+        """Count values that are no number, and missing ones if the warm-up had none."""
         absent = np.isnan(_finite(column))
         if not absent.any():
             return {}
@@ -295,7 +289,7 @@ class CategoryColumn:
         return one_hot
 
     def unexpected_values(self, column: pl.Series) -> dict[Unexpected, int]:
-        """How many labels are new, and how many are missing if the warm-up missed none."""
+        """Count new labels, and missing ones if the warm-up had none."""
         texts = _labels(column)
         known = pl.Series([*self.categories, *self.rare], dtype=pl.String)
         return {
@@ -354,26 +348,20 @@ def _one(column: Column, value: object) -> pl.Series:
     name = column.name
     value = value.item() if isinstance(value, np.generic) else value
     if not (value is None or isinstance(value, bool | int | float | str)):
-        raise InvalidArgument(
-            f"context[{name!r}]",
-            value,
-            "a context is a number, a label or missing",
-            "pass a number, text, True, False or None",
-        )
+        reason = "a context is a number, a label or missing"
+        remedy = "pass a number, text, True, False or None"
+        raise InvalidArgument(f"context[{name!r}]", value, reason, remedy)
     if isinstance(value, int) and value.bit_length() >= LONGEST_INTEGER:
         try:
             value = float(value)
         except OverflowError:
             value = np.inf
-    found = pl.Series(name, [value])
-    if isinstance(column, NumberColumn) and not _is_numeric(found):
-        raise InvalidArgument(
-            f"context[{name!r}]",
-            value,
-            "it is not a number, as this column was in the log",
-            "pass a number, or None if it is missing",
-        )
-    return found
+    series = pl.Series(name, [value])
+    if isinstance(column, NumberColumn) and not _is_numeric(series):
+        reason = "it is not a number, as this column was in the log"
+        remedy = "pass a number, or None if it is missing"
+        raise InvalidArgument(f"context[{name!r}]", value, reason, remedy)
+    return series
 
 
 def _is_numeric(column: pl.Series) -> bool:
@@ -394,8 +382,8 @@ def _numbers(column: pl.Series) -> pl.Series:
 
 def _finite(column: pl.Series) -> Array:
     """A column as an array, NaN where it holds no finite number."""
-    found = _numbers(column).fill_null(np.nan).to_numpy()
-    return np.where(np.isfinite(found), found, np.nan)
+    values = _numbers(column).fill_null(np.nan).to_numpy()
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _is_blank(column: pl.Series) -> NDArray[np.bool_]:

@@ -1,10 +1,9 @@
 """Features of contexts, bounded by κ, and the learner whose V and κ come from the same warm-up.
 
 V is the second moment of the features that production plays, and κ the bound on φᵀV⁻¹φ that
-Theorem 3 needs.
-Features above κ are scaled down to it. That depends on the context alone, once the warm-up is over:
-so every policy is predictable, κ holds for every later context, and no row is refused. The learner
-does not learn from the warm-up.
+Theorem 3 needs. Features above κ are scaled down to it. After the warm-up this scaling depends on
+the context alone: so every policy is predictable, κ holds for every later context, and no row is
+rejected. The learner does not learn from the warm-up.
 """
 
 from __future__ import annotations
@@ -73,10 +72,10 @@ class ContextFeatures:
 
     @staticmethod
     def from_data(data: object, learner: object) -> ContextFeatures:
-        """The features that `as_data` made data of, with their learner, or `InvalidSnapshot`."""
-        found = {**data, "learner": learner} if isinstance(data, dict) else data
+        """Parse the data that `as_data` made, with the learner, or raise `InvalidSnapshot`."""
+        fields = {**data, "learner": learner} if isinstance(data, dict) else data
         return fields_from_data(
-            ContextFeatures, found, "contexts", REMEDY, encoder=Encoder.from_data
+            ContextFeatures, fields, "contexts", REMEDY, encoder=Encoder.from_data
         )
 
 
@@ -98,15 +97,8 @@ def fit_context_features(
     \kappa = \mathrm{median} \max_a x^\top V_a^{-1} x$$
 
     over m rows, n_a of them with action a, where λ is the mean eigenvalue of all V̂_a and
-    ρ = min(1, 16/√m). An action with few rows so counts as one that is played like the others,
-    which keeps its estimates and κ small: with the ridge alone, one rare action would slow down
-    the learning of all.
-
-    >>> warmup = pl.DataFrame({"context.age": [20.0, 40.0, 60.0, 80.0]})
-    >>> encoder = Encoder.fit(warmup, ["age"])
-    >>> fitted = fit_context_features(encoder, warmup, np.array([0, 1, 1, 0]), 2)
-    >>> fitted.learner.features.V.shape, fitted.features(warmup).shape
-    ((2, 2, 2), (4, 2))
+    ρ = min(1, 16/√m). So V_a of an action with few rows is near that of an average action, which
+    keeps its estimates and κ small: with the ridge alone, one rare action would slow down all.
     """
     _check_size(encoder, len(frame), n_actions)
     p, m = len(encoder.features), len(frame)
@@ -120,13 +112,13 @@ def fit_context_features(
     ridge = min(1.0, RIDGE / math.sqrt(m)) * typical
     V = (1.0 - doubt) * squares / m + (doubt * typical + ridge) * np.eye(p)
     inverse = DisjointFeatures(V).V_inverse
-    found = np.concatenate([_largest_leverages(x, inverse) for _, x in _chunks(encoder, frame)])
-    kappa = float(np.median(found))
+    leverages = np.concatenate([_largest_leverages(x, inverse) for _, x in _chunks(encoder, frame)])
+    kappa = float(np.median(leverages))
     return ContextFeatures(
         encoder,
         lin_prod_compact(V, n_actions=n_actions, kappa=kappa, horizon=horizon),
         rows=m,
-        shrunk=int((found > kappa).sum()),
+        shrunk=int((leverages > kappa).sum()),
         unseen=int((counts == 0).sum()),
         ridge=ridge,
     )
@@ -145,12 +137,9 @@ def _check_size(encoder: Encoder, rows: int, n_actions: int) -> None:
         )
     if n_actions * p**2 > LARGEST_STATE:
         most = math.isqrt(LARGEST_STATE // n_actions)
-        raise InvalidLog(
-            "contexts",
-            f"{p} features, {n_actions} actions",
-            f"the state of the learner would hold {n_actions * p**2:,} numbers",
-            f"name fewer columns of contexts: at most {most} features",
-        )
+        reason = f"the state of the learner would have {n_actions * p**2:,} numbers"
+        remedy = f"name fewer columns of contexts: at most {most} features"
+        raise InvalidLog("contexts", f"{p} features, {n_actions} actions", reason, remedy)
 
 
 def _chunks(encoder: Encoder, frame: pl.DataFrame) -> Iterator[tuple[int, Array]]:
@@ -162,8 +151,8 @@ def _chunks(encoder: Encoder, frame: pl.DataFrame) -> Iterator[tuple[int, Array]
 
 def _shrink(x: Array, learner: LinProdCompact) -> Array:
     """x · min(1, √(κ / max_a xᵀ V_a⁻¹ x)): features that satisfy κ."""
-    found = _largest_leverages(x, learner.features.V_inverse)
-    return np.asarray(x * np.sqrt(np.minimum(1.0, learner.kappa / found))[:, np.newaxis])
+    leverages = _largest_leverages(x, learner.features.V_inverse)
+    return np.asarray(x * np.sqrt(np.minimum(1.0, learner.kappa / leverages))[:, np.newaxis])
 
 
 def _largest_leverages(x: Array, inverse: Array) -> Array:

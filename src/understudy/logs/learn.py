@@ -1,4 +1,4 @@
-"""`us.logs.learn`: from a log to a policy, and to the files that keep it."""
+"""`us.logs.learn`: learn a policy from a log, and write its files."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from understudy.errors import InvalidArgument
-from understudy.logs.evaluation.verdicts import (
-    Candidate,
-    Coverage,
-    candidates_of,
-    coverage_from,
-)
-from understudy.logs.options import CONFIDENT, LearnOptions, Options, with_options
+from understudy.logs.evaluation.verdicts import Candidate, Coverage, candidates_of, coverage_from
+from understudy.logs.options import DEFAULT_CONFIDENCE, LearnOptions, Options, with_options
 from understudy.logs.outputs import (
     POLICY_FILE,
     QUARANTINE_FILE,
@@ -37,27 +32,27 @@ from understudy.logs.statistics import LogStatistics
 
 
 def coverage_of_policy(policy: Policy) -> Coverage:
-    """What the log says about actions, and about the understudy beside other policies."""
+    """The coverage of the log that a policy was learned from, with its verdicts."""
     study, scale = policy.study, policy.settings.scale
-    tallied = LogStatistics(policy.actions, study.tally, dict(policy.refused))
-    certificate, candidates = study.certificate, candidates_of(tallied)
+    statistics = LogStatistics(policy.actions, study.sums, dict(policy.refused))
+    certificate, candidates = study.certificate, candidates_of(statistics)
     if policy.contextual is None:  # else its average is another policy
         now = Candidate(f"{UNDERSTUDY}'s policy now", playable(policy.average))
         candidates = [now, *candidates]
     if certificate is not None:
         candidates = [Candidate(UNDERSTUDY, None), *candidates]
-    found = coverage_from(
-        tallied,
+    coverage = coverage_from(
+        statistics,
         behavior=policy.settings.behavior,
         candidates=candidates,
         certificates=[certificate, *[None] * (len(candidates) - 1)],
-        stretches=study.stretches.counts if study.stretches.rows else None,
-        confidence=CONFIDENT if certificate is None else certificate.confidence,
+        counts_over_time=study.counts_over_time.counts if study.counts_over_time.rows else None,
+        confidence=DEFAULT_CONFIDENCE if certificate is None else certificate.confidence,
         scale=scale,
     )
-    if np.isnan(study.tally.weights).all() and policy.settings.behavior != ESTIMATED:
-        return found.without_propensities()
-    return found
+    if np.isnan(study.sums.weights).all() and policy.settings.behavior != ESTIMATED:
+        return coverage.without_propensities()
+    return coverage
 
 
 @with_options(LearnOptions)
@@ -79,8 +74,8 @@ def learn(
             `engine`.
         out: a folder for policy.json, report.html and quarantine.parquet; left out: no files.
         strict: whether a row that would be quarantined is an error.
-        resume: the policy to go on from: the path of a policy.json, a `Policy`, or what `learn`
-            gave.
+        resume: the policy to go on from: the path of a policy.json, a `Policy`, or a result of
+            `learn`.
         overwrite: whether a policy that is in `out` already may be replaced.
         watch: called with what is being done, how many rows were, and how many are expected.
         (options)
@@ -100,68 +95,60 @@ def learn(
     checked = Options.of(**options)
     for name, value in (("overwrite", overwrite or None), ("warmup", options.get("warmup"))):
         if resume is not None and value is not None:
-            raise InvalidArgument(
-                name,
-                value,
-                "a policy that --resume goes on from does not begin again",
-                f"leave out --{name}, or --resume to begin again",
-            )
+            reason = "--resume goes on from a policy, and does not begin again"
+            remedy = f"leave out --{name}, or --resume to begin again"
+            raise InvalidArgument(name, value, reason, remedy)
     passed = LogInput.of(log, checked.format)
-    kept, earlier = _kept(resume)
+    earlier, earlier_quarantine = _earlier_policy(resume)
     folder = None if out is None else Path(out)
     before = None
     if folder is not None:
         passed.refuse_folder(folder)
         before = _content(folder)
-        if before is not None and kept is None and not overwrite:
-            raise InvalidArgument(
-                "out",
-                str(folder),
-                "it holds a policy already",
-                "pass --resume to go on with it, --overwrite to replace it, or another folder",
-            )
-        earlier = earlier or folder / QUARANTINE_FILE
+        if before is not None and earlier is None and not overwrite:
+            reason = "it holds a policy already"
+            remedy = "pass --resume to go on with it, --overwrite to replace it, or another folder"
+            raise InvalidArgument("out", str(folder), reason, remedy)
+        earlier_quarantine = earlier_quarantine or folder / QUARANTINE_FILE
     with scratch_folder(folder or Path(gettempdir())) as hidden:
         run = run_over(passed, checked, hidden, watch, strict=strict)
-        policy, intake, oddities = run.learn(kept, earlier)
-        covered = coverage_of_policy(policy)
-        learned = LearnResult(policy=policy, coverage=covered, intake=intake, oddities=oddities)
+        policy, provenance, unexpected = run.learn(earlier, earlier_quarantine)
+        result = LearnResult(
+            policy=policy,
+            coverage=coverage_of_policy(policy),
+            intake=provenance,
+            oddities=unexpected,
+        )
         if folder is not None:
-            learned.policy.save(hidden / POLICY_FILE)
-            (hidden / REPORT_FILE).write_text(learned.page(), encoding="utf-8")
+            policy.save(hidden / POLICY_FILE)
+            (hidden / REPORT_FILE).write_text(result.page(), encoding="utf-8")
             publish(hidden, folder, RESULTS, lambda: _refuse_changed(folder, before))
-    return learned
+    return result
 
 
-def _kept(
+def _earlier_policy(
     resume: Policy | LearnResult | str | os.PathLike[str] | None,
 ) -> tuple[Policy | None, Path | None]:
-    """The policy to go on from, and where its quarantine is if it comes from a file."""
+    """The policy to go on from, and the path of its quarantine if it comes from a file."""
     if isinstance(resume, LearnResult):
         return resume.policy, None
     if isinstance(resume, Policy | None):
         return resume, None
     if not isinstance(resume, str | os.PathLike):
-        raise InvalidArgument(
-            "resume",
-            resume,
-            "it is not a policy to go on from",
-            "pass the path of a policy.json, a us.logs.Policy, or what us.logs.learn gave",
-        )
+        reason = "it is not a policy to go on from"
+        remedy = "pass the path of a policy.json, a us.logs.Policy, or a result of us.logs.learn"
+        raise InvalidArgument("resume", resume, reason, remedy)
     return Policy.load(resume), Path(resume).parent / QUARANTINE_FILE
 
 
 def _content(out: Path) -> bytes | None:
-    """The policy that is there now."""
+    """The bytes of the policy.json in a folder, or None if it has none."""
     return (out / POLICY_FILE).read_bytes() if (out / POLICY_FILE).exists() else None
 
 
 def _refuse_changed(out: Path, before: bytes | None) -> None:
     """Raise `InvalidArgument` if another run has written a policy since this one began."""
     if _content(out) != before:
-        raise InvalidArgument(
-            "out",
-            str(out),
-            "another run has put a policy there in the meantime, and nothing is written",
-            "run it again, with --resume to go on from that policy",
-        )
+        reason = "another run has written a policy there in the meantime; nothing was written"
+        remedy = "run it again, with --resume to go on from that policy"
+        raise InvalidArgument("out", str(out), reason, remedy)

@@ -31,20 +31,22 @@ from understudy.logs.schema import (
 )
 from understudy.logs.settings import LEARNERS, Settings
 
-WORDS: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
-CONFIDENT = 0.95  # the usual confidence of a bound
+NAMED_SOURCES: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
+DEFAULT_CONFIDENCE = 0.95  # of certificates: the usual one of bounds
 WARMUP = 0.1  # enough rows to prepare features, few enough to lose
 MOST_WARMUP = 100_000  # rows: more would not make the features better, and memory stays constant
-PREPARING = "pass the share of the rows to prepare with, such as 0.1, or how many, such as 1000"
-SHARE = number(0.0, 0.9, PREPARING, above=True)
-ROWS = integer(1, PREPARING, MOST_WARMUP)
+WARMUP_REMEDY = (
+    "pass the share of the rows for the warm-up, such as 0.1, or their number, such as 1000"
+)
+WARMUP_SHARE = number(0.0, 0.9, WARMUP_REMEDY, above=True)
+WARMUP_ROWS = integer(1, WARMUP_REMEDY, MOST_WARMUP)
 Probabilities = Mapping[Label, float]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Option:
-    """How an option is described: what it means, and how its value is typed on a command line.
+    """The description of an option: its help, and how its value is typed on a command line.
 
     `kind` is 'text', 'file', 'number', 'count', 'range' (two numbers) or 'names' (with commas).
     """
@@ -56,7 +58,7 @@ class Option:
 
 
 class LogOptions(TypedDict, total=False):
-    """How a log is read: what `us.logs.learn`, `coverage` and `certify` have in common."""
+    """The options that `us.logs.learn`, `coverage` and `certify` have in common."""
 
     action: Annotated[str | None, Option("Which action was played.  [default: action]", "COLUMN")]
     reward: Annotated[str | None, Option("What it earned.  [default: reward]", "COLUMN")]
@@ -97,7 +99,7 @@ class LogOptions(TypedDict, total=False):
 
 
 class LearnOptions(LogOptions, total=False):
-    """The options of `us.logs.learn` beside those of every log."""
+    """The options of `us.logs.learn`."""
 
     context: Annotated[
         str | Sequence[str] | None,
@@ -114,7 +116,7 @@ class LearnOptions(LogOptions, total=False):
 
 
 class AllOptions(LearnOptions, total=False):
-    """With the column that `us.logs.certify` knows as `target_probability`."""
+    """All options; `target` is the `target_probability` of `us.logs.certify`."""
 
     target: str | None
 
@@ -122,8 +124,8 @@ class AllOptions(LearnOptions, total=False):
 def declared_options(options: type) -> Iterator[tuple[str, Option]]:
     """The options that a class declares, by name, in their order."""
     for name, hint in get_type_hints(options, include_extras=True).items():
-        for found in getattr(hint, "__metadata__", ()):
-            yield name, found
+        for option in getattr(hint, "__metadata__", ()):
+            yield name, option
 
 
 def with_options(options: type) -> Callable[[Command], Command]:
@@ -152,7 +154,7 @@ def with_options(options: type) -> Callable[[Command], Command]:
 
 @dataclass(frozen=True)
 class Options:
-    """The options, checked; None stands for the value of an earlier run, or for the default."""
+    """Checked options; None stands for the value of an earlier run, or for the default."""
 
     columns: Mapping[str, Any]
     reward_range: tuple[float, float] | None = None
@@ -167,118 +169,105 @@ class Options:
     engine: str | None = None
 
     @staticmethod
-    def of(**asked: Unpack[AllOptions]) -> Options:
-        """The options as people pass them, checked one by one.
+    def of(**passed: Unpack[AllOptions]) -> Options:
+        """Check the options that a user passed.
 
         >>> Options.of(preset="obd", learner="exp3-ix").columns["reward"]
         'click'
         """
-        for name in asked:
+        for name in passed:
             if name not in AllOptions.__annotations__:
                 raise TypeError(f"there is no option {name!r}")
-        kind, probabilities = _behavior(asked.get("behavior"))
-        context, warmup = asked.get("context"), asked.get("warmup")
+        source, probabilities = _behavior(passed.get("behavior"))
+        context, warmup = passed.get("context"), passed.get("warmup")
         if warmup is not None and not context:
-            raise InvalidArgument(
-                "warmup",
-                warmup,
-                "it prepares the features of contexts, and there are none",
-                "name their columns with --context, or leave it out",
-            )
-        _one_of("learner", asked.get("learner"), LEARNERS)
+            reason = "it prepares the features of contexts, and there are none"
+            remedy = "name their columns with --context, or leave it out"
+            raise InvalidArgument("warmup", warmup, reason, remedy)
+        _one_of("learner", passed.get("learner"), LEARNERS)
         roles = ("action", "reward", "propensity", "time", "eligible", "target")
-        named: dict[str, Any] = {role: asked.get(role) for role in roles}
+        named: dict[str, Any] = {role: passed.get(role) for role in roles}
         named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
-        reward_range = asked.get("reward_range")
+        reward_range = passed.get("reward_range")
         scale = None if reward_range is None else RewardScale.from_range(reward_range)
         return Options(
-            _preset(asked.get("preset"))
+            columns=_preset(passed.get("preset"))
             | {role: name for role, name in named.items() if name is not None},
-            None if scale is None else (scale.low, scale.high),
-            _actions(asked.get("actions")),
-            kind,
-            probabilities,
-            asked.get("learner"),
-            HORIZON.optional()("horizon", asked.get("horizon")),
-            CONFIDENCE.optional()("confidence", asked.get("confidence")),
-            _warmup(WARMUP if warmup is None else warmup),
-            asked.get("format"),
-            asked.get("engine"),
+            reward_range=None if scale is None else (scale.low, scale.high),
+            actions=_actions(passed.get("actions")),
+            behavior=source,
+            probabilities=probabilities,
+            learner=passed.get("learner"),
+            horizon=HORIZON.optional()("horizon", passed.get("horizon")),
+            confidence=CONFIDENCE.optional()("confidence", passed.get("confidence")),
+            warmup=_warmup(WARMUP if warmup is None else warmup),
+            format=passed.get("format"),
+            engine=passed.get("engine"),
         )
 
     @property
-    def sure(self) -> float:
-        """The confidence: the one asked for, or the default."""
-        return self.confidence or CONFIDENT
+    def confidence_or_default(self) -> float:
+        """The confidence of certificates."""
+        return self.confidence or DEFAULT_CONFIDENCE
 
     @property
     def scale(self) -> RewardScale:
-        """The units of rewards: those asked for, or [0, 1]."""
+        """The units of rewards, by default [0, 1]."""
         return RewardScale.from_range(self.reward_range)
 
     def warmup_of(self, rows: int) -> int:
-        """How many of so many rows prepare the features of contexts."""
-        wanted = int(self.warmup * rows) if self.warmup < 1 else int(self.warmup)
-        return min(max(1, wanted), MOST_WARMUP)
+        """The number of warm-up rows of a log with this many rows."""
+        count = int(self.warmup * rows) if self.warmup < 1 else int(self.warmup)
+        return min(max(1, count), MOST_WARMUP)
 
     def declared(self) -> frozenset[str]:
-        """The actions that are known without looking at the log: a list, or a given behavior."""
+        """The actions of a list or of a given behavior, which are known before the log is read."""
         if self.actions is not None:
             return frozenset(self.actions.texts)
         return frozenset(str(label) for label in self.probabilities or ())
 
-    def after(self, kept: Settings | None) -> Options:
-        """With what is not asked for taken from an earlier run: how its rows were read."""
-        if kept is None:
-            return self
+    def with_defaults_of(self, settings: Settings) -> Options:
+        """The options, with the columns and the range of rewards of an earlier run as defaults."""
         roles = ("action", "reward", "propensity", "context")
-        columns = {role: getattr(kept.columns, role) for role in roles}
+        columns = {role: getattr(settings.columns, role) for role in roles}
         known = {role: name for role, name in columns.items() if name is not None}
         return dataclasses.replace(
             self,
             columns=known | dict(self.columns),
-            reward_range=self.reward_range or kept.reward_range,
+            reward_range=self.reward_range or settings.reward_range,
         )
 
-    def columns_of(self, kept: Settings) -> Columns:
-        """Which columns are read when learning goes on.
+    def resumed_columns(self, settings: Settings) -> Columns:
+        """The columns to read when learning goes on.
 
         Another file may have other names for its columns; its contexts must be the same.
         """
-        agree("context", self.columns.get("context"), kept.columns.context)
-        return dataclasses.replace(kept.columns, **self.columns)
+        require_same("context", self.columns.get("context"), settings.columns.context)
+        return dataclasses.replace(settings.columns, **self.columns)
 
 
-def agree(option: str, asked: object, kept: object) -> None:
-    """Refuse an option that contradicts what the first run fixed.
-
-    >>> agree("learner", "prod", "exp3")
-    Traceback (most recent call last):
-    understudy.errors.InvalidArgument: learner = 'prod': the policy was learned with 'exp3'; ...
-    """
-    if asked is not None and asked != kept:
-        now, before = asked, kept
-        if isinstance(asked, Actions) and isinstance(kept, Actions):
-            now, before = _unlike(asked, kept), _unlike(kept, asked)
-        raise InvalidArgument(
-            option,
-            now,
-            f"the policy was learned with {shorten(before)}",
-            "leave it out to go on as before, or begin again without --resume",
-        )
+def require_same(option: str, value: object, earlier: object) -> None:
+    """Raise `InvalidArgument` if an option contradicts the value of the earlier run."""
+    if value is not None and value != earlier:
+        shown, before = value, earlier
+        if isinstance(value, Actions) and isinstance(earlier, Actions):
+            shown, before = _differing_first(value, earlier), _differing_first(earlier, value)
+        reason = f"the policy was learned with {shorten(before)}"
+        remedy = "leave it out to go on as before, or begin again without --resume"
+        raise InvalidArgument(option, shown, reason, remedy)
 
 
-def _unlike(actions: Actions, others: Actions) -> Verbatim:
-    """How many actions there are, and a few of them: first those that the others are not."""
-    theirs = set(others.texts)
-    labels = sorted(actions.texts, key=lambda text: text in theirs)
+def _differing_first(actions: Actions, others: Actions) -> Verbatim:
+    """The number of actions and a few of them, first those that are not among the others."""
+    common = set(others.texts)
+    labels = sorted(actions.texts, key=lambda text: text in common)
     return Verbatim(f"{len(labels):,} actions ({first_few(labels)})")
 
 
-def _warmup(asked: float) -> float:
-    """A share of the rows, or how many of them."""
-    whole = isinstance(asked, int | float) and asked >= 1 and asked == int(asked)
-    return float(ROWS("warmup", int(asked)) if whole else SHARE("warmup", asked))
+def _warmup(value: float) -> float:
+    """A share of the rows, or a number of rows."""
+    whole = isinstance(value, int | float) and value >= 1 and value == int(value)
+    return float(WARMUP_ROWS("warmup", int(value)) if whole else WARMUP_SHARE("warmup", value))
 
 
 def _preset(name: str | None) -> dict[str, Any]:
@@ -289,24 +278,22 @@ def _preset(name: str | None) -> dict[str, Any]:
     return {role: getattr(columns, role) for role in ("action", "reward", "propensity")}
 
 
-def _actions(found: Iterable[Label] | str | os.PathLike[str] | None) -> Actions | None:
-    if found is None:
-        return None
-    if isinstance(found, str | os.PathLike):
-        return read_actions(Path(found))
-    return Actions.from_labels(found)
+def _actions(value: Iterable[Label] | str | os.PathLike[str] | None) -> Actions | None:
+    if isinstance(value, str | os.PathLike):
+        return read_actions(Path(value))
+    return None if value is None else Actions.from_labels(value)
 
 
 def _behavior(
-    found: str | os.PathLike[str] | Probabilities | None,
+    value: str | os.PathLike[str] | Probabilities | None,
 ) -> tuple[PropensitySource | None, Probabilities | None]:
-    if found is None:
+    if value is None:
         return None, None
-    if isinstance(found, Mapping):
-        return GIVEN, check_probabilities("behavior", dict(found), "behavior")
-    if isinstance(found, str) and found in WORDS:
-        return WORDS[found], None
-    return GIVEN, read_probabilities("behavior", Path(found))
+    if isinstance(value, Mapping):
+        return GIVEN, check_probabilities("behavior", dict(value), "behavior")
+    if isinstance(value, str) and value in NAMED_SOURCES:
+        return NAMED_SOURCES[value], None
+    return GIVEN, read_probabilities("behavior", Path(value))
 
 
 def _one_of(argument: str, value: str | None, names: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What a run puts out: progress, the quarantine as rows come, and files, all of them or none."""
+"""The outputs of a run: progress, the quarantine, and files, of which all or none are written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POLICY_FILE, REPORT_FILE, QUARANTINE_FILE = "policy.json", "report.html", "quara
 RESULTS = (QUARANTINE_FILE, REPORT_FILE, POLICY_FILE)  # in the order in which they are published
 SCHEMA = pa.schema([(name, pa.int64() if name == ROW else pa.string()) for name in QUARANTINE])
 EXAMPLES = 100  # quarantined rows that a report can show: a page of them
-ProgressCallback = Callable[[str, int, int | None], None]  # what is done, rows since, rows expected
+ProgressCallback = Callable[[str, int, int | None], None]  # phase, rows since, rows expected
 
 
 def no_progress(phase: str, rows: int, expected: int | None) -> None:
@@ -44,12 +44,9 @@ def scratch_folder(near: Path) -> Iterator[Path]:
         hidden = Path(tempfile.mkdtemp(prefix=".understudy-", dir=nearest))
         yield hidden
     except OSError as error:  # of writing: readers raise errors of their own
-        raise InvalidArgument(
-            "folder",
-            str(near),
-            f"it cannot be written to ({error.strerror or first_line(error)})",
-            "make room there, or choose another folder",
-        ) from None
+        reason = f"it cannot be written to ({error.strerror or first_line(error)})"
+        remedy = "make room there, or choose another folder"
+        raise InvalidArgument("folder", str(near), reason, remedy) from None
     finally:
         if hidden is not None:
             shutil.rmtree(hidden, ignore_errors=True)
@@ -58,11 +55,11 @@ def scratch_folder(near: Path) -> Iterator[Path]:
 def publish(
     hidden: Path, out: Path, names: Sequence[str], check: Callable[[], None] = lambda: None
 ) -> None:
-    """Move finished files into a folder, in the order of `names`: the last one means that all are.
+    """Move finished files into a folder, in the order of `names`: the last one marks completion.
 
-    `check` may raise, while no other run can publish there; then no file is moved.
+    `check` runs while no other run can publish there. If it raises, no file is moved.
     """
-    made = [folder for folder in (out, *out.absolute().parents) if not folder.exists()]
+    created = [folder for folder in (out, *out.absolute().parents) if not folder.exists()]
     try:
         out.mkdir(parents=True, exist_ok=True)
         with _lock(out):
@@ -72,7 +69,7 @@ def publish(
                     os.fsync(file.fileno())
                 (hidden / name).replace(out / name)
     except BaseException:
-        for folder in made:
+        for folder in created:
             with suppress(OSError):  # a folder that is not empty stays
                 folder.rmdir()
         raise
@@ -125,13 +122,15 @@ class Quarantine:
             rows -= min(rows, len(table))
 
     def by_reason(self) -> Counter[str]:
+        """The rejected rows of all files by reason."""
         return by_reason(self.counts)
 
     def by_file(self) -> Counter[str]:
-        found: Counter[str] = Counter()
+        """The rejected rows by file."""
+        totals: Counter[str] = Counter()
         for (file, _), count in self.counts.items():
-            found[file] += count
-        return found
+            totals[file] += count
+        return totals
 
     def __enter__(self) -> Self:
         return self
@@ -141,22 +140,20 @@ class Quarantine:
 
 
 def by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
-    """Rejected rows by reason, from those by file and reason."""
-    found: Counter[str] = Counter()
+    """The rejected rows by reason, from those by file and reason."""
+    totals: Counter[str] = Counter()
     for (_, reason), count in counts.items():
-        found[reason] += count
-    return found
+        totals[reason] += count
+    return totals
 
 
 def _read_quarantine(path: Path) -> Iterator[pa.Table]:
+    """The rows of an earlier quarantine, or `InvalidArgument` if they cannot be read."""
     try:
         with pq.ParquetFile(path) as earlier:
             for batch in earlier.iter_batches(columns=SCHEMA.names):
                 yield pa.Table.from_batches([batch]).cast(SCHEMA)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InvalidArgument(
-            "resume",
-            str(path),
-            f"the quarantine of the earlier run cannot be read ({first_line(error)})",
-            "put the file back as it was, or move it away",
-        ) from None
+        reason = f"the quarantine of the earlier run cannot be read ({first_line(error)})"
+        remedy = "put the file back as it was, or move it away"
+        raise InvalidArgument("resume", str(path), reason, remedy) from None

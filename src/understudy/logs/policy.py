@@ -1,16 +1,18 @@
-"""policy.json: what was learned, complete, so that it can be played, read, and learned on from."""
+"""policy.json: a learned policy with everything that is needed to play it or to go on learning."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate
@@ -18,15 +20,10 @@ from understudy.certificates.curves import POINTS, Point
 from understudy.constraints import PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs.features import ContextFeatures
+from understudy.logs.outputs import by_reason
+from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.runs.study import CertificatePath, Study
-from understudy.logs.schema import (
-    ESTIMATED,
-    GIVEN,
-    LOGGED,
-    Actions,
-    Label,
-    is_unicode,
-)
+from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Actions, Label, is_unicode
 from understudy.logs.settings import REMEDY, Settings
 from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 from understudy.snapshots import (
@@ -48,7 +45,7 @@ MANY = 1_000  # rows: so many do not have the same sums by chance
 
 @dataclass(frozen=True)
 class FileRead:
-    """A file that was learned from; its SHA-256 is what tells it from others."""
+    """A file that was learned from; its SHA-256 identifies it under any name."""
 
     name: str
     sha256: str
@@ -61,22 +58,36 @@ class FileRead:
             raise InvalidArgument("file", self.name, "it needs texts and counts", REMEDY)
 
 
-def playable(policy: Array) -> Array:
-    """Probabilities without those that are too small to be drawn, or to be divided by.
+@dataclass(frozen=True, eq=False)
+class Provenance:
+    """The files that a run read, and the rows that it rejected, counted by file and reason.
 
-    >>> playable(np.array([1.0, 1e-200])).tolist()
-    [1.0, 0.0]
+    `examples` are some of the rejected rows, as in quarantine.parquet; `unread` names the files of
+    folders that were not read.
     """
+
+    files: tuple[FileRead, ...]
+    quarantined: Mapping[tuple[str, str], int]
+    examples: pl.DataFrame
+    unread: tuple[UnreadFiles, ...] = ()
+
+    @property
+    def refused(self) -> Counter[str]:
+        """The rejected rows of all files, counted by reason."""
+        return by_reason(self.quarantined)
+
+
+def playable(policy: Array) -> Array:
+    """Probabilities, 0 where they are too small to be drawn or divided by."""
     return np.where(policy < SMALLEST_PROBABILITY, 0.0, policy)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Policy:
-    """What was learned from a log: probabilities of actions, and all that they came from.
+    """A policy that was learned from a log, with its learner, state and provenance.
 
     `average` is the policy of the next row; of a policy with contexts, its mean over the last rows.
-    `refused` counts the rows that were quarantined, by reason; `warmup` those that only served to
-    prepare the features.
+    `refused` counts the quarantined rows by reason, `warmup` the rows of the warm-up.
     """
 
     actions: Actions
@@ -91,19 +102,19 @@ class Policy:
     def probabilities(self, context: Mapping[str, Any] | None = None) -> dict[Label, float]:
         """The probability of every action in the next round.
 
-        A policy with contexts needs one: a value for each of its columns, None (or nan) for what is
-        missing. One without takes none.
+        A policy with contexts takes a context: a value for each of its columns, None (or nan) for
+        a missing one.
         """
         if self.contextual is None:
             if context is not None:
                 raise InvalidArgument(
                     "context", context, "this policy ignores contexts", "leave it out"
                 )
-            found = self.study.learner.policy(self.study.state)
+            pi = self.study.learner.policy(self.study.state)
         else:
             x = self.contextual.features_of_one(context)  # type: ignore[arg-type] # it refuses None
-            found = self.study.learner.policy(self.study.state, x)
-        return dict(zip(self.actions.labels, found.tolist(), strict=True))
+            pi = self.study.learner.policy(self.study.state, x)
+        return dict(zip(self.actions.labels, pi.tolist(), strict=True))
 
     def __repr__(self) -> str:
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
@@ -111,35 +122,35 @@ class Policy:
 
     @property
     def rows(self) -> int:
-        """Rows that were learned from."""
+        """The number of rows that it was learned from."""
         return self.study.rounds
 
     def knows(self, fingerprints: Iterable[str]) -> bool:
         """Whether it was learned from one of these files."""
         return not {file.sha256 for file in self.files}.isdisjoint(fingerprints)
 
-    def knows_rows(self, log: LogStatistics, stretches: Integers | None) -> bool:
+    def knows_rows(self, log: LogStatistics, counts_over_time: Integers | None) -> bool:
         """Whether the sums of a log are those of the rows that it was learned from."""
-        here, there = log.tally, self.study.tally
-        place = {text: i for i, text in enumerate(log.actions.texts)}
-        if here.rows != there.rows or not place.keys() >= set(self.actions.texts):
+        sums, learned = log.sums, self.study.sums
+        index = {text: i for i, text in enumerate(log.actions.texts)}
+        if sums.rows != learned.rows or not index.keys() >= set(self.actions.texts):
             return False
-        own = [place[text] for text in self.actions.texts]
+        order = [index[text] for text in self.actions.texts]
         same = all(
-            np.allclose(column[own], kept, rtol=1e-9, atol=0.0, equal_nan=True)
-            for column, kept in ((here.counts, there.counts), (here.rewards, there.rewards))
+            np.allclose(column[order], own, rtol=1e-9, atol=0.0, equal_nan=True)
+            for column, own in ((sums.counts, learned.counts), (sums.rewards, learned.rewards))
         )
-        before = self.study.stretches.counts
-        if stretches is None or not len(before):
-            return same and here.rows >= MANY
-        return same and np.array_equal(stretches[:, own], before)
+        own_counts = self.study.counts_over_time.counts
+        if counts_over_time is None or not len(own_counts):
+            return same and learned.rows >= MANY
+        return same and np.array_equal(counts_over_time[:, order], own_counts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write policy.json, whole or not at all."""
+        """Write policy.json; an error leaves no partial file."""
         write_atomically(Path(path), self.to_json().encode())
 
     def to_json(self) -> str:
-        """The whole of it as text, bit for bit: equal policies give equal texts."""
+        """The text of policy.json: equal policies, bit for bit, give equal texts."""
         study = self.study
         content = {
             "format": FORMAT,
@@ -151,7 +162,7 @@ class Policy:
                 for label, probability, count in zip(
                     self.actions.labels,
                     self.average.tolist(),
-                    study.tally.counts.tolist(),
+                    study.sums.counts.tolist(),
                     strict=True,
                 )
             ],
@@ -168,14 +179,14 @@ class Policy:
             "behavior": as_data(study.behavior, "behavior"),
             "certificate": as_data(study.certificate, "certificate"),
             "curve": [list(point) for point in study.curve],
-            "tally": fields_as_data(study.tally),
-            "stretches": fields_as_data(study.stretches),
+            "tally": fields_as_data(study.sums),
+            "stretches": fields_as_data(study.counts_over_time),
         }
         return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Policy:
-        """The policy that was written at `path`, checked; `InvalidSnapshot` if it was damaged.
+        """Read and check a policy.json; `InvalidSnapshot` if it is damaged.
 
         >>> Policy.load("nowhere.json")
         Traceback (most recent call last):
@@ -193,7 +204,7 @@ class Policy:
 
 
 def from_text(text: str, name: str = "policy.json") -> Policy:
-    """What `to_json` wrote, checked; `InvalidSnapshot` if it was damaged."""
+    """Parse and check the text that `to_json` wrote; `InvalidSnapshot` if it is damaged."""
     try:
         return _from_text(text)
     except InvalidArgument as error:
@@ -223,7 +234,7 @@ def _from_text(text: str) -> Policy:
         actions=actions,
         study=study,
         settings=Settings.from_data(content["settings"]),
-        average=_probabilities(content["policy"]),
+        average=PROBABILITIES("policy", [row["probability"] for row in content["policy"]]),
         files=tuple(
             fields_from_data(FileRead, file, "files", REMEDY) for file in provenance["files"]
         ),
@@ -231,11 +242,6 @@ def _from_text(text: str) -> Policy:
         warmup=int(provenance["warmup"]),
         contextual=None if encoder is None else ContextFeatures.from_data(encoder, study.learner),
     )
-
-
-def _probabilities(rows: list[dict[str, Any]]) -> Array:
-    found: Array = PROBABILITIES("policy", [row["probability"] for row in rows])
-    return found
 
 
 def _is_count(value: object) -> bool:
@@ -246,32 +252,32 @@ def _study(content: dict[str, Any]) -> Study:
     parts = ("learner", "state", "behavior", "certificate")
     learner, state, behavior, certificate = (from_data(content[part], part) for part in parts)
     learner.validate(state)
-    tally = ActionStatistics.from_data(content["tally"], learner.spec.n_actions)
+    sums = ActionStatistics.from_data(content["tally"], learner.spec.n_actions)
     n = learner.rounds(state)
     if not isinstance(certificate, Certificate | None):
         raise InvalidSnapshot("certificate", certificate, "it is not a certificate", REMEDY)
     gains = certificate is not None and certificate.behavior is not None
     curve = tuple(_point(point, gains=gains) for point in content["curve"])
-    watched = 0 if certificate is None else certificate.rounds  # rejected rows count there too
-    stretches = CountsOverTime.from_data(content["stretches"], learner.spec.n_actions)
+    certified = 0 if certificate is None else certificate.rounds  # rejected rows count there too
+    counts_over_time = CountsOverTime.from_data(content["stretches"], learner.spec.n_actions)
     agree = (
-        content["rows"] == tally.rows == n
-        and (certificate is None or watched >= n)
-        and stretches.rows in {0, n}
-        and len(curve) == np.searchsorted(POINTS, watched, side="right")
+        content["rows"] == sums.rows == n
+        and (certificate is None or certified >= n)
+        and counts_over_time.rows in {0, n}
+        and len(curve) == np.searchsorted(POINTS, certified, side="right")
         and KINDS[content["settings"]["behavior"]] is type(behavior)
     )
     if not agree:
         raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
     path = None if certificate is None else CertificatePath(certificate, points=curve)
-    return Study(behavior, tally, stretches, (path,), learner, state)
+    return Study(behavior, sums, counts_over_time, (path,), learner, state)
 
 
 def _point(point: list[Any], *, gains: bool) -> Point:
     lower, upper, production, gain = point
     if (gain is not None) != gains:
         raise InvalidSnapshot("curve", point, "a gain is missing, or cannot be known", REMEDY)
-    found = float(lower), float(upper), float(production), None if gain is None else float(gain)
-    if not all(math.isfinite(value) for value in found if value is not None):
-        raise InvalidSnapshot("curve", point, "its numbers are finite", REMEDY)
-    return found
+    values = float(lower), float(upper), float(production), None if gain is None else float(gain)
+    if not all(math.isfinite(value) for value in values if value is not None):
+        raise InvalidSnapshot("curve", point, "a number is not finite", REMEDY)
+    return values

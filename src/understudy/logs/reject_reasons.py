@@ -1,16 +1,16 @@
-"""Why a row of a log is rejected: each rule once, as an expression that every engine computes.
+"""The rules of a valid row, each once, as expressions that every engine computes.
 
-A rule has a reason, and a reason its remedy. A rule reads columns that were parsed before: numbers
-as doubles, the index of the action. `validate` applies the rules to batches of a log in order,
-`aggregates` to lazy frames. So a rule about numbers is written with what Polars and narwhals have
-in common: Polars computes it on batches, where narwhals would translate every expression for every
-batch, and narwhals on engines.
+A rule has reasons for rejecting a row, and a reason has its remedy. Rules read columns that were
+parsed before: numbers as doubles, the index of the action. `validate` applies the rules to batches
+in order, `aggregates` to lazy frames. So a rule about numbers uses only methods that Polars and
+narwhals have in common: Polars computes it on batches, where narwhals would translate every
+expression for every batch, and narwhals computes it on engines.
 
-Engines differ in what they take for a number. So a text is a number if it reads like a decimal
-(`DECIMAL`) once the blanks around it are gone: not `1_000`, `0x1`, `0,5`, nor digits that are not
-ASCII. `true` and `false` in any case are 1 and 0. On engines NaN is asked for by name: some hold
-it to be above all numbers, as Polars does, for others it is not comparable, and DuckDB takes it for
-a number between the bounds that a Parquet file states.
+Engines disagree about which texts are numbers. Here a text is a number if it is a decimal
+(`DECIMAL`) with blanks around it: not `1_000`, `0x1`, `0,5`, nor digits that are not ASCII. `true`
+and `false` in any case are 1 and 0. On engines a rule tests for NaN explicitly: Polars and some
+others order it above all numbers, for others it is not comparable, and DuckDB takes it for a number
+between the bounds that a Parquet file states.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class RejectReason(StrEnum):
     )
 
 
-# Rows that may have been of any action: a behavior that is counted cannot be relied on.
+# Such a row may be of any action, so that an estimated behavior is not reliable.
 WITHOUT_ACTION = (RejectReason.ACTION_MISSING, RejectReason.ACTION_UNKNOWN)
 
 
@@ -159,23 +159,23 @@ class BoundedColumn:
 
     @property
     def parsed(self) -> str:
-        """The name of the column with the numbers that `parse` finds."""
+        """The name of the column that `parse` makes."""
         return f"{self.role} as a number"
 
     @property
     def raw(self) -> Expression:
-        """As it came; of text, without blanks around it, and 1 and 0 for true and false."""
+        """The column as it came; text without blanks around it, with 1 and 0 for true and false."""
         column = self.library.col(self.role)
         if not self.text:
             return column
         return column.str.strip_chars().str.replace_all(TRUE, "1").str.replace_all(FALSE, "0")
 
     def parse(self) -> Expression:
-        """The number, or null where it is missing or none."""
-        found, library = self.raw, self.library
+        """The numbers, null where a value is missing or no number."""
+        value, library = self.raw, self.library
         if self.text:
-            found = library.when(found.str.contains(DECIMAL)).then(found).cast(library.Float64)
-        return found.alias(self.parsed)
+            value = library.when(value.str.contains(DECIMAL)).then(value).cast(library.Float64)
+        return value.alias(self.parsed)
 
 
 FAULTS = ("MISSING", "NOT_A_NUMBER", "NOT_FINITE", "OUT_OF_RANGE")  # of a number, in this order
@@ -183,7 +183,7 @@ FAULTS = ("MISSING", "NOT_A_NUMBER", "NOT_FINITE", "OUT_OF_RANGE")  # of a numbe
 
 @functools.cache
 def number_rule(column: BoundedColumn) -> Rule:
-    """A number is there, is finite, and is in its range."""
+    """The rule that a number is present, finite and in its range."""
     missing, no_number, not_finite, out_of_range = (
         RejectReason[f"{column.role.upper()}_{fault}"] for fault in FAULTS
     )
@@ -208,10 +208,10 @@ def number_rule(column: BoundedColumn) -> Rule:
 
 @functools.cache
 def action_rule(*, closed: bool = True) -> Rule:
-    """The action is there and known.
+    """The rule that an action is present and known.
 
-    If the list of actions is not `closed`, it holds those of the good rows: then "unknown" is no
-    reason by itself, and `check` looks for it last.
+    A list of actions that is not `closed` has those of the valid rows. A row of an unknown action
+    then breaks another rule too, and `check` looks for "unknown" last.
     """
     known = pl.col(INDEX) >= 0
     missing = (RejectReason.ACTION_MISSING, pl.col(LABEL).is_null())
@@ -219,20 +219,13 @@ def action_rule(*, closed: bool = True) -> Rule:
     return Rule(known, (missing, unknown) if closed else (missing,))
 
 
-def support_rule() -> Rule:
-    """The behavior plays the action with a probability above 0."""
-    return Rule(pl.col(PLAYABLE), ((RejectReason.ACTION_IMPOSSIBLE, ~pl.col(PLAYABLE)),))
+def _simple(reason: RejectReason, holds: pl.Expr) -> Rule:
+    return Rule(holds, ((reason, ~holds),))
 
 
-def eligible_rule() -> Rule:
-    """The action is among those that could be played."""
-    return Rule(pl.col(LISTED), ((RejectReason.ACTION_NOT_ELIGIBLE, ~pl.col(LISTED)),))
-
-
-def time_rule() -> Rule:
-    """The time could be read."""
-    missing = pl.col(TIME).is_null()
-    return Rule(~missing, ((RejectReason.TIME_MISSING, missing),))
+SUPPORT_RULE = _simple(RejectReason.ACTION_IMPOSSIBLE, pl.col(PLAYABLE))
+ELIGIBLE_RULE = _simple(RejectReason.ACTION_NOT_ELIGIBLE, pl.col(LISTED))
+TIME_RULE = _simple(RejectReason.TIME_MISSING, pl.col(TIME).is_not_null())
 
 
 # ------------------------------------------------------------------------------ types of columns
@@ -261,61 +254,44 @@ def _wrong_type(file: str, role: str, holds: str) -> InvalidLog:
 # ---------------------------------------------------------------------------------------- errors
 
 
-def counted(refused: Mapping[str, int]) -> str:
-    """How many rows were refused for which reason, such as 'reward is missing: 1,200'."""
-    return ", ".join(f"{reason}: {count:,}" for reason, count in refused.items())
+def list_reasons(reject_counts: Mapping[str, int]) -> str:
+    """The rejected rows by reason as text, such as 'reward is missing: 1,200'."""
+    return ", ".join(f"{reason}: {count:,}" for reason, count in reject_counts.items())
 
 
-def remedy_for(refused: Mapping[str, int]) -> str:
-    """What to do about the most frequent reason, which is named if there are others.
-
-    >>> remedy_for({"reward is out of range": 3})
-    'pass the smallest and largest possible with --reward-range LOW HIGH'
-    >>> remedy_for({"target is missing": 1, "reward is not finite": 3})
-    'where the reward is not finite, check the column of the reward'
-    """
-    if not refused:
+def remedy_for(reject_counts: Mapping[str, int]) -> str:
+    """The remedy of the most frequent reason, with the reason if there are others."""
+    if not reject_counts:
         return "leave it out"
-    reason = max(refused, key=refused.__getitem__)
-    known = (one.remedy for one in RejectReason if one == reason)
-    remedy = next(known, "correct these rows")  # a file may be of a later version
-    return remedy if len(refused) == 1 else f"where the {reason}, {remedy}"
+    reason = max(reject_counts, key=reject_counts.__getitem__)
+    remedies = (known.remedy for known in RejectReason if known == reason)
+    remedy = next(remedies, "correct these rows")  # a file may be of a later version
+    return remedy if len(reject_counts) == 1 else f"where the {reason}, {remedy}"
 
 
-def nothing_left(file: str, refused: Mapping[str, int]) -> InvalidLog:
-    """The error for a log of which no row can be learned from.
-
-    >>> print(nothing_left("log.csv", {"propensity is out of range": 3}))
-    log = 'log.csv': none of its rows can be learned from (propensity is out of range: 3); ...
-    """
-    reason = f"none of its rows can be learned from ({counted(refused) or 'there are none'})"
-    return InvalidLog("log", file, reason, remedy_for(refused))
+def nothing_left(file: str, reject_counts: Mapping[str, int]) -> InvalidLog:
+    """The error for a log without valid rows."""
+    reason = (
+        f"none of its rows can be learned from ({list_reasons(reject_counts) or 'there are none'})"
+    )
+    return InvalidLog("log", file, reason, remedy_for(reject_counts))
 
 
-def too_few(file: str, label: str, refused: Mapping[str, int]) -> InvalidLog:
-    """The error for a log whose good rows show one action only.
-
-    >>> print(too_few("log.csv", "a", {"reward is not a number": 3}))
-    log = 'log.csv': it cannot tell: its good rows show the action 'a' alone: production was ...
-    """
-    others = f" (refused: {counted(refused)})" if refused else ""
+def too_few(file: str, label: str, reject_counts: Mapping[str, int]) -> InvalidLog:
+    """The error for a log whose valid rows show only one action."""
+    others = f" (rejected: {list_reasons(reject_counts)})" if reject_counts else ""
     return InvalidLog(
         "log",
         file,
-        f"it cannot tell: its good rows show the action {shorten(label)} alone: production was "
+        f"it cannot tell: its valid rows show the action {shorten(label)} alone: production was "
         f"deterministic, or one action is all there is{others}",
-        remedy_for(refused) if refused else "name the others in --actions FILE",
+        remedy_for(reject_counts) if reject_counts else "name the others in --actions FILE",
     )
 
 
-def refuse_bad_rows(refused: Mapping[str, int]) -> None:
-    """Raise `InvalidLog` if rows were refused: --strict for sums, which do not say which rows.
-
-    >>> refuse_bad_rows({"reward is missing": 3})
-    Traceback (most recent call last):
-    understudy.errors.InvalidLog: log = '3 rows': reward is missing; correct them, or ...
-    """
-    for reason, count in refused.items():
+def refuse_rejected_rows(reject_counts: Mapping[str, int]) -> None:
+    """Raise `InvalidLog` if rows were rejected: --strict for sums, which do not identify rows."""
+    for reason, count in reject_counts.items():
         rows = "1 row" if count == 1 else f"{count:,} rows"
         remedy = "correct them, or leave out --strict to quarantine them"
         raise InvalidLog("log", rows, reason, remedy)

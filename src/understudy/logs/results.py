@@ -1,6 +1,6 @@
-"""What `learn`, `certify` and `coverage` give back: data, and ways to look at it.
+"""The results of `learn`, `certify` and `coverage`: data, and ways to show it.
 
-Reports and pictures stand above this module and are imported when they are asked for.
+Reports and figures are above this module, and are imported when they are used.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from understudy.errors import InvalidArgument
 from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.target_policies import DisjointActions
 from understudy.logs.evaluation.verdicts import Coverage, Obstacle, VerdictKind
-from understudy.logs.policy import Policy
-from understudy.logs.runs.provenance import Provenance
+from understudy.logs.policy import Policy, Provenance
 from understudy.logs.schema import Label, PropensitySource, RewardScale
 
 if TYPE_CHECKING:
@@ -34,14 +33,14 @@ UNDERSTUDY = "the understudy"
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result(ABC):
-    """A result, seen as a report, as a line, as a table, as a picture, or in a notebook."""
+    """A result, which can be shown as a report, a line, a table, a figure, or in a notebook."""
 
     coverage: Coverage
     intake: Provenance
 
     @cached_property
     def report(self) -> Report:
-        """All of it in words and numbers, for the page, the notebook and the terminal."""
+        """The report in words and numbers, for the page, the notebook and the terminal."""
         from understudy.report.data import report_of  # noqa: PLC0415 - presentation is above
 
         return report_of(self)
@@ -57,21 +56,18 @@ class Result(ABC):
 
         The column `policy` has the policy's probabilities, if they are known.
         """
-        found = self.coverage.table
+        table = self.coverage.table
         average = self.average
-        return found if average is None else found.with_columns(policy=pl.Series(average))
+        return table if average is None else table.with_columns(policy=pl.Series(average))
 
     @property
     @abstractmethod
     def verdict(self) -> VerdictKind:
-        """'promote', 'not yet', 'worse', 'cannot tell', or 'coverage' if nothing was to be decided.
-
-        `report.words` says it in words.
-        """
+        """'promote', 'not yet', 'worse', 'cannot tell', or 'coverage' if there was no decision."""
 
     @property
     def warnings(self) -> list[str]:
-        """What the reader should know before believing the rest."""
+        """Warnings about the log and the result, in sentences."""
         return []
 
     @abstractmethod
@@ -95,9 +91,9 @@ class Result(ABC):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LearnResult(Result):
-    """A policy learned from a log, and what the log can say about it.
+    """A policy learned from a log, with its certificate and the coverage of the log.
 
-    `oddities` counts values of contexts that are unlike those that the features were made of.
+    `oddities` counts values of contexts that are unlike all values of the warm-up.
     """
 
     policy: Policy
@@ -105,7 +101,7 @@ class LearnResult(Result):
 
     @cached_property
     def certified(self) -> Certified | None:
-        """The certificate of what was played while learning, with its curves."""
+        """The certificate of the policies that were played while learning, with its curves."""
         study = self.policy.study
         return None if study.certificate is None else Certified.of(study.certificate, study.curve)
 
@@ -121,7 +117,7 @@ class LearnResult(Result):
 
     @property
     def obstacle(self) -> Obstacle | None:
-        """Why nothing can be decided, if so."""
+        """The reason why no decision is possible, if there is one."""
         if self.certified is not None:
             return self.coverage.verdicts[0].obstacle
         if self.coverage.obstacle is not None:
@@ -134,10 +130,10 @@ class LearnResult(Result):
 
     @property
     def warnings(self) -> list[str]:
-        """What the reader should know before believing the rest."""
-        from understudy.report import words  # noqa: PLC0415 - presentation stands above data
+        """Warnings about the log and the result, in sentences."""
+        from understudy.report import findings  # noqa: PLC0415 - presentation stands above data
 
-        return list(words.learn_warnings(self))
+        return list(findings.learn_warnings(self))
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
@@ -149,7 +145,7 @@ class LearnResult(Result):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CertifyResult(Result):
-    """What a log says about one policy that stays as it is.
+    """The off-policy evaluation of one fixed policy.
 
     `policy` has the probability of every action, or is None if that depends on the row; `strange`
     is given if policy and log have no action in common.
@@ -174,10 +170,10 @@ class CertifyResult(Result):
 
     @property
     def warnings(self) -> list[str]:
-        """What the reader should know before believing the rest."""
-        from understudy.report import words  # noqa: PLC0415 - presentation stands above data
+        """Warnings about the log and the result, in sentences."""
+        from understudy.report import findings  # noqa: PLC0415 - presentation stands above data
 
-        return list(words.certify_warnings(self))
+        return list(findings.certify_warnings(self))
 
     def plot(self) -> Figure:
         """The certificate over time, as a matplotlib figure."""
@@ -186,7 +182,7 @@ class CertifyResult(Result):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CoverageResult(Result):
-    """What a log can say about its actions, and about policies."""
+    """The coverage of a log, and verdicts about policies."""
 
     scale: RewardScale
     kind: PropensitySource
@@ -197,7 +193,7 @@ class CoverageResult(Result):
 
     @property
     def verdict(self) -> VerdictKind:
-        """'coverage': nothing was to be decided."""
+        """'coverage': there was no decision."""
         return "coverage"
 
     def plot(self) -> Figure:

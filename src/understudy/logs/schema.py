@@ -86,32 +86,32 @@ class Columns:
         return [name for _, name in self.roles()]
 
     def selection(self) -> list[pl.Expr]:
-        """Expressions that select the columns under the names that they have here."""
-        return [pl.col(name).alias(ours) for ours, name in self.roles()]
+        """Expressions that select the columns under the names of their roles."""
+        return [pl.col(name).alias(role) for role, name in self.roles()]
 
-    def require(self, found: Sequence[str], where: str) -> None:
+    def require(self, names: Sequence[str], where: str) -> None:
         """Raise `InvalidLog` if a file does not have all columns that are read."""
-        if not found:
+        if not names:
             raise InvalidLog("log", where, "it has no columns", "leave it out")
         for role, name in self.roles():
-            if name not in found:
-                shown = ", ".join(shorten(one, LONGEST_SHOWN) for one in found[:COLUMNS_SHOWN])
-                more = len(found) - COLUMNS_SHOWN
+            if name not in names:
+                shown = ", ".join(shorten(one, LONGEST_SHOWN) for one in names[:COLUMNS_SHOWN])
+                more = len(names) - COLUMNS_SHOWN
                 others = f" and {more} more" if more > 0 else ""
                 reason = f"it has no column {name!r}, only {shown}{others}"
-                raise InvalidLog("log", where, reason, _remedy(role, name, found))
+                raise InvalidLog("log", where, reason, _remedy(role, name, names))
 
     def roles(self) -> list[tuple[str, str]]:
-        """Every column that is read: its name here, its name in the log."""
+        """The role of every column that is read, and its name in the log."""
         roles = [(role, getattr(self, role)) for role in ROLE_OPTIONS]
         known = [(role, name) for role, name in roles if name is not None]
         return known + [(CONTEXT + name, name) for name in self.context]
 
 
-def _remedy(role: str, name: str, found: Sequence[str]) -> str:
-    """What to type if a log does not have a column."""
+def _remedy(role: str, name: str, names: Sequence[str]) -> str:
+    """The remedy for a log without a column."""
     option = ROLE_OPTIONS.get(role, "--context")
-    alike = [column for column in found if column.strip().lower() == name.strip().lower()]
+    alike = [column for column in names if column.strip().lower() == name.strip().lower()]
     remedy = f"pass {option} {alike[0]!r}" if alike else f"name the right one with {option}"
     if role == PROPENSITY:
         remedy += ", or pass --behavior estimated if there is none"
@@ -179,8 +179,8 @@ class Actions:
             inside = (whole >= low) & (whole < low + len(table))
             return np.where(inside, table[np.where(inside, whole - low, 0)], UNKNOWN)
         texts = column.to_frame("a").select(label_text(pl.col("a"), column.dtype))["a"]
-        found = texts.cast(pl.Enum(self.texts), strict=False).to_physical()
-        return found.cast(pl.Int64).fill_null(UNKNOWN).to_numpy()
+        indices = texts.cast(pl.Enum(self.texts), strict=False).to_physical()
+        return indices.cast(pl.Int64).fill_null(UNKNOWN).to_numpy()
 
     @cached_property
     def _table(self) -> tuple[int, Integers] | None:
@@ -220,21 +220,13 @@ def stripped(column: pl.Series) -> pl.Series | None:
 
 
 def short_label(label: Label) -> str:
-    """A label for a sentence: cut if it is long, in quotes if it begins or ends with a space.
-
-    >>> short_label(7), short_label("a "), len(short_label("x" * 1_000))
-    ('7', "'a '", 40)
-    """
+    """A label for a sentence: cut if it is long, in quotes if it begins or ends with a space."""
     text = quoted(label)
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
 
 
 def first_few(labels: Sequence[Label]) -> str:
-    """The first three labels, for a sentence.
-
-    >>> first_few("ab"), first_few("abcde")
-    ('a, b', 'a, b, c, …')
-    """
+    """The first three labels, for a sentence."""
     more = ["…"] if len(labels) > LABELS_SHOWN else []
     return ", ".join([*map(short_label, labels[:LABELS_SHOWN]), *more])
 
@@ -271,12 +263,9 @@ class RewardScale:
     def __post_init__(self) -> None:
         width = self.high - self.low
         if not (self.low < self.high and NARROWEST <= width <= WIDEST):
-            raise InvalidArgument(
-                "reward_range",
-                (self.low, self.high),
-                "it must be a lower and a higher number, 1e-100 to 1e100 apart",
-                "pass the smallest and the largest possible reward",
-            )
+            reason = "it must be a lower and a higher number, 1e-100 to 1e100 apart"
+            remedy = "pass the smallest and the largest possible reward"
+            raise InvalidArgument("reward_range", (self.low, self.high), reason, remedy)
 
     @staticmethod
     def from_range(reward_range: Sequence[float] | None) -> RewardScale:
@@ -308,9 +297,5 @@ class RewardScale:
         return (self.high - self.low) * difference
 
     def weighted(self, rewards: Numbers, weights: Numbers) -> Numbers:
-        """Σ w R in the units of the log, from Σ w R in those of the learner and Σ w.
-
-        >>> RewardScale(-1.0, 3.0).weighted(0.5 * 0.25 + 2.0 * 1.0, 0.5 + 2.0)  # rewards 0 and 3
-        6.0
-        """
+        """Σ w R in the units of the log, from Σ w R in those of the learner and Σ w."""
         return self.low * weights + (self.high - self.low) * rewards

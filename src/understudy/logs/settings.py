@@ -1,20 +1,25 @@
-"""What the first run over a log fixed, and later runs keep: how rows are read, and who learns.
-
-Every learner has its theorem, and assumptions of it that the reader of a report is to check.
-"""
+"""The learners of logs by name, with their theorems, and the settings that policy.json stores."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import polars as pl
+
+from understudy import learners
+from understudy.behaviors import Behavior
 from understudy.constraints import HORIZON
-from understudy.errors import InvalidSnapshot
+from understudy.errors import InvalidArgument, InvalidSnapshot
+from understudy.logs.encoder import Encoder
+from understudy.logs.features import ContextFeatures, fit_context_features
 from understudy.logs.schema import LOGGED, Columns, PropensitySource, RewardScale
+from understudy.protocols import Learner
 from understudy.snapshots import fields_from_data
+from understudy.types import Integers
 
 REMEDY = "pass a policy.json that `understudy learn` wrote, unchanged"
 
@@ -41,7 +46,7 @@ class Assumption(StrEnum):
 
 
 UNKNOWN, CONTEXTUAL = "exp3-ix-unknown", "lin-prod-compact"
-# Of every learner: its theorem, and the assumptions to check, with a horizon and without.
+# The theorem of each learner and the assumptions to check, with a horizon and without.
 GUARANTEES: dict[str, tuple[tuple[Theorem, *tuple[Assumption, ...]], ...]] = {
     "exp3": ((Theorem.NONE, Assumption.SMALL_RATE), (Theorem.NONE, Assumption.FIXED_RATE)),
     "exp3-ix": ((Theorem.KNOWN_BEHAVIOR,), (Theorem.KNOWN_BEHAVIOR,)),
@@ -57,14 +62,82 @@ LEARNERS = tuple(GUARANTEES)
 
 
 def guarantee(learner: str, horizon: int | None) -> tuple[Theorem, *tuple[Assumption, ...]]:
-    """The theorem of a learner, and the assumptions of it that are to be checked."""
+    """The theorem of a learner, and the assumptions of it that need a check."""
     with_horizon, without = GUARANTEES[learner]
     return without if horizon is None else with_horizon
 
 
+WITH_PROPENSITIES: dict[str, Callable[..., Learner[Any]]] = {
+    "exp3": learners.exp3,
+    "exp3-ix": learners.exp3_ix,
+    "prod": learners.prod,
+    "coverage-adaptive": learners.coverage_adaptive,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A learner with its name and the horizon that it was made for."""
+
+    name: str
+    learner: Learner[Any]
+    horizon: int | None
+
+    def settings(
+        self, columns: Columns, scale: RewardScale, source: PropensitySource, *unmet: Assumption
+    ) -> Settings:
+        """The settings of a first run; `unmet` come after the assumptions of the theorem."""
+        theorem, *assumptions = guarantee(self.name, self.horizon)
+        return Settings(
+            columns=columns,
+            reward_range=(scale.low, scale.high),
+            behavior=source,
+            learner=self.name,
+            horizon=self.horizon,
+            theorem=theorem,
+            unmet=(*assumptions, *unmet),
+        )
+
+
+def name_of_default(behavior: Behavior | None, *, contexts: bool) -> str:
+    """The name of the default learner for a log, by its behavior policy (None if unknown)."""
+    if contexts:
+        return CONTEXTUAL
+    return UNKNOWN if behavior is None else "coverage-adaptive"
+
+
+def choose(name: str, behavior: Behavior | None, n_actions: int, horizon: int | None) -> Choice:
+    """Make a learner without contexts by its name."""
+    if name == CONTEXTUAL:
+        reason = "it learns from contexts, and none are named"
+        raise InvalidArgument("learner", name, reason, "name columns with --context")
+    if name == UNKNOWN:
+        learner: Learner[Any] = learners.exp3_ix_unknown(n_actions, horizon=horizon, width="kl")
+    elif behavior is not None:
+        learner = WITH_PROPENSITIES[name](behavior, horizon=horizon)
+    else:
+        reason = "it needs the propensities of the behavior policy, and they are to be estimated"
+        remedy = f"pass --learner {UNKNOWN}, or the propensities"
+        raise InvalidArgument("learner", name, reason, remedy)
+    return Choice(name, learner, horizon)
+
+
+def choose_contextual(
+    frame: pl.DataFrame,
+    played: Integers,
+    context: Sequence[str],
+    n_actions: int,
+    horizon: int | None,
+) -> tuple[Choice, ContextFeatures]:
+    """Fit the features of contexts, and the learner that takes them, to the rows of a warm-up."""
+    encoder = Encoder.fit(frame, context)
+    contextual = fit_context_features(encoder, frame, played, n_actions, horizon=horizon)
+    return Choice(CONTEXTUAL, contextual.learner, horizon), contextual
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the first run fixed, and later ones keep: how rows are read, and who learns."""
+    """The choices of the first run, which later runs keep: columns, scale, behavior, learner."""
 
     columns: Columns
     reward_range: tuple[float, float]
@@ -80,12 +153,12 @@ class Settings:
         return RewardScale(*self.reward_range)
 
     @staticmethod
-    def from_data(found: dict[str, Any]) -> Settings:
+    def from_data(data: dict[str, Any]) -> Settings:
         """The settings of a policy.json, or `InvalidSnapshot`."""
-        logged = found["behavior"] == LOGGED
+        logged = data["behavior"] == LOGGED
         settings = fields_from_data(
             Settings,
-            found,
+            data,
             "settings",
             REMEDY,
             columns=lambda columns: _columns(columns, logged=logged),
@@ -125,12 +198,12 @@ def _assumptions(texts: Iterable[str]) -> tuple[Assumption, ...]:
     return tuple(known[text] for text in texts if text in known)
 
 
-def _columns(found: dict[str, Any], *, logged: bool) -> Columns:
-    columns = fields_from_data(Columns, found, "columns", REMEDY, context=tuple)
+def _columns(data: dict[str, Any], *, logged: bool) -> Columns:
+    columns = fields_from_data(Columns, data, "columns", REMEDY, context=tuple)
     needed = {columns.action, columns.reward, *columns.context}
     if logged:
-        needed.add(columns.propensity)  # type: ignore[arg-type] # whether it is one is asked below
+        needed.add(columns.propensity)  # type: ignore[arg-type] # its type is checked below
     optional = {columns.propensity, columns.time, columns.eligible, columns.target} - {None}
     if not all(isinstance(name, str) for name in needed | optional):
-        raise InvalidSnapshot("columns", found, "a column has no name", REMEDY)
+        raise InvalidSnapshot("columns", data, "a column has no name", REMEDY)
     return columns

@@ -25,7 +25,7 @@ ROUNDING = 1.0 + 1e-9  # sums of many rows are rounded
 
 @dataclass(frozen=True, eq=False)
 class ActionStatistics:
-    """Sums over the rows of each action, (K,): everything that coverage is made of.
+    """Sums over the rows of each action, (K,), from which coverage is computed.
 
     With R and q the reward and the propensity of a row: `counts` its rows, `rewards` Σ R,
     `weighted` Σ R/q, `weights` Σ 1/q, `squares` Σ 1/q², and `lowest` and `highest` the range of q,
@@ -42,25 +42,20 @@ class ActionStatistics:
 
     @staticmethod
     def empty(n_actions: int) -> ActionStatistics:
-        """Before the first row."""
+        """The sums before the first row."""
         none, unseen = read_only(np.zeros(n_actions)), read_only(np.full(n_actions, np.nan))
         counts = read_only(np.zeros(n_actions, dtype=np.int64))
         return ActionStatistics(counts, none, none, none, none, unseen, unseen)
 
     @staticmethod
     def without_propensities(counts: Integers, rewards: Array) -> ActionStatistics:
-        """Of rows whose propensities are not known."""
+        """The sums of rows without known propensities."""
         unknown = read_only(np.full(len(counts), np.nan))
         return ActionStatistics(counts, rewards, unknown, unknown, unknown, unknown, unknown)
 
     @staticmethod
     def of_behavior(counts: Integers, rewards: Array, q: Array) -> ActionStatistics:
-        """Of rows that were all played with the same K probabilities.
-
-        >>> counts, rewards = np.array([2, 0]), np.array([1.0, 0.0])
-        >>> ActionStatistics.of_behavior(counts, rewards, np.array([0.5, 0.5])).weights
-        array([4., 0.])
-        """
+        """The sums of rows that were all played with the same K probabilities."""
         inverse = np.where(q == 0.0, 0.0, 1.0 / np.where(q == 0.0, 1.0, q))
         played = read_only(np.where(counts > 0, q, np.nan))
         weights, squares = read_only(counts * inverse), read_only(counts * inverse**2)
@@ -76,8 +71,8 @@ class ActionStatistics:
     def coverage_ratios(self) -> Array:
         """The mean of 1/q_t(a) of each action, (K,); inf where it was never played.
 
-        1/q itself, where enough rows show that there is only one; else Σ 1/q² / n, which is
-        unbiased, or 1, if chance has it below.
+        It is 1/q itself if enough rows show the same q; else Σ 1/q² / n, which is unbiased, but at
+        least 1.
         """
         n = max(self.rows, 1)
         fixed = (self.lowest == self.highest) & (self.counts >= ENOUGH)
@@ -88,7 +83,7 @@ class ActionStatistics:
         )
 
     def after(self, log: Log) -> ActionStatistics:
-        """With more rows, which all carry propensities or none: the bits do not depend on cuts.
+        """The sums after more rows, with or without propensities: the same bits in any batching.
 
         >>> ActionStatistics.empty(2).after(Log([1, 1], [1.0, 0.0], [0.5, 0.25])).weights.tolist()
         [0.0, 6.0]
@@ -114,11 +109,11 @@ class ActionStatistics:
 
     @staticmethod
     def from_data(data: dict[str, Any], n_actions: int) -> ActionStatistics:
-        """The sums that `fields_as_data` made data of, checked."""
+        """Parse and check the sums of a policy.json; `InvalidSnapshot` if no log has them."""
         names = [field.name for field in dataclasses.fields(ActionStatistics)]
         decoders: dict[str, Any] = dict.fromkeys(names, _floats)
-        found = fields_from_data(ActionStatistics, data, "tally", **decoders)
-        columns: dict[str, Array] = {name: getattr(found, name) for name in names}
+        sums = fields_from_data(ActionStatistics, data, "tally", **decoders)
+        columns: dict[str, Array] = {name: getattr(sums, name) for name in names}
         counts = columns["counts"]
         bounded = counts.clip(0.0, LARGEST_COUNT)
         whole = (counts == np.floor(counts)).all() and not np.isnan(columns["rewards"]).any()
@@ -130,16 +125,16 @@ class ActionStatistics:
             raise InvalidSnapshot(
                 "tally", data, "its sums are not those of a log", "load an unchanged file"
             )
-        return dataclasses.replace(found, counts=read_only(counts.astype(np.int64)))
+        return dataclasses.replace(sums, counts=read_only(counts.astype(np.int64)))
 
 
 @dataclass(frozen=True, eq=False)
 class LogStatistics:
-    """What the rows of a log add up to: its actions, their sums, and refused rows by reason."""
+    """The actions of a log, their sums, and the number of rejected rows by reason."""
 
     actions: Actions
-    tally: ActionStatistics
-    refused: dict[str, int]
+    sums: ActionStatistics
+    reject_counts: dict[str, int]
 
 
 def _floats(values: list[float | None]) -> Array:
@@ -158,7 +153,7 @@ def _agree(columns: dict[str, Array]) -> bool:
 
 
 def _range(name: str, counts: Array) -> tuple[float, Array | float]:
-    """What a sum can be, by action, if propensities are neither 0 nor above 1."""
+    """The range of a sum, by action, if all propensities are in (0, 1]."""
     ranges: dict[str, tuple[float, Array | float]] = {
         "counts": (0.0, LARGEST_COUNT),
         "rewards": (0.0, counts),
@@ -170,7 +165,7 @@ def _range(name: str, counts: Array) -> tuple[float, Array | float]:
 
 
 def _within(values: Array, low: float, high: Array | float) -> bool:
-    """Whether those that are known are, but for rounding."""
+    """Whether all known values are in a range, up to rounding."""
     return bool((np.isnan(values) | ((values >= low) & (values <= high * ROUNDING))).all())
 
 
@@ -194,12 +189,13 @@ class CountsOverTime:
 
     @staticmethod
     def empty(n_actions: int) -> CountsOverTime:
+        """The counts before the first row."""
         return CountsOverTime(1, 0, read_only(np.zeros((0, n_actions), dtype=np.int64)))
 
     @staticmethod
     def from_data(data: dict[str, Any], n_actions: int) -> CountsOverTime:
-        """The counts that `fields_as_data` made data of, checked."""
-        found = fields_from_data(
+        """Parse and check the counts of a policy.json; `InvalidSnapshot` if they do not add up."""
+        parsed = fields_from_data(
             CountsOverTime,
             data,
             "stretches",
@@ -207,17 +203,17 @@ class CountsOverTime:
             rows=int,
             counts=lambda rows: read_only(np.array(rows, dtype=np.int64).reshape(-1, n_actions)),
         )
-        width, rows, counts = found.width, found.rows, found.counts
+        width, rows, counts = parsed.width, parsed.rows, parsed.counts
         full = rows // width if width > 0 else -1
         whole = counts.sum() == rows and (counts >= 0).all() and len(counts) == -(-rows // width)
         if not whole or (counts[:full].sum(axis=1) != width).any() or len(counts) > MOST:
             raise InvalidSnapshot(
                 "stretches", data["rows"], "they do not add up", "load an unchanged file"
             )
-        return found
+        return parsed
 
     def after(self, actions: Integers) -> CountsOverTime:
-        """With more rows."""
+        """The counts after more rows."""
         width, rows = self.width, self.rows + len(actions)
         counts = self.counts
         while width * MOST < rows:
@@ -234,5 +230,5 @@ class CountsOverTime:
 
 
 def _halved(counts: Integers) -> Integers:
-    """Each pair of neighbors as one; the last one stays alone if it has none."""
+    """The sums of pairs of neighbors; the last period stays alone if their number is odd."""
     return np.add.reduceat(counts, np.arange(0, len(counts), 2)) if len(counts) else counts

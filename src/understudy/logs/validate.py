@@ -1,4 +1,4 @@
-"""Batches of a log in order, divided into the rows that obey every rule and the rejected ones."""
+"""Validation of batches: the valid rows, and the rejected ones with their reasons."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 
 from understudy.constraints import Array
 from understudy.logs.reject_reasons import (
+    ELIGIBLE_RULE,
     INDEX,
     LABEL,
     LISTED,
     PLAYABLE,
     REASON,
+    SUPPORT_RULE,
+    TIME_RULE,
     BoundedColumn,
     Rule,
     action_rule,
     all_hold,
-    eligible_rule,
     first_reason,
     number_rule,
     require_labels,
     require_numbers,
-    support_rule,
-    time_rule,
 )
 from understudy.logs.schema import (
     ACTION,
@@ -49,7 +49,7 @@ from understudy.logs.schema import (
 )
 from understudy.types import Integers, Log
 
-MOST_ACTIONS = 100_000  # that a log may bring up by itself: more are no column of actions
+MOST_ACTIONS = 100_000  # of a log without declared ones: more labels are no column of actions
 LONGEST = 200  # characters of a value that is quarantined: enough to recognize it
 
 TEXT_TYPES = (pl.String, pl.Categorical, pl.Enum)
@@ -66,9 +66,8 @@ Mask = NDArray[np.bool_]
 class RowRules:
     """The rules of one log.
 
-    `actions` is None while they are being collected; `closed` says that there are no others.
-    `propensities` says whether the log's own are read. `support` marks the actions that a given
-    behavior can play.
+    `actions` is None while they are collected, and `closed` if there are no others. `propensities`
+    says whether the log's own are read. `support` marks the actions that a given behavior can play.
     """
 
     actions: Actions | None = None
@@ -90,35 +89,35 @@ class RowRules:
         """The rules for a batch, in the order in which reasons are looked for."""
         columns = {role: number_rule(column) for role, column in numbers.items()}
         target = columns.pop(TARGET, None)
-        found = [action_rule(closed=self.closed), *columns.values()]
+        rules = [action_rule(closed=self.closed), *columns.values()]
         if self.support is not None:
-            found.append(support_rule())
+            rules.append(SUPPORT_RULE)
         if ELIGIBLE in frame.columns:
-            found.append(eligible_rule())
+            rules.append(ELIGIBLE_RULE)
         if TIME in frame.columns:
-            found.append(time_rule())
+            rules.append(TIME_RULE)
         if target is not None:
-            found.append(target)
-        return found if self.closed else [*found, action_rule()]
+            rules.append(target)
+        return rules if self.closed else [*rules, action_rule()]
 
 
 @dataclass(frozen=True, eq=False)
 class Rejected:
-    """The rows of a batch that were rejected, and where they stood: `good` marks all its rows.
+    """The rejected rows of a batch; `valid` is a mask over all its rows.
 
     `rewards` are those of the rejected rows, 1 where a row has no usable one; `actions` their
     indices, −1 where a row has none.
     """
 
-    good: Mask
+    valid: Mask
     actions: Integers
     rewards: Array
 
     def after(self, rows: int) -> Rejected:
-        """Without the first good rows and what stands before and among them."""
-        start = int(np.flatnonzero(self.good)[rows - 1]) + 1 if rows else 0
-        skipped = int((~self.good[:start]).sum())
-        return Rejected(self.good[start:], self.actions[skipped:], self.rewards[skipped:])
+        """Drop the first valid rows and the rejected rows before and among them."""
+        start = int(np.flatnonzero(self.valid)[rows - 1]) + 1 if rows else 0
+        skipped = int((~self.valid[:start]).sum())
+        return Rejected(self.valid[start:], self.actions[skipped:], self.rewards[skipped:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +140,7 @@ class ValidatedBatch:
         return len(self.rewards)
 
     def after(self, rows: int) -> ValidatedBatch:
-        """Without the first valid rows."""
+        """Drop the first valid rows."""
         q = None if self.propensities is None else self.propensities[rows:]
         frame, actions, rewards = self.frame[rows:], self.actions[rows:], self.rewards[rows:]
         rejected = None if self.rejected is None else self.rejected.after(rows)
@@ -157,7 +156,7 @@ class ValidatedBatch:
         return _as_array(_parsed(BoundedColumn.of(TARGET, UNIT, text=text), column))
 
     def reasons(self) -> list[str]:
-        """Why rows were rejected, one reason each."""
+        """The reason of each rejected row."""
         return self.quarantined[REASON].to_list()
 
     def contexts(self) -> pl.DataFrame:
@@ -165,7 +164,7 @@ class ValidatedBatch:
 
 
 def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
-    """Split a batch into rows that obey the rules and rows that do not, with reasons.
+    """Split a batch into valid rows, which obey all rules, and rejected rows with reasons.
 
     >>> frame = pl.DataFrame({"row": [1, 2], "action": ["a", "b"], "reward": ["0.5", "1e9"]})
     >>> checked = check("log.csv", frame, RowRules(Actions(("a", "b")), propensities=False))
@@ -173,9 +172,9 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     ([0.5], ['reward is out of range'])
     """
     numbers = rules.numbers(frame)
-    each = rules.of(frame, numbers)
+    batch_rules = rules.of(frame, numbers)
     parsed, actions = _parse(file, frame, rules, numbers)
-    holds = parsed.select(all_hold(each)).to_series()
+    holds = parsed.select(all_hold(batch_rules)).to_series()
     rewards = _as_array(parsed[numbers[REWARD].parsed])
     q = _as_array(parsed[numbers[PROPENSITY].parsed]) if rules.propensities else None
     files = {file: len(frame)}
@@ -184,24 +183,24 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     if holds.all(ignore_nulls=False):
         unit = rules.scale.unit(rewards)
         return ValidatedBatch(files, frame, actions, unit, q, NONE_QUARANTINED)
-    good = _as_mask(holds)
-    bad = parsed.filter(~good)
-    usable = good.copy()
-    usable[~good] = _as_mask(bad.select(number_rule(numbers[REWARD]).holds).to_series())
+    valid = _as_mask(holds)
+    rejected = parsed.filter(~valid)
+    usable = valid.copy()
+    usable[~valid] = _as_mask(rejected.select(number_rule(numbers[REWARD]).holds).to_series())
     unit = rules.scale.unit(np.where(usable, rewards, rules.scale.high))
     return ValidatedBatch(
         files,
-        frame.filter(good),
-        actions[good],
-        unit[good],
-        None if q is None else q[good],
-        _quarantined(file, bad, each),
-        Rejected(good, actions[~good], unit[~good]),
+        frame.filter(valid),
+        actions[valid],
+        unit[valid],
+        None if q is None else q[valid],
+        _quarantined(file, rejected, batch_rules),
+        Rejected(valid, actions[~valid], unit[~valid]),
     )
 
 
 def _as_mask(holds: pl.Series) -> Mask:
-    """The rows of which a condition is true."""
+    """A mask of the rows for which a condition is true."""
     return holds.fill_null(value=False).to_numpy()
 
 
@@ -212,7 +211,7 @@ def _parse(
     require_labels(file, ACTION, _dtype(frame[ACTION].dtype))
     for role in numbers:
         require_numbers(file, role, _dtype(frame[role].dtype))
-    found = [_parsed(column, frame[role]) for role, column in numbers.items()]
+    parsed = [_parsed(column, frame[role]) for role, column in numbers.items()]
     if rules.actions is None:  # any label is an action
         labels, actions = frame[ACTION], np.zeros(len(frame), dtype=np.int64)
         if not labels.dtype.is_integer():
@@ -221,35 +220,31 @@ def _parse(
             actions[labels.is_null().to_numpy()] = UNKNOWN
     else:
         actions = rules.actions.indices(frame[ACTION])
-    found.append(pl.Series(INDEX, actions))
+    parsed.append(pl.Series(INDEX, actions))
     if rules.support is not None:
-        found.append(pl.Series(PLAYABLE, rules.support[np.maximum(actions, 0)]))
+        parsed.append(pl.Series(PLAYABLE, rules.support[np.maximum(actions, 0)]))
     if ELIGIBLE in frame.columns:
-        found.append(_listed(file, frame))
-    return frame.hstack(found), actions
+        parsed.append(_listed(file, frame))
+    return frame.hstack(parsed), actions
 
 
 def _parsed(column: BoundedColumn, values: pl.Series) -> pl.Series:
-    """What `BoundedColumn.parse` finds. Only text that Polars cannot cast needs a closer look:
+    """The numbers of `BoundedColumn.parse`, faster.
 
-    first for blanks around numbers, which are many if there are any, then for all else.
-
-    >>> rewards = pl.Series("reward", ["1", " 0.5", "one", "true", None])
-    >>> _parsed(BoundedColumn.of("reward", UNIT, text=True), rewards).to_list()
-    [1.0, 0.5, None, 1.0, None]
+    Text that Polars cannot cast is tried again: first without blanks around it, then by the rule.
     """
     if not column.text:
-        found = values if values.dtype == pl.Float64 else values.cast(pl.Float64, strict=False)
-        return found.alias(column.parsed)
+        numbers = values if values.dtype == pl.Float64 else values.cast(pl.Float64, strict=False)
+        return numbers.alias(column.parsed)
     text = values if values.dtype == pl.String else values.cast(pl.String)
-    found = text.cast(pl.Float64, strict=False).alias(column.parsed)
+    numbers = text.cast(pl.Float64, strict=False).alias(column.parsed)
     for expression in (pl.col(column.role).str.strip_chars(), column.parse()):
-        if found.null_count() == text.null_count():
+        if numbers.null_count() == text.null_count():
             break
-        failed = found.is_null() & text.is_not_null()
+        failed = numbers.is_null() & text.is_not_null()
         rest = text.filter(failed).to_frame(column.role).select(expression).to_series()
-        found = found.scatter(failed.arg_true(), rest.cast(pl.Float64, strict=False))
-    return found
+        numbers = numbers.scatter(failed.arg_true(), rest.cast(pl.Float64, strict=False))
+    return numbers
 
 
 def _as_array(values: pl.Series) -> Array:
@@ -289,22 +284,22 @@ def _labels_in(text: pl.Expr) -> pl.Expr:
     )
 
 
-def _quarantined(file: str, bad: pl.DataFrame, rules: Sequence[Rule]) -> pl.DataFrame:
-    """The rejected rows as they are written, each with its reason."""
+def _quarantined(file: str, rejected: pl.DataFrame, rules: Sequence[Rule]) -> pl.DataFrame:
+    """The rejected rows as quarantine.parquet has them, with their reasons."""
     categories = pl.selectors.by_dtype(pl.Categorical, pl.Enum)
-    readable = bad.with_columns(labels_of(bad[ACTION]), categories.cast(pl.String))
-    why = readable.select(first_reason(rules)).to_series()
-    kept = {
+    readable = rejected.with_columns(labels_of(rejected[ACTION]), categories.cast(pl.String))
+    reasons = readable.select(first_reason(rules)).to_series()
+    values = {
         name: pl.col(name).cast(pl.String, strict=False).str.slice(0, LONGEST)
-        if name in bad.columns
+        if name in rejected.columns
         else pl.lit(None, dtype=pl.String)
         for name in (ACTION, REWARD, PROPENSITY)
     }
-    return bad.select(
-        pl.col(FILE) if FILE in bad.columns else pl.lit(file).alias(FILE),
+    return rejected.select(
+        pl.col(FILE) if FILE in rejected.columns else pl.lit(file).alias(FILE),
         pl.col(ROW).cast(pl.Int64),
-        why,
-        **kept,
+        reasons,
+        **values,
     )
 
 

@@ -20,7 +20,7 @@ Points = NDArray[np.float64]
 ROUNDS, LOWER, UPPER, PRODUCTION, GAIN = range(5)
 SHOWN = 1_000.0  # rounds before the last one's thousandth say little, and take much room
 SETTLED = 30.0  # the values of rounds before this part of all may leave the picture
-COLUMN = 10.0  # pixels that share a tip
+TIP_WIDTH = 10.0  # pixels that share a tip
 MOST_BARS = 20
 NARROW = 500.0  # pixels: a picture for a phone says less
 LABEL = 12.5  # the size of an action's name, as in report.css
@@ -33,6 +33,7 @@ MARGIN = 0.06  # of the range, left free below and above
 NARROWEST = 1e-9  # of the values: a narrower range is mostly rounding
 SMALLEST = 1e-290  # of a range whose pixels are doubles
 STEPS = (1.0, 2.0, 5.0, 10.0)
+MOST_STEPS = 5  # between the round values on an axis
 FEW_POWERS = 2  # of ten on an axis: fewer than three say little
 
 # --------------------------------------------------------------------------------------- pictures
@@ -40,40 +41,29 @@ FEW_POWERS = 2  # of ten on an axis: fewer than three say little
 
 def has_history(curve: CertificateCurve) -> bool:
     """Whether there is more than one point to draw."""
-    return len(_shown(curve)) > 1
+    return len(_drawn_rounds(curve)) > 1
 
 
 def draw_certificate(curve: CertificateCurve, width: float = 720.0, height: float = 320.0) -> str:
     """The band between the bounds over the rounds, production, and when promotion was justified."""
     plot = TimePlot(curve, width, height, (LOWER, UPPER, PRODUCTION))
-    x, lower, upper, production, _ = plot.places()
+    x, lower, upper, production, _ = plot.pixels()
     ends = plot.table[-1]
-    return _chart(
+    curves = [
+        _area(x, lower, upper, "band"),
+        _line(x, upper, "bound"),
+        _line(x, lower, "bound least"),
+        _line(x, production, "production"),
+    ]
+    return plot.chart(
         "The certificate over time",
-        f"After {counted(int(ends[ROUNDS]), 'round')} the policy would have earned between "
-        f"{number(ends[LOWER])} and {number(ends[UPPER])} per round; "
-        f"{_earned(curve, ends[PRODUCTION])}.",
-        width,
-        height,
+        f"the policy would have earned between {number(ends[LOWER])} and {number(ends[UPPER])} per "
+        f"round; {_earned(curve, ends[PRODUCTION])}.",
+        plot.clipped(curves),
         [
-            *plot.axes(),
-            plot.clipped(
-                [
-                    _area(x, lower, upper, "band"),
-                    _line(x, upper, "bound"),
-                    _line(x, lower, "bound least"),
-                    _line(x, production, "production"),
-                ]
-            ),
-            *plot.promotion(),
-            *plot.names(
-                [
-                    ("at most", ends[UPPER], "name target"),
-                    ("at least", ends[LOWER], "name target"),
-                    ("production", ends[PRODUCTION], "name played"),
-                ]
-            ),
-            *plot.tips(),
+            ("at most", ends[UPPER], "name target"),
+            ("at least", ends[LOWER], "name target"),
+            ("production", ends[PRODUCTION], "name played"),
         ],
     )
 
@@ -81,32 +71,24 @@ def draw_certificate(curve: CertificateCurve, width: float = 720.0, height: floa
 def draw_gain(curve: CertificateCurve, width: float = 720.0, height: float = 200.0) -> str:
     """The lower bound on the gain over the rounds, with the line that it has to cross."""
     plot = TimePlot(curve, width, height, (GAIN,))
-    x, *_, gain = plot.places()
-    ends, level = plot.table[-1], float(plot.y(0.0))
+    x, *_, gain = plot.pixels()
+    end, level = plot.table[-1, GAIN], float(plot.y(0.0))
     zero = _element("line", x1=plot.x.start, x2=plot.x.stop, y1=level, y2=level, class_="zero")
-    return _chart(
+    band = plot.clipped([_area(x, gain, np.full_like(gain, level), "band"), zero])
+    return plot.chart(
         "The gain over production, at least",
-        f"After {counted(int(ends[ROUNDS]), 'round')} the gain over production is at least "
-        f"{number(ends[GAIN])} per round.",
-        width,
-        height,
-        [
-            *plot.axes(),
-            plot.clipped([_area(x, gain, np.full_like(gain, level), "band"), zero]),
-            plot.clipped([_line(x, gain, "bound least")]),
-            *plot.promotion(),
-            *plot.names([("gain", ends[GAIN], "name target"), ("no gain", 0.0, "name quiet")]),
-            *plot.tips(),
-        ],
+        f"the gain over production is at least {number(end)} per round.",
+        band + plot.clipped([_line(x, gain, "bound least")]),
+        [("gain", end, "name target"), ("no gain", 0.0, "name quiet")],
     )
 
 
 def draw_interval(curve: CertificateCurve, width: float = 720.0) -> str:
     """The range of what the policy would have earned, and production, on one axis."""
     lower, upper, production = curve.table[-1, LOWER : PRODUCTION + 1]
-    x = fitted([lower, upper, production], 20.0, width - 20.0)
+    x = linear_scale([lower, upper, production], 20.0, width - 20.0)
     parts = []
-    for value in round_values(x.low, x.high, most=5):
+    for value in round_values(x.low, x.high):
         at = float(x(value))
         parts.append(_element("line", x1=at, x2=at, y1=24.0, y2=80.0, class_="grid"))
         parts.append(_text(approximate(value), at, 96.0, class_="tick", anchor="middle"))
@@ -133,8 +115,8 @@ def draw_policy(actions: Sequence[ActionRow], width: float = 720.0) -> str:
     """Two bars for each action: how often the policy plays it, and how often production did."""
     shown, _ = most_important(actions, MOST_BARS)
     rows = sorted(shown, key=lambda row: (-(row.policy or 0.0), -row.share))
-    names = [cut(row.label, min(0.34 * width, 220.0), LABEL) for row in rows]
-    left = max([0.0, *(breadth(name, LABEL) for name in names)]) + 12.0
+    names = [fit_label(row.label, min(0.34 * width, 220.0)) for row in rows]
+    left = max([0.0, *(label_width(name) for name in names)]) + 12.0
     largest = max([0.0, *(max(row.policy or 0.0, row.share) for row in rows)])
     x = PixelScale(0.0, largest or 1.0, left, width - 64.0)
     parts = []
@@ -177,7 +159,7 @@ def _earned(curve: CertificateCurve, production: float) -> str:
 class TimePlot:
     """A frame for curves: rounds on a logarithmic scale below, values at the left, names right.
 
-    The `columns` of the certificate's table fit into it, but for the first rounds.
+    The `columns` of the certificate's table fit into it, except for the first rounds.
     """
 
     curve: CertificateCurve
@@ -187,8 +169,8 @@ class TimePlot:
 
     @cached_property
     def table(self) -> Points:
-        """The rounds that are drawn."""
-        return _shown(self.curve)
+        """The rows of the drawn rounds."""
+        return _drawn_rounds(self.curve)
 
     @cached_property
     def x(self) -> PixelScale:
@@ -201,10 +183,18 @@ class TimePlot:
         """The scale of the values, with 0 for a gain: the lowest is at the bottom."""
         late = self.table[self.table[:, ROUNDS] >= self.table[-1, ROUNDS] / SETTLED]
         values = late[:, self.columns]
-        return fitted(values, self.height - BOTTOM, TOP, zero=self.columns == (GAIN,))
+        return linear_scale(values, self.height - BOTTOM, TOP, zero=self.columns == (GAIN,))
 
-    def places(self) -> tuple[Points, ...]:
-        """Where the rounds and the values of all columns are, in pixels."""
+    def chart(
+        self, title: str, description: str, curves: str, names: Sequence[tuple[str, float, str]]
+    ) -> str:
+        """The whole picture; `names` has the name of every curve, its last value and its class."""
+        parts = [*self.axes(), curves, *self.promotion(), *self.names(names), *self.tips()]
+        after = f"After {counted(int(self.table[-1, ROUNDS]), 'round')} {description}"
+        return _chart(title, after, self.width, self.height, parts)
+
+    def pixels(self) -> tuple[Points, ...]:
+        """The rounds and the values of all columns, in pixels."""
         points = self._thinned(1.0)
         return self.x(points[:, ROUNDS]), *self.y(points[:, LOWER:]).T
 
@@ -216,11 +206,11 @@ class TimePlot:
         return np.compress(last, self.table, axis=0)
 
     def axes(self) -> list[str]:
-        """Lines and names of round values, behind what is drawn."""
+        """Grid lines at round values, and their labels."""
         left, right = self.x.start, self.x.stop
         bottom, top = self.y.start, self.y.stop
         parts = []
-        for value in round_values(self.y.low, self.y.high, most=5):
+        for value in round_values(self.y.low, self.y.high):
             at = float(self.y(value))
             parts.append(_element("line", x1=left, x2=right, y1=at, y2=at, class_="grid"))
             parts.append(_text(approximate(value), left - 8, at + 4, class_="tick", anchor="end"))
@@ -228,14 +218,11 @@ class TimePlot:
             at = float(self.x(value))
             parts.append(_element("line", x1=at, x2=at, y1=bottom, y2=top, class_="grid"))
             parts.append(_text(approximate(value), at, bottom + 16, class_="tick", anchor="middle"))
-        middle = (left + right) / 2
-        parts.append(
-            _text("rounds, on a log scale", middle, self.height - 4, class_="tick", anchor="middle")
-        )
-        return parts
+        at, y = (left + right) / 2, self.height - 4
+        return [*parts, _text("rounds, on a log scale", at, y, class_="tick", anchor="middle")]
 
     def clipped(self, parts: Iterable[str]) -> str:
-        """What is drawn inside the frame; the rest of it cannot be seen."""
+        """Parts of a picture, clipped to the frame."""
         left, top = self.x.start, self.y.stop
         width, height = self.x.stop - left, self.y.start - top
         box = " ".join(map(_value, (left, top, width, height)))
@@ -244,7 +231,7 @@ class TimePlot:
         )
 
     def promotion(self) -> list[str]:
-        """A vertical line after the round of the promotion, named where there is more room."""
+        """A vertical line at the round of the promotion, labelled on the side with more room."""
         promoted = self.curve.promoted_at
         if promoted is None or not self.x.low <= promoted <= self.x.high:
             return []
@@ -258,17 +245,17 @@ class TimePlot:
         ]
 
     def names(self, ends: Sequence[tuple[str, float, str]]) -> list[str]:
-        """The name of every curve beside its end: (name, last value, class)."""
+        """The names of curves beside their ends."""
         wanted = np.clip([float(self.y(end)) for _, end, _ in ends], self.y.stop, self.y.start)
-        places = spread(wanted.tolist(), self.y.stop + 4, self.y.start)
+        places = spread_labels(wanted.tolist(), self.y.stop + 4, self.y.start)
         return [
             _text(name, self.x.stop + 6, place + 4, class_=class_)
             for (name, _, class_), place in zip(ends, places, strict=True)
         ]
 
     def tips(self) -> list[str]:
-        """Columns that say, where a pointer rests, what the curves are there."""
-        points = self._thinned(COLUMN)
+        """Invisible columns whose tooltips tell the values of the curves."""
+        points = self._thinned(TIP_WIDTH)
         edges = self.x(points[:, ROUNDS]).tolist()
         box = {"y": self.y.stop, "height": self.y.start - self.y.stop, "class_": "tip"}
         tips = []
@@ -284,8 +271,8 @@ class TimePlot:
         return tips
 
 
-def _shown(curve: CertificateCurve) -> Points:
-    """The rounds that are drawn: those with known bounds, from the last one's thousandth on."""
+def _drawn_rounds(curve: CertificateCurve) -> Points:
+    """The rows with known bounds, from a thousandth of the last round on."""
     table = curve.table
     kept = np.isfinite(table[:, : PRODUCTION + 1]).all(axis=1) & (table[:, ROUNDS] >= 1.0)
     if curve.gain is not None:
@@ -310,15 +297,15 @@ class PixelScale:
     logarithmic: bool = False
 
     def __call__(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Where the values are, in pixels; those beyond the range lie outside."""
+        """The pixels of values."""
         x, low, high = np.asarray(values, dtype=np.float64), self.low, self.high
         if self.logarithmic:
             x, low, high = np.log(x), math.log(low), math.log(high)
         return self.start + (x - low) / (high - low) * (self.stop - self.start)
 
 
-def fitted(values: ArrayLike, start: float, stop: float, *, zero: bool = False) -> PixelScale:
-    """A linear scale on which all finite values can be seen, and 0 if wanted."""
+def linear_scale(values: ArrayLike, start: float, stop: float, *, zero: bool = False) -> PixelScale:
+    """A linear scale that shows all finite values, and 0 if asked for."""
     x = np.asarray(values, dtype=np.float64)
     x = x[np.isfinite(x)]
     if zero or not len(x):
@@ -333,13 +320,13 @@ def fitted(values: ArrayLike, start: float, stop: float, *, zero: bool = False) 
     return PixelScale(low - margin, high + margin, start, stop)
 
 
-def round_values(low: float, high: float, most: int) -> list[float]:
-    """Round numbers in a range, with at most so many equal steps over all of it.
+def round_values(low: float, high: float) -> list[float]:
+    """Round numbers in a range, a few equal steps apart.
 
-    >>> round_values(0.13, 0.38, most=5)
+    >>> round_values(0.13, 0.38)
     [0.15, 0.2, 0.25, 0.3, 0.35]
     """
-    least = (high - low) / most
+    least = (high - low) / MOST_STEPS
     power = 10.0 ** math.floor(math.log10(least))
     step = next(power * s for s in STEPS if power * s >= least * (1 - NARROWEST))
     first, last = math.ceil(low / step), math.floor(high / step)
@@ -360,10 +347,10 @@ def decades(low: float, high: float) -> list[float]:
     return [s * power for power in powers for s in STEPS[:3] if low <= s * power <= high]
 
 
-def spread(places: Sequence[float], low: float, high: float) -> list[float]:
+def spread_labels(places: Sequence[float], low: float, high: float) -> list[float]:
     """Places of labels in the same order, moved apart so that none covers another.
 
-    >>> spread([50.0, 52.0, 10.0], 0.0, 100.0), spread([99.0, 98.0], 0.0, 100.0)
+    >>> spread_labels([50.0, 52.0, 10.0], 0.0, 100.0), spread_labels([99.0, 98.0], 0.0, 100.0)
     ([50.0, 64.0, 10.0], [100.0, 86.0])
     """
     order = sorted(range(len(places)), key=lambda i: places[i])
@@ -378,17 +365,17 @@ def spread(places: Sequence[float], low: float, high: float) -> list[float]:
     return moved
 
 
-def breadth(label: str, size: float) -> float:
-    """How wide a label is, letters being of that size; about, for fonts differ."""
-    return size * LETTER * sum(1 + (unicodedata.east_asian_width(c) in DOUBLE) for c in label)
+def label_width(label: str) -> float:
+    """The width of a label in pixels; fonts differ, so it is approximate."""
+    return LABEL * LETTER * sum(1 + (unicodedata.east_asian_width(c) in DOUBLE) for c in label)
 
 
-def cut(label: object, width: float, size: float) -> str:
+def fit_label(label: object, width: float) -> str:
     """A label that fits into a width."""
     line = named(label, longest=200)
-    if breadth(line, size) <= width:
+    if label_width(line) <= width:
         return line
-    letter = breadth(line, size) / len(line)
+    letter = label_width(line) / len(line)
     return plain(line, longest=max(4, int(width / letter)))
 
 
@@ -396,14 +383,14 @@ def cut(label: object, width: float, size: float) -> str:
 
 
 def _chart(title: str, description: str, width: float, height: float, parts: Iterable[str]) -> str:
-    """A whole picture that can be read aloud; it has no ids, so a page may hold it twice."""
+    """A whole picture with a description; it has no ids, so a page may hold it twice."""
     content = _element("desc", html.escape(plain(description))) + "".join(parts)
     box = f"0 0 {_value(width)} {_value(height)}"
     return _element("svg", content, viewBox=box, role="img", aria_label=plain(title))
 
 
 def _element(name: str, content: str = "", **attributes: object) -> str:
-    """One element; names of attributes have - for _, and `content` is SVG already."""
+    """One element; attribute names get - for _, and `content` is SVG already."""
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
         for key, value in attributes.items()
@@ -412,7 +399,7 @@ def _element(name: str, content: str = "", **attributes: object) -> str:
 
 
 def _text(content: object, x: float, y: float, *, class_: str, anchor: str = "start") -> str:
-    """A text, whatever it holds."""
+    """A text element; what it holds is escaped."""
     said = html.escape(plain(content))
     return _element("text", said, x=x, y=y, class_=class_, text_anchor=anchor)
 
@@ -423,7 +410,7 @@ def _line(x: Points, y: Points, class_: str) -> str:
 
 
 def _area(x: Points, low: Points, high: Points, class_: str) -> str:
-    """What lies between two curves."""
+    """The area between two curves."""
     outline = _path(np.concatenate([x, x[::-1]]), np.concatenate([low, high[::-1]]))
     return _element("path", d=outline + "Z", class_=class_)
 
@@ -434,7 +421,7 @@ def _path(x: Points, y: Points) -> str:
 
 
 def _value(value: object) -> str:
-    """Numbers with the precision of a screen, anything else so that it ends no attribute."""
+    """The value of an attribute: numbers with a screen's precision, other values escaped."""
     if isinstance(value, float):
         return f"{value:.1f}".removesuffix(".0")
     return html.escape(str(value))

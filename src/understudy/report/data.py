@@ -1,4 +1,4 @@
-"""A report: all that is said about a result, as data in the units of the log.
+"""A report about a result, as data in the units of the log.
 
 The page, the notebook, the terminal and JSON show the same report.
 """
@@ -33,7 +33,7 @@ from understudy.logs.runs.study import LAST
 from understudy.logs.schema import ESTIMATED, RewardScale
 from understudy.logs.settings import Assumption
 from understudy.plots import CertificatePanel
-from understudy.report import words
+from understudy.report import findings, words
 from understudy.report.words import MARKS, Mark
 
 COLUMNS = {
@@ -47,13 +47,12 @@ COLUMNS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CertificateCurve:
-    """A certificate after each of some rounds, and what stands beside it at the end.
+    """A certificate after each of some rounds, and estimates beside it at the end.
 
-    All rewards are means a round. One round is enough (the last): then there is no picture over
-    time. `gain` is None where none is certified, `promoted_at` where promotion was not justified.
-    `target` names what is certified. It may be `promoted` though the rows have no order, so that
-    `promoted_at` is unknown. `at_most` says that production earned no more than that: quarantined
-    rows may count in it with the highest reward.
+    All rewards are means per round. Without an order of rows there is one round, the last: then
+    `promoted_at` is unknown, and `promoted` says whether promotion is justified. `gain` is None
+    where none is certified, `target` names the certified policy. `at_most` says that production may
+    have earned less: quarantined rows may count in it with the highest reward.
     """
 
     rounds: ArrayLike
@@ -99,7 +98,7 @@ class ActionRow:
 
 @dataclass(frozen=True)
 class CandidateRow:
-    """What the log can say about one policy, in words and in numbers."""
+    """A policy, and the verdict of the log about it in words and in numbers."""
 
     name: str
     words: str
@@ -134,12 +133,12 @@ class QuarantinedRow:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Report:
-    """All that is said about a log and the policy that was learned from it.
+    """A report about a log, and about a policy learned from it or certified on it.
 
     `verdict` has the numbers behind the verdict and the next step, in words; `verdict_kind` gives
-    its `mark`, whose word may be another `headline`. `decision`, `obstacle` and `rows_needed` say
-    the same as data. `averaged_over` is given where the policy depends on the context: the
-    probabilities of its actions are means over so many last rows.
+    its `mark`, whose word `headline` may replace. `decision`, `obstacle` and `rows_needed` say the
+    same as data. If the policy depends on the context, the probabilities of its actions are means
+    over the last `averaged_over` rows.
     """
 
     title: str
@@ -181,12 +180,12 @@ class Report:
 
     @cached_property
     def has_policy(self) -> bool:
-        """Whether there is a policy to set beside production."""
+        """Whether the report is about a policy with known probabilities."""
         return any(row.policy is not None for row in self.actions)
 
     @cached_property
     def rows(self) -> int:
-        """How many rows the files have, those that were quarantined included."""
+        """How many rows the files have, with quarantined ones."""
         return sum(file.rows for file in self.files)
 
     @cached_property
@@ -213,7 +212,7 @@ def report_of(result: Result) -> Report:
 
 
 @report_of.register
-def _learned(result: LearnResult) -> Report:
+def _report_learned(result: LearnResult) -> Report:
     policy, settings = result.policy, result.policy.settings
     facts = [
         ("Learner", settings.learner),
@@ -224,27 +223,26 @@ def _learned(result: LearnResult) -> Report:
     ]
     if policy.warmup:
         facts.append(("Rows that prepared the features", count(policy.warmup)))
-    certificate = _certificate_fact(result.certified, result.coverage, UNDERSTUDY, "While learning")
-    if certificate:
-        now = ("The policy now", "certify it on a later log with understudy certify")
-        certificate = [*certificate, now]
+    proven = _certificate_facts(result.certified, result.coverage, UNDERSTUDY, "While learning")
+    if proven:
+        proven.append(("The policy now", "certify it on a later log with understudy certify"))
     return Report(
         title="What was learned from this log",
-        facts=[*facts, *certificate],
+        facts=[*facts, *proven],
         assumptions=words.assumptions(policy),
         averaged_over=None if policy.contextual is None else LAST,
-        **_judged(result.certified, result.obstacle, result.coverage, UNDERSTUDY),
-        **_log(result, files=policy.files),
+        **_verdict_fields(result.certified, result.obstacle, result.coverage, UNDERSTUDY),
+        **_log_fields(result, files=policy.files),
     )
 
 
 @report_of.register
-def _certified(result: CertifyResult) -> Report:
+def _report_certified(result: CertifyResult) -> Report:
     facts = [
         ("Policy", result.name),
         ("Behavior", words.BEHAVIORS[result.kind]),
         ("Rows", count(result.certified.certificate.rounds)),
-        *_certificate_fact(result.certified, result.coverage, result.name, "On this log"),
+        *_certificate_facts(result.certified, result.coverage, result.name, "On this log"),
     ]
     assumptions = ["the policy was neither learned from rows of this log nor chosen by them"]
     if result.kind == ESTIMATED:
@@ -253,27 +251,27 @@ def _certified(result: CertifyResult) -> Report:
         title=f"What this log says about {result.name}",
         facts=facts,
         assumptions=assumptions,
-        **_judged(result.certified, None, result.coverage, result.name),
-        **_log(result),
+        **_verdict_fields(result.certified, None, result.coverage, result.name),
+        **_log_fields(result),
     )
 
 
 @report_of.register
-def _covered(result: CoverageResult) -> Report:
+def _report_coverage(result: CoverageResult) -> Report:
     coverage = result.coverage
     actions = counted(len(coverage.table), "action")
     return Report(
         title="What this log can say",
         verdict=f"{counted(coverage.rows, 'row')} of {actions}.",
         facts=[("Behavior", words.BEHAVIORS[result.kind])],
-        **_log(result),
+        **_log_fields(result),
     )
 
 
 def curve_of(
     certified: Certified, coverage: Coverage, target: str = UNDERSTUDY
 ) -> CertificateCurve:
-    """A certificate over time, as means a round; estimates are of the rows that were read."""
+    """The curve of a certificate, as means per round; estimates are means of valid rows."""
     scale, rows = coverage.scale, coverage.rows
     t, n = certified.rounds, certified.certificate.rounds
     gain = certified.gain_curve
@@ -309,21 +307,21 @@ def panel_of(certified: Certified, coverage: Coverage) -> CertificatePanel:
     )
 
 
-def _certificate_fact(
+def _certificate_facts(
     certified: Certified | None, coverage: Coverage, who: str, when: str
 ) -> list[tuple[str, str]]:
-    """What the certificate bounds, if nothing speaks against it."""
+    """The bounds of a certificate as a fact; none if the verdict calls it unsound."""
     if certified is None or not coverage.verdicts[0].sound:
         return []
-    return [("Certificate", words.certified_line(certified, coverage, who, when))]
+    return [("Certificate", words.describe_certificate(certified, coverage, who, when))]
 
 
-def _judged(
+def _verdict_fields(
     certified: Certified | None, obstacle: Obstacle | None, coverage: Coverage, who: str
 ) -> dict[str, Any]:
-    """The verdict about one policy, the first of the coverage's; or why there is none."""
+    """The fields of the verdict about the first policy; without a certificate, the obstacle."""
     if certified is None:
-        assert obstacle is not None  # that there is no certificate has a reason
+        assert obstacle is not None  # every missing certificate has one
         explained = words.explain_obstacle(obstacle, coverage.refused)
         return {"verdict": explained, "decision": PolicyDecision.UNKNOWN, "obstacle": obstacle}
     found = coverage.verdicts[0]
@@ -331,24 +329,24 @@ def _judged(
         "headline": words.headline(found),
         "verdict": words.explain(found, coverage),
         "certificate": curve_of(certified, coverage, who) if found.sound else None,
-        **_decision(found, coverage.scale),
+        **_decision_fields(found, coverage.scale),
     }
 
 
-def _decision(found: Verdict, scale: RewardScale) -> dict[str, Any]:
+def _decision_fields(found: Verdict, scale: RewardScale) -> dict[str, Any]:
     needed = found.sample_size
     return {
         "decision": found.decision,
         "obstacle": found.obstacle,
-        "estimated_gain": _known(scale.gain(found.estimated_gain)),
+        "estimated_gain": _none_if_nan(scale.gain(found.estimated_gain)),
         "rows_needed": None if needed is None else needed.rows,
     }
 
 
-def _log(result: Result, files: Sequence[FileRead] | None = None) -> dict[str, Any]:
-    """What stands in every report: the actions, the log, the policies, files and quarantine.
+def _log_fields(result: Result, files: Sequence[FileRead] | None = None) -> dict[str, Any]:
+    """The fields of every report: actions, findings, policies, files and quarantine.
 
-    The `files` are those that were read just now, unless a policy remembers earlier ones too.
+    `files` replaces the files of this run where a policy remembers earlier ones too.
     """
     coverage, intake, average = result.coverage, result.intake, result.average
     examples = intake.examples
@@ -356,19 +354,19 @@ def _log(result: Result, files: Sequence[FileRead] | None = None) -> dict[str, A
         "verdict_kind": result.verdict,
         "generated_by": f"understudy {version('understudy')}",
         "generated_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "warnings": [*words.unread_warnings(intake.unread), *result.warnings],
+        "warnings": [*findings.unread_warnings(intake.unread), *result.warnings],
         "actions": [
             ActionRow(
                 label=row["action"],
                 count=row["count"],
                 share=row["share"],
                 policy=None if average is None else float(average[i]),
-                **{name: _known(row[column]) for name, column in COLUMNS.items()},
+                **{name: _none_if_nan(row[column]) for name, column in COLUMNS.items()},
             )
             for i, row in enumerate(coverage.table.iter_rows(named=True))
         ],
-        "coverage": words.findings(coverage),
-        "candidates": [_candidate(found, coverage) for found in coverage.verdicts],
+        "coverage": findings.describe_log(coverage),
+        "candidates": [_candidate_row(found, coverage) for found in coverage.verdicts],
         "calibration": coverage.calibration.finding,
         "drift": coverage.drift.finding,
         "quarantine": [
@@ -383,18 +381,18 @@ def _log(result: Result, files: Sequence[FileRead] | None = None) -> dict[str, A
     }
 
 
-def _candidate(found: Verdict, coverage: Coverage) -> CandidateRow:
+def _candidate_row(found: Verdict, coverage: Coverage) -> CandidateRow:
     needed = found.sample_size
     return CandidateRow(
         name=found.name,
-        words=words.judged(found, coverage),
+        words=words.describe_verdict(found, coverage),
         coverage=found.overlap.coverage_ratio,
         effective_sample_size=found.overlap.effective_sample_size,
         estimate=coverage.scale.reward(found.overlap.estimate),
         exploration_needed=None if needed is None else needed.exploration,
-        **_decision(found, coverage.scale),
+        **_decision_fields(found, coverage.scale),
     )
 
 
-def _known(value: float | None) -> float | None:
+def _none_if_nan(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value

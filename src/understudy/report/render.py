@@ -39,7 +39,7 @@ Data = TypeVar("Data")
 
 @cache
 def environment(*packages: str) -> Environment:
-    """Templates of a report, and of packages that show it in pages of their own.
+    """The templates of reports and of other packages, which may use those of reports.
 
     >>> environment().from_string("{{ label }}").render(label="<b>\\u202e")
     '&lt;b&gt;\\\\u202e'
@@ -62,56 +62,50 @@ def environment(*packages: str) -> Environment:
 
 
 def _finalize(value: object) -> object:
-    """Foreign text loses what cannot be seen, before it is escaped."""
+    """Escape invisible characters of foreign text, before jinja2 escapes HTML."""
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def sections(report: Report, where: str) -> dict[str, Markup]:
-    """The sections by name, without their headings, empty where there is nothing to say.
+    """The sections of a page by name, without their headings; a section may be empty.
 
-    `where` says where the actions are to be seen that are too many for a table.
-
-    >>> one = Report(title="A log", verdict="Not yet.", verdict_kind="not yet", generated_by="",
-    ...     generated_at="", warnings=["Few rows."])
-    >>> found = sections(one, "with --json")
-    >>> [name for name, said in found.items() if said], "<li>Few rows.</li>" in found["care"]
-    (['care'], True)
+    `where` says where a reader finds the actions that a table leaves out.
     """
-    made: Any = environment().get_template("sections.html").module  # its macros
-    picture = _both(charts.draw_policy, report.actions) if report.has_policy else ""
-    said = {
-        "bounds": made.bounds(report, tables),
-        "care": made.care(report),
-        "certificate": made.certificate(report, tables, _pictures(report.certificate)),
-        "policy": made.policy(report, tables, picture, charts.MOST_BARS),
-        "coverage": made.coverage(
+    macros: Any = environment().get_template("sections.html").module
+    picture = _in_two_widths(charts.draw_policy, report.actions) if report.has_policy else ""
+    made = {
+        "bounds": macros.bounds(report, tables),
+        "care": macros.care(report),
+        "certificate": macros.certificate(report, tables, _pictures(report.certificate)),
+        "policy": macros.policy(report, tables, picture, charts.MOST_BARS),
+        "coverage": macros.coverage(
             report,
             tables.tabulate_candidates(report),
             tables.tabulate_actions(report, MOST_ACTIONS, where),
         ),
     }
-    return {name: Markup(text.strip()) for name, text in said.items()}
+    return {name: Markup(text.strip()) for name, text in made.items()}
 
 
 def _pictures(curve: CertificateCurve | None) -> list[Markup]:
-    """The certificate over time and its gain, or, without a history, its range."""
+    """The certificate and its gain over time; its last range if it has no history."""
     if curve is None:
         return []
     if not charts.has_history(curve):
-        return [_both(charts.draw_interval, curve)]
-    drawn = [_both(charts.draw_certificate, curve)]
-    return drawn if curve.gain is None else [*drawn, _both(charts.draw_gain, curve)]
+        return [_in_two_widths(charts.draw_interval, curve)]
+    drawn = [_in_two_widths(charts.draw_certificate, curve)]
+    return drawn if curve.gain is None else [*drawn, _in_two_widths(charts.draw_gain, curve)]
 
 
-def _both(draw: Callable[[Data, float], str], data: Data) -> Markup:
-    """A picture in two widths: letters keep their size, and the page shows the one that fits."""
+def _in_two_widths(draw: Callable[[Data, float], str], data: Data) -> Markup:
+    """A picture in two widths, of which the page shows the one that fits."""
     return Markup(
         f'<div class="wide">{draw(data, WIDE)}</div><div class="narrow">{draw(data, NARROW)}</div>'
     )
 
 
 def render_page(report: Report) -> str:
-    """The whole report as one HTML page without any request to anywhere."""
+    """The report as one HTML page, which loads nothing."""
     templates = environment()
     script = templates.get_template("sort.js").render()
     return templates.get_template("report.html").render(
@@ -128,7 +122,7 @@ def render_page(report: Report) -> str:
 
 
 def fragment(report: Report) -> str:
-    """The report in short, for a notebook's cell: its style touches nothing around it."""
+    """A short report for a notebook's cell; its style affects no other cell."""
     actions = tables.tabulate_actions(report, MOST_IN_NOTEBOOKS, "in .table")
     template = environment().get_template("fragment.html")
     return template.render(report=report, tables=tables, actions=actions)
@@ -138,7 +132,7 @@ def fragment(report: Report) -> str:
 
 
 def show(report: Report, console: Console) -> None:
-    """Print a report, the verdict first: nothing is wider than the terminal.
+    """Print a report, the verdict first.
 
     >>> from rich.console import Console
     >>> show(Report(title="A log", verdict="Too few rows.", verdict_kind="not yet",
@@ -148,39 +142,39 @@ def show(report: Report, console: Console) -> None:
     No row is quarantined.
     """
     mark, curve = report.mark, report.certificate
-    _say(console, report.title, style="bold")
-    _say(console, report.subtitle, style="dim")
-    _say(console, f"{mark.sign} {mark.word}. {report.verdict}", style=STYLES[mark.style])
+    _print_line(console, report.title, style="bold")
+    _print_line(console, report.subtitle, style="dim")
+    _print_line(console, f"{mark.sign} {mark.word}. {report.verdict}", style=STYLES[mark.style])
     for warning in report.warnings:
-        _say(console, f"! {warning}", style="yellow")
+        _print_line(console, f"! {warning}", style="yellow")
     for assumption in report.assumptions:
-        _say(console, f"To check: {assumption}", style="yellow")
+        _print_line(console, f"To check: {assumption}", style="yellow")
     if curve is not None:
-        _list(console, tables.bounds(curve, report.verdict_kind).items())
-        _list(console, tables.estimates(curve, report.verdict_kind).items())
-        _say(console, tables.holds(curve), style="dim")
-    _list(console, report.facts)
-    _draw(console, tables.tabulate_actions(report, MOST_LINES, ALL).without("propensity"))
-    _say(console, tables.averaged(report), style="dim")
+        _print_pairs(console, tables.bounds(curve, report.verdict_kind).items())
+        _print_pairs(console, tables.estimates(curve, report.verdict_kind).items())
+        _print_line(console, tables.confidence_note(curve), style="dim")
+    _print_pairs(console, report.facts)
+    _print_table(console, tables.tabulate_actions(report, MOST_LINES, ALL).without("propensity"))
+    _print_line(console, tables.average_note(report), style="dim")
     for sentence in report.coverage:
-        _say(console, f"• {sentence}")
+        _print_line(console, f"• {sentence}")
     candidates = tables.tabulate_candidates(report)
     headings = [column.heading for column in candidates.columns[2:]]
     for name, verdict, *numbers in candidates.rows:
         said = ", ".join(f"{h} {n.text}" for h, n in zip(headings, numbers, strict=True))
-        _say(console, f"• {name.text}: {verdict.text} ({said})")
-    _say(console, tables.quarantine_line(report))
-    _draw(console, tables.tabulate_quarantine(report, MOST_FILES))
-    _draw(console, tables.tabulate_files(report, MOST_FILES).without("SHA-256"))
+        _print_line(console, f"• {name.text}: {verdict.text} ({said})")
+    _print_line(console, tables.quarantine_line(report))
+    _print_table(console, tables.tabulate_quarantine(report, MOST_FILES))
+    _print_table(console, tables.tabulate_files(report, MOST_FILES).without("SHA-256"))
 
 
-def _say(console: Console, sentence: str, style: str = "") -> None:
+def _print_line(console: Console, sentence: str, style: str = "") -> None:
     if sentence:
         console.print(_text(sentence, style))
 
 
-def _list(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
-    """Names and values, one below the other."""
+def _print_pairs(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, one pair per line."""
     from rich.table import Table  # noqa: PLC0415 - imported when there is something to draw
 
     grid = Table.grid(padding=(0, 2))
@@ -189,15 +183,15 @@ def _list(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
     console.print(grid)
 
 
-def _draw(console: Console, table: tables.TextTable) -> None:
-    """A table with what it leaves out below it; labels are cut before numbers are."""
+def _print_table(console: Console, table: tables.TextTable) -> None:
+    """Print a table, and below it what it leaves out; labels are cut before numbers are."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - imported when there is something to draw
     from rich.table import Table  # noqa: PLC0415
 
     if not table.rows:
         return
     drawn = Table(title=_text(table.caption, "bold"), title_justify="left", box=SIMPLE_HEAD)
-    room = _room(table, console.width)
+    room = _first_column_width(table, console.width)
     for i, column in enumerate(table.columns):
         drawn.add_column(
             column.heading if column.words else column.heading.replace(" ", "\n"),
@@ -209,24 +203,20 @@ def _draw(console: Console, table: tables.TextTable) -> None:
     for first, *others in table.rows:
         drawn.add_row(_text(plain(first.text, room)), *(_text(cell.text) for cell in others))
     console.print(drawn)
-    _say(console, table.rest, style="dim")
+    _print_line(console, table.rest, style="dim")
 
 
-def _room(table: tables.TextTable, width: int) -> int:
-    """How many letters of the first column fit once the others have what they need."""
-    needed = [
-        max(
-            [len(word) for word in column.heading.split()]
-            + [len(row[i].text) for row in table.rows]
-        )
-        for i, column in enumerate(table.columns)
-    ]
-    others = sum(min(letters, WIDEST) for letters in needed[1:])
-    return max(NARROWEST, width - others - 3 * len(needed) - 1)
+def _first_column_width(table: tables.TextTable, width: int) -> int:
+    """The letters that are left for the first column of a table."""
+    others = 0
+    for i, column in enumerate(table.columns[1:], start=1):
+        texts = [*column.heading.split(), *(row[i].text for row in table.rows)]
+        others += min(max(map(len, texts)), WIDEST)
+    return max(NARROWEST, width - others - 3 * len(table.columns) - 1)
 
 
 def _text(sentence: str, style: str = "") -> Text:
-    """Text as it stands: nothing in it is taken for markup or for a command to the terminal."""
+    """Text without markup, and without commands to the terminal."""
     from rich.text import Text  # noqa: PLC0415 - imported when there is something to draw
 
     return Text(plain(sentence), style=style)
@@ -236,7 +226,7 @@ def _text(sentence: str, style: str = "") -> Text:
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """A report for machines: what JSON can hold, null for what is not known."""
+    """A report as JSON can hold it, with null for unknown numbers."""
     found: dict[str, Any] = {
         "verdict": report.verdict_kind,
         "decision": report.decision,
@@ -256,7 +246,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "quarantined": [asdict(group) for group in report.quarantine],
         "files": [asdict(file) for file in report.files],
     }
-    return {key: _finite(value) for key, value in found.items()}
+    return {key: _without_nan(value) for key, value in found.items()}
 
 
 def _last_point(curve: CertificateCurve) -> dict[str, Any]:
@@ -276,9 +266,9 @@ def _last_point(curve: CertificateCurve) -> dict[str, Any]:
     }
 
 
-def _finite(value: Any) -> Any:
+def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: _without_nan(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_finite(inner) for inner in value]
+        return [_without_nan(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""The tables, lists and notes of a report: what stands in them, not how they look."""
+"""The tables, lists and notes of a report: their content, not their looks."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from understudy.formatting import count, counted, named, number, percent, plain,
 from understudy.logs.evaluation.verdicts import VerdictKind
 from understudy.report.data import ActionRow, CertificateCurve, QuarantinedRow, Report
 
-LONGEST_LABEL, LONGEST_NAME, LONGEST_ROW = 80, 120, 400
+LONGEST_LABEL, LONGEST_NAME, LONGEST_ROW = 80, 120, 400  # letters in a cell
 MOST = "would have earned at most"
 
 
 class TextColumn(NamedTuple):
-    """A heading, and whether words stand below it or numbers."""
+    """The heading of a column, and whether the column has words or numbers."""
 
     heading: str
     words: bool = False
 
 
 class TextCell(NamedTuple):
-    """What is shown, and the number that it stands for, if it does."""
+    """A shown text, and the number behind it, if it shows one."""
 
     text: str
     value: float | None = None
 
 
-Column = tuple[TextColumn, Callable[[Any], TextCell]]  # with what stands in the row of an item
+Column = tuple[TextColumn, Callable[[Any], TextCell]]  # with a function from an item to its cell
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class TextTable:
     rest: str = ""
 
     def without(self, heading: str) -> TextTable:
-        """The same without a column."""
+        """The table without a column."""
         kept = [i for i, column in enumerate(self.columns) if column.heading != heading]
         columns = tuple(self.columns[i] for i in kept)
         return replace(
@@ -55,16 +55,18 @@ def _tabulate(caption: str, items: Iterable[Any], *columns: Column, rest: str = 
     return TextTable(caption, headings, [tuple(cell(one) for cell in cells) for one in items], rest)
 
 
-def _words(heading: str, text: Callable[[Any], str]) -> Column:
+def _text_column(heading: str, text: Callable[[Any], str]) -> Column:
     return TextColumn(heading, words=True), lambda item: TextCell(text(item))
 
 
-def _numbers(heading: str, value: Callable[[Any], Any], shown: Callable[[Any], str]) -> Column:
+def _number_column(
+    heading: str, value: Callable[[Any], Any], shown: Callable[[Any], str]
+) -> Column:
     return TextColumn(heading), lambda item: TextCell(shown(value(item)), value(item))
 
 
-def _rest(left: int, noun: str) -> str:
-    """What is left out of a table, in words."""
+def _left_out(left: int, noun: str) -> str:
+    """A line about the items that a table leaves out."""
     return f"… and {counted(left, f'more {noun}')}" if left > 0 else ""
 
 
@@ -74,33 +76,28 @@ def _rest(left: int, noun: str) -> str:
 def most_important(
     actions: Sequence[ActionRow], most: int
 ) -> tuple[Sequence[ActionRow], Sequence[ActionRow]]:
-    """The actions that matter most to the policy or to production, and the others."""
+    """The actions that the policy or production plays most, and the others."""
     ordered = sorted(actions, key=lambda row: -max(row.policy or 0.0, row.share))
     return ordered[:most], ordered[most:]
 
 
 def tabulate_actions(report: Report, most: int, where: str) -> TextTable:
-    """What the log says about each action, the most important first; where all are to be seen.
-
-    >>> one = Report(title="A log", verdict="Yes.", verdict_kind="promote", generated_by="",
-    ...     generated_at="", actions=[ActionRow("a", 0, 0.0), ActionRow("b", 9, 1.0)])
-    >>> table = tabulate_actions(one, most=1, where="with --json")
-    >>> [cell.text for cell in table.rows[0]][:3], table.rest
-    (['b', '9', '100 %'], '… and 1 more action: with --json')
-    """
+    """The most important actions; `where` says where a reader finds the others."""
     shown, others = most_important(report.actions, most)
     table = _tabulate(
         "What the log says about each action",
         shown,
-        _words("action", lambda row: named(row.label, LONGEST_LABEL)),
-        _numbers("rows", lambda row: row.count, lambda rows: count(rows) if rows else "never"),
-        _numbers("share of rows", lambda row: row.share, percent),
-        _numbers("policy", lambda row: row.policy, percent),
-        _numbers("mean reward", lambda row: row.mean_reward, number),
+        _text_column("action", lambda row: named(row.label, LONGEST_LABEL)),
+        _number_column(
+            "rows", lambda row: row.count, lambda rows: count(rows) if rows else "never"
+        ),
+        _number_column("share of rows", lambda row: row.share, percent),
+        _number_column("policy", lambda row: row.policy, percent),
+        _number_column("mean reward", lambda row: row.mean_reward, number),
         (TextColumn("propensity"), lambda row: TextCell(_range(row), row.lowest)),
-        _numbers("coverage ratio", lambda row: row.coverage, number),
-        _numbers("effective sample size", lambda row: row.effective_sample_size, size),
-        rest=f"{_rest(len(others), 'action')}: {where}" if others else "",
+        _number_column("coverage ratio", lambda row: row.coverage, number),
+        _number_column("effective sample size", lambda row: row.effective_sample_size, size),
+        rest=f"{_left_out(len(others), 'action')}: {where}" if others else "",
     )
     return table if report.has_policy else table.without("policy")
 
@@ -115,11 +112,11 @@ def tabulate_candidates(report: Report) -> TextTable:
     return _tabulate(
         "What this log can say about policies",
         report.candidates,
-        _words("policy", lambda one: named(one.name, LONGEST_LABEL)),
-        _words("verdict", lambda one: one.words),
-        _numbers("estimate", lambda one: one.estimate, number),
-        _numbers("coverage ratio", lambda one: one.coverage, number),
-        _numbers("effective sample size", lambda one: one.effective_sample_size, size),
+        _text_column("policy", lambda one: named(one.name, LONGEST_LABEL)),
+        _text_column("verdict", lambda one: one.words),
+        _number_column("estimate", lambda one: one.estimate, number),
+        _number_column("coverage ratio", lambda one: one.coverage, number),
+        _number_column("effective sample size", lambda one: one.effective_sample_size, size),
     )
 
 
@@ -129,9 +126,9 @@ def tabulate_reasons(report: Report) -> TextTable:
     return _tabulate(
         "Why rows are quarantined",
         report.reasons.items(),
-        _words("reason", lambda item: item[0]),
-        _numbers("rows", lambda item: item[1], count),
-        _numbers("share of these", lambda item: item[1] / whole if whole else None, percent),
+        _text_column("reason", lambda item: item[0]),
+        _number_column("rows", lambda item: item[1], count),
+        _number_column("share of these", lambda item: item[1] / whole if whole else None, percent),
     )
 
 
@@ -140,42 +137,42 @@ def tabulate_quarantine(report: Report, most: int) -> TextTable:
     return _tabulate(
         "Quarantined rows, by file",
         report.quarantine[:most],
-        _words("file", lambda group: named(group.file, LONGEST_NAME)),
-        _words("reason", lambda group: group.reason),
-        _numbers("rows", lambda group: group.count, count),
-        rest=_rest(len(report.quarantine) - most, "line"),
+        _text_column("file", lambda group: named(group.file, LONGEST_NAME)),
+        _text_column("reason", lambda group: group.reason),
+        _number_column("rows", lambda group: group.count, count),
+        rest=_left_out(len(report.quarantine) - most, "line"),
     )
 
 
 def tabulate_examples(report: Report, most: int) -> TextTable:
-    """Some of the rows that are quarantined, as they stood in their files."""
+    """Some quarantined rows, as they are in their files."""
     return _tabulate(
         "Some of these rows",
         report.examples[:most],
-        _words("file", lambda one: named(one.file, LONGEST_NAME)),
-        _numbers("row", lambda one: one.row, count),
-        _words("reason", lambda one: one.reason),
-        _words("values", _values),
-        rest=_rest(len(report.examples) - most, "example"),
+        _text_column("file", lambda one: named(one.file, LONGEST_NAME)),
+        _number_column("row", lambda one: one.row, count),
+        _text_column("reason", lambda one: one.reason),
+        _text_column("values", _values),
+        rest=_left_out(len(report.examples) - most, "example"),
     )
 
 
 def _values(row: QuarantinedRow) -> str:
-    """The values of a row, as they would be typed."""
+    """The values of a row, as Python writes them."""
     typed = ", ".join(f"{name} = {shorten(value)}" for name, value in row.values.items())
     return plain(typed, LONGEST_ROW)
 
 
 def tabulate_files(report: Report, most: int) -> TextTable:
-    """The files that were read, and what they held."""
+    """The files that were read, with their rows and hashes."""
     return _tabulate(
         "Files that were read",
         report.files[:most],
-        _words("file", lambda file: named(file.name, LONGEST_NAME)),
-        _numbers("rows", lambda file: file.rows, count),
-        _numbers("quarantined", lambda file: file.quarantined, count),
-        _words("SHA-256", lambda file: file.sha256),
-        rest=_rest(len(report.files) - most, "file"),
+        _text_column("file", lambda file: named(file.name, LONGEST_NAME)),
+        _number_column("rows", lambda file: file.rows, count),
+        _number_column("quarantined", lambda file: file.quarantined, count),
+        _text_column("SHA-256", lambda file: file.sha256),
+        rest=_left_out(len(report.files) - most, "file"),
     )
 
 
@@ -183,10 +180,9 @@ def tabulate_files(report: Report, most: int) -> TextTable:
 
 
 def bounds(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
-    """What a certificate says at its end, by name, as far as it matters to the verdict."""
+    """The last bounds of a certificate by name, as far as the verdict depends on them."""
     _, lower, upper, production, gain = curve.table[-1].tolist()
-    certified = curve.gain is not None
-    worse = kind == "worse"
+    certified, worse = curve.gain is not None, kind == "worse"
     return {
         f"{curve.target} would have earned at least": number(lower),
         **({MOST: number(upper)} if worse else {}),
@@ -205,7 +201,7 @@ def _promotion(curve: CertificateCurve) -> str:
 
 
 def estimates(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
-    """The other bound, and estimates that bound nothing."""
+    """The upper bound, if `bounds` leaves it out, and estimates without a guarantee."""
     rounds, _, upper, *_ = curve.table[-1].tolist()
     plays = f"{size(curve.effective_sample_size)} of {counted(int(rounds), 'round')}"
     return {
@@ -219,8 +215,8 @@ def estimates(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
 # ----------------------------------------------------------------------------------------- notes
 
 
-def holds(curve: CertificateCurve) -> str:
-    """What the bounds promise."""
+def confidence_note(curve: CertificateCurve) -> str:
+    """A note: what the bounds guarantee, and with which confidence."""
     by_itself = "" if curve.gain is None else "; so does the gain, by itself"
     return (
         f"Rewards are means per round. The bounds hold together with {percent(curve.confidence)} "
@@ -228,8 +224,8 @@ def holds(curve: CertificateCurve) -> str:
     )
 
 
-def averaged(report: Report) -> str:
-    """What the policy's probabilities are, if it depends on the context; else nothing."""
+def average_note(report: Report) -> str:
+    """A note about the probabilities of a policy that depends on the context; else empty."""
     if report.averaged_over is None:
         return ""
     rows = counted(report.averaged_over, "row")
@@ -237,7 +233,7 @@ def averaged(report: Report) -> str:
 
 
 def not_drawn(actions: Sequence[ActionRow], most: int) -> str:
-    """What a picture of the `most` important actions leaves out; nothing if it has all."""
+    """A note about the actions that a picture of the `most` important ones leaves out."""
     _, others = most_important(actions, most)
     if not others:
         return ""

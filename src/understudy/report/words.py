@@ -1,22 +1,17 @@
-"""All English about results: verdicts, what a log shows, warnings, facts.
+"""What is said about a policy: verdicts, certificates, theorems and their assumptions.
 
-The page, the terminal, the notebook and the live page take their sentences from here; the values
-below hold enums and numbers. A certificate writes its own line (its `__repr__`), since it
-works without the packages that logs need.
+`findings` says what a log shows. The page, the terminal, the notebook and the live page take their
+sentences from these two modules; the values below hold enums and numbers. A certificate writes its
+own line (its `__repr__`), since it works without the packages that logs need.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from understudy.certificates import Certificate, Certified
-from understudy.constraints import Array
-from understudy.errors import LONGEST_PATH, shorten
 from understudy.formatting import (
     FEW_DIGITS,
     count,
@@ -27,14 +22,8 @@ from understudy.formatting import (
     percent,
     rough_count,
 )
-from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.diagnostics import (
-    Calibration,
-    CalibrationFinding,
-    Drift,
-    DriftFinding,
     SampleSize,
-    ShareChange,
 )
 from understudy.logs.evaluation.verdicts import (
     Coverage,
@@ -44,19 +33,15 @@ from understudy.logs.evaluation.verdicts import (
     VerdictKind,
 )
 from understudy.logs.policy import Policy
-from understudy.logs.readers.files import UnreadFiles
-from understudy.logs.reject_reasons import WITHOUT_ACTION, remedy_for
-from understudy.logs.reject_reasons import counted as reasons
-from understudy.logs.results import CertifyResult, LearnResult
+from understudy.logs.reject_reasons import WITHOUT_ACTION, list_reasons, remedy_for
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
     LOGGED,
-    Label,
     RewardScale,
-    short_label,
 )
 from understudy.logs.settings import Assumption, Settings, Theorem
+from understudy.report.findings import describe_log
 
 
 class Mark(NamedTuple):
@@ -106,6 +91,9 @@ ASSUMPTIONS = {
     Assumption.TIME_ORDER: "rows are in the order of time; --time COLUMN checks this",
 }
 LOG_THEM = "Log the propensity of every row."
+NEEDS_PROPENSITIES = (
+    "a certificate needs the propensity of every row. Name its column with --propensity."
+)
 OBSTACLES = {
     Obstacle.BEHAVIOR_CHANGED: (
         f"Production changed over time, so its propensities cannot be estimated. {LOG_THEM}"
@@ -125,22 +113,9 @@ OBSTACLES = {
         "The rows have no order, and a certificate of what was earned while learning needs one. "
         "Certify the policy on a later log."
     ),
-    Obstacle.NO_PROPENSITIES_WITH_ELIGIBLE_SETS: (
-        "With eligible sets, a certificate needs the propensity of every row. Name its column with "
-        "--propensity."
-    ),
-    Obstacle.NO_PROPENSITIES_WITH_CONTEXTS: (
-        "With contexts, a certificate needs the propensity of every row. Name its column with "
-        "--propensity."
-    ),
+    Obstacle.NO_PROPENSITIES_WITH_ELIGIBLE_SETS: f"With eligible sets, {NEEDS_PROPENSITIES}",
+    Obstacle.NO_PROPENSITIES_WITH_CONTEXTS: f"With contexts, {NEEDS_PROPENSITIES}",
 }
-NOT_EXAMINED = "not examined here; understudy coverage --engine does it"
-CALIBRATIONS = {
-    CalibrationFinding.NO_PROPENSITIES: "there are no propensities to compare with frequencies",
-    CalibrationFinding.NOT_EXAMINED: NOT_EXAMINED,
-    CalibrationFinding.TOO_FEW_ROWS: "too few rows to check the propensities",
-}
-FEW_NAMES, MANY_NAMES = 3, 10  # in a sentence about them, and in a list of them
 COUNTLESS = 1e15  # rows: no log has so many
 
 
@@ -154,46 +129,57 @@ def explain(verdict: Verdict, coverage: Coverage) -> str:
     """
     certificate, needed, scale = verdict.certificate, verdict.sample_size, coverage.scale
     if certificate is not None and verdict.decision is not PolicyDecision.UNKNOWN:
-        return _decided(verdict, certificate, scale)
-    if verdict.obstacle is not None or needed is None:
-        assert verdict.obstacle is not None  # what is unknown has an obstacle or a sample size
+        return _explain_decision(verdict, certificate, scale)
+    if verdict.obstacle is not None:
         return explain_obstacle(verdict.obstacle, coverage.refused)
+    assert needed is not None  # every unknown decision has an obstacle or a sample size
     if verdict.hidden:
-        return _hidden(verdict, needed, scale)
+        return _explain_missing_overlap(verdict, needed, scale)
     if certificate is None:
         plays = rough_count(verdict.overlap.effective_sample_size)
         return (
             f"The log covers this policy: {counted(verdict.rows, 'row')} say as much as about "
             f"{plays} plays of its own. Certify it for a decision."
         )
-    return _undecided(verdict, certificate, needed, scale)
+    return _explain_missing_data(verdict, certificate, needed, scale)
 
 
 def headline(verdict: Verdict) -> str:
-    """The decision in a few words; more rows would settle what only lacks data."""
+    """The decision in a few words; "not yet" where more rows like these would settle it."""
     needed = verdict.sample_size
-    if verdict.certificate is not None and needed is not None and verdict.gain_is_estimated:
-        return MARKS["not yet" if 0.0 < needed.rows < math.inf else verdict.kind].word
-    return MARKS[verdict.kind].word
+    settled = (
+        verdict.certificate is not None
+        and verdict.gain_is_estimated
+        and needed is not None
+        and 0.0 < needed.rows < math.inf
+    )
+    return MARKS["not yet" if settled else verdict.kind].word
 
 
-def judged(verdict: Verdict, coverage: Coverage) -> str:
+def describe_verdict(verdict: Verdict, coverage: Coverage) -> str:
     """The decision about a policy, and the numbers behind it."""
     explained = explain(verdict, coverage)
     covered = verdict.certificate is None and verdict.obstacle is None and not verdict.hidden
     return explained if covered else f"{headline(verdict)}. {explained}"
 
 
+def describe_coverage(coverage: Coverage) -> str:
+    """What a log can say, in lines, without the table of its actions."""
+    verdicts = [f"{found.name}: {describe_verdict(found, coverage)}" for found in coverage.verdicts]
+    return "\n".join([*describe_log(coverage), *verdicts])
+
+
 def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
-    """Why a log decides nothing, and what to do about it.
+    """The reason why a log decides nothing, and the remedy.
 
     >>> explain_obstacle(Obstacle.MOSTLY_REJECTED, {"reward is missing": 3})
     'Most rows are quarantined (reward is missing: 3). Check the column of the reward.'
     """
     if obstacle is Obstacle.MOSTLY_REJECTED:
         remedy = remedy_for(refused)
-        remedy = f"{remedy[0].upper()}{remedy[1:]}"
-        return f"Most rows are quarantined ({reasons(refused)}). {remedy}."
+        return (
+            f"Most rows are quarantined ({list_reasons(refused)}). {remedy[0].upper()}{remedy[1:]}."
+        )
     if obstacle is Obstacle.UNKNOWN_ACTIONS:
         rows = sum(refused.get(reason, 0) for reason in WITHOUT_ACTION)
         return (
@@ -203,7 +189,7 @@ def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
     return OBSTACLES[obstacle]
 
 
-def _decided(verdict: Verdict, certificate: Certificate, scale: RewardScale) -> str:
+def _explain_decision(verdict: Verdict, certificate: Certificate, scale: RewardScale) -> str:
     n, sure = certificate.rounds, f"{percent(verdict.confidence)} confidence"
     estimated = gain(scale.gain(verdict.estimated_gain))
     if verdict.decision is PolicyDecision.WORSE:
@@ -219,12 +205,12 @@ def _decided(verdict: Verdict, certificate: Certificate, scale: RewardScale) -> 
     return f"The gain is at least {least} per row with {sure} (estimated {estimated}).{when}"
 
 
-def _undecided(
+def _explain_missing_data(
     verdict: Verdict, certificate: Certificate, needed: SampleSize, scale: RewardScale
 ) -> str:
     if not needed.rows:
         return "The policy plays as production does, so there is no gain to show."
-    wanted = f"a gain of {number(scale.gain(needed.gain), FEW_DIGITS)} per row"
+    wanted = _wanted(needed, scale)
     if math.isinf(needed.rows) and verdict.rejected:
         return (
             f"No number of such rows would show {wanted}: {count(verdict.rejected)} of "
@@ -237,13 +223,12 @@ def _undecided(
     found = (
         f"{_once_ahead(certificate)}Estimated gain {estimated} per row ({sure}: at least {least})."
     )
+    rows = _about_rows(needed.rows)
     if verdict.gain_is_estimated:
-        return f"{found} {_about(needed.rows)} like these would settle it."
+        return f"{found} {rows} like these would settle it."
     if needed.rows <= verdict.rows:
-        return (
-            f"{found} {_about(needed.rows)} would have shown {wanted}; a smaller gain takes more."
-        )
-    return f"{found} {_about(needed.rows)} like these would show {wanted}."
+        return f"{found} {rows} would have shown {wanted}; a smaller gain takes more."
+    return f"{found} {rows} like these would show {wanted}."
 
 
 def _once_ahead(certificate: Certificate) -> str:
@@ -253,35 +238,34 @@ def _once_ahead(certificate: Certificate) -> str:
     return f"The policy was ahead of production{when}, but no gain is certain over all rows. "
 
 
-def _hidden(verdict: Verdict, needed: SampleSize, scale: RewardScale) -> str:
-    share, wanted = (
-        percent(verdict.hidden),
-        f"a gain of {number(scale.gain(needed.gain), FEW_DIGITS)} per row",
-    )
-    what = (
-        "actions that the log never shows"
-        if verdict.plays_unseen
-        else "rare or impossible in these rows"
-    )
+def _explain_missing_overlap(verdict: Verdict, needed: SampleSize, scale: RewardScale) -> str:
+    wanted, rows = _wanted(needed, scale), _about_rows(needed.rows)
+    what = "rare or impossible in these rows"
+    if verdict.plays_unseen:
+        what = "actions that the log never shows"
     if needed.rows > verdict.rows:
-        step = f"{_about(needed.rows)}, half of them played by the policy, would show {wanted}."
+        step = f"{rows}, half of them played by the policy, would show {wanted}."
     else:
         explored = 100.0 * (needed.exploration or 0.0)
         step = (
             f"If production followed the policy in about {explored:.2g} % of as many rows, "
             f"{wanted} would show."
         )
-    return f"{share} of the policy's plays are {what}. {step}"
+    return f"{percent(verdict.hidden)} of the policy's plays are {what}. {step}"
 
 
-def _about(rows: float) -> str:
+def _wanted(needed: SampleSize, scale: RewardScale) -> str:
+    return f"a gain of {number(scale.gain(needed.gain), FEW_DIGITS)} per row"
+
+
+def _about_rows(rows: float) -> str:
     if rows >= COUNTLESS:
         return "More than a quadrillion rows"
     return f"About {rough_count(rows)} row{'' if round(rows) == 1 else 's'}"
 
 
-def certified_line(certified: Certified, coverage: Coverage, who: str, when: str) -> str:
-    """What a certificate bounds, in one sentence."""
+def describe_certificate(certified: Certified, coverage: Coverage, who: str, when: str) -> str:
+    """The bounds of a certificate, in one sentence."""
     scale, n = coverage.scale, certified.certificate.rounds
     sure = percent(certified.certificate.confidence)
     lower, production = (scale.reward(x / n) for x in (certified.lower, certified.production))
@@ -295,113 +279,6 @@ def certified_line(certified: Certified, coverage: Coverage, who: str, when: str
         f"{when}, with {sure} confidence, {who} would have earned at least {number(lower)} per "
         f"row; production earned {at_most}{number(production)}; {bound}."
     )
-
-
-# ------------------------------------------------------------------------ what the log itself shows
-
-
-def findings(coverage: Coverage) -> list[str]:
-    """What the log shows about itself, in lines: rows, actions, calibration, drift."""
-    rejected = sum(coverage.refused.values())
-    quarantined = f"; {count(rejected)} quarantined ({reasons(coverage.refused)})"
-    lines = [f"{counted(coverage.rows, 'row')}{quarantined if rejected else ''}"]
-    labels = coverage.table["action"].to_list()
-    if coverage.unseen:
-        never = _some(list(map(short_label, coverage.unseen)), MANY_NAMES)
-        lines.append(f"Never played: {never}")
-    if coverage.deterministic:
-        played = coverage.table.filter(coverage.table["count"] > 0)["action"].to_list()
-        always = f"it always played {short_label(played[0])}"
-        why = always if len(played) == 1 else "every propensity is 1"
-        lines.append(
-            f"Production was deterministic ({why}), so the log shows nothing of other choices"
-        )
-    return [
-        *lines,
-        f"Calibration: {calibration_line(coverage.calibration, labels)}",
-        f"Drift: {drift_line(coverage.drift, labels)}",
-    ]
-
-
-def describe_coverage(coverage: Coverage) -> str:
-    """What a log can say, in lines, without the table of its actions."""
-    verdicts = [f"{found.name}: {judged(found, coverage)}" for found in coverage.verdicts]
-    return "\n".join([*findings(coverage), *verdicts])
-
-
-def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
-    """Whether propensities agree with frequencies; the actions that differ most are named."""
-    if calibration.finding in CALIBRATIONS:
-        return CALIBRATIONS[calibration.finding]
-    if calibration.finding is CalibrationFinding.AGREES:
-        examined = int(np.isfinite(calibration.ratios).sum())
-        return (
-            f"propensities agree with frequencies ({count(examined)} of "
-            f"{counted(len(labels), 'action')} have enough rows to check)"
-        )
-    parts = []
-    if calibration.wrong.any():
-        worst = _worst(labels, calibration.ratios, calibration.wrong, -calibration.ratios)
-        parts.append(f"{worst}: these propensities are wrong, and so is every estimate from them")
-    if calibration.rare.any():
-        worst = _worst(labels, calibration.ratios, calibration.rare, calibration.ratios)
-        parts.append(
-            f"{worst}: the propensities are too high, the action was not possible in some rows "
-            "(eligible sets, contexts), or rare plays did not come up"
-        )
-    return "; ".join(parts)
-
-
-def _worst(labels: Sequence[Label], ratios: Array, which: NDArray[np.bool_], order: Array) -> str:
-    """The actions that differ most, by name."""
-    first, *rest = [int(a) for a in np.argsort(order) if which[a]]
-    names = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest]
-    others = f" ({_some(names, FEW_NAMES - 1)})" if names else ""
-    often = f"{ratios[first]:.2g}× as often"
-    return f"action {short_label(labels[first])} was played {often} as its propensities say{others}"
-
-
-def _some(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are.
-
-    >>> _some(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
-    hidden = len(names) - most
-    return ", ".join(names[:most]) + (f" and {count(hidden)} more" if hidden > 0 else "")
-
-
-def drift_line(drift: Drift, labels: Sequence[Label]) -> str:
-    """Whether production stayed the same, in its propensities and over time."""
-    if drift.finding is DriftFinding.NOT_EXAMINED:
-        return NOT_EXAMINED
-    parts = []
-    if drift.varies:
-        parts.append(
-            f"the propensity of an action varies by a factor of up to {drift.factor:.2g}, so use "
-            "logged propensities and do not estimate them"
-        )
-    elif math.isfinite(drift.factor):
-        parts.append("each action has the same propensity in all rows")
-    if drift.finding is DriftFinding.TOO_FEW_ROWS:
-        parts.append("too few rows to see changes over time")
-    elif drift.finding is DriftFinding.STEADY:
-        parts.append(f"shares of actions are steady over time ({drift.periods} periods compared)")
-    elif drift.change is not None:
-        parts.append(_changed(drift, drift.change, labels))
-    return "; ".join(parts) or "unknown; name a column with --time to see changes over time"
-
-
-def _changed(drift: Drift, most: ShareChange, labels: Sequence[Label]) -> str:
-    change = (
-        f"shares of actions change over time (action {short_label(labels[most.action])}: between "
-        f"{100 * most.lowest:.2g} % and {100 * most.highest:.2g} %)"
-    )
-    if drift.behavior != LOGGED:
-        return f"{change}, which {drift.behavior} propensities ignore: log that of every row"
-    if drift.varies:
-        return f"{change}, which logged propensities account for"
-    return f"{change} though propensities do not: they are wrong, or actions were not random"
 
 
 # ----------------------------------------------------------------------- theorems and assumptions
@@ -418,7 +295,7 @@ def guarantee(settings: Settings) -> str:
 
 
 def assumptions(policy: Policy) -> list[str]:
-    """The assumptions behind a learned policy that the reader is to check."""
+    """The assumptions of a learned policy's theorem that the reader must check."""
     contextual = policy.contextual
     found = [ASSUMPTIONS[assumption] for assumption in policy.settings.unmet]
     if contextual is None:
@@ -437,78 +314,3 @@ def assumptions(policy: Policy) -> list[str]:
             f"{contextual.learner.spec.n_actions} are not in the warm-up, so V of these is a guess"
         )
     return found
-
-
-# ------------------------------------------------------------------------------------- warnings
-
-
-def learn_warnings(result: LearnResult) -> Iterator[str]:
-    """What the reader should know before believing what was learned."""
-    policy, scale, contextual = result.policy, result.coverage.scale, result.policy.contextual
-    late = policy.study.learner.past_horizon(policy.study.state)
-    if late:
-        yield f"{counted(late, 'row')} came after the horizon, where no theorem holds."
-    if not scale.is_unit:
-        yield (
-            f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}] to [0, 1]. "
-            "The learner depends on this range: pass the true one."
-        )
-    yield from _unexpected(result.oddities)
-    if contextual is not None and contextual.encoder.constants:
-        yield (
-            f"Contexts that did not change in the {counted(contextual.rows, 'row')} of the warm-up "
-            f"are left out: {', '.join(contextual.encoder.constants)}; a larger --warmup may see "
-            "them change."
-        )
-    if policy.study.certificate is not None:
-        yield from _quarantined(policy.refused, result.coverage)
-
-
-def certify_warnings(result: CertifyResult) -> Iterator[str]:
-    """What the reader should know before believing a certificate."""
-    if result.strange is not None:
-        known, shown = (_some(list(map(short_label, one)), FEW_NAMES) for one in result.strange)
-        yield (
-            f"The policy and the log have no action in common: the policy knows {known}; the log "
-            f"shows {shown}."
-        )
-    yield from _unexpected(result.oddities)
-    yield from _quarantined(result.coverage.refused, result.coverage)
-
-
-def unread_warnings(unread: Iterable[UnreadFiles]) -> Iterator[str]:
-    """The files of folders that were not read, and what to do about them."""
-    for folder, names in unread:
-        one = len(names) == 1
-        yield (
-            f"{counted(len(names), 'file')} of the folder {shorten(str(folder), LONGEST_PATH)} "
-            f"{'was' if one else 'were'} not read, because "
-            f"{'its name does' if one else 'their names do'} not say the format: "
-            f"{_some(list(map(shorten, names)), FEW_NAMES)}; name "
-            f"{'it' if one else 'them'}, with --format."
-        )
-
-
-def _unexpected(oddities: Mapping[tuple[str, Unexpected], int]) -> Iterator[str]:
-    """Values of contexts that the features were not made from.
-
-    >>> print(*_unexpected({("age", Unexpected.MISSING): 3}))
-    Context: age is missing in 3 rows, unlike the warm-up; encoded as rare, missing or unknown.
-    """
-    for (column, how), rows in oddities.items():
-        yield (
-            f"Context: {column} is {how} in {counted(rows, 'row')}, unlike the warm-up; encoded as "
-            "rare, missing or unknown."
-        )
-
-
-def _quarantined(refused: Mapping[str, int], coverage: Coverage) -> Iterator[str]:
-    """How quarantined rows count in a certificate, and what to do about them."""
-    rejected = sum(refused.values())
-    if rejected:
-        yield (
-            f"{counted(rejected, 'row')} {'is' if rejected == 1 else 'are'} quarantined "
-            f"({reasons(refused)}): {remedy_for(refused)}. The certificate counts them as reward 0 "
-            "for the policy and, where no reward is given, as the highest for production, whose "
-            f"mean in valid rows is {number(coverage.mean_reward)}."
-        )

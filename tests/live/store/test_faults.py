@@ -194,7 +194,9 @@ def test_no_more_is_read_than_was_asked_for(place: Place, asked: int) -> None:
     rewards = [Rewarded(n, 1.0, 1) for n in range(1, asked + 1)]
     if place.where.startswith("postgresql"):
         with session.transaction():
-            assert len(session.find(key, ids)) == session.fill("reward", key, rewards) == asked
+            assert (
+                len(session.find(key, ids)) == session.set_rewards("reward", key, rewards) == asked
+            )
             query = (
                 "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
                 "WHERE relname = 'decisions'"
@@ -203,8 +205,8 @@ def test_no_more_is_read_than_was_asked_for(place: Place, asked: int) -> None:
         return
     steps: list[int] = []
     session.connection.set_progress_handler(lambda: steps.append(1), 100)
-    assert len(session.find(key, ids)) == session.fill("reward", key, rewards) == asked
-    assert store.late(key) == 0
+    assert len(session.find(key, ids)) == session.set_rewards("reward", key, rewards) == asked
+    assert store.late_count(key) == 0
     assert store.last_seq(key) == 5_000
     assert 100 * len(steps) < 500 + 100 * asked
 

@@ -104,7 +104,7 @@ def test_a_decision_comes_back_bit_for_bit(place: Place) -> None:
             found = store.find(study, [d.id for d in log] + ["x" * 129])
             assert bits([found.pop(d.id) for d in log]) == bits(log)
             assert not found
-            assert reader.late(study) == len(late)
+            assert reader.late_count(study) == len(late)
             assert reader.last_seq(study) == len(log)
 
     check()
@@ -188,7 +188,7 @@ def test_a_write_is_all_or_nothing(place: Place, fault: str) -> None:
     assert content(reader) == before
     store.write([good], 9)
     assert reader.last_seq(other) == 2
-    assert (reader.refused(other), reader.refused(key)) == ({"conflict": 3}, {})
+    assert (reader.refused_counts(other), reader.refused_counts(key)) == ({"conflict": 3}, {})
 
 
 def test_counts_add_up_and_the_clock_never_goes_back(place: Place) -> None:
@@ -201,8 +201,8 @@ def test_counts_add_up_and_the_clock_never_goes_back(place: Place) -> None:
         assert reader.clock() == max(50, clock)
     store.archive(other, 2**63 - 1)
     assert reader.clock() == 2**63 - 1
-    assert reader.refused(key) == {"late": 5, "conflict": 1}
-    assert reader.refused(other) == {}
+    assert reader.refused_counts(key) == {"late": 5, "conflict": 1}
+    assert reader.refused_counts(other) == {}
 
 
 def test_studies_and_snapshots(place: Place) -> None:

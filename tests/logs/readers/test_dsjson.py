@@ -201,7 +201,7 @@ def test_rows_are_the_same_however_the_file_is_cut() -> None:
     assert [row["row"] for row in whole] == [*range(1, 21), 22, 24]
     assert rows_of(read_dsjson, gzip.compress(written.encode()), name="log.json.gz") == whole
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "PIECE", 100)
+        patch.setattr(files, "READ_SIZE", 100)
         patch.setattr(files, "BATCH", 3)
         assert rows_of(read_dsjson, written) == whole
 

@@ -271,7 +271,7 @@ def test_rows_are_the_same_however_the_file_is_cut() -> None:
     whole = rows_of(vowpal.read_text, text, ALL)
     for piece in (1, 7, 64):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(files, "PIECE", piece)
+            patch.setattr(files, "READ_SIZE", piece)
             patch.setattr(files, "BATCH", piece)
             patch.setattr(vowpal, "_has_several_lines_an_event", lambda *_: False)
             assert rows_of(vowpal.read_text, text, ALL) == whole
@@ -279,8 +279,8 @@ def test_rows_are_the_same_however_the_file_is_cut() -> None:
 
 def test_lines_and_events_without_end_are_refused() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "PIECE", 10)
-        patch.setattr(files, "LONGEST", 100)
+        patch.setattr(files, "READ_SIZE", 10)
+        patch.setattr(files, "LONGEST_LINE", 100)
         assert_refused(lambda: rows_of(vowpal.read_text, "x" * 200), "log", "longer than 100 bytes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vowpal, "MOST_LINES", 5)

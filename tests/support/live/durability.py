@@ -80,7 +80,7 @@ def prove(store: str, ledger: Ledger, policy: str, folder: Path) -> None:
     reader = open_reader(store)
     try:
         record = study_named(reader, ledger.study)
-        decisions = [one for batch in reader.in_order(record.key) for one in batch]
+        decisions = [one for batch in reader.batches(record.key) for one in batch]
         ledger.check(decisions)
         (audited,) = [one for one in audit(reader, ignore) if one.study == ledger.study]
         assert (audited.faults, audited.processed) == ((), len(decisions)), audited

@@ -38,7 +38,7 @@ class SingleStudy:
         ingest = study.ingest(self.store, [event.id for event in events], self.now)
         outcomes = ingest.add(events)
         self.store.write([ingest.changes], self.now)
-        study.committed(ingest)
+        study.apply(ingest)
         self.process()
         return outcomes
 

@@ -143,8 +143,8 @@ def content(
             reader.decisions(study.key, 0, 1_000_000),
             reader.last_seq(study.key),
             reader.snapshot(study.key),
-            reader.refused(study.key),
-            reader.late(study.key),
+            reader.refused_counts(study.key),
+            reader.late_count(study.key),
         )
         for study in studies
     ]

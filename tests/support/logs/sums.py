@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 import understudy as us
-from understudy.logs.aggregation.aggregates import tally
+from understudy.logs.aggregation.aggregates import log_statistics
 from understudy.logs.schema import Actions, Columns
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 
@@ -41,7 +41,7 @@ def sums_of(
     """The sums of a frame: of actions 0 to K − 1, of these labels, or of those that it shows."""
     columns = LOGGED if propensities else Columns(propensity=None)
     names = [str(a) for a in range(labels)] if isinstance(labels, int) else labels
-    return tally(frame, columns, actions=None if names is None else Actions(tuple(names)))
+    return log_statistics(frame, columns, actions=None if names is None else Actions(tuple(names)))
 
 
 def as_log(sums: ActionStatistics) -> LogStatistics:

@@ -33,7 +33,7 @@ def open_tokens(where: str) -> TokenStore:
 
 
 def hide_credentials(where: str) -> str:
-    """Return a path as it is, and of a URL, which may hold a password, the scheme alone.
+    """Return a path as it is, and a URL, which may hold a password, as its scheme alone.
 
     >>> hide_credentials("postgresql://ada:secret@db/studies"), hide_credentials("understudy.db")
     ('postgresql://…', 'understudy.db')

@@ -22,8 +22,8 @@ from understudy.live.store.sql import (
     Access,
     Database,
     Row,
-    refused_rows,
-    row_of,
+    as_row,
+    constraint_error,
 )
 
 try:
@@ -93,10 +93,10 @@ class Postgres(Database):
 
     def __init__(self, url: str, access: Access) -> None:
         super().__init__(access)
-        self._settings = settings_of(url)
+        self._settings = connection_settings(url)
 
     @contextmanager
-    def connected(self) -> Iterator[psycopg.Connection]:
+    def open_connection(self) -> Iterator[psycopg.Connection]:
         with closing(psycopg.connect(autocommit=True, **self._settings)) as connection:
             encoding = connection.info.parameter_status("server_encoding")
             if encoding != "UTF8":
@@ -118,7 +118,7 @@ class Postgres(Database):
 
     def insert(self, study: int, decisions: Sequence[Decision]) -> None:
         if decisions:
-            columns = [list(column) for column in zip(*map(row_of, decisions), strict=True)]
+            columns = [list(column) for column in zip(*map(as_row, decisions), strict=True)]
             self.change(f"{INSERT_DECISIONS} SELECT ?, * FROM unnest ({ARRAYS})", study, *columns)
 
     def find(self, study: int, ids: Sequence[str]) -> list[Row]:
@@ -129,7 +129,7 @@ class Postgres(Database):
         )  # id = ANY (…) scans the whole study while there are no statistics
         return self.rows(query, list(ids), study)
 
-    def fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
+    def set_rewards(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
         if not rewards:
             return 0
         statement = (
@@ -146,21 +146,17 @@ class Postgres(Database):
         status: TransactionStatus = self.connection.info.transaction_status
         return status != TransactionStatus.IDLE
 
-    def explain(self, error: psycopg.Error) -> Exception:
+    def translate(self, error: psycopg.Error) -> Exception:
         said = first_line(error)
         if isinstance(error, psycopg.IntegrityError | psycopg.DataError):
-            return refused_rows(error.diag.message_detail or said)
+            return constraint_error(error.diag.message_detail or said)
         if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
             return StoreUnavailable(f"the database server cannot be reached ({said})")
         return StoreUnavailable(REASONS.get(type(error), f"the database server says: {said}"))
 
 
-def settings_of(url: str) -> dict[str, Any]:
-    """Return the settings of a URL, and our defaults for those that it leaves out.
-
-    >>> settings_of("postgresql://ada@db.example/studies?connect_timeout=9")["connect_timeout"]
-    '9'
-    """
+def connection_settings(url: str) -> dict[str, Any]:
+    """Return the settings of a URL, and our defaults for those that it leaves out."""
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error:  # its message repeats the URL, which may hold a password

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -29,7 +30,7 @@ BATCH = 10_000  # decisions read at a time, some 3 MB
 SELECT_STUDIES = "SELECT key, name, spec, base, created_at, archived_at FROM studies"
 SELECT_DECISIONS = f"SELECT {', '.join(COLUMNS)} FROM decisions"
 INSERT_DECISIONS = f"INSERT INTO decisions (study, {', '.join(COLUMNS)})"
-row_of = attrgetter(*COLUMNS)  # the fields of a `Decision` as a row of `decisions`
+as_row = attrgetter(*COLUMNS)  # the fields of a `Decision` as a row of `decisions`
 
 
 class Database(ABC):
@@ -50,12 +51,12 @@ class Database(ABC):
 
     def __init__(self, access: Access) -> None:
         self.access = access
-        self._held = ExitStack()
+        self._resources = ExitStack()
         self._connection: Any = None
 
     @abstractmethod
-    def connected(self) -> AbstractContextManager[Any]:
-        """Connect; for a writer, hold the writer's lock as well."""
+    def open_connection(self) -> AbstractContextManager[Any]:
+        """Yield a new connection; for a writer, hold the writer's lock as well."""
 
     @abstractmethod
     def execute(self, statement: str, values: Sequence[object]) -> Any:
@@ -70,7 +71,7 @@ class Database(ABC):
         """Return the rows with these ids, in few statements."""
 
     @abstractmethod
-    def fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
+    def set_rewards(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
         """Set rewards where the column is NULL; return how many rows changed."""
 
     @abstractmethod
@@ -78,18 +79,20 @@ class Database(ABC):
         """Return whether a transaction is open."""
 
     @abstractmethod
-    def explain(self, error: Any) -> Exception:
+    def translate(self, error: Any) -> Exception:
         """Return the error to raise for one of the driver's."""
 
     def connect(self) -> None:
         """Connect, closing an earlier connection; create the tables, or check their version."""
         self.close()
         try:
-            with self._explaining():
-                self._connection = self._held.enter_context(self.connected())
+            with self._translated_errors():
+                self._connection = self._resources.enter_context(self.open_connection())
             if self.access != "read":
                 with self.transaction():
-                    self._create_tables_if_missing()
+                    if not self.rows(self.tables):
+                        for statement in self.create.split(";"):
+                            self.change(statement)
             self._check_version()
             if self.access != "read":
                 self.change(self.tuning)
@@ -100,7 +103,7 @@ class Database(ABC):
     def close(self) -> None:
         """Close the connection, if there is one."""
         self._connection = None
-        self._held.close()
+        self._resources.close()
 
     @property
     def connection(self) -> Any:
@@ -114,34 +117,34 @@ class Database(ABC):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit everything that happens inside, or nothing."""
-        with self._explaining():
+        with self._translated_errors():
             self.execute(self.begin, ())
             yield
             self.execute("COMMIT", ())
 
     def rows(self, statement: str, *values: object) -> list[Row]:
         """Return the rows of a query."""
-        with self._explaining():
+        with self._translated_errors():
             found: list[Row] = self.execute(statement, values).fetchall()
             return found
 
-    def number_of(self, query: str, *values: object) -> int:
-        """Return the one number that a query finds."""
+    def scalar(self, query: str, *values: object) -> int:
+        """Return the one whole number that a query finds."""
         ((number,),) = self.rows(query, *values)
         return int(number)
 
     def change(self, statement: str, *values: object) -> int:
         """Run a statement; return how many rows it changed."""
-        with self._explaining():
+        with self._translated_errors():
             return int(self.execute(statement, values).rowcount)
 
     @contextmanager
-    def _explaining(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except self.error as error:
             self._recover()
-            raise self.explain(error) from error
+            raise self.translate(error) from error
         except BaseException:
             self._recover()
             raise
@@ -154,11 +157,6 @@ class Database(ABC):
             except self.error:
                 self.close()
 
-    def _create_tables_if_missing(self) -> None:
-        if not self.rows(self.tables):
-            for statement in self.create.split(";"):
-                self.change(statement)
-
     def _check_version(self) -> None:
         found = {name for (name,) in self.rows(self.tables)}
         if not found >= {"meta", "studies"}:
@@ -166,7 +164,7 @@ class Database(ABC):
             raise StoreUnavailable(
                 f"this is no store of a live service: it {what}; name another, or a new one"
             )
-        version = self.number_of("SELECT value FROM meta WHERE key = 'format'")
+        version = self.scalar("SELECT value FROM meta WHERE key = 'format'")
         if version != VERSION:
             raise StoreUnavailable(
                 f"this store has format {version}, and this version of understudy reads format "
@@ -174,7 +172,7 @@ class Database(ABC):
             )
 
 
-def refused_rows(said: str) -> InvalidArgument:
+def constraint_error(said: str) -> InvalidArgument:
     """Return the error for rows that violate a constraint of the database."""
     return InvalidArgument(
         "changes", said, "the store does not take such a row", "find what is there before you write"
@@ -199,21 +197,17 @@ class Reader:
         query = f"{SELECT_DECISIONS} WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"
         return [Decision(*row) for row in self._database.rows(query, study, after, limit)]
 
-    def in_order(self, study: int, until: int | None = None) -> Iterator[list[Decision]]:
-        """Yield all decisions of a study up to a `seq`, a batch at a time."""
+    def batches(self, study: int, until: int = sys.maxsize) -> Iterator[list[Decision]]:
+        """Yield the decisions of a study in order, a batch at a time, up to a `seq`."""
         after = 0
-        while until is None or after < until:
-            limit = BATCH if until is None else min(BATCH, until - after)
-            found = self.decisions(study, after, limit)
-            if not found:
-                return
+        while found := self.decisions(study, after, min(BATCH, until - after)):
             yield found
             after = found[-1].seq
 
     def last_seq(self, study: int) -> int:
         """Return the `seq` of the newest decision, 0 if there is none."""
         query = "SELECT coalesce(max(seq), 0) FROM decisions WHERE study = ?"
-        return self._database.number_of(query, study)
+        return self._database.scalar(query, study)
 
     def snapshot(self, study: int) -> Snapshot | None:
         """Return the newest snapshot, if there is one."""
@@ -221,19 +215,19 @@ class Reader:
         rows = self._database.rows(query, study)
         return Snapshot(*rows[0]) if rows else None
 
-    def refused(self, study: int) -> dict[str, int]:
+    def refused_counts(self, study: int) -> dict[str, int]:
         """Count refused events by reason."""
         query = "SELECT reason, count FROM refused WHERE study = ? ORDER BY reason"
         return dict(self._database.rows(query, study))
 
-    def late(self, study: int) -> int:
+    def late_count(self, study: int) -> int:
         """Count the rewards that came after their wait."""
         query = "SELECT count(*) FROM decisions WHERE study = ? AND late_reward IS NOT NULL"
-        return self._database.number_of(query, study)
+        return self._database.scalar(query, study)
 
     def clock(self) -> int:
         """Return the latest time that was written."""
-        return self._database.number_of("SELECT value FROM meta WHERE key = 'clock'")
+        return self._database.scalar("SELECT value FROM meta WHERE key = 'clock'")
 
     def tokens(self) -> list[TokenRecord]:
         """Return all valid tokens."""
@@ -278,7 +272,7 @@ class Store(TokenStore):
         self._database.connect()
         try:
             with self._database.transaction():
-                found = self._database.number_of("SELECT value FROM meta WHERE key = 'epoch'")
+                found = self._database.scalar("SELECT value FROM meta WHERE key = 'epoch'")
                 self._database.change("UPDATE meta SET value = ? WHERE key = 'epoch'", found + 1)
         except BaseException:  # a writer that has not counted itself must not write
             self._database.close()
@@ -296,8 +290,8 @@ class Store(TokenStore):
         with self._database.transaction():
             for change in changes:
                 self._database.insert(change.study, change.decisions)
-                self._fill("reward", change.study, change.rewards)
-                self._fill("late_reward", change.study, change.late)
+                self._set_rewards("reward", change.study, change.rewards)
+                self._set_rewards("late_reward", change.study, change.late)
                 for reason, count in change.refused.items():
                     self._database.change(
                         "INSERT INTO refused (study, reason, count) VALUES (?, ?, ?) ON CONFLICT "
@@ -306,13 +300,13 @@ class Store(TokenStore):
                     )
             self._advance_clock(clock)
 
-    def _fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> None:
-        if self._database.fill(column, study, rewards) != len(rewards):
+    def _set_rewards(self, column: str, study: int, rewards: Sequence[Rewarded]) -> None:
+        if self._database.set_rewards(column, study, rewards) != len(rewards):
             raise InvalidArgument(
                 column,
                 [reward.seq for reward in rewards],
-                f"one of these decisions of study {study} is not there, or has its {column}",
-                "name decisions that are there and wait for it, each once",
+                f"one of these decisions of study {study} is missing, or has its {column}",
+                "name decisions that are stored and wait for it, each once",
             )
 
     def _advance_clock(self, clock: int) -> None:

@@ -20,8 +20,8 @@ from understudy.live.store.sql import (
     Access,
     Database,
     Row,
-    refused_rows,
-    row_of,
+    as_row,
+    constraint_error,
 )
 
 BUSY_TIMEOUT = 5.0  # seconds that another program, such as a backup, may lock the file
@@ -65,13 +65,13 @@ class Sqlite(Database):
 
     def __init__(self, where: str, access: Access) -> None:
         super().__init__(access)
-        self.path = path_of(where, must_exist=access == "read").resolve()
+        self.path = checked_path(where, must_exist=access == "read").resolve()
 
     @contextmanager
-    def connected(self) -> Iterator[sqlite3.Connection]:
+    def open_connection(self) -> Iterator[sqlite3.Connection]:
         mode = "ro" if self.access == "read" else "rwc"
         with (
-            locked(self.path) if self.access == "write" else nullcontext(),
+            writer_lock(self.path) if self.access == "write" else nullcontext(),
             closing(
                 sqlite3.connect(
                     f"{self.path.as_uri()}?mode={mode}",
@@ -90,31 +90,33 @@ class Sqlite(Database):
         return self.connection.execute(statement, values)
 
     def insert(self, study: int, decisions: Sequence[Decision]) -> None:
-        for group, size in groups(decisions):
-            values = [value for decision in group for value in (study, *row_of(decision))]
+        for group, size in padded_groups(decisions):
+            values = [value for decision in group for value in (study, *as_row(decision))]
             padding = [None] * (WIDTH * (size - len(group)))
-            statement = f"{INSERT_DECISIONS} SELECT * FROM (VALUES {marks(WIDTH, size)}) LIMIT ?"
+            statement = (
+                f"{INSERT_DECISIONS} SELECT * FROM (VALUES {placeholders(WIDTH, size)}) LIMIT ?"
+            )
             self.change(statement, *values, *padding, len(group))
 
     def find(self, study: int, ids: Sequence[str]) -> list[Row]:
         found: list[Row] = []
-        for group, size in groups(ids):
+        for group, size in padded_groups(ids):
             padding = [group[-1]] * (size - len(group))  # a repeated id finds its row once
             query = (
                 f"{SELECT_DECISIONS} INDEXED BY decision_ids "  # else it may scan
-                f"WHERE study = ? AND id IN {marks(size)}"
+                f"WHERE study = ? AND id IN {placeholders(size)}"
             )
             found += self.rows(query, study, *group, *padding)
         return found
 
-    def fill(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
+    def set_rewards(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
         filled, width = 0, len(Rewarded._fields)
-        for group, size in groups(rewards):
+        for group, size in padded_groups(rewards):
             values = [value for reward in group for value in reward]
             padding = [None] * (width * (size - len(group)))
             statement = (
                 f"UPDATE decisions SET {column} = given.column2, rewarded_at = given.column3 "
-                f"FROM (VALUES {marks(width, size)}) AS given "
+                f"FROM (VALUES {placeholders(width, size)}) AS given "
                 f"WHERE study = ? AND seq = given.column1 AND {column} IS NULL"
             )
             filled += self.change(statement, *values, *padding, study)
@@ -124,15 +126,15 @@ class Sqlite(Database):
         found: bool = self.connection.in_transaction  # SQLite may have rolled back itself
         return found
 
-    def explain(self, error: sqlite3.Error) -> Exception:
+    def translate(self, error: sqlite3.Error) -> Exception:
         if isinstance(error, sqlite3.IntegrityError):
-            return refused_rows(str(error))
+            return constraint_error(str(error))
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without its details
         return StoreUnavailable(REASONS.get(code, str(error)))
 
 
-def path_of(where: str, *, must_exist: bool) -> Path:
-    """Return the path of a store, or raise `InvalidArgument` if no store can be there."""
+def checked_path(where: str, *, must_exist: bool) -> Path:
+    """Return the path of a store; raise `InvalidArgument` if no store can be there."""
     path = Path(where)
     if not where or path.is_dir():
         what = "this is a folder" if where else "no file is named"
@@ -145,20 +147,20 @@ def path_of(where: str, *, must_exist: bool) -> Path:
     return path
 
 
-def marks(width: int, rows: int = 1) -> str:
-    """Return the placeholders of so many rows.
+def placeholders(width: int, rows: int = 1) -> str:
+    """Return the placeholders of rows of values.
 
-    >>> marks(2, rows=3)
+    >>> placeholders(2, rows=3)
     '(?, ?), (?, ?), (?, ?)'
     """
     row = "(" + ", ".join("?" * width) + ")"
     return ", ".join([row] * rows)
 
 
-def groups(items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], int]]:
+def padded_groups(items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], int]]:
     """Yield the items in groups, each with the size of the statement that holds it.
 
-    >>> [(len(group), size) for group, size in groups(range(1_060))]
+    >>> [(len(group), size) for group, size in padded_groups(range(1_060))]
     [(512, 512), (512, 512), (36, 48)]
     """
     for start in range(0, len(items), SIZES[-1]):
@@ -167,8 +169,8 @@ def groups(items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], int]]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of the one writer of a file; the end of the process releases it too."""
+def writer_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of a file's one writer; the end of the process releases it too."""
     if sys.platform == "win32":
         raise StoreUnavailable(
             "Windows cannot lock a file as this store needs; use --store postgresql://…"

@@ -50,7 +50,7 @@ class StudyViews:
 
     def _counters(self, study: LiveStudy, state: StudyState) -> Counters:
         now = describe(study, state, self._service.writer.time())
-        due = study.due()
+        due = study.next_deadline()
         return Counters(
             decisions=now["decisions"],
             learned=state.rounds,
@@ -75,13 +75,13 @@ def _settings(study: LiveStudy) -> list[tuple[str, str]]:
     spec = study.spec
     found = [
         ("Actions", f"{len(spec.labels):,}"),
-        ("Propensities", BEHAVIORS[spec.kind]),
+        ("Propensities", BEHAVIORS[spec.propensity_source]),
         ("Rewards", f"{number(spec.scale.low)} to {number(spec.scale.high)}"),
-        ("Wait for a reward", f"{spec.reward_wait:g} seconds, then {number(spec.default)}"),
+        ("Wait for a reward", f"{spec.reward_wait:g} seconds, then {number(spec.expired_reward)}"),
     ]
     if spec.context is not None:
         found.append(("Contexts", ", ".join(spec.context)))
-    base = study.state.base
+    base = study.state.base_study
     if base is not None and base.rounds:
         rows = counted(base.rounds, "row")
         found.append(("Goes on from", f"a policy that was learned from {rows}"))
@@ -93,7 +93,7 @@ def _settings(study: LiveStudy) -> list[tuple[str, str]]:
 def _example(spec: StudySpec) -> dict[str, object]:
     """An event as one would be sent."""
     event: dict[str, object] = {"id": "decision-1", "action": spec.labels.labels[0]}
-    if spec.kind == LOGGED:
+    if spec.propensity_source == LOGGED:
         event["propensity"] = 1.0 / len(spec.labels)
     if spec.context is not None:
         event["context"] = {

@@ -1,7 +1,7 @@
-"""Sums per action from a frame of any engine: one pass, and another only if rows are refused.
+"""Sums per action from a frame of any engine: one pass, and another only if rows are rejected.
 
-Which rows are valid is said by the rules of `validate`. Labels become text after they were counted,
-because engines write numbers as text in different ways.
+The rules of `reject_reasons` decide which rows are valid. Labels become text after the rows were
+counted, because engines write numbers as text in different ways.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from understudy.logs.reject_reasons import (
     LABEL,
     PLAYABLE,
     REASON,
+    SUPPORT_RULE,
     TEXTS,
     BoundedColumn,
     Rule,
@@ -34,7 +35,6 @@ from understudy.logs.reject_reasons import (
     number_rule,
     require_labels,
     require_numbers,
-    support_rule,
     too_few,
 )
 from understudy.logs.schema import (
@@ -52,15 +52,16 @@ from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.logs.validate import MOST_ACTIONS, labels_of
 from understudy.types import Integers, read_only
 
-ROWS, GOOD = "rows", "good"
+ROWS, VALID = "rows", "valid"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A lazy frame with the columns `action`, `reward` and, where they are read, `propensity` and
+    """The rows of a log as a lazy frame, with the ranges of their `numbers`.
 
-    `target`, and what their numbers must be. Rewards in `scale` become numbers in [0, 1]. `own` are
-    columns that were put beside the rows, and need no check.
+    The frame has the columns `action`, `reward` and, if they are read, `propensity` and `target`.
+    Rewards in `scale` become numbers in [0, 1]. `own` are the columns that `beside`
+    added, which need no check.
     """
 
     frame: nw.LazyFrame[Any]
@@ -70,40 +71,40 @@ class Rows:
 
     @property
     def rules(self) -> list[Rule]:
-        """What the numbers of a row must be, in the order in which reasons are looked for."""
+        """The rules of the numbers, in the order in which reasons are looked for."""
         return [number_rule(column) for column in self.numbers]
 
     def clean(self) -> nw.LazyFrame[Any]:
         """All rows, in which every number is null if one of them is not valid."""
-        good = all_hold(self.rules)
+        valid = all_hold(self.rules)
         values = [
-            nw.when(good).then(self._value(column)).alias(column.role) for column in self.numbers
+            nw.when(valid).then(self._value(column)).alias(column.role) for column in self.numbers
         ]
         return self.frame.select(nw.col(ACTION, *self.own), *values)
 
     def with_rejected(self, positive: str) -> nw.LazyFrame[Any]:
-        """All rows, with numbers that can be computed with, and whether the row is `good`.
+        """All rows, with numbers that can be computed with, and whether the row is `valid`.
 
         A reward that cannot be used is 1, `positive` is 1 where it is not, other numbers are 0.
         """
-        good = all_hold(self.rules).fill_null(False)
+        valid = all_hold(self.rules).fill_null(False)
         for name in self.own:
-            good = good & ~nw.col(name).is_null()
+            valid = valid & ~nw.col(name).is_null()
         if positive in self.own:
-            good = good & (nw.col(positive) > 0.0)
+            valid = valid & (nw.col(positive) > 0.0)
         instead = {REWARD: 1.0, positive: 1.0}
         values = [
-            nw.when(number_rule(column).holds if column.role == REWARD else good)
+            nw.when(number_rule(column).holds if column.role == REWARD else valid)
             .then(self._value(column))
             .otherwise(instead.get(column.role, 0.0))
             .alias(column.role)
             for column in self.numbers
         ]
         safe = [
-            nw.when(good).then(nw.col(name)).otherwise(instead.get(name, 0.0)).alias(name)
+            nw.when(valid).then(nw.col(name)).otherwise(instead.get(name, 0.0)).alias(name)
             for name in self.own
         ]
-        return self.frame.select(*values, *safe, good.alias(GOOD))
+        return self.frame.select(*values, *safe, valid.alias(VALID))
 
     def beside(self, table: pl.DataFrame) -> Rows:
         """The rows, each with the table's values for its label; null where the table has none."""
@@ -112,7 +113,7 @@ class Rows:
         return dataclasses.replace(self, frame=joined, own=own)
 
     def rejected(self) -> nw.LazyFrame[Any]:
-        """Of every row whose numbers are not valid, its `action` and the first `reason`."""
+        """The `action` and the first `reason` of every row whose numbers are not valid."""
         marked = self.frame.select(nw.col(ACTION), first_reason(self.rules, nw))
         return marked.filter(~nw.col(REASON).is_null())
 
@@ -129,7 +130,7 @@ def rows_of(
     reward_range: Sequence[float] | None = None,
     propensities: bool = True,
 ) -> Rows:
-    """What is read of a native frame: without `propensities` they are not looked at.
+    """The rows of a native frame; without `propensities` those of the frame are not read.
 
     >>> log = pl.DataFrame({"action": ["a", "b"], "click": ["5", "many"], "propensity": [0.5, 0.5]})
     >>> rows = rows_of(log, Columns(reward="click"), reward_range=(0, 10))
@@ -140,16 +141,13 @@ def rows_of(
     """
     scale = RewardScale.from_range(reward_range)
     if columns.eligible is not None:
-        raise InvalidArgument(
-            "columns.eligible",
-            columns.eligible,
-            "sets of eligible actions are not read where the order of rows does not matter",
-            "leave out --engine and --horizon, or --eligible",
-        )
+        reason = "sets of eligible actions are not read where the order of rows does not matter"
+        remedy = "leave out --engine and --horizon, or --eligible"
+        raise InvalidArgument("columns.eligible", columns.eligible, reason, remedy)
     if not propensities:
         columns = dataclasses.replace(columns, propensity=None)
-    found = lazy(frame)
-    schema = found.collect_schema()
+    whole = lazy(frame)
+    schema = whole.collect_schema()
     columns.require(list(schema), LOG)
     read = {REWARD: columns.reward, PROPENSITY: columns.propensity, TARGET: columns.target}
     named = {role: name for role, name in read.items() if name is not None}
@@ -157,11 +155,11 @@ def rows_of(
         BoundedColumn.of(role, scale, text=isinstance(schema[name], TEXTS), library=nw)
         for role, name in named.items()
     )
-    shown = found.select(
+    selected = whole.select(
         _readable(columns.action, schema[columns.action], ACTION),
         *(_readable(name, schema[name], role) for role, name in named.items()),
     )
-    return Rows(shown.with_columns(*(column.parse() for column in numbers)), numbers, scale)
+    return Rows(selected.with_columns(*(column.parse() for column in numbers)), numbers, scale)
 
 
 def _readable(name: str, dtype: nw.dtypes.DType, role: str) -> nw.Expr:
@@ -180,42 +178,42 @@ def _readable(name: str, dtype: nw.dtypes.DType, role: str) -> nw.Expr:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A table with a row for each label of a log, which action each is, and what was refused.
+    """A table with a row for each label of a log, and the index of its action.
 
-    `table` has the label as it came, `rows`, `good` rows, and sums; `indices` is −1 where the label
-    is no action.
+    `table` has the label as it came, the number of its `rows`, of its `valid` rows, and sums;
+    `indices` is −1 where the label is no action.
     """
 
     actions: Actions
     table: pl.DataFrame
     indices: Integers
-    refused: dict[str, int]
+    reject_counts: dict[str, int]
 
     @property
     def counts(self) -> Integers:
-        """The good rows of every action."""
-        return read_only(self.sums(GOOD).astype(np.int64))
+        """The valid rows of every action."""
+        return read_only(self.sums(VALID).astype(np.int64))
 
     @property
     def rounds(self) -> int:
-        """The good rows of all actions."""
+        """The valid rows of all actions."""
         return int(self.counts.sum())
 
     def sums(self, name: str) -> Array:
         """A column of sums, by action."""
         known, values = self.indices >= 0, self.table[name].fill_null(0.0).to_numpy()
-        found = np.bincount(self.indices[known], values[known], len(self.actions))
-        return read_only(found.astype(np.float64))
+        sums = np.bincount(self.indices[known], values[known], len(self.actions))
+        return read_only(sums.astype(np.float64))
 
     def extremes(self, name: str, pick: np.ufunc) -> Array:
         """A column of smallest or largest numbers, by action; nan where there is none."""
         known, values = self.indices >= 0, self.table[name].fill_null(np.nan).to_numpy()
-        found = np.full(len(self.actions), np.nan)
-        pick.at(found, self.indices[known], values[known])
-        return read_only(found)
+        extremes = np.full(len(self.actions), np.nan)
+        pick.at(extremes, self.indices[known], values[known])
+        return read_only(extremes)
 
 
-def tally(
+def log_statistics(
     frame: Any,
     columns: Columns,
     *,
@@ -223,20 +221,20 @@ def tally(
     behavior: Mapping[Any, float] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
 ) -> LogStatistics:
-    """What a log says about each action, from a native frame of Polars, DuckDB, Dask, PySpark, ….
+    """The statistics of a log in a native frame of Polars, DuckDB, Dask, PySpark, ….
 
-    The frame is read once, and once more if rows have to be refused. `behavior` has the probability
-    of every label, if production always played with these: then propensities are not read. Without
-    it, and without `columns.propensity`, sums that need propensities are nan. Left out, the actions
-    are those of the behavior, or those of the good rows.
+    The frame is read once, and once more if rows are rejected. `behavior` has the probability of
+    every label, if production always played with these: then propensities are not read. Without it,
+    and without `columns.propensity`, sums that need propensities are nan. By default the actions
+    are those of the behavior, or those of the valid rows.
 
     >>> log = pl.DataFrame(
     ...     {"action": [7, 8, 7, None], "reward": [1, 0, 2, 1], "propensity": [0.5, 0.25, 0.5, 0.5]}
     ... )
-    >>> found = tally(log, Columns())
-    >>> found.actions.labels, found.tally.counts.tolist(), found.tally.weights.tolist()
+    >>> statistics = log_statistics(log, Columns())
+    >>> statistics.actions.labels, statistics.sums.counts.tolist(), statistics.sums.weights.tolist()
     ((7, 8), [1, 1], [2.0, 4.0])
-    >>> found.refused
+    >>> statistics.reject_counts
     {'action is missing': 1, 'reward is out of range': 1}
     """
     rows = rows_of(frame, columns, reward_range=reward_range, propensities=behavior is None)
@@ -251,7 +249,7 @@ def tally(
     groups = group(rows, columns, terms, actions, fixed)
     counts, rewards = groups.counts, groups.sums("rewards")
     if logged:
-        found = ActionStatistics(
+        sums = ActionStatistics(
             counts,
             rewards,
             groups.sums("weighted"),
@@ -261,25 +259,20 @@ def tally(
             groups.extremes("highest", np.fmax),
         )
     elif fixed is not None:
-        found = ActionStatistics.of_behavior(counts, rewards, fixed)
+        sums = ActionStatistics.of_behavior(counts, rewards, fixed)
     else:
-        found = ActionStatistics.without_propensities(counts, rewards)
-    return LogStatistics(groups.actions, found, groups.refused)
+        sums = ActionStatistics.without_propensities(counts, rewards)
+    return LogStatistics(groups.actions, sums, groups.reject_counts)
 
 
 def seen_actions(frame: Any, columns: Columns) -> Actions:
-    """All labels of the column of actions, good rows or not: the quickest look at a log.
-
-    >>> log = pl.DataFrame({"action": [3.0, 1.0, None, 3.0], "reward": 1.0})
-    >>> seen_actions(log, Columns(propensity=None)).labels
-    (1, 3)
-    """
+    """All labels of the column of actions, of valid rows and of others."""
     whole = lazy(frame)
     columns.require(list(whole.collect_schema()), LOG)
-    found = whole.select(nw.col(columns.action).alias(ACTION))
-    table = collect(found.unique().head(MOST_ACTIONS + 1))
+    labels = whole.select(nw.col(columns.action).alias(ACTION))
+    table = collect(labels.unique().head(MOST_ACTIONS + 1))
     _refuse_too_many(table, columns)
-    return _found(labels_of(table[ACTION]), {})
+    return _actions_of(labels_of(table[ACTION]), {})
 
 
 def group(
@@ -289,43 +282,47 @@ def group(
     actions: Actions | None,
     behavior: Array | None = None,
 ) -> Groups:
-    """One pass: for every label its rows, its good rows, and a sum for each term.
+    """Count and sum in one pass: the rows of every label, its valid rows, and each term.
 
-    Of the propensity, which is no sum, the smallest and the largest. What a fixed behavior never
-    plays is refused.
+    The propensity is no sum; its smallest and largest values are taken. Rows of an action that a
+    fixed behavior never plays are rejected.
     """
     summed = [name for name in terms if name != PROPENSITY]
     clean = rows.clean().select(nw.col(ACTION), *(term.alias(name) for name, term in terms.items()))
-    aggregates = [nw.len().alias(ROWS), nw.col(summed[0]).count().alias(GOOD)]
+    aggregates = [nw.len().alias(ROWS), nw.col(summed[0]).count().alias(VALID)]
     aggregates += [nw.col(name).sum().alias(f"sum of {name}") for name in summed]
     if PROPENSITY in terms:
         q = nw.col(PROPENSITY)
         aggregates += [q.min().alias("lowest"), q.max().alias("highest")]
-    found = collect(clean.group_by(ACTION).agg(*aggregates).head(MOST_ACTIONS + 1))
-    _refuse_too_many(found, columns)
-    table = found.rename({f"sum of {name}": name for name in summed})
+    collected = collect(clean.group_by(ACTION).agg(*aggregates).head(MOST_ACTIONS + 1))
+    _refuse_too_many(collected, columns)
+    table = collected.rename({f"sum of {name}": name for name in summed})
     labels = _with_indices(table, actions)
-    refused = _refused(rows, labels, actions)
-    good = labels.filter(pl.col(GOOD) > 0)[LABEL]
-    known = _found(good, refused) if actions is None else actions
+    reject_counts = _reject_counts(rows, labels, actions)
+    valid = labels.filter(pl.col(VALID) > 0)[LABEL]
+    known = _actions_of(valid, reject_counts) if actions is None else actions
     indices = known.indices(labels[LABEL])
     if behavior is not None:
         playable = (indices < 0) | (behavior[indices] >= SMALLEST_PROBABILITY)
         labels = labels.with_columns(pl.Series(PLAYABLE, playable))
-        refused |= _counted(_reasons(labels, support_rule()), GOOD, support_rule())
+        reasons = labels.with_columns(first_reason([SUPPORT_RULE]))
+        reject_counts |= _counted(reasons, VALID, SUPPORT_RULE)
         indices = np.where(playable, indices, UNKNOWN)
-    return Groups(known, table, indices, refused)
+    return Groups(known, table, indices, reject_counts)
 
 
 def collect(frame: nw.LazyFrame[Any]) -> pl.DataFrame:
     """A small result as a Polars frame, whatever the engine."""
     streaming = {"engine": "streaming"} if frame.implementation.is_polars() else {}
-    found: pl.DataFrame = frame.collect(backend="polars", **streaming).to_native()
-    return found
+    collected: pl.DataFrame = frame.collect(backend="polars", **streaming).to_native()
+    return collected
 
 
 def _with_indices(table: pl.DataFrame, actions: Actions | None) -> pl.DataFrame:
-    """The labels with the columns that rules about actions read; if none are declared, all are."""
+    """The table with the label and index that rules about actions read.
+
+    If no actions are declared, every label is an action.
+    """
     texts = labels_of(table[ACTION])
     if actions is None:
         indices = texts.is_null().cast(pl.Int64) * UNKNOWN
@@ -334,44 +331,36 @@ def _with_indices(table: pl.DataFrame, actions: Actions | None) -> pl.DataFrame:
     return table.with_columns(texts, indices.alias(INDEX))
 
 
-def _found(texts: pl.Series, refused: Mapping[str, int]) -> Actions:
-    """The labels that a log shows, if there are some to choose from."""
+def _actions_of(texts: pl.Series, reject_counts: Mapping[str, int]) -> Actions:
+    """The actions of a log by its labels, or `InvalidLog` if there are fewer than two."""
     labels = frozenset(texts.drop_nulls())
     if not labels:
-        raise nothing_left(LOG, refused)
+        raise nothing_left(LOG, reject_counts)
     if len(labels) == 1:
-        raise too_few(LOG, next(iter(labels)), refused)
+        raise too_few(LOG, next(iter(labels)), reject_counts)
     return Actions.from_labels(labels)
 
 
-def _refused(rows: Rows, labels: pl.DataFrame, actions: Actions | None) -> dict[str, int]:
-    """How many rows were refused, by reason: a second pass says which, if numbers were wrong."""
-    reasons = _reasons(labels, action_rule())
-    refused = _counted(reasons, ROWS, action_rule())
-    if reasons.filter(pl.col(REASON).is_null()).select(pl.col(ROWS) - pl.col(GOOD)).sum().item():
+def _reject_counts(rows: Rows, labels: pl.DataFrame, actions: Actions | None) -> dict[str, int]:
+    """The rejected rows by reason; a second pass counts them if numbers are wrong."""
+    reasons = labels.with_columns(first_reason([action_rule()]))
+    reject_counts = _counted(reasons, ROWS, action_rule())
+    if reasons.filter(pl.col(REASON).is_null()).select(pl.col(ROWS) - pl.col(VALID)).sum().item():
         wrong = collect(rows.rejected().group_by(ACTION, REASON).agg(nw.len().alias(ROWS)))
-        ours = _with_indices(wrong, actions).filter(pl.col(INDEX) >= 0)
-        refused |= _counted(ours, ROWS, *rows.rules)
-    return refused
-
-
-def _reasons(labels: pl.DataFrame, rule: Rule) -> pl.DataFrame:
-    """The labels, each with the reason to refuse its rows, if there is one."""
-    return labels.with_columns(first_reason([rule]))
+        known = _with_indices(wrong, actions).filter(pl.col(INDEX) >= 0)
+        reject_counts |= _counted(known, ROWS, *rows.rules)
+    return reject_counts
 
 
 def _counted(table: pl.DataFrame, rows: str, *rules: Rule) -> dict[str, int]:
-    """The rows of each reason, in the order of the rules."""
-    found = dict(table.group_by(REASON).agg(pl.col(rows).sum()).iter_rows())
+    """The number of rows of each reason, in the order of the rules."""
+    counts = dict(table.group_by(REASON).agg(pl.col(rows).sum()).iter_rows())
     order = [reason for rule in rules for reason, _ in rule.faults]
-    return {reason.value: int(found[reason]) for reason in order if found.get(reason)}
+    return {reason.value: int(counts[reason]) for reason in order if counts.get(reason)}
 
 
 def _refuse_too_many(table: pl.DataFrame, columns: Columns) -> None:
     if len(table) > MOST_ACTIONS:
-        raise InvalidArgument(
-            "columns.action",
-            columns.action,
-            f"it has more than {MOST_ACTIONS:,} different labels, too many for actions",
-            "name the column of actions with --action",
-        )
+        reason = f"it has more than {MOST_ACTIONS:,} different labels, too many for actions"
+        remedy = "name the column of actions with --action"
+        raise InvalidArgument("columns.action", columns.action, reason, remedy)

@@ -1,7 +1,7 @@
-"""The same log on another engine: what `--engine` names opens files as a native, lazy frame.
+"""Engines open the files of a log as a native, lazy frame.
 
-Text files are read as text, so that no engine guesses what a column holds; which rows are good is
-said by the same expressions on all of them (`validate`).
+Text files are read as text, so that no engine guesses the type of a column. The rules of
+`reject_reasons` decide on all engines which rows are valid.
 """
 
 from __future__ import annotations
@@ -63,16 +63,8 @@ def open_frame(
 ) -> Iterator[Any]:
     """The columns of files of one format as one native frame, for as long as the context lasts.
 
-    Whatever the engine says against the files inside of the context becomes an `InvalidLog` in one
-    line. Spark is started for it if no session is active, and ended with it.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "log.csv")
-    ...     _ = path.write_text("action,reward,note\\na,1,x\\nb,,y\\n")
-    ...     with open_frame("duckdb", [FileSource(path, "csv")], Columns(propensity=None)) as frame:
-    ...         frame.fetchall()
-    [('a', '1'), ('b', None)]
+    An error of the engine about the files becomes an `InvalidLog` of one line. A Spark session is
+    started for the context if none is active.
     """
     opener = OPENERS[ENGINE("engine", engine)]
     paths, first = [os.fspath(source.path) for source in sources], _one_format(engine, sources)
@@ -87,27 +79,24 @@ def open_frame(
             for source in sources:
                 check_arrow(source.path)
         frame = opener(stack, paths, first)
-        found = lazy(frame)
-        columns.require(list(found.collect_schema()), where)
-        yield found.select(nw.col(columns.names())).to_native()
+        whole = lazy(frame)
+        columns.require(list(whole.collect_schema()), where)
+        yield whole.select(nw.col(columns.names())).to_native()
 
 
 def lazy(frame: Any) -> nw.LazyFrame[Any]:
     """A native frame of any engine as a lazy one; a frame in memory goes to Polars."""
     try:
-        found = nw.from_native(frame)
+        wrapped = nw.from_native(frame)
     except TypeError:
-        found = None
-    if isinstance(found, nw.DataFrame):
-        return lazy(found.to_polars().lazy())
-    if found is None or found.implementation not in IMPLEMENTATIONS:
-        raise InvalidArgument(
-            "frame",
-            frame,
-            "it is no frame of an engine that is known here",
-            "pass one of Polars, DuckDB, Dask, PySpark, pandas or PyArrow",
-        )
-    lazily: nw.LazyFrame[Any] = found
+        wrapped = None
+    if isinstance(wrapped, nw.DataFrame):
+        return lazy(wrapped.to_polars().lazy())
+    if wrapped is None or wrapped.implementation not in IMPLEMENTATIONS:
+        reason = "it is no frame of an engine that is known here"
+        remedy = "pass one of Polars, DuckDB, Dask, PySpark, pandas or PyArrow"
+        raise InvalidArgument("frame", frame, reason, remedy)
+    lazily: nw.LazyFrame[Any] = wrapped
     return lazily
 
 
@@ -179,13 +168,13 @@ def _in_our_words(engine: str, where: str) -> Iterator[None]:
             (line for line in (*causes[-1:], *said) if line and not line.startswith(HOLLOW)),
             repr(error),
         )
-        remedy = "mend the file" if engine == "polars" else f"mend the file, or {LEAVE_OUT}"
+        remedy = "correct the file" if engine == "polars" else f"correct the file, or {LEAVE_OUT}"
         reason = f"{engine} cannot read it: {words[:LONGEST]}"
         raise InvalidLog("log", where, reason, remedy) from error
 
 
 def _errors_of(engine: str) -> tuple[type[BaseException], ...]:
-    """What an engine raises for files that it cannot read."""
+    """The errors that an engine raises for files that it cannot read."""
     common = (
         OSError,
         UnicodeDecodeError,
@@ -306,14 +295,14 @@ def _spark_session() -> Iterator[Any]:
 @contextlib.contextmanager
 def _without_stderr() -> Iterator[None]:
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr = os.dup(2)
     try:
         with Path(os.devnull).open("w") as nowhere:
             os.dup2(nowhere.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 OPENERS: dict[str, Callable[[contextlib.ExitStack, list[str], FileSource], Any]] = {

@@ -1,6 +1,7 @@
-"""The state of a learner with a fixed rate, and the certificate of a fixed policy, from sums.
+"""Sufficient statistics: a learner's state or a fixed policy's certificate from sums over rows.
 
-Neither depends on the order of rows (docs/theory.md), so a frame of any engine serves.
+Neither depends on the order of rows (docs/theory.md), so any engine can compute the sums. The
+learner must have a fixed rate.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from understudy.estimators import GainFormula
 from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledScores, Scores
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.aggregation.aggregates import (
-    GOOD,
     ROWS,
+    VALID,
     Groups,
     Rows,
     collect,
@@ -34,26 +35,26 @@ from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, 
 from understudy.types import Integers
 
 REWARDS = {"rewards": nw.col(REWARD)}
-OWN_ACTION = "own action"  # what belongs to the action of a row
+OWN_ACTION = "own action"  # values that belong to the action of a row
 OWN_PROPENSITY, OWN_RATE, OWN_TARGET = "own q", "own rate", "own target"
 
 
 @dataclass(frozen=True, eq=False)
 class SummedState:
-    """The state of a learner, the rows and rewards of each action, and what was refused."""
+    """The state of a learner, the rows and rewards of each action, and rejected rows by reason."""
 
     state: Scores | LeveledScores
     counts: Integers
     rewards: Array
-    refused: dict[str, int]
+    reject_counts: dict[str, int]
 
 
 @dataclass(frozen=True, eq=False)
 class SummedCertificate:
-    """The certificate of a fixed policy, and how many rows were refused for which reason."""
+    """The certificate of a fixed policy, and rejected rows by reason."""
 
     certificate: Certificate
-    refused: dict[str, int]
+    reject_counts: dict[str, int]
 
 
 def learn_sums(
@@ -64,17 +65,17 @@ def learn_sums(
     actions: Actions,
     reward_range: tuple[float, float] = (0.0, 1.0),
 ) -> SummedState:
-    """The state of a learner after all good rows of a log, in any order: `replay`, up to rounding.
+    """The state of a learner after all valid rows of a log, in any order: `replay`, up to rounding.
 
-    The frame is read once, and once more if rows have to be refused. The learner has a fixed rate,
-    and the `actions` in its order; if it was made with `us.Logged`, propensities are read.
+    The frame is read once, and once more if rows are rejected. The learner has a fixed rate, and
+    the `actions` are in its order; if it was made with `us.Logged`, propensities are read.
 
     >>> import understudy as us
     >>> log = pl.DataFrame({"action": ["a", "b", "b"], "reward": [1, 0, 1]})
     >>> learner = us.exp3_ix([0.5, 0.5], horizon=3)
-    >>> found = learn_sums(log, Columns(), learner, actions=Actions(("a", "b")))
+    >>> summed = learn_sums(log, Columns(), learner, actions=Actions(("a", "b")))
     >>> state, _ = learner.replay(learner.init(), us.Log([0, 1, 1], [1.0, 0.0, 1.0]))
-    >>> np.allclose(learner.policy(found.state), learner.policy(state))
+    >>> np.allclose(learner.policy(summed.state), learner.policy(state))
     True
     """
     gain = _gain_of(learner)
@@ -96,7 +97,7 @@ def learn_sums(
         if isinstance(learner, CoverageAdaptive)
         else learner.from_sufficient_statistics(sums[0], groups.rounds)
     )
-    return SummedState(state, groups.counts, groups.sums("rewards"), groups.refused)
+    return SummedState(state, groups.counts, groups.sums("rewards"), groups.reject_counts)
 
 
 def certify_sums(
@@ -110,18 +111,18 @@ def certify_sums(
     confidence: float = 0.95,
     lambdas: ArrayLike | None = None,
 ) -> SummedCertificate:
-    """The certificate of a policy that stays the same, from all good rows of a log in any order.
+    """The certificate of a fixed policy, from all valid rows of a log in any order.
 
-    It is that of `us.Certificate.observe`, up to rounding, but the round of a promotion is not
-    known. The policy must not have been chosen by what this log says.
+    It equals that of `us.Certificate.observe`, up to rounding, but the round of a promotion is not
+    known. The policy must not have been chosen by this log.
 
-    The frame is read two or three times. Without a `policy`, the probability of every action,
+    The frame is read two or three times. `policy` has the probability of every action; without it,
     `columns.target` names the column with the probability of the logged action. `behavior` has the
     probability of every label, if production always played with these.
 
     >>> log = pl.DataFrame({"action": ["a", "b"] * 500, "reward": [0, 1] * 500, "propensity": 0.5})
-    >>> found = certify_sums(log, Columns(), actions=Actions(("a", "b")), policy=[0.1, 0.9])
-    >>> found.certificate.rounds, round(found.certificate.lower), found.certificate.promoted
+    >>> summed = certify_sums(log, Columns(), actions=Actions(("a", "b")), policy=[0.1, 0.9])
+    >>> summed.certificate.rounds, round(summed.certificate.lower), summed.certificate.promoted
     (1000, 796, True)
     """
     fixed = None if behavior is None else behavior_vector(behavior, actions)
@@ -138,11 +139,13 @@ def certify_sums(
     pi = TARGET if policy is None else OWN_TARGET
     totals, S = _evidence(rows.beside(_own(groups, own)), q, pi, empty)
     rounds = int(groups.table[ROWS].sum())
-    return SummedCertificate(empty.from_sufficient_statistics(rounds, S, totals), groups.refused)
+    return SummedCertificate(
+        empty.from_sufficient_statistics(rounds, S, totals), groups.reject_counts
+    )
 
 
 def _gain_of(learner: Any) -> GainFormula:
-    """The gain of a row, of a learner whose state is a sum over rows in any order."""
+    """The gain formula of a learner whose state is a sum over rows; `NotMergeable` for others."""
     formula: GainFormula | None = getattr(learner, "gain_formula", None)
     if formula is None:
         raise NotMergeable(
@@ -154,16 +157,16 @@ def _gain_of(learner: Any) -> GainFormula:
 
 
 def _log1p(x: nw.Expr) -> nw.Expr:
-    """log(1 + x) on every engine; what rounding takes from 1 + x is put back (Kahan)."""
+    """log(1 + x) on every engine, corrected for the rounding of 1 + x (Kahan)."""
     rounded = 1.0 + x
-    found: nw.Expr = nw.when(rounded > 1.0).then(rounded.log() * (x / (rounded - 1.0))).otherwise(x)
-    return found
+    log: nw.Expr = nw.when(rounded > 1.0).then(rounded.log() * (x / (rounded - 1.0))).otherwise(x)
+    return log
 
 
 def _sums_of_fixed(
     gain: GainFormula, q: Array, rows: Rows, columns: Columns, groups: Groups
 ) -> Array:
-    """Of a fixed behavior: R times a factor for each action, or another pass if it is no factor."""
+    """The gains for a fixed behavior: R times a factor per action, or another pass."""
     rates = np.broadcast_to(gain.rates, q.shape)
     if not gain.logarithmic:
         factors: Array = gain(1.0, np.where(q > 0.0, q, 1.0), rates)
@@ -177,10 +180,10 @@ def _sums_of_fixed(
 def _evidence(rows: Rows, q: str, pi: str, certificate: Certificate) -> tuple[Array, Array]:
     """Σ R, Σ w R, Σ w, Σ w², and S_i = Σ log(1 + λ_i x) of the three grids: all in one pass.
 
-    Rows that are not good count with w = 0, as they do in order (`study.with_rejected`).
+    Rows that are not valid count with w = 0, as they do in order (`study.with_rejected`).
     """
     every = rows.with_rejected(positive=q)
-    weight = nw.when(nw.col(GOOD)).then(nw.col(pi) / nw.col(q)).otherwise(0.0)
+    weight = nw.when(nw.col(VALID)).then(nw.col(pi) / nw.col(q)).otherwise(0.0)
     R, w = nw.col(REWARD), nw.col("w")
     lower, upper, gain = certificate.grids
     totals = {"R": R, "wR": w * R, "w": w, "ww": w * w}
@@ -190,13 +193,13 @@ def _evidence(rows: Rows, q: str, pi: str, certificate: Certificate) -> tuple[Ar
     terms = every.select(R, weight.alias("w")).select(
         *(term.alias(name) for name, term in (totals | logs).items())
     )
-    found = collect(terms.select(*(nw.col(name).sum() for name in totals | logs)))
-    sums = found.fill_null(0.0).to_numpy()[0]
+    collected = collect(terms.select(*(nw.col(name).sum() for name in totals | logs)))
+    sums = collected.fill_null(0.0).to_numpy()[0]
     return sums[: len(totals)], sums[len(totals) :]
 
 
 def _own(groups: Groups, values: Mapping[str, Array]) -> pl.DataFrame:
-    """What belongs to each action, beside the labels that the log has for it."""
+    """A table of the labels of the log, with the values of their actions."""
     known = groups.indices >= 0
     own = {name: column[groups.indices[known]] for name, column in values.items()}
     return (

@@ -1,4 +1,4 @@
-"""What a log shows about itself: calibration, drift, overlap, and how many rows show a gain.
+"""Diagnostics of a log: calibration, drift, overlap, and the sample size that shows a gain.
 
 *Calibration* asks whether the logged propensities agree with how often actions were played. If
 action a is possible in every row, and the propensities are right, then X_t = 1{b_t = a}/q_t(a) has
@@ -79,12 +79,12 @@ class CalibrationFinding(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How often each action was played, for how often its propensities say it should have been.
+    """The frequency of each action, relative to its propensities.
 
-    `ratios` are Σ 1/q / n and `scores` how many standard errors that is from 1, both nan where the
-    log says too little. `shown` is the share of the rows in which an action was possible, as far as
-    the log shows: 1 unless it was played too rarely for chance, 0 if it was never played. `wrong`
-    marks the actions that were played too often for chance, `rare` those played too rarely.
+    `ratios` are Σ 1/q / n and `scores` their distances from 1 in standard errors, both nan where
+    there are too few rows. `shown` is the estimated share of the rows in which an action was
+    possible: 1 unless it was played too rarely for chance, 0 if it was never played. `wrong` marks
+    the actions that were played too often for chance, `rare` those played too rarely.
     """
 
     finding: CalibrationFinding
@@ -95,23 +95,23 @@ class Calibration:
     rare: NDArray[np.bool_]
 
 
-def calibrate(tally: ActionStatistics, rejected: int = 0) -> Calibration:
+def calibrate(sums: ActionStatistics, rejected: int = 0) -> Calibration:
     """Compare propensities and frequencies, with Bonferroni's correction over the actions.
 
     The sums do not hold the rows that were `rejected`.
 
     >>> counts, q = np.array([900, 100]), np.full(2, 0.5)
-    >>> found = calibrate(ActionStatistics.of_behavior(counts, counts * 1.0, q))
-    >>> found.finding.value, found.ratios.tolist(), found.wrong.tolist()
+    >>> calibration = calibrate(ActionStatistics.of_behavior(counts, counts * 1.0, q))
+    >>> calibration.finding.value, calibration.ratios.tolist(), calibration.wrong.tolist()
     ('disagrees', [1.8, 0.2], [True, False])
     """
-    wrong = _played_too_often(tally, rejected)
-    ratios, scores = _score(tally, rejected, wrong)
+    wrong = _played_too_often(sums, rejected)
+    ratios, scores = _score(sums, rejected, wrong)
     examined = np.isfinite(ratios)
     threshold = NormalDist().inv_cdf(1.0 - FALSE_ALARM / (2.0 * max(1, examined.sum())))
     rare = ~wrong & (scores < -threshold)
-    shown = np.where(rare, ratios, np.where(tally.counts > 0, 1.0, 0.0))
-    if np.isnan(tally.weights).all():
+    shown = np.where(rare, ratios, np.where(sums.counts > 0, 1.0, 0.0))
+    if np.isnan(sums.weights).all():
         finding = CalibrationFinding.NO_PROPENSITIES
     elif not examined.any():
         finding = CalibrationFinding.TOO_FEW_ROWS
@@ -122,20 +122,20 @@ def calibrate(tally: ActionStatistics, rejected: int = 0) -> Calibration:
     return Calibration(finding, *map(read_only, (ratios, scores, shown, wrong, rare)))
 
 
-def _played_too_often(tally: ActionStatistics, rejected: int) -> NDArray[np.bool_]:
-    """For which actions the bets on too small propensities have won more than chance lets them."""
-    seen = tally.weights > 0.0  # nowhere if no propensity is known
-    mixture = np.logaddexp.reduce(_won(tally, seen, rejected), axis=1) - np.log(len(BETS))
-    found = np.zeros(len(seen), dtype=bool)
-    found[seen] = mixture >= np.log(max(seen.sum(), 1) / FALSE_ALARM)
-    return found
+def _played_too_often(sums: ActionStatistics, rejected: int) -> NDArray[np.bool_]:
+    """The actions for which the bets on too small propensities won more than chance allows."""
+    seen = sums.weights > 0.0  # nowhere if no propensity is known
+    mixture = np.logaddexp.reduce(_log_wealth(sums, seen, rejected), axis=1) - np.log(len(BETS))
+    too_often = np.zeros(len(seen), dtype=bool)
+    too_often[seen] = mixture >= np.log(max(seen.sum(), 1) / FALSE_ALARM)
+    return too_often
 
 
-def _won(tally: ActionStatistics, seen: NDArray[np.bool_], rejected: int) -> Array:
-    """What each of the bets on each of the actions seen has won at least, as logarithms."""
-    n, N = float(tally.rows + rejected), tally.counts[seen][:, np.newaxis]
+def _log_wealth(sums: ActionStatistics, seen: NDArray[np.bool_], rejected: int) -> Array:
+    """The least log wealth of each bet on each action seen."""
+    n, N = float(sums.rows + rejected), sums.counts[seen][:, np.newaxis]
     weights, squares, highest = (
-        column[seen][:, np.newaxis] for column in (tally.weights, tally.squares, tally.highest)
+        column[seen][:, np.newaxis] for column in (sums.weights, sums.squares, sums.highest)
     )
     mean, least = weights / N, 1.0 / highest
     variance, above = np.maximum(squares / N - mean**2, 0.0), np.maximum(mean - least, 0.0)
@@ -146,18 +146,18 @@ def _won(tally: ActionStatistics, seen: NDArray[np.bool_], rejected: int) -> Arr
     return np.asarray((n - N) * np.log1p(-BETS) + N * (near_log + share * (far_log - near_log)))
 
 
-def _score(tally: ActionStatistics, rejected: int, wrong: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _score(sums: ActionStatistics, rejected: int, wrong: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Σ 1/q / n of every action, and its distance from 1 in standard errors.
 
     An action is too rare only if it would be so with all rejected rows as its own.
     """
-    n, unknown = max(tally.rows + rejected, 1), np.full(len(tally.counts), np.nan)
-    seen = tally.weights > 0.0
-    mean_inverse = np.divide(tally.squares, tally.weights, out=unknown.copy(), where=seen)
-    largest = np.divide(1.0, tally.lowest, out=np.full_like(unknown, np.inf), where=seen)
+    n, unknown = max(sums.rows + rejected, 1), np.full(len(sums.counts), np.nan)
+    seen = sums.weights > 0.0
+    mean_inverse = np.divide(sums.squares, sums.weights, out=unknown.copy(), where=seen)
+    largest = np.divide(1.0, sums.lowest, out=np.full_like(unknown, np.inf), where=seen)
     examined = seen & (n >= ENOUGH * largest)
-    ratios = np.where(examined | wrong, tally.weights / n, np.nan)
-    own = np.divide(tally.weights, tally.counts, out=np.zeros_like(unknown), where=seen)
+    ratios = np.where(examined | wrong, sums.weights / n, np.nan)
+    own = np.divide(sums.weights, sums.counts, out=np.zeros_like(unknown), where=seen)
     distance = np.where(ratios < 1.0, np.minimum(ratios + rejected * own / n, 1.0), ratios) - 1.0
     spread = np.sqrt(np.maximum(mean_inverse - 1.0, 0.0) / n)
     always = examined & (spread == 0.0)  # propensity 1: then nothing else may ever be played
@@ -192,13 +192,12 @@ class ShareChange(NamedTuple):
 
 @dataclass(frozen=True)
 class Drift:
-    """Whether production stayed the same.
+    """The evidence that production changed during the log.
 
-    `factor` is the factor by which the propensity of one action varies at most (nan if none is
-    known), `p_value` that of the hypothesis that actions have the same shares at all times (None if
-    no time was looked at, or there are too few rows), `periods` how many periods were
-    compared. `change` is the largest one, if shares changed. `behavior` says where the propensities
-    come from.
+    `factor` is the largest factor by which the propensity of one action varies (nan if none is
+    known), `p_value` that of the hypothesis that actions have the same shares at all times (None
+    without an order, or with too few rows), `periods` the number of periods compared. `change` is
+    the largest one, if shares changed. `behavior` is the source of the propensities.
     """
 
     finding: DriftFinding
@@ -215,32 +214,34 @@ class Drift:
 
     @property
     def fixed(self) -> bool | None:
-        """Whether production was one fixed behavior, as far as the log shows."""
+        """Whether the log shows one fixed behavior; None if it cannot show it."""
         if not math.isfinite(self.factor) and self.p_value is None:
             return None
         return not self.varies and self.finding is not DriftFinding.CHANGED
 
 
 def drift_of(
-    tally: ActionStatistics,
-    kind: PropensitySource = LOGGED,
+    sums: ActionStatistics,
+    source: PropensitySource = LOGGED,
     counts_over_time: Integers | None = None,
 ) -> Drift:
-    """Whether production changed.
+    """Test whether production changed.
 
     Args:
-        tally: the sums of the log.
-        kind: where the propensities come from; only logged ones may vary.
+        sums: the sums of the log.
+        source: of the propensities; only logged ones may vary.
         counts_over_time: how often each action was played in each of a few periods, (B, K).
 
     >>> counts = np.array([[90, 10], [10, 90]])
-    >>> found = drift_of(ActionStatistics.empty(2), "estimated", counts)
-    >>> found.finding.value, found.change
+    >>> drift = drift_of(ActionStatistics.empty(2), "estimated", counts)
+    >>> drift.finding.value, drift.change
     ('changed', ShareChange(action=0, lowest=0.1, highest=0.9))
     """
-    factor = _largest_factor(tally) if kind == LOGGED else math.nan
+    seen, factor = np.isfinite(sums.lowest), math.nan
+    if source == LOGGED and seen.any():
+        factor = float((sums.highest[seen] / sums.lowest[seen]).max())
     if counts_over_time is None:
-        return Drift(DriftFinding.NO_TIME, factor, None, kind)
+        return Drift(DriftFinding.NO_TIME, factor, None, source)
     counts = _without_stub(counts_over_time)
     p_value, change = homogeneity(counts)[1], None
     if p_value is None:
@@ -249,13 +250,13 @@ def drift_of(
         finding = DriftFinding.STEADY
     else:
         finding, change = DriftFinding.CHANGED, _largest_change(counts)
-    return Drift(finding, factor, p_value, kind, len(counts), change)
+    return Drift(finding, factor, p_value, source, len(counts), change)
 
 
 def homogeneity(counts: Integers) -> tuple[float, float | None]:
-    """χ² for one distribution behind all rows of a table, and its p-value (Wilson and Hilferty's).
+    """χ² for the same distribution in all rows of a table, and its p-value (Wilson and Hilferty's).
 
-    Actions too rare for that are put together; if then less than two are left there is no p-value.
+    Actions too rare for χ² are pooled; if fewer than two are left there is no p-value.
     """
     table = _pooled(np.asarray(counts, dtype=np.float64))
     if min(table.shape) < 2:  # noqa: PLR2004 - nothing to compare
@@ -277,14 +278,9 @@ def _pooled(table: Array) -> Array:
     order = np.argsort(least)
     rare = int((least < SMALLEST_CELL).sum())
     while 0 < rare < len(order) and least[order[:rare]].sum() < SMALLEST_CELL:
-        rare += 1  # the rare ones together are too rare still
+        rare += 1  # the rare ones together are still too rare
     rest = table[:, order[:rare]].sum(axis=1, keepdims=True)
     return np.hstack([table[:, order[rare:]], rest]) if rare else table
-
-
-def _largest_factor(tally: ActionStatistics) -> float:
-    seen = np.isfinite(tally.lowest)
-    return float((tally.highest[seen] / tally.lowest[seen]).max()) if seen.any() else math.nan
 
 
 def _largest_change(counts: Integers) -> ShareChange:
@@ -306,16 +302,15 @@ def _without_stub(counts: Integers) -> Integers:
 GAIN_BETS = 22  # m, of the grid that certificates have by default
 MOST_EXPLORATION = 0.5
 NEGLIGIBLE = 1e-12  # E[d²] of a policy that plays as production does, but for rounding
-THREE = 3.0  # standard errors: what is missing by less may be chance
+THREE = 3.0  # standard errors: a smaller gap may be chance
 
 
 @dataclass(frozen=True)
 class Overlap:
     """How well a log covers a policy.
 
-    `coverage_ratio` is C(π) = Σ π(a) C(a), None where the policy depends on the row;
-    `effective_sample_size` how many plays of its own would say as much; `estimate` its
-    self-normalised mean reward, nan if it plays nothing that is logged; `hidden` the share of its
+    `coverage_ratio` is C(π) = Σ π(a) C(a), None if the policy depends on the row; `estimate` is its
+    self-normalised mean reward, nan if it plays no logged action; `hidden` is the share of its
     plays that the log does not show.
     """
 
@@ -327,11 +322,10 @@ class Overlap:
 
 @dataclass(frozen=True)
 class SampleSize:
-    """How much of a log shows a gain of `gain` a row.
+    """The number of rows that show a gain of `gain` a row.
 
-    So many `rows` of this kind (0 if there can be no gain, infinite if none will do); or, where the
-    log shows nothing of a policy, so many in which production plays it with probability
-    `exploration`.
+    `rows` is 0 if there can be no gain, infinite if no number suffices. If the log shows nothing
+    of a policy, production plays it in these rows with probability `exploration`.
     """
 
     gain: float
@@ -339,14 +333,14 @@ class SampleSize:
     exploration: float | None
 
 
-def overlap_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
-    """How well the sums of a log cover a policy, before any certificate."""
-    seen = tally.counts > 0
+def overlap_of(policy: Array, sums: ActionStatistics, shown: Array) -> Overlap:
+    """The overlap of a fixed policy with a log, from its sums."""
+    seen = sums.counts > 0
     pi = policy[seen]
-    weights = float((pi * tally.weights[seen]).sum())
-    weighted = float((pi * tally.weighted[seen]).sum())
-    squares = float((pi**2 * tally.squares[seen]).sum())
-    ratio = float((pi * tally.coverage_ratios()[seen]).sum())
+    weights = float((pi * sums.weights[seen]).sum())
+    weighted = float((pi * sums.weighted[seen]).sum())
+    squares = float((pi**2 * sums.squares[seen]).sum())
+    ratio = float((pi * sums.coverage_ratios()[seen]).sum())
     return Overlap(
         math.inf if policy[~seen].any() else ratio,
         weights * (weights / squares) if squares else 0.0,
@@ -355,23 +349,23 @@ def overlap_of(policy: Array, tally: ActionStatistics, shown: Array) -> Overlap:
     )
 
 
-def second_moment(tally: ActionStatistics, policy: Array) -> float:
+def second_moment(sums: ActionStatistics, policy: Array) -> float:
     """E[d²] of d = (π/q − 1) R, with R for R²: the same for rewards of 0 and 1, else no less."""
-    seen = tally.counts > 0
-    weights, squares, pi = tally.weights[seen], tally.squares[seen], policy[seen]
-    means = tally.weighted[seen] / weights
-    total = (means * (pi**2 * squares - 2.0 * pi * weights + tally.counts[seen])).sum()
-    return max(0.0, float(total) / max(tally.rows, 1))
+    seen = sums.counts > 0
+    weights, squares, pi = sums.weights[seen], sums.squares[seen], policy[seen]
+    means = sums.weighted[seen] / weights
+    total = (means * (pi**2 * squares - 2.0 * pi * weights + sums.counts[seen])).sum()
+    return max(0.0, float(total) / max(sums.rows, 1))
 
 
-def overlap_of_rows(certificate: Certificate, tally: ActionStatistics) -> tuple[Overlap, float]:
+def overlap_of_rows(certificate: Certificate, sums: ActionStatistics) -> tuple[Overlap, float]:
     """The overlap and E[d²] of a policy that depends on the row, from the weights w that it gave.
 
-    Of what it plays the log does not show what is missing from a mean weight of 1, beyond three
-    standard errors. The `tally` is of the rows that could be read; rejected ones have no weight.
+    The hidden share is what is missing from a mean weight of 1, beyond three standard errors. The
+    `sums` are of the valid rows; rejected ones have no weight.
     """
     _, weighted, weights, squares = certificate.evidence.totals.tolist()
-    read, earned = max(tally.rows, 1), float(tally.rewards.sum())
+    read, earned = max(sums.rows, 1), float(sums.rewards.sum())
     error = math.sqrt(max(0.0, squares / read - (weights / read) ** 2) / read)
     hidden = max(0.0, 1.0 - weights / read - THREE * error)
     estimate = weighted / weights if weights else math.nan
@@ -385,10 +379,10 @@ def rows_for(
     confidence: float = 0.95,
     rejected: tuple[float, float] = (0.0, 0.0),
 ) -> float:
-    """n = 2 E[d²] log(m/δ)/g²: about so many rows show a gain of g, more often than not.
+    """n = 2 E[d²] log(m/δ)/g², the number of rows that show a gain of g more often than not.
 
-    More if g/E[d²] is a larger bet than certificates make; 0 where d is, and no gain can be.
-    `rejected` is s, the share of all rows that was rejected, and r̄ₛ, production's reward in them.
+    It is larger if g/E[d²] is a larger bet than certificates make, and 0 if d is 0. `rejected` has
+    s, the share of all rows that was rejected, and r̄ₛ, production's mean reward in them.
 
     >>> round(rows_for(second_moment=0.5, gain=0.1))
     609
@@ -406,7 +400,7 @@ def rows_for(
 
 
 def exploration_for(reward: float, gain: float, rows: int, confidence: float = 0.95) -> SampleSize:
-    """ε = 2 r̄ log(m/δ)/(n g²), with n as given or, if that is above ½, as it would have to be.
+    """ε = 2 r̄ log(m/δ)/(n g²) for n `rows`; if that is above ½, the rows that ε = ½ needs.
 
     >>> round(exploration_for(reward=0.35, gain=0.05, rows=20_000).exploration, 4)
     0.0852
@@ -420,5 +414,5 @@ def exploration_for(reward: float, gain: float, rows: int, confidence: float = 0
 
 
 def _budget(confidence: float) -> float:
-    """log(m/δ), what the log of the best bet's wealth must reach."""
+    """log(m/δ), which the log wealth of the best bet must reach."""
     return math.log(GAIN_BETS / (1.0 - confidence))

@@ -1,10 +1,10 @@
-"""Target policies: a policy to certify stays as it is, whatever it was made from."""
+"""Target policies: fixed policies that a log evaluates, and the candidates of `coverage`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,13 +34,17 @@ POLICIES = (
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A policy that does not change: the probability that it gives to logged actions."""
+    """A policy that does not change while a log evaluates it.
+
+    `learned` is the policy of `learn` that it comes from, if it does.
+    """
 
     name: str
+    learned: Policy | None = field(default=None, kw_only=True)
 
     @property
     def labels(self) -> frozenset[str]:
-        """The actions that it knows of, as text."""
+        """The actions that it knows, as text."""
         return frozenset()
 
     def fixed(self, actions: Actions) -> Array | None:  # noqa: ARG002 - for those that have it
@@ -50,17 +54,17 @@ class Target:
     def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
         """The probability of the logged action in every row."""
         policy = self.fixed(actions)
-        assert policy is not None  # others have their own way
+        assert policy is not None  # other targets override this method
         return np.asarray(policy[rows.actions])
 
-    def oddities(self, rows: ValidatedBatch) -> UnexpectedValues:  # noqa: ARG002 - for those with contexts
-        """Values of contexts that are unlike those that it was made of, counted."""
+    def unexpected_values(self, rows: ValidatedBatch) -> UnexpectedValues:  # noqa: ARG002 - for those with contexts
+        """How many values of contexts are unlike all values of the policy's warm-up, by column."""
         return UnexpectedValues()
 
 
 @dataclass(frozen=True, eq=False)
 class Uniform(Target):
-    """Every action with the same probability."""
+    """The policy that plays every action with the same probability."""
 
     name: str = UNIFORM
 
@@ -70,7 +74,7 @@ class Uniform(Target):
 
 @dataclass(frozen=True, eq=False)
 class Fixed(Target):
-    """The same probabilities in every row; an action that is not named is never played."""
+    """The policy with the same probabilities in every row, 0 for an action without one."""
 
     by_label: Mapping[Label, float]
 
@@ -84,7 +88,7 @@ class Fixed(Target):
 
 @dataclass(frozen=True, eq=False)
 class ContextualTarget(Target):
-    """A learned policy that looks at the context, as it was when it was written."""
+    """A learned policy whose probabilities depend on the context."""
 
     policy: Policy
     contextual: ContextFeatures
@@ -95,47 +99,43 @@ class ContextualTarget(Target):
         return frozenset(self.policy.actions.texts)
 
     def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
-        """Of the policy's own actions; one that it does not know is never played."""
+        """The probability of the logged action in every row, 0 if the policy does not know it."""
         x = self.contextual.features(rows.contexts())
-        found = self.contextual.learner.policies_at(self.policy.study.state, x)
+        policies = self.contextual.learner.policies_at(self.policy.study.state, x)
         if self.best_action:
-            best = found.argmax(axis=1)[:, np.newaxis]
-            found = (np.arange(found.shape[1]) == best).astype(np.float64)
-        place = {text: i for i, text in enumerate(self.policy.actions.texts)}
-        own = np.array([place.get(text, -1) for text in actions.texts])[rows.actions]
-        return np.where(own < 0, 0.0, found[np.arange(len(own)), np.maximum(own, 0)])
+            best = policies.argmax(axis=1)[:, np.newaxis]
+            policies = (np.arange(policies.shape[1]) == best).astype(np.float64)
+        index = {text: i for i, text in enumerate(self.policy.actions.texts)}
+        own = np.array([index.get(text, -1) for text in actions.texts])[rows.actions]
+        return np.where(own < 0, 0.0, policies[np.arange(len(own)), np.maximum(own, 0)])
 
-    def oddities(self, rows: ValidatedBatch) -> UnexpectedValues:
+    def unexpected_values(self, rows: ValidatedBatch) -> UnexpectedValues:
         return self.contextual.encoder.unexpected_values(rows.contexts())
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnTarget(Target):
-    """A model of the user's own: the probability of the logged action stands in each row."""
+    """A policy whose probability of the logged action is a column of the log."""
 
-    def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:  # noqa: ARG002 - as above
+    def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:  # noqa: ARG002 - the column has them
         return rows.targets()
 
 
 def is_hindsight(target: Target, actions: Actions, declared: frozenset[str]) -> bool:
-    """Whether it is spread over actions of which some were not declared: only the log shows them.
-
-    >>> is_hindsight(Uniform(), Actions(("a", "b")), frozenset("a"))
-    True
-    """
+    """Whether a target plays actions that only the log shows, because they were not declared."""
     return isinstance(target, Uniform) and not declared >= set(actions.texts)
 
 
 class DisjointActions(NamedTuple):
-    """The actions that a policy knows, and those that a log shows: none is in both."""
+    """The actions of a policy, and those of a log that shares none with it."""
 
     policy: tuple[str, ...]
     log: tuple[str, ...]
 
 
 def disjoint_actions(target: Target, log: LogStatistics) -> DisjointActions | None:
-    """The actions of a policy and of the rows of a log, if none is in both."""
-    shown = tuple(log.actions.texts[i] for i in log.tally.counts.nonzero()[0])
+    """The actions of a policy and of a log, if they have none in common."""
+    shown = tuple(log.actions.texts[i] for i in log.sums.counts.nonzero()[0])
     if not target.labels or target.labels & set(shown):
         return None
     return DisjointActions(tuple(sorted(target.labels)), shown)
@@ -146,52 +146,52 @@ def target_of(
     column: str | None,
     *,
     best_action: bool,
-) -> tuple[Target, Policy | None]:
-    """What is to be certified, and the learned policy that it comes from, if it does.
+) -> Target:
+    """The target that a user names by a policy or by a column.
 
-    >>> target_of({"a": 0.25, "b": 0.75}, None, best_action=True)[0].fixed(Actions(("a", "b")))
+    >>> target_of({"a": 0.25, "b": 0.75}, None, best_action=True).fixed(Actions(("a", "b")))
     array([0., 1.])
     """
     if (policy is None) == (column is None):
-        raise InvalidArgument("policy", policy, "there must be one thing to certify", POLICIES)
+        raise InvalidArgument("policy", policy, "there must be one policy to certify", POLICIES)
     if column is not None or (isinstance(policy, str) and policy == UNIFORM):
         if best_action:
             reason = "the uniform policy has none" if column is None else "a column has no best"
             raise InvalidArgument("best_action", True, reason, "leave it out")
-        return Uniform() if column is None else ColumnTarget(f"column {column}"), None
-    name = "the given policy"
-    found: Policy | dict[Label, float]
-    if isinstance(policy, str | os.PathLike):
-        path = Path(policy, POLICY_FILE) if Path(policy).is_dir() else policy
-        name, found = str(path), _read_policy(Path(path))
-    elif isinstance(policy, Mapping):
-        found = check_probabilities("policy", dict(policy), "policy")
-    elif isinstance(policy, Policy):
-        found = policy
-    else:
-        raise InvalidArgument("policy", policy, *_no_policy(policy))
+        return Uniform() if column is None else ColumnTarget(f"column {column}")
+    name, source = _source_of(policy)
     if best_action:
         name = f"the best action of {name}"
-    if isinstance(found, Policy) and found.contextual is not None:
-        return ContextualTarget(name, found, found.contextual, best_action), found
-    by_label = _average(found) if isinstance(found, Policy) else found
+    learned = source if isinstance(source, Policy) else None
+    if learned is not None and learned.contextual is not None:
+        return ContextualTarget(name, learned, learned.contextual, best_action, learned=learned)
+    by_label = source if isinstance(source, dict) else _average(source)
     if best_action:
         best = max(by_label, key=by_label.__getitem__)
         by_label = {label: float(label == best) for label in by_label}
-    return Fixed(name, by_label), found if isinstance(found, Policy) else None
+    return Fixed(name, by_label, learned=learned)
 
 
 def _average(policy: Policy) -> dict[Label, float]:
     return dict(zip(policy.actions.labels, playable(policy.average).tolist(), strict=True))
 
 
-def _no_policy(found: object) -> tuple[str, str]:
-    """Why something that only Python can pass is no policy, and what to pass instead."""
-    if isinstance(found, Understudy):
-        reason = "an Understudy knows actions by their index, and has no labels"
-        return reason, "pass the path of its policy.json, or us.logs.Policy.load(path)"
+def _source_of(policy: object) -> tuple[str, Policy | dict[Label, float]]:
+    """The name of a policy, and the learned policy or the probabilities that define it."""
+    if isinstance(policy, str | os.PathLike):
+        path = Path(policy, POLICY_FILE) if Path(policy).is_dir() else Path(policy)
+        return str(path), _read_policy(path)
+    name = "the given policy"
+    if isinstance(policy, Mapping):
+        return name, check_probabilities("policy", dict(policy), "policy")
+    if isinstance(policy, Policy):
+        return name, policy
     reason = "it is not a policy"
-    return reason, "pass a path, a us.logs.Policy, probabilities by label in a dict, or 'uniform'"
+    remedy = "pass a path, a us.logs.Policy, probabilities by label in a dict, or 'uniform'"
+    if isinstance(policy, Understudy):
+        reason = "an Understudy knows actions by their index, and has no labels"
+        remedy = "pass the path of its policy.json, or us.logs.Policy.load(path)"
+    raise InvalidArgument("policy", policy, reason, remedy)
 
 
 def _read_policy(path: Path) -> Policy | dict[Label, float]:
@@ -205,71 +205,62 @@ def _read_policy(path: Path) -> Policy | dict[Label, float]:
     return Policy.load(path) if b'"format"' in start else read_probabilities("policy", path)
 
 
-# -------------------------------------------------------------------- policies that a log judges
-
-Asked = tuple[Target, Policy | None]  # a policy, and what `learn` wrote about it if it did
+# ----------------------------------------------------------------------------------- candidates
 
 
-def candidates_beside(
-    asked: Sequence[Asked],
+def all_candidates(
+    targets: Sequence[Target],
     fingerprints: Sequence[str],
-    tallied: LogStatistics,
-    stretches: Integers | None = None,
+    statistics: LogStatistics,
+    counts_over_time: Integers | None = None,
     *,
     declared: bool,
 ) -> list[Candidate]:
-    """The policies that were asked about, and those of `candidates_of` beside them.
+    """The candidates of the user's targets, then those of `candidates_of`.
 
-    What was learned from these files, or from these rows however they came, may not be judged.
+    A policy that was learned from these files, or from rows with these sums, may not be judged.
     """
 
-    def own(learned: Policy | None) -> bool:
-        return learned is not None and (
-            learned.knows(fingerprints) or learned.knows_rows(tallied, stretches)
+    def learned_here(target: Target) -> bool:
+        return target.learned is not None and (
+            target.learned.knows(fingerprints)
+            or target.learned.knows_rows(statistics, counts_over_time)
         )
 
-    theirs = [
+    named = [
         Candidate(
             target.name,
             policy,
-            may_be_judged=not own(learned),
+            may_be_judged=not learned_here(target),
             hindsight=isinstance(target, Uniform) and not declared,
         )
-        for target, learned in asked
-        if (policy := target.fixed(tallied.actions)) is not None
+        for target in targets
+        if (policy := target.fixed(statistics.actions)) is not None
     ]
-    names = {candidate.name for candidate in theirs}
-    others = candidates_of(tallied, declared=declared)
-    return [*theirs, *(one for one in others if one.name not in names)]
+    names = {candidate.name for candidate in named}
+    usual = candidates_of(statistics, declared=declared)
+    return [*named, *(candidate for candidate in usual if candidate.name not in names)]
 
 
 def certify_candidates(
     frame: Any,
     columns: Columns,
-    tallied: LogStatistics,
+    statistics: LogStatistics,
     candidates: Sequence[Candidate],
     *,
     behavior: Mapping[Any, float] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
     confidence: float = 0.95,
 ) -> list[Certificate | None]:
-    """The certificate of each candidate that the log may judge, as sure as `confidence` says.
+    """The certificate of each candidate that the log may judge, from sums.
 
     Without an order the first row of an action is unknown, so a hindsight gets none.
-
-    >>> import polars as pl
-    >>> from understudy.logs.aggregation.aggregates import tally
-    >>> log = pl.DataFrame({"action": ["a", "b"] * 99, "reward": [0, 1] * 99, "propensity": 0.5})
-    >>> sums = tally(log, Columns())
-    >>> found = certify_candidates(log, Columns(), sums, candidates_of(sums))
-    >>> [certificate.promoted for certificate in found]
-    [False, True]
     """
     return [
         certify_sums(
             frame,
             columns,
-            actions=tallied.actions,
+            actions=statistics.actions,
             policy=candidate.policy,
             behavior=behavior,
             reward_range=reward_range,

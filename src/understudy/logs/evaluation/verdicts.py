@@ -1,7 +1,4 @@
-"""What a log says about its actions and about policies: a table, and decisions as data.
-
-The words for them are made in `report.words`.
-"""
+"""The coverage of a log, and verdicts about policies as data; `report.words` makes sentences."""
 
 from __future__ import annotations
 
@@ -38,8 +35,8 @@ from understudy.types import Integers, read_only
 VerdictKind = Literal["promote", "not yet", "cannot tell", "worse", "coverage"]
 UNIFORM = "uniform"
 UNIT = RewardScale()
-USUAL_GAIN = 0.05  # a row: what a log should be able to show if the policy seems to have no gain
-HIDDEN = 0.001  # the share of its plays that a policy may make where the log shows nothing
+USUAL_GAIN = 0.05  # a row: the gain to show if the policy seems to have none
+HIDDEN = 0.001  # the share of a policy's plays that the log need not show
 NEAR = 10  # times the rows: a gain that needs more is not within reach of this log
 NOTICEABLE = 1e-6  # a gain a row: less may be rounding
 CERTAIN = 1.0 - 1e-9  # a propensity of 1, rounded
@@ -54,7 +51,7 @@ OF_PROPENSITIES = (
 
 
 class PolicyDecision(StrEnum):
-    """What a log decides about a policy, against production."""
+    """The decision about a policy, against production."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -62,7 +59,7 @@ class PolicyDecision(StrEnum):
 
 
 class Obstacle(StrEnum):
-    """Why no number of rows like these would decide."""
+    """The reason why no number of rows like these would decide."""
 
     MOSTLY_REJECTED = "mostly rejected"
     BEHAVIOR_CHANGED = "behavior changed"
@@ -80,12 +77,12 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A policy to be judged: K probabilities, or None if they depend on the row.
+    """A policy to judge: K probabilities, or None if they depend on the row.
 
-    `chosen_from` is out of how many policies the log itself picked it: as many chances to be lucky,
-    for which its certificate must pay. One that was learned from the log may not be judged by it.
-    If its actions were read from the log too, it is a `hindsight`: it knows which actions will come
-    up, so the first row of each counts as one in which it earned nothing.
+    `chosen_from` is the number of policies out of which the log itself chose it; its certificate
+    pays for the choice. A policy that was learned from the log may not be judged by it. If its
+    actions were read from the log, it is a `hindsight`: the first row of each action counts as one
+    in which it earned nothing.
     """
 
     name: str
@@ -95,7 +92,7 @@ class Candidate:
     hindsight: bool = False
 
     def confidence(self, wanted: float) -> float:
-        """1 − δ/k for a policy that was chosen out of k: then all k hold together."""
+        """1 − δ/k for a policy that was chosen out of k, so that all k certificates hold."""
         return 1.0 - (1.0 - wanted) / self.chosen_from
 
     def probabilities(self, actions: Integers) -> Array:
@@ -104,17 +101,17 @@ class Candidate:
         return np.asarray(self.policy[actions])
 
 
-def candidates_of(tallied: LogStatistics, *, declared: bool = True) -> list[Candidate]:
-    """Two policies that every log is asked about: uniform, and always the action that looks best.
+def candidates_of(statistics: LogStatistics, *, declared: bool = True) -> list[Candidate]:
+    """The two candidates of every log: uniform, and always the action that looks best.
 
-    If the actions were not `declared`, but came up one after the other, the j-th may spend
-    δ/(j(j+1)): all of these together spend less than δ, however many there might have been.
+    If the actions were not `declared`, the j-th action of the log spends δ/(j(j+1)), so that any
+    number of them together spends less than δ.
     """
-    K, sums = len(tallied.actions), _known(tallied.tally)
+    K, sums = len(statistics.actions), _with_frequencies(statistics.sums)
     means = np.divide(sums.weighted, sums.weights, out=np.full(K, -1.0), where=sums.counts > 0)
     best = int(np.argmax(means))
     only = read_only((np.arange(K) == best).astype(np.float64))
-    always = f"always {short_label(tallied.actions.labels[best])}"
+    always = f"always {short_label(statistics.actions.labels[best])}"
     return [
         Candidate(UNIFORM, read_only(np.full(K, 1.0 / K)), hindsight=not declared),
         Candidate(always, only, K if declared else K * (K + 1), hindsight=not declared),
@@ -123,15 +120,15 @@ def candidates_of(tallied: LogStatistics, *, declared: bool = True) -> list[Cand
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a log decides about one policy, with the numbers that words are made of.
+    """The decision about one policy, with its numbers.
 
     An unknown decision has either an `obstacle`, or the `sample_size` that would show a gain, the
-    estimated one if `gain_is_estimated`. It is `near` if the policy seems to have a gain, and not
-    many times as many rows would show it. Some of all `rows` were `rejected`; in the others
-    production `earned` a total. `hidden` is the share of the policy's plays that the log does not
-    show, 0 if it is negligible, and `plays_unseen` whether it plays actions that were never logged.
-    The decision holds with the `confidence`, also about a policy that was chosen out of several,
-    whose certificate has a higher one.
+    estimated one if `gain_is_estimated`. It is `near` if the policy seems to have a gain and
+    fewer than `NEAR` times as many rows would show it. Of all `rows` some were `rejected`; in the
+    others production `earned` a total. `hidden` is the share of the policy's plays that the log
+    does not show, 0 if it is negligible, and `plays_unseen` whether it plays unlogged actions. The
+    decision holds with the `confidence`; the certificate of a policy that was chosen out of several
+    has a higher one.
     """
 
     name: str
@@ -163,7 +160,7 @@ class Verdict:
 
     @property
     def production(self) -> float:
-        """Production's mean reward in the rows that could be read."""
+        """Production's mean reward in the valid rows."""
         return self.earned / max(self.rows - self.rejected, 1)
 
     @property
@@ -177,16 +174,14 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Coverage:
-    """What a log can say about its actions, and about policies.
+    """The coverage of the actions of a log, and verdicts about policies.
 
     `table` has a row for each action, rewards in the units of the log. With R and q the reward and
     propensity of the rows of an action, and n all rows: `coverage_ratio` as in
-    `ActionStatistics.coverage_ratios`; `effective_sample_size`
-    (Σ 1/q)² / Σ 1/q², the plays that would say as much about always playing it; `estimate`
+    `ActionStatistics.coverage_ratios`; `effective_sample_size` (Σ 1/q)² / Σ 1/q²; `estimate`
     Σ R/q / n; `self_normalised` Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in
-    `Calibration`. `rows` counts the valid rows, `refused` the others by reason. Production was
-    `deterministic` if it left nothing to chance: then the log shows nothing of other actions. An
-    `obstacle` is one to all policies.
+    `Calibration`. `rows` counts the valid rows, `refused` the others by reason. A `deterministic`
+    production shows nothing of other actions. An `obstacle` is one to all policies.
     """
 
     table: pl.DataFrame
@@ -202,12 +197,12 @@ class Coverage:
 
     @property
     def mean_reward(self) -> float:
-        """What production earned in a good row."""
+        """Production's mean reward in the valid rows."""
         earned = (self.table["count"] * self.table["mean_reward"]).sum()
         return float(earned) / max(self.rows, 1)
 
     def without_propensities(self) -> Coverage:
-        """The same without what takes propensities: sums that learners need do not hold them."""
+        """The coverage without the columns and findings that need propensities."""
         unknown = [pl.lit(None, pl.Float64).alias(name) for name in OF_PROPENSITIES]
         return replace(
             self,
@@ -219,85 +214,74 @@ class Coverage:
 
 
 def coverage_from(
-    tallied: LogStatistics,
+    statistics: LogStatistics,
     *,
     behavior: PropensitySource = "logged",
     candidates: Sequence[Candidate] | None = None,
     certificates: Sequence[Certificate | None] = (),
-    stretches: Integers | None = None,
+    counts_over_time: Integers | None = None,
     confidence: float = 0.95,
     scale: RewardScale = UNIT,
 ) -> Coverage:
-    """What a log can say, from its sums.
+    """The coverage of a log, and the verdicts about candidates, from its statistics.
 
     Args:
-        tallied: the sums of the log (`tally`).
-        behavior: where the propensities come from: 'logged', 'given', or 'estimated', for which the
-            frequencies of the log are taken.
+        statistics: the actions of the log, their sums, and the rejected rows.
+        behavior: the source of the propensities: 'logged', 'given', or 'estimated' from the
+            frequencies of the log.
         candidates: policies to judge; left out: those of `candidates_of`.
-        certificates: of the candidates, or none; without one, no decision.
-        stretches: how often each action was played in a few stretches of time, (B, K).
-        confidence: 1 − δ, of what would suffice.
-        scale: the units of rewards in words and table.
-
-    >>> from understudy.logs.aggregation.aggregates import tally
-    >>> from understudy.logs.schema import Columns
-    >>> log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0, 1] * 50, "propensity": 0.5})
-    >>> found = coverage_from(tally(log, Columns()))
-    >>> found.table.select("action", "count", "mean_reward", "coverage_ratio").rows()
-    [('a', 50, 0.0, 2.0), ('b', 50, 1.0, 2.0)]
-    >>> [(verdict.name, verdict.overlap.effective_sample_size) for verdict in found.verdicts]
-    [('uniform', 100.0), ('always b', 50.0)]
+        certificates: of the candidates; without one there is no decision.
+        counts_over_time: how often each action was played in each of a few periods, (B, K).
+        confidence: 1 − δ.
+        scale: the units of rewards in the table.
     """
-    given = tallied.tally
-    kind: PropensitySource = ESTIMATED if np.isnan(given.weights).all() else behavior
-    if kind == ESTIMATED:
-        given = ActionStatistics.without_propensities(given.counts, given.rewards)
-    sums, drift = _known(given), drift_of(given, kind, stretches)
-    calibration = calibrate(given, sum(tallied.refused.values()))
-    chosen = candidates_of(tallied) if candidates is None else candidates
-    labels = tallied.actions.labels
+    logged = statistics.sums
+    source: PropensitySource = ESTIMATED if np.isnan(logged.weights).all() else behavior
+    if source == ESTIMATED:
+        logged = ActionStatistics.without_propensities(logged.counts, logged.rewards)
+    sums, drift = _with_frequencies(logged), drift_of(logged, source, counts_over_time)
+    calibration = calibrate(logged, sum(statistics.reject_counts.values()))
+    judged = candidates_of(statistics) if candidates is None else candidates
+    labels = statistics.actions.labels
     coverage = Coverage(
         table=_table(labels, sums, calibration, scale),
         rows=sums.rows,
-        refused=tallied.refused,
+        refused=statistics.reject_counts,
         unseen=tuple(labels[a] for a in np.flatnonzero(sums.counts == 0)),
-        deterministic=_is_deterministic(given),
+        deterministic=_is_deterministic(logged),
         calibration=calibration,
         drift=drift,
-        obstacle=_obstacle(tallied, kind, drift),
+        obstacle=_obstacle(statistics, source, drift),
         scale=scale,
     )
     verdicts = [
-        judge(one, certificate, sums, coverage, confidence)
-        for one, certificate in zip(chosen, certificates or [None] * len(chosen), strict=True)
+        judge(candidate, certificate, sums, coverage, confidence)
+        for candidate, certificate in zip(judged, certificates or [None] * len(judged), strict=True)
     ]
     return replace(coverage, verdicts=tuple(verdicts))
 
 
-def _obstacle(tallied: LogStatistics, kind: PropensitySource, drift: Drift) -> Obstacle | None:
-    """Why nothing can be decided by a log, whatever the policy, if so.
+def _obstacle(statistics: LogStatistics, source: PropensitySource, drift: Drift) -> Obstacle | None:
+    """The obstacle to all decisions by a log, if there is one.
 
-    A certificate of an estimated behavior holds only if that stayed the same, and if all rows were
-    counted: rows without an action may have been of any one.
+    A certificate of an estimated behavior holds only if production did not change, and if every row
+    has an action.
     """
-    if sum(tallied.refused.values()) > tallied.tally.rows:
+    if sum(statistics.reject_counts.values()) > statistics.sums.rows:
         return Obstacle.MOSTLY_REJECTED
-    if kind != ESTIMATED:
+    if source != ESTIMATED:
         return None
     if drift.fixed is False:
         return Obstacle.BEHAVIOR_CHANGED
-    unlabelled = any(tallied.refused.get(reason) for reason in WITHOUT_ACTION)
-    return Obstacle.UNKNOWN_ACTIONS if unlabelled else None
+    without_action = any(statistics.reject_counts.get(reason) for reason in WITHOUT_ACTION)
+    return Obstacle.UNKNOWN_ACTIONS if without_action else None
 
 
-def _known(tally: ActionStatistics) -> ActionStatistics:
-    """The same rows; if no propensities are known, each with the frequency of its action."""
-    if not np.isnan(tally.weights).all():
-        return tally
-    return ActionStatistics.of_behavior(
-        tally.counts, tally.rewards, tally.counts / max(tally.rows, 1)
-    )
+def _with_frequencies(sums: ActionStatistics) -> ActionStatistics:
+    """The sums; if no propensities are known, with the frequencies of actions instead."""
+    if not np.isnan(sums.weights).all():
+        return sums
+    return ActionStatistics.of_behavior(sums.counts, sums.rewards, sums.counts / max(sums.rows, 1))
 
 
 def _table(
@@ -322,7 +306,7 @@ def _table(
 
 
 def _is_deterministic(sums: ActionStatistics) -> bool:
-    """Whether production left nothing to chance: one action, or propensities of 1 alone."""
+    """Whether production played one action, or all actions with propensity 1."""
     played = sums.counts > 0
     return bool(played.sum() == 1 or (played.any() and (sums.lowest[played] >= CERTAIN).all()))
 
@@ -337,38 +321,39 @@ def judge(
     log: Coverage,
     confidence: float,
 ) -> Verdict:
-    """The verdict about a policy, from the sums of the log; deciding takes a certificate.
+    """The verdict about a policy, from the sums of the log and the policy's certificate.
 
-    Nothing is decided if there is an obstacle, and nothing with propensities that the calibration
-    calls wrong: too small ones would make a policy look better than it is. Where the behavior was
-    estimated, no gain is certified. The gain that the log should be able to show is the one that
-    the policy seems to have, or a usual one.
+    An obstacle, or a wrong propensity of an action that the policy plays, makes the decision
+    unknown: too small propensities would make a policy look better than it is. With an estimated
+    behavior no gain is certified. The sample size is for the gain that the policy seems to have, or
+    for a usual one.
     """
     policy, calibration = candidate.policy, log.calibration
-    earned, read = float(sums.rewards.sum()), sums.rows
-    largest, plays_unseen, wrong = 1.0, False, bool(calibration.wrong.any())
+    earned, valid = float(sums.rewards.sum()), sums.rows
+    largest_gain, plays_unseen, wrong = 1.0, False, bool(calibration.wrong.any())
     if policy is None:
-        assert certificate is not None  # its weights are all that is known of the policy
+        assert certificate is not None  # it has the policy's weights
         overlap, moment = overlap_of_rows(certificate, sums)
     else:
         overlap = overlap_of(policy, sums, calibration.shown)
         moment = second_moment(sums, policy)
-        largest = float(np.maximum(policy - sums.counts / max(read, 1), 0.0).sum())
+        largest_gain = float(np.maximum(policy - sums.counts / max(valid, 1), 0.0).sum())
         plays_unseen = bool(policy[sums.counts == 0].any())
         wrong = bool(policy[calibration.wrong].any())
-    production = earned / max(read, 1)
+    production = earned / max(valid, 1)
     gain, hidden = overlap.estimate - production, overlap.hidden > HIDDEN
-    seems = gain > NOTICEABLE and not hidden
-    wanted = gain if seems else _usual_gain(production, largest)
-    rows = read if certificate is None else certificate.rounds
-    sure = confidence if certificate is None else certificate.confidence
+    estimated = gain > NOTICEABLE and not hidden
+    if not estimated:
+        gain = _usual_gain(production, largest_gain)
+    rows = valid if certificate is None else certificate.rounds
+    corrected = confidence if certificate is None else certificate.confidence
     if hidden:
-        needed = exploration_for(min(1.0, production + wanted), wanted, rows, sure)
+        sample_size = exploration_for(min(1.0, production + gain), gain, rows, corrected)
     else:
         rejected = 0.0, 0.0
-        if certificate is not None and rows > read:  # these rows could not be read, but count
-            rejected = (rows - read) / rows, (certificate.production - earned) / (rows - read)
-        needed = SampleSize(wanted, rows_for(moment, wanted, sure, rejected), None)
+        if certificate is not None and rows > valid:  # rejected rows count there
+            rejected = (rows - valid) / rows, (certificate.production - earned) / (rows - valid)
+        sample_size = SampleSize(gain, rows_for(moment, gain, corrected, rejected), None)
     obstacle = log.obstacle
     if obstacle is None and certificate is not None and certificate.lower > certificate.upper:
         obstacle = Obstacle.CONTRADICTORY_BOUNDS
@@ -377,36 +362,33 @@ def judge(
     decision = PolicyDecision.UNKNOWN if obstacle else _decide(certificate, earned)
     if obstacle is None and log.drift.behavior == ESTIMATED:
         obstacle = Obstacle.BEHAVIOR_ESTIMATED
-    may_come = decision is PolicyDecision.UNKNOWN and obstacle is None
+    undecided = decision is PolicyDecision.UNKNOWN and obstacle is None
     return Verdict(
         name=candidate.name,
         decision=decision,
         obstacle=obstacle,
         overlap=overlap,
         hidden=overlap.hidden if hidden else 0.0,
-        sample_size=needed if may_come else None,
-        near=may_come and seems and 0.0 < needed.rows < NEAR * rows,
-        gain_is_estimated=seems,
+        sample_size=sample_size if undecided else None,
+        near=undecided and estimated and 0.0 < sample_size.rows < NEAR * rows,
+        gain_is_estimated=estimated,
         plays_unseen=plays_unseen,
         certificate=certificate,
         confidence=confidence,
         rows=rows,
-        rejected=rows - read,
+        rejected=rows - valid,
         earned=earned,
     )
 
 
 def _usual_gain(production: float, largest: float) -> float:
-    """0.05, or production's mean reward if that is less, or the largest that the policy can have.
-
-    A policy that differs little from production can gain little.
-    """
+    """0.05, but at most production's mean reward and the `largest` gain the policy can have."""
     usual = min(USUAL_GAIN, production) if production > 0.0 else USUAL_GAIN
     return min(usual, largest) if largest > 0.0 else usual
 
 
 def _decide(certificate: Certificate | None, earned: float) -> PolicyDecision:
-    """What the certificate decides. Plays that the log never shows only make it more careful."""
+    """The decision of the certificate; plays that the log never shows make it more careful."""
     if certificate is None or not certificate.rounds:
         return PolicyDecision.UNKNOWN
     if certificate.upper < certificate.least_production(earned):

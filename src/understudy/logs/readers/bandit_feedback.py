@@ -132,10 +132,7 @@ def _contexts(table: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
 def _values(frame: pl.DataFrame, name: str) -> NDArray[Any]:
     column = frame[name]
     if column.null_count():
-        raise InvalidArgument(
-            f"log[{name!r}]",
-            f"{column.null_count()} nulls",
-            "the dictionary has no missing values",
-            f"fill them in, or leave them out with log.drop_nulls({name!r})",
-        )
+        reason = "the dictionary has no missing values"
+        remedy = f"fill them in, or leave them out with log.drop_nulls({name!r})"
+        raise InvalidArgument(f"log[{name!r}]", f"{column.null_count()} nulls", reason, remedy)
     return column.to_numpy()

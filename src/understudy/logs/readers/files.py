@@ -1,4 +1,4 @@
-"""Log files: those that paths, globs and folders name, their first bytes, their lines of text."""
+"""Log files: the search by paths, globs and folders, and the reading of bytes and lines."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ GZIP_START = b"\x1f\x8b"
 SIGNATURES = {b"PAR1": "parquet", b"PARE": "parquet", b"ARROW1": "arrow"}  # PARE if encrypted
 ARROW_STREAM_START = b"\xff\xff\xff\xff"
 UTF16_STARTS = (b"\xff\xfe", b"\xfe\xff")
-START = 8  # bytes: enough for every signature above
+SIGNATURE_SIZE = 8  # bytes: enough for every signature above
 LINE = "line"  # the column of `read_lines`
 BATCH = 1 << 16  # rows: large enough for columnar speed, small enough for a few MB of memory
-PIECE = 1 << 23  # bytes of text read at a time: about 2^16 lines of 100 bytes
-LONGEST = 1 << 26  # bytes of a line: a longer one is no text
+READ_SIZE = 1 << 23  # bytes of text read at a time: about 2^16 lines of 100 bytes
+LONGEST_LINE = 1 << 26  # bytes of a line: a longer one is no text
 BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -51,7 +51,7 @@ class UnreadFiles(NamedTuple):
 
 @dataclass(frozen=True)
 class FileSource:
-    """A log file and its format. The first of a folder has the files of it that are not read."""
+    """A log file and its format; `unread` is set on the first file of a folder."""
 
     path: Path
     format: str
@@ -79,42 +79,36 @@ def find_files(
     logs: Iterable[str | os.PathLike[str]],
     format: str | None = None,  # noqa: A002 - the option's name
 ) -> list[FileSource]:
-    """Every file that the arguments name, once, in their order; those of a glob or folder sorted.
+    """Find the files that the arguments name, in their order; those of a glob or folder are sorted.
 
     `format` overrides the format that the names of the files say.
     """
-    found = [
+    sources = [
         FileSource(path, format or format_of(path), unread)
         for log in logs
         for path, unread in _expand(str(log), format)
     ]
-    if not found:
+    if not sources:
         raise invalid_file("", "no file is named", "name at least one file, glob or folder")
     seen: set[Path] = set()
-    for source in found:
+    for source in sources:
         resolved = source.path.resolve()
         if resolved in seen:
             raise invalid_file(source.path, "this file is named twice", "name every file once")
         seen.add(resolved)
         _check_start(source)
-    return found
+    return sources
 
 
 def format_of(path: Path) -> str:
-    """The format that the name of a file says.
-
-    >>> format_of(Path("a/Log.CSV.gz")), format_of(Path("b.dsjson"))
-    ('csv', 'dsjson')
-    """
+    """The format that the name of a file says."""
     name = path.name.lower().removesuffix(GZIP_ENDING)
-    for name_of_format, endings in FORMATS.items():
+    for format_name, endings in FORMATS.items():
         if name.endswith(endings):
-            return name_of_format
-    raise invalid_file(
-        path,
-        "its name does not say what format it has",
-        f"rename it to end in one of {', '.join(ENDINGS)}, or pass --format",
-    )
+            return format_name
+    reason = "its name does not say what format it has"
+    remedy = f"rename it to end in one of {', '.join(ENDINGS)}, or pass --format"
+    raise invalid_file(path, reason, remedy)
 
 
 def open_bytes(path: Path) -> BinaryIO:
@@ -123,18 +117,10 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def read_lines(path: Path) -> Iterator[pl.DataFrame]:
-    r"""The lines of a UTF-8 file, which may be gzipped: frames of `row`, from 1, and `line`.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "log.txt")
-    ...     _ = path.write_bytes(b"one\r\n\ntwo")
-    ...     [frame.rows() for frame in read_lines(path)]
-    [[(1, 'one'), (2, ''), (3, 'two')]]
-    """
+    """The lines of a UTF-8 file, which may be gzipped: frames of `row`, from 1, and `line`."""
     try:
         with open_bytes(path) as file:
-            for before, text in _pieces(file, path):
+            for before, text in _whole_lines(file, path):
                 lines = pl.Series(LINE, [text]).str.split("\n").explode().str.strip_suffix("\r")
                 frame = lines.to_frame().with_row_index(ROW, before + 1)
                 yield from frame.with_columns(pl.col(ROW).cast(pl.Int64)).iter_slices(BATCH)
@@ -158,8 +144,8 @@ def _is_compressed(path: Path) -> bool:
     return path.name.lower().endswith(GZIP_ENDING)
 
 
-def _expand(log: str, form: str | None) -> Iterator[tuple[Path, UnreadFiles | None]]:
-    """The files that an argument names, each with what stands unread beside it."""
+def _expand(log: str, format_name: str | None) -> Iterator[tuple[Path, UnreadFiles | None]]:
+    """The files that an argument names, each with the unread files of its folder."""
     path = Path(log)
     try:
         is_folder, exists = path.is_dir(), path.exists()
@@ -168,7 +154,7 @@ def _expand(log: str, form: str | None) -> Iterator[tuple[Path, UnreadFiles | No
     if not log:
         raise invalid_file(log, "no file is named", "name a file, glob or folder; . is here")
     if is_folder:
-        yield from _expand_folder(path, form)
+        yield from _expand_folder(path, format_name)
     elif exists:
         yield path, None
     elif not glob.has_magic(log):
@@ -181,7 +167,9 @@ def _expand(log: str, form: str | None) -> Iterator[tuple[Path, UnreadFiles | No
         yield from ((file, None) for file in files)
 
 
-def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, UnreadFiles | None]]:
+def _expand_folder(
+    folder: Path, format_name: str | None
+) -> Iterator[tuple[Path, UnreadFiles | None]]:
     """All files of a known format below a folder, but for hidden ones and results of a run."""
 
     def fail(error: OSError) -> None:
@@ -190,7 +178,11 @@ def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, Unrea
     walk = os.walk(folder, onerror=fail)
     files = sorted(Path(parent, name) for parent, _, names in walk for name in names)
     files = [path for path in files if not (_is_hidden(path, folder) or _is_result(path))]
-    logs = [p for p in files if form or p.name.lower().removesuffix(GZIP_ENDING).endswith(ENDINGS)]
+    logs = [
+        p
+        for p in files
+        if format_name or p.name.lower().removesuffix(GZIP_ENDING).endswith(ENDINGS)
+    ]
     if not logs:
         raise invalid_file(
             folder, "this folder holds no log", f"its files must end in one of {', '.join(ENDINGS)}"
@@ -201,7 +193,7 @@ def _expand_folder(folder: Path, form: str | None) -> Iterator[tuple[Path, Unrea
 
 
 def _is_result(path: Path) -> bool:
-    """Whether an earlier run wrote the file, beside its report."""
+    """Whether an earlier run wrote the file, with its report in the same folder."""
     return path.name in RESULTS and (path.parent / REPORT_FILE).exists()
 
 
@@ -248,34 +240,28 @@ def _start(path: Path) -> bytes:
         raise invalid_file(path, "its name is not UTF-8", "rename it")
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe could wait forever
-            raise invalid_file(
-                path,
-                "it is no regular file, and a log is read more than once",
-                "copy its content into a file first",
-            )
+            reason = "it is no regular file, and a log is read more than once"
+            raise invalid_file(path, reason, "copy its content into a file first")
         with path.open("rb") as file:
-            return file.read(START)
+            return file.read(SIGNATURE_SIZE)
     except OSError as error:
         raise unreadable(path, error) from None
 
 
-def _pieces(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
+def _whole_lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
     """Texts of whole lines, the last line without its end, and the number of lines before them."""
     before, rest = 0, b""
-    while piece := file.read(PIECE):
-        data = rest + piece
-        if len(piece) < PIECE and not data.endswith(b"\n"):
+    while chunk := file.read(READ_SIZE):
+        data = rest + chunk
+        if len(chunk) < READ_SIZE and not data.endswith(b"\n"):
             data += b"\n"  # the last line may have no end
         whole, end, rest = data.rpartition(b"\n")
         if end:
             yield before, _decode(whole, before, path)
             before += whole.count(b"\n") + 1
-        if len(rest) > LONGEST:
-            raise invalid_file(
-                path,
-                f"line {before + 1} is longer than {LONGEST} bytes",
-                "pass a text file with one event or action per line",
-            )
+        if len(rest) > LONGEST_LINE:
+            reason = f"line {before + 1} is longer than {LONGEST_LINE} bytes"
+            raise invalid_file(path, reason, "pass a text file with one event or action per line")
     if rest:
         yield before, _decode(rest, before, path)
 

@@ -30,17 +30,11 @@ from understudy.errors import first_line
 from understudy.logs.outputs import ProgressCallback
 from understudy.logs.readers import vowpal
 from understudy.logs.readers.files import BATCH, FileSource, invalid_file, unreadable
-from understudy.logs.readers.sorting import (
-    TimeParser,
-    in_order,
-    numbers,
-    time_parser,
-    write_sorted,
-)
+from understudy.logs.readers.sorting import TimeParser, in_order, numbers, time_parser, write_sorted
 from understudy.logs.readers.text_tables import BrokenFile, csv_header, json_keys, wrong_line
 from understudy.logs.schema import ROW, TIME, Columns
 
-DEPTH = 4  # batches that wait: enough to smooth out slow ones, a few MB of memory
+PREFETCHED = 4  # batches that wait: enough to smooth out slow ones, a few MB of memory
 Item = TypeVar("Item")
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for null
 READ_ERRORS = (
@@ -72,7 +66,7 @@ LogSource = FileSource | FrameSource
 
 @dataclass(frozen=True)
 class LogReader:
-    """The rows of all sources in order: as they come, or by time once `in_time_order` was called.
+    """A reader of the rows of all sources, as they come or, after `in_time_order`, by time.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -110,7 +104,7 @@ class LogReader:
                     yield source.name, frame.with_columns(self.parse_times(frame[TIME]).alias(TIME))
 
     def in_time_order(self, folder: Path, watch: ProgressCallback) -> LogReader:
-        """A reader of the same rows by time; they are sorted in a folder if they are not."""
+        """The reader of the same rows by time; rows out of order are sorted in a folder."""
         if self.columns.time is None:
             return self
         parse: TimeParser | None = None
@@ -130,28 +124,24 @@ class LogReader:
 
 
 def prefetch(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items in the same order, made by another thread, a few of them in advance.
+    """The same items in the same order, made in advance by another thread.
 
     So one thread reads and validates batches while another learns from them. An error of the other
-    thread is raised here, in its place.
+    thread is raised here.
     """
 
     def next_one() -> list[Item]:
         return list(islice(items, 1))  # none at the end
 
     with ThreadPoolExecutor(1, thread_name_prefix="understudy-reader") as pool:
-        waiting = deque(pool.submit(next_one) for _ in range(DEPTH))
-        while found := waiting.popleft().result():
+        waiting = deque(pool.submit(next_one) for _ in range(PREFETCHED))
+        while item := waiting.popleft().result():
             waiting.append(pool.submit(next_one))
-            yield found[0]
+            yield item[0]
 
 
 def sources_name(sources: Sequence[LogSource]) -> str:
-    """The name of all sources together, for an error.
-
-    >>> sources_name([FrameSource(pl.DataFrame())] * 3)
-    'frame and 2 more'
-    """
+    """The name of all sources together, for an error."""
     more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
     return sources[0].name + more
 
@@ -207,8 +197,8 @@ def _read_table(source: FileSource, columns: Columns) -> Iterator[pl.DataFrame]:
 def _scan(source: FileSource, columns: Columns) -> pl.LazyFrame:
     """The columns of a file that are read, as a lazy frame."""
     with _one_error(source):
-        frame, found = _open(source, columns)
-        columns.require(found, source.name)
+        frame, names = _open(source, columns)
+        columns.require(names, source.name)
         return frame.select(columns.selection())
 
 
@@ -223,9 +213,9 @@ def scan_arrow(path: Path) -> pl.LazyFrame:
     ) -> Iterator[pl.DataFrame]:
         left = rows
         for frame in _arrow_batches(path, columns):
-            found = frame if left is None else frame.head(left)
-            left = None if left is None else left - len(found)
-            yield found if predicate is None else found.filter(predicate)
+            part = frame if left is None else frame.head(left)
+            left = None if left is None else left - len(part)
+            yield part if predicate is None else part.filter(predicate)
             if left == 0:
                 return
 
@@ -234,18 +224,17 @@ def scan_arrow(path: Path) -> pl.LazyFrame:
 
 def check_arrow(path: Path) -> None:
     """Read a whole Arrow file and check it: another engine would crash on a damaged one."""
-    for _ in _arrow_batches(path, None):
-        pass
+    deque(_arrow_batches(path, None), maxlen=0)
 
 
 def _open(source: FileSource, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
-    """A file as a lazy frame, and its columns, with those that the names of its folders add."""
-    found: list[str] | None = None
+    """A file as a lazy frame, and its columns, to which the names of its folders may add."""
+    names: list[str] | None = None
     if source.format == "csv":
-        found = csv_header(source, columns)
+        names = csv_header(source, columns)
         frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
     elif source.format == "ndjson":
-        found = json_keys(source, columns)
+        names = json_keys(source, columns)
         schema = dict.fromkeys(columns.names(), pl.String)
         frame = pl.scan_ndjson(glob.escape(source.name), schema=schema)
     elif source.format == "arrow":
@@ -253,9 +242,9 @@ def _open(source: FileSource, columns: Columns) -> tuple[pl.LazyFrame, list[str]
     else:
         _check_pages(source, columns)
         frame = pl.scan_parquet(source.path, glob=False)
-    found = frame.collect_schema().names() if found is None else found
-    added = {name: value for name, value in _partition(source).items() if name not in found}
-    return frame.with_columns(**added), [*found, *added]
+    names = frame.collect_schema().names() if names is None else names
+    added = {name: value for name, value in _partition(source).items() if name not in names}
+    return frame.with_columns(**added), [*names, *added]
 
 
 def _partition(source: FileSource) -> dict[str, pl.Expr]:
@@ -310,15 +299,12 @@ def _one_error(source: FileSource) -> Iterator[None]:
     except READ_ERRORS as error:
         if isinstance(error, OSError) and not source.path.is_file():
             raise unreadable(source.path, error) from None
-        raise invalid_file(
-            source.path,
-            f"it is truncated, corrupt, or not what its name says ({_diagnose(source, error)})",
-            "write the file again, or leave it out",
-        ) from None
+        reason = f"it is truncated, corrupt, or not what its name says ({_diagnose(source, error)})"
+        raise invalid_file(source.path, reason, "write the file again, or leave it out") from None
 
 
 def _diagnose(source: FileSource, error: BaseException) -> str:
-    """The line that is wrong, or else the message of the reader."""
+    """The wrong line, or else the message of the reader."""
     with suppress(UnicodeError, *READ_ERRORS):
         if wrong := wrong_line(source):
             return wrong

@@ -1,4 +1,4 @@
-"""Rows by time: how a column of times is parsed, and a sort that does not need much memory."""
+"""Rows by time: the parsing of times, and a sort that needs little memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def time_parser(column: pl.Series) -> TimeParser | None:
 
 
 def in_order(previous: float | None, times: pl.Series) -> bool:
-    """Whether no time is before the one that it follows, or `previous`; nulls do not count."""
+    """Whether times are sorted and none is before `previous`; nulls do not count."""
     known = times.drop_nulls()
     if not len(known):
         return True
@@ -60,11 +60,7 @@ def in_order(previous: float | None, times: pl.Series) -> bool:
 
 
 def look_like_dates(texts: pl.Series) -> pl.Series:
-    """Which texts have the form of ISO 8601 dates, also if the calendar has no such date.
-
-    >>> look_like_dates(pl.Series(["2024-05-01", "0000-00-00 10:00", "12:30", None])).to_list()
-    [True, True, False, None]
-    """
+    """Which texts have the form of ISO 8601 dates, also if the calendar has no such date."""
     return texts.str.contains(ISO)
 
 
@@ -95,12 +91,9 @@ def write_sorted(
             _spill(batches, parse, Path(spilled), watch)
             _sort(Path(spilled), path, memory_limit, watch)
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        raise InvalidLog(
-            "time",
-            str(path.parent),
-            f"the rows cannot be sorted in this folder ({first_line(error)})",
-            "choose a folder on a disk with more room, or sort the log and leave out --time",
-        ) from None
+        reason = f"the rows cannot be sorted in this folder ({first_line(error)})"
+        remedy = "choose a folder on a disk with more room, or sort the log and leave out --time"
+        raise InvalidLog("time", str(path.parent), reason, remedy) from None
 
 
 def _spill(
@@ -199,15 +192,18 @@ def dates(column: pl.Series) -> pl.Series:
 
 def _nanoseconds(text: pl.Expr) -> pl.Expr:
     """ISO 8601 text as nanoseconds since 1970; null where it is something else."""
-    found = text.str.extract_groups(ISO).struct
-    minute, second = found.field("minute").fill_null("00:00"), found.field("second").fill_null("00")
-    written = found.field("date") + pl.lit("T") + minute + pl.lit(":") + second
-    seconds = written.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="ms", strict=False)
-    fraction = found.field("fraction").fill_null("").str.slice(0, 9).str.pad_end(9, "0")
-    hours, minutes = (
-        found.field(name).fill_null("0").cast(pl.Int64) for name in ("hours", "minutes")
+    groups = text.str.extract_groups(ISO).struct
+    minute, second = (
+        groups.field("minute").fill_null("00:00"),
+        groups.field("second").fill_null("00"),
     )
-    east = pl.when(found.field("sign") == "-").then(-1).otherwise(1) * (hours * 60 + minutes) * 60
+    written = groups.field("date") + pl.lit("T") + minute + pl.lit(":") + second
+    seconds = written.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="ms", strict=False)
+    fraction = groups.field("fraction").fill_null("").str.slice(0, 9).str.pad_end(9, "0")
+    hours, minutes = (
+        groups.field(name).fill_null("0").cast(pl.Int64) for name in ("hours", "minutes")
+    )
+    east = pl.when(groups.field("sign") == "-").then(-1).otherwise(1) * (hours * 60 + minutes) * 60
     return seconds.dt.epoch("ns") + fraction.cast(pl.Int64) - east * SECOND
 
 

@@ -1,4 +1,4 @@
-"""Tables that are text, CSV and NDJSON: their columns, and the line that makes one unreadable."""
+"""Text tables, CSV and NDJSON: their columns, and the search for a wrong line."""
 
 from __future__ import annotations
 
@@ -30,18 +30,13 @@ def csv_header(source: FileSource, columns: Columns) -> list[str]:
         header = next(csv.reader(file, delimiter=source.separator), [])
         line_ends = file.newlines
     if line_ends == "\r":
-        raise invalid_file(
-            source.path,
-            "its lines end in carriage returns alone",
-            "convert it, such as with tr '\\r' '\\n'",
-        )
+        reason = "its lines end in carriage returns alone"
+        raise invalid_file(source.path, reason, "convert it, such as with tr '\\r' '\\n'")
     others = [words for sign, words in SEPARATORS.items() if sign in "".join(header)]
     if len(header) == 1 and others:
-        raise invalid_file(
-            source.path,
-            f"its fields are separated by {others[0]}, not by {SEPARATORS[source.separator]}",
-            "write .csv files with commas and .tsv files with tabs",
-        )
+        reason = f"its fields are separated by {others[0]}, not by {SEPARATORS[source.separator]}"
+        remedy = "write .csv files with commas and .tsv files with tabs"
+        raise invalid_file(source.path, reason, remedy)
     _refuse_repeated(header, source, columns)
     return header
 
@@ -55,11 +50,8 @@ def json_keys(source: FileSource, columns: Columns) -> list[str]:
             for key, value in pairs:
                 nested[key] = nested.get(key, True) and isinstance(value, tuple | list)
     if nested.get(columns.action, False):
-        raise invalid_file(
-            source.path,
-            f"its column {columns.action!r} holds lists or objects, not labels",
-            "name another column with --action",
-        )
+        reason = f"its column {columns.action!r} holds lists or objects, not labels"
+        raise invalid_file(source.path, reason, "name another column with --action")
     return list(nested)
 
 
@@ -67,14 +59,6 @@ def wrong_line(source: FileSource) -> str | None:
     """The first wrong line of a CSV or NDJSON file, in words; None if there is none.
 
     This is a slow, exact search, for files that a fast reader refused.
-
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     path = Path(folder, "log.csv")
-    ...     _ = path.write_text("action,reward\\na,1\\nb,0,7\\n", encoding="utf-8")
-    ...     wrong_line(FileSource(path, "csv"))
-    'line 3 has 3 fields, the header has 2'
     """
     if source.format not in {"csv", "ndjson"}:
         return None
@@ -110,9 +94,9 @@ def _open_text(source: FileSource) -> TextIO:
     return io.TextIOWrapper(open_bytes(source.path), encoding=encoding, newline=newline)
 
 
-def _refuse_repeated(found: list[str], source: FileSource, columns: Columns) -> None:
+def _refuse_repeated(names: list[str], source: FileSource, columns: Columns) -> None:
     for name in columns.names():
-        if found.count(name) > 1:
+        if names.count(name) > 1:
             reason = f"it has two columns {name!r}"
             raise invalid_file(source.path, reason, "give each its own name")
 

@@ -33,16 +33,7 @@ import polars as pl
 
 from understudy.errors import first_line
 from understudy.logs.readers.files import LINE, invalid_file, read_lines
-from understudy.logs.schema import (
-    ACTION,
-    CONTEXT,
-    ELIGIBLE,
-    PROPENSITY,
-    REWARD,
-    ROW,
-    TIME,
-    Columns,
-)
+from understudy.logs.schema import ACTION, CONTEXT, ELIGIBLE, PROPENSITY, REWARD, ROW, TIME, Columns
 
 if TYPE_CHECKING:
     import duckdb
@@ -63,7 +54,7 @@ NESTED = ("OBJECT", "ARRAY")
 
 
 def read_text(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
-    """Frames of rows; the reward is −cost, and the number of a row is the line of its label.
+    """Read frames of rows; the reward is −cost, and the number of a row is the line of its label.
 
     `columns.context` names features: `name` in any namespace, or `namespace^name`. A feature
     without a value is 1, an absent one 0. An event of several lines has the features of its shared
@@ -78,11 +69,8 @@ def read_text(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     """
     _refuse_column_names(columns, path)
     if columns.time is not None:
-        raise invalid_file(
-            path,
-            f"Vowpal Wabbit's text has no times, so no column {columns.time!r}",
-            "leave out --time: its events are in order",
-        )
+        reason = f"Vowpal Wabbit's text has no times, so no column {columns.time!r}"
+        raise invalid_file(path, reason, "leave out --time: its events are in order")
     frames = read_lines(path)
     first = next(frames, None)
     if first is None:
@@ -139,7 +127,7 @@ def _other_labels(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _has_several_lines_an_event(first: pl.DataFrame, path: Path) -> bool:
-    """Which form a file has, by its first lines; `InvalidLog` if they fit both forms."""
+    """Whether the first lines of a file show events of several lines; `InvalidLog` if unclear."""
     labels = _with_events(first)
     if labels[SHARED].any():
         return True
@@ -239,15 +227,15 @@ def _feature(name: str) -> pl.Expr:
         rf"\|{where}{value.format('scale')}[ \t](?:[^|]*?[ \t])?"
         rf"(?<name>{pl.escape_regex(own)}){value.format('value')}(?:[ \t|]|$)"
     )
-    found = pl.col(LINE).str.extract_groups(pattern).struct
-    text = found.field("value").fill_null("1").replace("", None)
-    scale, number = (part.cast(pl.Float64, strict=False) for part in (found.field("scale"), text))
+    groups = pl.col(LINE).str.extract_groups(pattern).struct
+    text = groups.field("value").fill_null("1").replace("", None)
+    scale, number = (part.cast(pl.Float64, strict=False) for part in (groups.field("scale"), text))
     present = pl.coalesce((scale * number).cast(pl.String), text)
-    return pl.when(found.field("name").is_null()).then(pl.lit("0")).otherwise(present)
+    return pl.when(groups.field("name").is_null()).then(pl.lit("0")).otherwise(present)
 
 
 def read_dsjson(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
-    """Frames of rows, one for each line that is not blank.
+    """Read frames with one row for each line that is not blank.
 
     `columns.time` names a key of the object, such as `Timestamp`, and `columns.eligible` one that
     holds a list of actions, such as `a`. `columns.context` names values of the context `c`, with
@@ -285,7 +273,7 @@ def _values(
     places = {key: _pointer(key) for key in KEYS} | contexts
     if columns.time is not None:
         places[TIME] = _pointer(columns.time)
-    wanted = {"found": f"json_extract_string({LINE}, $places)"}
+    wanted = {"texts": f"json_extract_string({LINE}, $places)"}
     given: dict[str, object] = {"places": list(places.values())}
     if contexts:
         wanted["types"] = f"json_type({LINE}, $contexts)"
@@ -298,12 +286,12 @@ def _values(
     connection.register("lines", lines)
     query = f"SELECT {ROW}, {tried} FROM lines"
     frame = pl.DataFrame(connection.sql(query, params=given).to_arrow_table())
-    found = [_item("found", place).alias(name) for place, name in enumerate(places)]
+    texts = [_item("texts", place).alias(name) for place, name in enumerate(places)]
     single = [
         pl.when(~_item("types", place).is_in(NESTED)).then(pl.col(name)).alias(name)
         for place, name in enumerate(contexts)
     ]
-    return frame.with_columns(found).with_columns(single)
+    return frame.with_columns(texts).with_columns(single)
 
 
 def _item(name: str, place: int) -> pl.Expr:
@@ -317,12 +305,13 @@ def _pointer(*keys: str) -> str:
 
 def _refuse_dropped_events(values: pl.DataFrame, path: Path) -> None:
     dropping = pl.col("pdrop").cast(pl.Float64, strict=False).fill_null(1.0) != 0.0
-    found = values.filter(pl.col("pdrop").is_not_null() & dropping)
-    if len(found):
+    events = values.filter(pl.col("pdrop").is_not_null() & dropping)
+    if len(events):
+        line, share = events[ROW][0], events["pdrop"][0]
         raise invalid_file(
             path,
-            f"line {found[ROW][0]} has pdrop {found['pdrop'][0]}: events were dropped before they "
-            "were logged, and a log without them is biased",
+            f"line {line} has pdrop {share}: events were dropped before they were logged, and a "
+            "log without them is biased",
             "log all events, or keep only those with pdrop 0",
         )
 

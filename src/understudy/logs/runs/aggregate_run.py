@@ -1,6 +1,6 @@
-"""Learning, coverage and certificates from sums of a log in no order, on an engine of your choice.
+"""Learning, coverage and certificates from sums over a log, whose rows have no order.
 
-`--engine` names it, or the log is a native frame of DuckDB, Dask or PySpark.
+`--engine` names the engine, or the log is a native frame of DuckDB, Dask or PySpark.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import polars as pl
 
 from understudy.behaviors import Behavior
 from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.aggregation.aggregates import seen_actions, tally
+from understudy.logs.aggregation.aggregates import log_statistics, seen_actions
 from understudy.logs.aggregation.engines import open_frame
 from understudy.logs.aggregation.sufficient_statistics import SummedState, certify_sums, learn_sums
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.target_policies import (
-    Asked,
     ColumnTarget,
     Target,
-    candidates_beside,
+    all_candidates,
     certify_candidates,
     is_hindsight,
 )
 from understudy.logs.evaluation.verdicts import Candidate
 from understudy.logs.options import Options
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
-from understudy.logs.policy import Policy
+from understudy.logs.policy import Policy, Provenance
 from understudy.logs.readers.inputs import (
     FrameSource,
     LogReader,
@@ -44,31 +44,28 @@ from understudy.logs.readers.inputs import (
     has_propensities,
     sources_name,
 )
-from understudy.logs.reject_reasons import nothing_left, refuse_bad_rows
-from understudy.logs.runs.default_learner import Choice, choose, name_of_default
-from understudy.logs.runs.provenance import (
-    Provenance,
-    RunOutcome,
-    fingerprints_of,
-    intake_of,
-)
+from understudy.logs.reject_reasons import nothing_left, refuse_rejected_rows
 from understudy.logs.runs.setup import (
     ResolvedLog,
+    RunOutcome,
     behavior_of,
     columns_of,
     declared_actions,
-    good_rows,
+    fingerprints_of,
+    provenance_of,
     rules_of,
+    unread_files,
+    validated_batches,
 )
 from understudy.logs.runs.study import Study
-from understudy.logs.schema import ESTIMATED, LOG, Actions, Columns, PropensitySource
-from understudy.logs.settings import Assumption, Settings
-from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
+from understudy.logs.schema import ESTIMATED, LOG, QUARANTINE, Actions, Columns, PropensitySource
+from understudy.logs.settings import Assumption, Choice, choose, name_of_default
+from understudy.logs.statistics import ActionStatistics, CountsOverTime
 
 
 @dataclass(frozen=True, eq=False)
 class AggregateRun:
-    """One run over a log in no order: files that an engine opens, or a `native` frame of it."""
+    """A run over rows in no order, from files that an engine opens or a `native` frame."""
 
     sources: Sequence[LogSource]
     options: Options
@@ -80,54 +77,53 @@ class AggregateRun:
 
     def __post_init__(self) -> None:
         if self.engine != "polars" and any(isinstance(one, FrameSource) for one in self.sources):
-            raise InvalidArgument(
-                "engine",
-                self.engine,
-                "the frame is in memory already, where Polars computes",
-                "pass engine='polars', a path, or a native frame of the engine",
-            )
+            reason = "the frame is in memory already, where Polars computes"
+            remedy = "pass engine='polars', a path, or a native frame of the engine"
+            raise InvalidArgument("engine", self.engine, reason, remedy)
 
     # ------------------------------------------------------------------------------------ learn
 
     def learn(
         self,
-        resume: Policy | None,
-        earlier: Path | None,  # noqa: ARG002 - it cannot go on
+        earlier: Policy | None,
+        earlier_quarantine: Path | None,  # noqa: ARG002 - it cannot go on
     ) -> tuple[Policy, Provenance, UnexpectedValues]:
-        """The policy of a fixed rate, a sum per action. There is no certificate without an order.
+        """Learn with a fixed rate from sums per action; without an order there is no certificate.
 
-        Which rows were refused is for a second look to say, in order.
+        Rejected rows are found by a second pass, in order.
         """
-        if resume is not None:
+        if earlier is not None:
             raise InvalidArgument(
-                "resume", self.engine, "sums in no order cannot go on", "leave out --engine"
+                "resume", self.engine, "sums cannot go on from a policy", "leave out --engine"
             )
         with ThreadPoolExecutor(1) as pool:
             hashing = pool.submit(fingerprints_of, self.sources)
-            policy, log = self._learned()
+            policy, log = self._learn_sums()
             fingerprints = hashing.result()
         if self.strict:
-            refuse_bad_rows(policy.refused)
+            refuse_rejected_rows(policy.refused)
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
             if policy.refused and self.sources:
-                for _ in good_rows(log, quarantine, "quarantining", self.watch, strict=self.strict):
+                for _ in validated_batches(
+                    log, quarantine, "quarantining", self.watch, strict=self.strict
+                ):
                     pass
             else:
-                quarantine.rows.update(count_rows(self.sources, log.reading.columns))
-        intake = intake_of(self.sources, fingerprints, quarantine)
-        policy = dataclasses.replace(policy, files=intake.files)
+                quarantine.rows.update(count_rows(self.sources, log.reader.columns))
+        provenance = provenance_of(self.sources, fingerprints, quarantine)
+        policy = dataclasses.replace(policy, files=provenance.files)
         if not self.sources:
-            intake = self._intake(policy.refused)
-        return policy, intake, UnexpectedValues()
+            provenance = self._provenance(policy.refused)
+        return policy, provenance, UnexpectedValues()
 
-    def _learned(self) -> tuple[Policy, ResolvedLog]:
-        """The policy, and how the same rows would be read in order."""
+    def _learn_sums(self) -> tuple[Policy, ResolvedLog]:
+        """The policy, and the same log resolved for reading in order."""
         options = self.options
-        columns, kind = self._columns()
-        if options.horizon is None or kind == ESTIMATED:
+        columns, source = self._columns()
+        if options.horizon is None or source == ESTIMATED:
             raise InvalidArgument(
                 "horizon" if options.horizon is None else "behavior",
-                options.horizon if options.horizon is None else kind,
+                options.horizon if options.horizon is None else source,
                 f"{self.engine} gives rows in no order, which takes a fixed rate and known "
                 "propensities",
                 "pass --horizon N and propensities, or leave out --engine",
@@ -137,74 +133,73 @@ class AggregateRun:
             actions = options.actions or (
                 Actions.from_labels(declared) if declared else seen_actions(frame, columns)
             )
-            choice, behavior, found = self._summed(frame, columns, kind, actions)
-            if not found.counts.sum():
-                raise nothing_left(LOG, found.refused)
-            if not declared and not found.counts.all():  # labels of bad rows alone are no actions
-                actions = Actions.from_labels(np.array(actions.texts)[found.counts > 0].tolist())
-                choice, behavior, found = self._summed(frame, columns, kind, actions)
-        sums = ActionStatistics.without_propensities(found.counts, found.rewards)
-        settings = Settings(
-            columns=columns,
-            reward_range=self._range,
-            behavior=kind,
-            learner=choice.name,
-            horizon=options.horizon,
-            theorem=choice.theorem,
-            unmet=choice.unmet if declared else (*choice.unmet, Assumption.DECLARED_ACTIONS),
-        )
-        rules = rules_of(options, kind, actions, behavior, closed=bool(declared))
-        log = ResolvedLog(LogReader(self.sources, columns), rules, actions, kind, behavior, None)
-        never = CountsOverTime.empty(len(actions))  # in no order there is no early or late
+            choice, behavior, summed = self._sum(frame, columns, source, actions)
+            if not summed.counts.sum():
+                raise nothing_left(LOG, summed.reject_counts)
+            if not declared and not summed.counts.all():  # a label needs a valid row
+                actions = Actions.from_labels(np.array(actions.texts)[summed.counts > 0].tolist())
+                choice, behavior, summed = self._sum(frame, columns, source, actions)
+        sums = ActionStatistics.without_propensities(summed.counts, summed.rewards)
+        unmet = () if declared else (Assumption.DECLARED_ACTIONS,)
+        settings = choice.settings(columns, options.scale, source, *unmet)
+        rules = rules_of(options, source, actions, behavior, closed=bool(declared))
+        log = ResolvedLog(LogReader(self.sources, columns), rules, actions, source, behavior, None)
+        no_counts = CountsOverTime.empty(len(actions))  # without an order there is no time
         policy = Policy(
             actions=actions,
-            study=Study(behavior, sums, never, (None,), choice.learner, found.state),
+            study=Study(behavior, sums, no_counts, (None,), choice.learner, summed.state),
             settings=settings,
-            average=choice.learner.policy(found.state),
+            average=choice.learner.policy(summed.state),
             files=(),
-            refused=found.refused,
+            refused=summed.reject_counts,
         )
         return policy, log
 
-    def _summed(
-        self, frame: Any, columns: Columns, kind: PropensitySource, actions: Actions
+    def _sum(
+        self, frame: Any, columns: Columns, source: PropensitySource, actions: Actions
     ) -> tuple[Choice, Behavior | None, SummedState]:
         """The learner for these actions, and its state after all rows."""
-        options, behavior = self.options, behavior_of(kind, self.options, actions)
+        options, behavior = self.options, behavior_of(source, self.options, actions)
         name = options.learner or name_of_default(behavior, contexts=False)
         choice = choose(name, behavior, len(actions), options.horizon)
-        found = learn_sums(
+        summed = learn_sums(
             frame,
             columns,
             choice.learner,  # type: ignore[arg-type] # refused if it is of another kind
             actions=actions,
             reward_range=self._range,
         )
-        return choice, behavior, found
+        return choice, behavior, summed
 
     # ------------------------------------------------------------------------------------ cover
 
     def cover(
-        self, asked: Sequence[Asked], fingerprints: Sequence[str]
+        self, targets: Sequence[Target], fingerprints: Sequence[str]
     ) -> tuple[RunOutcome, Sequence[Candidate], Sequence[Certificate | None]]:
-        """What the log can say, also about policies that were asked about."""
+        """The outcome, and the candidates with their certificates."""
         options = self.options
-        columns, kind = self._columns()
+        columns, source = self._columns()
         with self._opened(columns) as frame:
             actions = options.actions
-            known = {label for target, _ in asked for label in target.labels}
-            tallied = tally(frame, columns, actions=actions, **self._reading)
-            if actions is None and not known <= set(tallied.actions.texts):
-                actions = Actions.from_labels(known | set(tallied.actions.texts))
-                tallied = tally(frame, columns, actions=actions, **self._reading)
+            known = {label for target in targets for label in target.labels}
+            statistics = log_statistics(frame, columns, actions=actions, **self._reading)
+            if actions is None and not known <= set(statistics.actions.texts):
+                actions = Actions.from_labels(known | set(statistics.actions.texts))
+                statistics = log_statistics(frame, columns, actions=actions, **self._reading)
             declared = bool(options.declared())
-            candidates = candidates_beside(asked, fingerprints, tallied, declared=declared)
+            candidates = all_candidates(targets, fingerprints, statistics, declared=declared)
             certificates: Sequence[Certificate | None] = ()
-            if kind != ESTIMATED:
+            if source != ESTIMATED:
                 certificates = certify_candidates(
-                    frame, columns, tallied, candidates, confidence=options.sure, **self._reading
+                    frame,
+                    columns,
+                    statistics,
+                    candidates,
+                    confidence=options.confidence_or_default,
+                    **self._reading,
                 )
-        return RunOutcome(tallied, kind, self._intake(tallied.refused)), candidates, certificates
+        provenance = self._provenance(statistics.reject_counts)
+        return RunOutcome(statistics, source, provenance), candidates, certificates
 
     # ---------------------------------------------------------------------------------- certify
 
@@ -215,52 +210,48 @@ class AggregateRun:
     ) -> tuple[Certified, RunOutcome]:
         """The certificate of a fixed policy at the end of the log, without a curve."""
         options = self.options
-        columns, kind = self._columns()
-        if kind == ESTIMATED:
-            raise InvalidArgument(
-                "behavior", kind, "counting it takes an order", "pass propensities, or no --engine"
-            )
+        columns, source = self._columns()
+        if source == ESTIMATED:
+            reason = "its estimate takes an order"
+            raise InvalidArgument("behavior", source, reason, "pass propensities, or no --engine")
         with self._opened(columns) as frame:
-            sums = None
+            statistics = None
             if options.probabilities is None:
-                sums = tally(frame, columns, **self._reading)
+                statistics = log_statistics(frame, columns, **self._reading)
                 known = options.declared() | target.labels
-                actions = Actions.from_labels(known | set(sums.actions.texts))
+                actions = Actions.from_labels(known | set(statistics.actions.texts))
             else:
                 actions = declared_actions(options, target.labels)
-            found = certify_sums(
+            summed = certify_sums(
                 frame,
                 columns,
                 actions=actions,
                 policy=self._policy(target, actions),
-                confidence=options.sure,
+                confidence=options.confidence_or_default,
                 **self._reading,
             )
-            if sums is None or actions != sums.actions:
-                sums = tally(frame, columns, actions=actions, **self._reading)
-            if not sums.tally.rows:
-                raise nothing_left(LOG, found.refused)
+            if statistics is None or actions != statistics.actions:
+                statistics = log_statistics(frame, columns, actions=actions, **self._reading)
+            if not statistics.sums.rows:
+                raise nothing_left(LOG, summed.reject_counts)
         if self.strict:
-            refuse_bad_rows(found.refused)
+            refuse_rejected_rows(summed.reject_counts)
         with Quarantine(self.folder / QUARANTINE_FILE):
-            pass  # which rows they are is not known
-        tallied = LogStatistics(sums.actions, sums.tally, found.refused)
-        outcome = RunOutcome(tallied, kind, self._intake(found.refused))
-        return Certified.of(found.certificate), outcome
+            pass  # sums do not identify the rejected rows
+        statistics = dataclasses.replace(statistics, reject_counts=summed.reject_counts)
+        outcome = RunOutcome(statistics, source, self._provenance(summed.reject_counts))
+        return Certified.of(summed.certificate), outcome
 
     def _policy(self, target: Target, actions: Actions) -> Array | None:
-        """The target's probabilities, or None if they stand in a column."""
+        """The target's probabilities, or None if a column has them."""
         if is_hindsight(target, actions, self.options.declared()):
-            raise InvalidArgument(
-                "policy",
-                target.name,
-                "over actions that only the log tells, it takes an order to certify",
-                "declare all of them with --actions FILE, or leave out --engine",
-            )
+            reason = "it plays actions that only the log shows, which takes an order to certify"
+            remedy = "declare all of them with --actions FILE, or leave out --engine"
+            raise InvalidArgument("policy", target.name, reason, remedy)
         policy = target.fixed(actions)
         if policy is None and not isinstance(target, ColumnTarget):
             raise InvalidArgument(
-                "policy", target.name, "it looks at contexts, row by row", "leave out --engine"
+                "policy", target.name, "it depends on contexts, row by row", "leave out --engine"
             )
         return policy
 
@@ -268,7 +259,7 @@ class AggregateRun:
 
     @contextmanager
     def _opened(self, columns: Columns) -> Iterator[Any]:
-        """The native frame, for as long as it is needed."""
+        """The native frame, as long as the context lasts."""
         tables = [source.frame for source in self.sources if isinstance(source, FrameSource)]
         if self.native is not None or tables:
             yield self.native if self.native is not None else tables[0]
@@ -283,15 +274,12 @@ class AggregateRun:
             raise InvalidLog(LOG, sources_name(files), error.reason, error.remedy) from None
 
     def _columns(self) -> tuple[Columns, PropensitySource]:
-        """Which columns are read, and where the propensities come from."""
+        """The columns to read, and the source of the propensities."""
         for role in ("time", "eligible", "context"):
             if self.options.columns.get(role):
-                raise InvalidArgument(
-                    role,
-                    self.options.columns[role],
-                    "sums in no order do not read it",
-                    "leave it out, or --engine",
-                )
+                reason = "sums in no order do not read it"
+                remedy = "leave it out, or --engine"
+                raise InvalidArgument(role, self.options.columns[role], reason, remedy)
         return columns_of(self.options, self._has_propensities)
 
     def _has_propensities(self, columns: Columns) -> bool:
@@ -299,8 +287,11 @@ class AggregateRun:
             return columns.propensity in nw.from_native(self.native).collect_schema()
         return any(has_propensities(source, columns) for source in self.sources)
 
-    def _intake(self, refused: Mapping[str, int]) -> Provenance:
-        return Provenance.in_no_order(self.engine, refused, self.sources)
+    def _provenance(self, reject_counts: Mapping[str, int]) -> Provenance:
+        """The provenance of sums, which do not distinguish files and rows."""
+        where = f"all files, as {self.engine} read them"
+        counts = {(where, reason): count for reason, count in reject_counts.items()}
+        return Provenance((), counts, pl.DataFrame(schema=QUARANTINE), unread_files(self.sources))
 
     @property
     def _range(self) -> tuple[float, float]:
@@ -308,5 +299,5 @@ class AggregateRun:
 
     @property
     def _reading(self) -> dict[str, Any]:
-        """What sums need to know of the options."""
+        """The options that all sums take."""
         return {"behavior": self.options.probabilities, "reward_range": self._range}

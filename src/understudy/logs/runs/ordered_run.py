@@ -1,4 +1,4 @@
-"""A log row by row, in its order: learning, coverage, and certificates with their curves."""
+"""Learning, coverage and certificates from the rows of a log in their order."""
 
 from __future__ import annotations
 
@@ -19,40 +19,30 @@ from understudy.errors import InvalidArgument
 from understudy.logs.action_files import probability_vector
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.target_policies import (
-    Asked,
     ContextualTarget,
     Target,
-    candidates_beside,
+    all_candidates,
     is_hindsight,
 )
 from understudy.logs.evaluation.verdicts import Candidate
 from understudy.logs.features import ContextFeatures
-from understudy.logs.options import Options, agree
+from understudy.logs.options import Options, require_same
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
-from understudy.logs.policy import Policy
+from understudy.logs.policy import Policy, Provenance
 from understudy.logs.readers.inputs import LogReader, LogSource, prefetch, sources_name
 from understudy.logs.reject_reasons import nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
-from understudy.logs.runs.default_learner import (
-    Choice,
-    choose,
-    choose_contextual,
-    name_of_default,
-)
-from understudy.logs.runs.provenance import (
-    Provenance,
-    RunOutcome,
-    fingerprints_of,
-    intake_of,
-    refuse_learned,
-)
 from understudy.logs.runs.setup import (
     LogInput,
     ResolvedLog,
+    RunOutcome,
     UnexpectedAction,
-    good_rows,
+    fingerprints_of,
+    provenance_of,
+    refuse_learned,
     resolve,
     rules_of,
+    validated_batches,
 )
 from understudy.logs.runs.study import (
     CertificatePath,
@@ -63,7 +53,15 @@ from understudy.logs.runs.study import (
     observe_rows,
 )
 from understudy.logs.schema import ESTIMATED
-from understudy.logs.settings import CONTEXTUAL, Assumption, Settings
+from understudy.logs.settings import (
+    CONTEXTUAL,
+    Assumption,
+    Choice,
+    Settings,
+    choose,
+    choose_contextual,
+    name_of_default,
+)
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.types import Integers
@@ -72,7 +70,7 @@ from understudy.types import Integers
 def run_over(
     log: LogInput, options: Options, folder: Path, watch: ProgressCallback, *, strict: bool = False
 ) -> OrderedRun | AggregateRun:
-    """The run over a log: row by row if it has an order; from sums if an engine is named."""
+    """The run over a log: in order, or from sums if the user names an engine."""
     if log.native is None and options.engine is None:
         return OrderedRun(log.sources, options, folder, watch, strict)
     engine = options.engine or ""
@@ -83,7 +81,7 @@ def run_over(
 
 @dataclass(frozen=True, eq=False)
 class RunPlan:
-    """Everything that is fixed before the first row is learned from."""
+    """The log, settings, study and features of a run before its first row."""
 
     log: ResolvedLog
     settings: Settings
@@ -94,7 +92,7 @@ class RunPlan:
 
 @dataclass(frozen=True, eq=False)
 class OrderedRun:
-    """One run over a log: what is read, what was asked for, and a folder for what it writes."""
+    """A run over the rows of a log in their order; it writes into a scratch folder."""
 
     sources: Sequence[LogSource]
     options: Options
@@ -105,70 +103,62 @@ class OrderedRun:
     # ------------------------------------------------------------------------------------ learn
 
     def learn(
-        self, resume: Policy | None, earlier: Path | None
+        self, earlier: Policy | None, earlier_quarantine: Path | None
     ) -> tuple[Policy, Provenance, UnexpectedValues]:
-        """Learn row by row, from the beginning or from a policy, whose quarantine is kept too."""
+        """Learn row by row, from the beginning or from an earlier policy."""
         with ThreadPoolExecutor(1) as pool:
             hashing = pool.submit(fingerprints_of, self.sources)
-            if resume is not None:
-                refuse_learned(self.sources, hashing.result(), resume)
-            plan = self._begin() if resume is None else self._go_on(resume)
+            if earlier is not None:
+                refuse_learned(self.sources, hashing.result(), earlier)
+            plan = self._begin() if earlier is None else self._go_on(earlier)
             with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
-                if resume is not None and earlier is not None and earlier.exists():
-                    quarantine.copy(earlier, sum(resume.refused.values()))
-                rows = self._rows(plan.log, quarantine, "learning")
-                study, average, oddities = _learn(plan, rows)
+                if earlier is not None and earlier_quarantine and earlier_quarantine.exists():
+                    quarantine.copy(earlier_quarantine, sum(earlier.refused.values()))
+                batches = self._batches(plan.log, quarantine, "learning")
+                study, average, unexpected = _learn(plan, batches)
             fingerprints = hashing.result()
         if study.rounds == plan.study.rounds:
             raise nothing_left(sources_name(self.sources), quarantine.by_reason())
-        refused, intake = quarantine.by_reason(), intake_of(self.sources, fingerprints, quarantine)
-        files = intake.files
-        if resume is not None:
-            refused.update(resume.refused)
-            files = (*resume.files, *files)
+        provenance = provenance_of(self.sources, fingerprints, quarantine)
+        files, reject_counts = provenance.files, quarantine.by_reason()
+        if earlier is not None:
+            files = (*earlier.files, *files)
+            reject_counts.update(earlier.refused)
         policy = Policy(
             actions=plan.log.actions,
             study=study,
             settings=plan.settings,
             average=average,
             files=files,
-            refused=refused,
-            warmup=plan.warmup if resume is None else resume.warmup,
+            refused=reject_counts,
+            warmup=plan.warmup if earlier is None else earlier.warmup,
             contextual=plan.contextual,
         )
-        return policy, intake, oddities
+        return policy, provenance, unexpected
 
     def _begin(self) -> RunPlan:
-        """Look at the log as far as needed, and fix who learns from it and how."""
+        """Resolve the log, choose the learner, and begin its study."""
         options = self.options
         share = bool(options.columns.get("context")) and options.warmup < 1
         log = resolve(self.sources, options, self.folder, self.watch, count=share)
         choice, contextual, warmup = self._choice(log)
-        columns, declared = log.reading.columns, bool(options.declared())
-        unmet = [*choice.unmet]
+        columns, declared = log.reader.columns, bool(options.declared())
+        unmet = []
         if not declared:
             unmet.append(Assumption.DECLARED_ACTIONS)
-        if log.kind == ESTIMATED and options.behavior is None:
+        if log.propensity_source == ESTIMATED and options.behavior is None:
             unmet.append(Assumption.KNOWN_PROPENSITIES)
         if columns.time is None:
             unmet.append(Assumption.TIME_ORDER)
-        settings = Settings(
-            columns=columns,
-            reward_range=(options.scale.low, options.scale.high),
-            behavior=log.kind,
-            learner=choice.name,
-            horizon=options.horizon,
-            theorem=choice.theorem,
-            unmet=tuple(unmet),
-        )
-        uncountable = contextual is not None or columns.eligible is not None
-        confidence = None if log.behavior is None and uncountable else options.sure
+        settings = choice.settings(columns, options.scale, log.propensity_source, *unmet)
+        varies = contextual is not None or columns.eligible is not None
+        confidence = None if log.behavior is None and varies else options.confidence_or_default
         study = Study.begin(choice.learner, log.behavior, confidence, declared=declared)
         return RunPlan(log, settings, study, warmup, contextual)
 
     def _choice(self, log: ResolvedLog) -> tuple[Choice, ContextFeatures | None, int]:
-        """The learner; with contexts also their features, and how many rows they were made of."""
-        options, context = self.options, log.reading.columns.context
+        """The learner, the features of contexts if there are any, and the rows of their warm-up."""
+        options, context = self.options, log.reader.columns.context
         name = options.learner or name_of_default(log.behavior, contexts=bool(context))
         if not context:
             return choose(name, log.behavior, len(log.actions), options.horizon), None, 0
@@ -185,73 +175,80 @@ class OrderedRun:
     def _first_rows(self, log: ResolvedLog, count: int) -> tuple[pl.DataFrame, Integers]:
         """The contexts and actions of the first valid rows."""
         frames, actions, left = [], [], count
-        refused = Counter[str]()
+        reject_counts = Counter[str]()
         for batch in log.batches():
             frames.append(batch.contexts().head(left))
             actions.append(batch.actions[:left])
-            refused.update(batch.reasons())
+            reject_counts.update(batch.reasons())
             left -= len(actions[-1])
             if left <= 0:
                 break
         if left == count:
-            raise nothing_left(sources_name(self.sources), refused)
+            raise nothing_left(sources_name(self.sources), reject_counts)
         return pl.concat(frames), np.concatenate(actions)
 
-    def _go_on(self, kept: Policy) -> RunPlan:
-        """Go on where an earlier run stopped; what it fixed stays fixed."""
-        options, settings, behavior = self.options, kept.settings, kept.study.behavior
-        agree("reward_range", options.reward_range, settings.reward_range)
-        agree("actions", options.actions, kept.actions)
-        agree("behavior", options.behavior, settings.behavior)
-        agree("learner", options.learner, settings.learner)
-        agree("horizon", options.horizon, settings.horizon)
+    def _go_on(self, earlier: Policy) -> RunPlan:
+        """Go on from an earlier policy with its settings."""
+        options, settings, behavior = self.options, earlier.settings, earlier.study.behavior
+        require_same("reward_range", options.reward_range, settings.reward_range)
+        require_same("actions", options.actions, earlier.actions)
+        require_same("behavior", options.behavior, settings.behavior)
+        require_same("learner", options.learner, settings.learner)
+        require_same("horizon", options.horizon, settings.horizon)
         if options.probabilities is not None:
-            given = probability_vector("behavior", dict(options.probabilities), kept.actions)
-            agree("behavior", given.tolist(), np.asarray(behavior).tolist())
-        if kept.study.certificate is not None:
-            agree("confidence", options.confidence, kept.study.certificate.confidence)
-        columns = options.columns_of(settings)
+            given = probability_vector("behavior", dict(options.probabilities), earlier.actions)
+            require_same("behavior", given.tolist(), np.asarray(behavior).tolist())
+        if earlier.study.certificate is not None:
+            require_same("confidence", options.confidence, earlier.study.certificate.confidence)
+        columns = options.resumed_columns(settings)
         rules = rules_of(
-            options.after(settings), settings.behavior, kept.actions, behavior, closed=True
+            options.with_defaults_of(settings),
+            settings.behavior,
+            earlier.actions,
+            behavior,
+            closed=True,
         )
-        reading = LogReader(self.sources, columns).in_time_order(self.folder, self.watch)
-        log = ResolvedLog(reading, rules, kept.actions, settings.behavior, behavior, None)
+        reader = LogReader(self.sources, columns).in_time_order(self.folder, self.watch)
+        log = ResolvedLog(reader, rules, earlier.actions, settings.behavior, behavior, None)
         settings = dataclasses.replace(settings, columns=columns)
-        (curve,) = kept.study.curves
-        if curve is not None:  # the first run has declared the actions
+        (curve,) = earlier.study.curves
+        if curve is not None:  # the first run declares the actions for this one
             curve = dataclasses.replace(curve, hindsight=False)
-        study = dataclasses.replace(kept.study, curves=(curve,))
-        return RunPlan(log, settings, study, 0, kept.contextual)
+        study = dataclasses.replace(earlier.study, curves=(curve,))
+        return RunPlan(log, settings, study, 0, earlier.contextual)
 
     # ------------------------------------------------------------------------------------ cover
 
     def cover(
-        self, asked: Sequence[Asked], fingerprints: Sequence[str]
+        self, targets: Sequence[Target], fingerprints: Sequence[str]
     ) -> tuple[RunOutcome, Sequence[Candidate], Sequence[Certificate | None]]:
-        """Two passes: the second certifies the policies that the first has brought up."""
+        """Count in a first pass, and certify the candidates in a second."""
         options = self.options
-        known = frozenset(label for target, _ in asked for label in target.labels)
+        known = frozenset(label for target in targets for label in target.labels)
         log = resolve(self.sources, options, self.folder, self.watch, known=known)
         begin = Observed.nothing(len(log.actions), log.behavior)
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
-            seen = observe_rows(self._rows(log, quarantine, "counting"), begin)
-        tallied = LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason()))
-        stretches, declared = seen.stretches.counts, bool(options.declared())
-        candidates = candidates_beside(asked, fingerprints, tallied, stretches, declared=declared)
-        intake = intake_of(self.sources, fingerprints, quarantine)
-        outcome = RunOutcome(tallied, log.kind, intake, stretches)
+            seen = observe_rows(self._batches(log, quarantine, "counting"), begin)
+        statistics = LogStatistics(log.actions, seen.sums, dict(quarantine.by_reason()))
+        counts_over_time, declared = seen.counts_over_time.counts, bool(options.declared())
+        candidates = all_candidates(
+            targets, fingerprints, statistics, counts_over_time, declared=declared
+        )
+        provenance = provenance_of(self.sources, fingerprints, quarantine)
+        outcome = RunOutcome(statistics, log.propensity_source, provenance, counts_over_time)
         return outcome, candidates, self._certificates(log, candidates)
 
     def _certificates(
         self, log: ResolvedLog, candidates: Sequence[Candidate]
     ) -> list[Certificate | None]:
         """The certificate of each candidate that this log may judge."""
-        if log.behavior is None and log.reading.columns.eligible is not None:
-            return [None] * len(candidates)  # what can be played differs, so it cannot be counted
+        if log.behavior is None and log.reader.columns.eligible is not None:
+            return [None] * len(candidates)  # frequencies estimate no behavior over varying sets
         K = len(log.actions)
         curves = [
             CertificatePath(
-                Certificate(log.behavior, one.confidence(self.options.sure), K), one.hindsight
+                Certificate(log.behavior, one.confidence(self.options.confidence_or_default), K),
+                one.hindsight,
             )
             if one.may_be_judged
             else None
@@ -273,14 +270,14 @@ class OrderedRun:
     # ---------------------------------------------------------------------------------- certify
 
     def certify(self, target: Target, fingerprints: Sequence[str]) -> tuple[Certified, RunOutcome]:
-        """In one pass, if all actions of the log are declared; else a scan comes before it."""
-        found = None
+        """Certify in one pass if all actions of the log are declared; else scan it first."""
+        result = None
         if self.options.actions is not None and self.options.probabilities is None:
             try:
-                found = self._certify(target, fingerprints, declared_only=True)
+                result = self._certify(target, fingerprints, declared_only=True)
             except UnexpectedAction:
                 self.watch("looking", 0, None)
-        return found or self._certify(target, fingerprints, declared_only=False)
+        return result or self._certify(target, fingerprints, declared_only=False)
 
     def _certify(
         self, target: Target, fingerprints: Sequence[str], *, declared_only: bool
@@ -295,61 +292,64 @@ class OrderedRun:
             declared_only=declared_only,
         )
         _refuse_uncertifiable(target, log)
-        certificate = Certificate(log.behavior, self.options.sure, len(log.actions))
+        certificate = Certificate(
+            log.behavior, self.options.confidence_or_default, len(log.actions)
+        )
         hindsight = is_hindsight(target, log.actions, self.options.declared())
         curves = [CertificatePath(certificate, hindsight)]
-        oddities = UnexpectedValues()
+        unexpected = UnexpectedValues()
 
         def probabilities(batch: ValidatedBatch) -> list[Array]:
-            oddities.update(target.oddities(batch))
+            unexpected.update(target.unexpected_values(batch))
             return [target.probabilities(batch, log.actions)]
 
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
             seen = observe_rows(
-                self._rows(log, quarantine, "certifying"),
+                self._batches(log, quarantine, "certifying"),
                 Observed.nothing(len(log.actions), log.behavior, curves),
                 probabilities,
             )
-        if not seen.tally.rows:
+        if not seen.sums.rows:
             raise nothing_left(sources_name(self.sources), quarantine.by_reason())
         (curve,) = seen.curves
         assert curve is not None
-        tallied = LogStatistics(log.actions, seen.tally, dict(quarantine.by_reason()))
-        intake = intake_of(self.sources, fingerprints, quarantine)
-        outcome = RunOutcome(tallied, log.kind, intake, seen.stretches.counts, +oddities)
+        statistics = LogStatistics(log.actions, seen.sums, dict(quarantine.by_reason()))
+        provenance = provenance_of(self.sources, fingerprints, quarantine)
+        outcome = RunOutcome(
+            statistics, log.propensity_source, provenance, seen.counts_over_time.counts, +unexpected
+        )
         return Certified.of(curve.certificate, curve.points), outcome
 
-    def _rows(
+    def _batches(
         self, log: ResolvedLog, quarantine: Quarantine, phase: str
     ) -> Iterator[ValidatedBatch]:
-        return good_rows(log, quarantine, phase, self.watch, strict=self.strict)
+        return validated_batches(log, quarantine, phase, self.watch, strict=self.strict)
 
 
-def _learn(plan: RunPlan, rows: Iterator[ValidatedBatch]) -> tuple[Study, Array, UnexpectedValues]:
-    """Learn from every valid row after the warm-up: the study, its policy, unusual contexts."""
+def _learn(
+    plan: RunPlan, batches: Iterator[ValidatedBatch]
+) -> tuple[Study, Array, UnexpectedValues]:
+    """Learn from every valid row after the warm-up; also count unexpected values of contexts."""
     study, skip, contextual = plan.study, plan.warmup, plan.contextual
-    last, oddities = None, UnexpectedValues()
-    for batch in rows:
+    last, unexpected = None, UnexpectedValues()
+    for batch in batches:
         skipped = min(skip, len(batch))
         skip -= skipped
         rest = batch.after(skipped) if skipped else batch
         if skip:
-            continue  # of the warm-up, nothing counts
+            continue  # neither learner nor certificate sees the warm-up
         x = None
         if contextual is not None:
             x = contextual.features(rest.contexts())
-            oddities += contextual.encoder.unexpected_values(rest.contexts())
+            unexpected += contextual.encoder.unexpected_values(rest.contexts())
             last = last_rows(last, x)
         study = study.after(rest.log(x), rest.rejected)
-    return study, average_policy(study, contextual, last), oddities
+    return study, average_policy(study, contextual, last), unexpected
 
 
 def _refuse_uncertifiable(target: Target, log: ResolvedLog) -> None:
-    depends = isinstance(target, ContextualTarget) or log.reading.columns.eligible
+    depends = isinstance(target, ContextualTarget) or log.reader.columns.eligible
     if depends and log.behavior is None:
-        raise InvalidArgument(
-            "behavior",
-            log.kind,
-            "a behavior that may depend on contexts or eligible sets cannot be counted",
-            "name the column of propensities with --propensity",
-        )
+        reason = "a behavior that may depend on contexts or eligible sets cannot be estimated"
+        remedy = "name the column of propensities with --propensity"
+        raise InvalidArgument("behavior", log.propensity_source, reason, remedy)

@@ -1,4 +1,4 @@
-"""From a log as it was passed to validated batches: its sources, columns, actions, behavior."""
+"""The setup of a run: from the log that a user passes to validated batches and their provenance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ import numpy as np
 from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.action_files import probability_vector
+from understudy.logs.encoder import Unexpected
 from understudy.logs.options import Options
 from understudy.logs.outputs import ProgressCallback, Quarantine
+from understudy.logs.policy import FileRead, Policy, Provenance
 from understudy.logs.readers.bandit_feedback import from_bandit_feedback
-from understudy.logs.readers.files import FileSource, find_files
+from understudy.logs.readers.files import FileSource, UnreadFiles, find_files
 from understudy.logs.readers.inputs import (
     FrameSource,
     LogReader,
@@ -38,26 +40,23 @@ from understudy.logs.schema import (
     Columns,
     PropensitySource,
 )
+from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import MOST_ACTIONS, RowRules, ValidatedBatch, check, labels_of
+from understudy.types import Integers
 
 REMEDY = "pass a path, several, a frame (Polars, pandas, PyArrow, …), or a bandit_feedback dict"
 
 
 @dataclass(frozen=True, eq=False)
 class LogInput:
-    """A log as it was passed: files or a frame in memory, or a native frame of another engine."""
+    """The log that a user passed: files or a frame in memory, or a native frame of an engine."""
 
     sources: Sequence[LogSource]
     native: Any = None
 
     @staticmethod
     def of(log: Any, format: str | None = None) -> LogInput:  # noqa: A002 - the option's name
-        """What is meant by a path, several, a frame, or a bandit_feedback.
-
-        >>> import polars as pl
-        >>> [source.name for source in LogInput.of(pl.DataFrame({"action": [1]})).sources]
-        ['frame']
-        """
+        """The input of a path, several paths, a frame, or a bandit_feedback."""
         if isinstance(log, str | os.PathLike):
             return LogInput(find_files([log], format))
         if isinstance(log, Mapping):
@@ -65,69 +64,56 @@ class LogInput:
                 raise InvalidLog(
                     "log",
                     [str(key) for key in log],
-                    "a dictionary is taken for Open Bandit Pipeline's bandit_feedback, with its "
-                    "'n_rounds'",
+                    "a dictionary must be Open Bandit Pipeline's bandit_feedback, with 'n_rounds'",
                     "pass columns as a frame, such as pl.DataFrame(log)",
                 )
             return LogInput([FrameSource(from_bandit_feedback(log), "bandit_feedback")])
         if isinstance(log, Sequence) and all(isinstance(path, str | os.PathLike) for path in log):
             return LogInput(find_files(log, format))
         try:
-            found = nw.from_native(log)
+            frame = nw.from_native(log)
         except TypeError:
             raise InvalidLog("log", log, "it is not a log", REMEDY) from None
-        if isinstance(found, nw.DataFrame):
-            return LogInput([FrameSource(found.to_polars())])
-        if found.implementation.is_polars():
-            return LogInput([FrameSource(found.collect("polars").to_polars())])
+        if isinstance(frame, nw.DataFrame):
+            return LogInput([FrameSource(frame.to_polars())])
+        if frame.implementation.is_polars():
+            return LogInput([FrameSource(frame.collect("polars").to_polars())])
         return LogInput([], log)
 
     def refuse_folder(self, out: Path) -> None:
-        """Raise `InvalidArgument` if results would be written among the files of the log.
-
-        >>> LogInput([FileSource(Path("logs/a.csv"), "csv")]).refuse_folder(Path("logs"))
-        Traceback (most recent call last):
-        understudy.errors.InvalidArgument: out = 'logs': the log is in this folder; choose ...
-        """
-        where, files = out.resolve(), [one for one in self.sources if isinstance(one, FileSource)]
-        if any(where == file.path.resolve().parent for file in files):
-            raise InvalidArgument(
-                "out",
-                str(out),
-                "the log is in this folder",
-                "choose another folder for the results",
-            )
+        """Raise `InvalidArgument` if results would be written among the files of the log."""
+        files = [source.path for source in self.sources if isinstance(source, FileSource)]
+        if any(out.resolve() == path.resolve().parent for path in files):
+            remedy = "choose another folder for the results"
+            raise InvalidArgument("out", str(out), "the log is in this folder", remedy)
 
 
 @dataclass(frozen=True, eq=False)
 class ResolvedLog:
-    """A log that can be read: its files and columns, its rules, its actions.
+    """A log that can be read: its reader, its rules, its actions, its behavior policy.
 
-    `kind` says where propensities come from; `behavior` holds the probabilities of production,
-    `us.Logged`, or None if they are not known; `rows` counts the valid ones if the log was scanned.
+    `behavior` holds the probabilities of production, `us.Logged`, or None if they are not known;
+    `rows` counts the valid rows if the log was scanned.
     """
 
-    reading: LogReader
+    reader: LogReader
     rules: RowRules
     actions: Actions
-    kind: PropensitySource
+    propensity_source: PropensitySource
     behavior: Behavior | None
     rows: int | None
     declared_only: bool = False
 
     def batches(self) -> Iterator[ValidatedBatch]:
-        """Its rows in their order, each batch divided into valid and rejected rows.
-
-        `UnexpectedAction` is raised for the first action that is not declared, if it must be.
-        """
-        for batch in _validated(self.reading, self.rules):
+        """The batches in order; `UnexpectedAction` if one has an action that must be declared."""
+        for batch in _validated(self.reader, self.rules):
             if self.declared_only and RejectReason.ACTION_UNKNOWN in batch.reasons():
                 raise UnexpectedAction
             yield batch
 
 
 class UnexpectedAction(Exception):
-    """A log shows an action that was not declared, so it has to be scanned first."""
+    """The log shows an action that was not declared, so it has to be scanned first."""
 
 
 def resolve(
@@ -141,126 +127,200 @@ def resolve(
     count: bool = False,
     declared_only: bool = False,
 ) -> ResolvedLog:
-    """Fix what the options leave open; the log is scanned only if they do not say its actions.
+    """Fix what the options leave open; the log is scanned only if they do not name its actions.
 
-    Actions are those declared, by a list or a given behavior; where there are none, or where a list
-    may `grow`, those of the log and those `known` otherwise. What a given behavior does not name
-    could not be played: it grows by what is known otherwise, not by the log. `count` asks for the
-    number of rows. `declared_only` spares the scan of a list that may grow, in the hope that the
-    log shows no others (`ResolvedLog.batches`). Unordered rows are sorted in the folder.
+    A list of actions, or a given behavior, declares the actions. Without either, or if a list may
+    `grow`, the actions of the log and the `known` ones are added. A given behavior does not grow by
+    the log, because an action that it does not name could not be played. `count` asks for the
+    number of rows. `declared_only` skips the scan of a list that may grow: `ResolvedLog.batches`
+    then raises if the log shows another action. Rows out of order are sorted in the folder.
     """
-    columns, kind = columns_of(
-        options, lambda found: any(has_propensities(source, found) for source in sources)
+    columns, propensity_source = columns_of(
+        options, lambda columns: any(has_propensities(source, columns) for source in sources)
     )
-    reading = LogReader(sources, columns).in_time_order(folder, watch)
+    reader = LogReader(sources, columns).in_time_order(folder, watch)
     declared = options.declared()
     fixed = options.probabilities is not None or not grow
     closed = bool(declared) and (fixed or declared_only)
     labels, rows = set[str](), None
     if not closed or count:
-        rules = rules_of(options, kind, None, None, closed=False)
-        labels, rows, refused = _scan(prefetch(_validated(reading, rules)), watch)
+        rules = rules_of(options, propensity_source, None, None, closed=False)
+        labels, rows, reject_counts = _scan(prefetch(_validated(reader, rules)), watch)
         if not rows:
-            raise nothing_left(sources_name(sources), refused)
+            raise nothing_left(sources_name(sources), reject_counts)
         if len(declared | known | labels) == 1:
-            raise too_few(sources_name(sources), next(iter(labels)), refused)
+            raise too_few(sources_name(sources), next(iter(labels)), reject_counts)
     if closed:
         listed = options.actions is not None and not grow
         actions = declared_actions(options, frozenset() if listed else known)
     else:
         actions = Actions.from_labels(declared | known | labels)
-    behavior = behavior_of(kind, options, actions)
-    rules = rules_of(options, kind, actions, behavior, closed=closed)
-    return ResolvedLog(reading, rules, actions, kind, behavior, rows, declared_only)
+    behavior = behavior_of(propensity_source, options, actions)
+    rules = rules_of(options, propensity_source, actions, behavior, closed=closed)
+    return ResolvedLog(reader, rules, actions, propensity_source, behavior, rows, declared_only)
 
 
 def _scan(
     batches: Iterator[ValidatedBatch], watch: ProgressCallback
 ) -> tuple[set[str], int, Counter[str]]:
-    """The labels of the valid rows, as text, how many rows these are, and why others are not."""
+    """The labels and the number of the valid rows, and the number of others by reason."""
     labels: set[str] = set()
-    refused: Counter[str] = Counter()
+    reject_counts: Counter[str] = Counter()
     rows = 0
-    for checked in batches:
-        labels |= set(labels_of(checked.frame[ACTION].unique()).drop_nulls())
-        rows += len(checked)
-        refused.update(checked.reasons())
-        watch("looking", len(checked), None)
+    for batch in batches:
+        labels |= set(labels_of(batch.frame[ACTION].unique()).drop_nulls())
+        rows += len(batch)
+        reject_counts.update(batch.reasons())
+        watch("looking", len(batch), None)
         if len(labels) > MOST_ACTIONS:
-            raise InvalidLog(
-                "action",
-                min(labels),
-                f"the log shows more than {MOST_ACTIONS:,} actions, this among them",
-                "check --action, or declare so many with --actions FILE",
-            )
-    return labels, rows, refused
+            reason = f"the log shows more than {MOST_ACTIONS:,} actions, this among them"
+            remedy = "check --action, or declare so many with --actions FILE"
+            raise InvalidLog("action", min(labels), reason, remedy)
+    return labels, rows, reject_counts
 
 
-def _validated(reading: LogReader, rules: RowRules) -> Iterator[ValidatedBatch]:
+def _validated(reader: LogReader, rules: RowRules) -> Iterator[ValidatedBatch]:
     """Every batch of a log, divided into valid and rejected rows."""
-    return (check(file, frame, rules) for file, frame in reading.batches())
+    return (check(file, frame, rules) for file, frame in reader.batches())
 
 
-def good_rows(
+def validated_batches(
     log: ResolvedLog, quarantine: Quarantine, phase: str, watch: ProgressCallback, *, strict: bool
 ) -> Iterator[ValidatedBatch]:
-    """Batches of rows, in their order; those that are bad go into quarantine, or are an error."""
-    for checked in prefetch(log.batches()):
-        if strict and len(checked.quarantined):
-            file, row, reason = checked.quarantined.select("file", "row", "reason").row(0)
-            raise InvalidLog(
-                "log",
-                file,
-                f"row {row}: {reason}",
-                "correct it, or leave out --strict to put such rows into quarantine.parquet",
-            )
-        quarantine.add(checked.quarantined)
-        quarantine.rows.update(checked.files)
-        watch(phase, len(checked), log.rows)
-        if sum(checked.files.values()):
-            yield checked
+    """Batches in order; rejected rows go into quarantine or, if `strict`, are an error."""
+    for batch in prefetch(log.batches()):
+        if strict and len(batch.quarantined):
+            file, row, reason = batch.quarantined.select("file", "row", "reason").row(0)
+            reason = f"row {row}: {reason}"
+            remedy = "correct it, or leave out --strict to put such rows into quarantine.parquet"
+            raise InvalidLog("log", file, reason, remedy)
+        quarantine.add(batch.quarantined)
+        quarantine.rows.update(batch.files)
+        watch(phase, len(batch), log.rows)
+        if sum(batch.files.values()):
+            yield batch
 
 
 def columns_of(
     options: Options, has_propensities: Callable[[Columns], bool]
 ) -> tuple[Columns, PropensitySource]:
-    """Which columns are read, and where the propensities come from."""
-    columns, kind = Columns(**options.columns), options.behavior
-    if kind is None:
-        named = "propensity" in options.columns  # if it is not there, the reader will say so
-        kind = LOGGED if named or has_propensities(columns) else ESTIMATED
-    return (columns if kind == LOGGED else dataclasses.replace(columns, propensity=None)), kind
+    """The columns to read, and the source of the propensities."""
+    columns, source = Columns(**options.columns), options.behavior
+    if source is None:
+        named = "propensity" in options.columns  # the reader raises if the log has no such column
+        source = LOGGED if named or has_propensities(columns) else ESTIMATED
+    return (columns if source == LOGGED else dataclasses.replace(columns, propensity=None)), source
 
 
 def declared_actions(options: Options, known: frozenset[str]) -> Actions:
-    """The actions that are declared, and those `known` otherwise."""
+    """The declared actions and the `known` ones."""
     labels = options.declared() | known
     if len(labels) == 1:
-        raise InvalidArgument(
-            "behavior",
-            next(iter(labels)),
-            "this action alone has a probability, and there is nothing to choose from",
-            "give the others the probability 0, or name all in --actions FILE",
-        )
+        reason = "this action alone has a probability, and there is nothing to choose from"
+        remedy = "give the others the probability 0, or name all in --actions FILE"
+        raise InvalidArgument("behavior", next(iter(labels)), reason, remedy)
     return Actions.from_labels(labels)
 
 
-def behavior_of(kind: PropensitySource, options: Options, actions: Actions) -> Behavior | None:
-    """The behavior policy: probabilities, `us.Logged`, or None if they are to be counted."""
-    if kind == GIVEN:
+def behavior_of(source: PropensitySource, options: Options, actions: Actions) -> Behavior | None:
+    """The behavior policy: probabilities, `us.Logged`, or None if they are to be estimated."""
+    if source == GIVEN:
         assert options.probabilities is not None
         return probability_vector("behavior", dict(options.probabilities), actions)
-    return Logged(n_actions=len(actions)) if kind == LOGGED else None
+    return Logged(n_actions=len(actions)) if source == LOGGED else None
 
 
 def rules_of(
     options: Options,
-    kind: PropensitySource,
+    source: PropensitySource,
     actions: Actions | None,
     behavior: Behavior | None,
     *,
     closed: bool,
 ) -> RowRules:
-    """What a row must be; before the actions are known, any label is one."""
+    """The rules of a valid row; before the actions are known, any label is an action."""
     support = behavior > 0 if isinstance(behavior, np.ndarray) else None
-    return RowRules(actions, options.scale, kind == LOGGED, support, closed)
+    return RowRules(actions, options.scale, source == LOGGED, support, closed)
+
+
+# ----------------------------------------------------------------------------------- provenance
+
+
+def fingerprints_of(sources: Sequence[LogSource]) -> list[str]:
+    """The fingerprint of each file or frame; two files of the same bytes are an error."""
+    seen: dict[str, str] = {}
+    for source in sources:
+        fingerprint = source.fingerprint()
+        if fingerprint in seen:
+            reason = f"it is a copy of {seen[fingerprint]}, whose rows would count twice"
+            raise InvalidLog("log", source.name, reason, "leave one of them out")
+        seen[fingerprint] = source.name
+    return list(seen)
+
+
+def refuse_learned(
+    sources: Sequence[LogSource], fingerprints: Sequence[str], policy: Policy
+) -> None:
+    """Raise `InvalidLog` if the policy was learned from one of these files already."""
+    known = {file.sha256: file.name for file in policy.files}
+    names = {file.name for file in policy.files}
+    for source, fingerprint in zip(sources, fingerprints, strict=True):
+        if fingerprint in known:
+            raise InvalidLog(
+                "log",
+                source.name,
+                f"the policy was learned from this file already, as {known[fingerprint]}",
+                "pass a log of other rows: a policy neither learns from the same rows twice, nor "
+                "is it judged by them",
+            )
+        if isinstance(source, FileSource) and source.name in names:
+            raise InvalidLog(
+                "log",
+                source.name,
+                "the policy was learned from a file of this name that has changed since",
+                "put new rows into a file of their own, or rename it if all of its rows are new",
+            )
+
+
+def refuse_same_rows(
+    statistics: LogStatistics, counts_over_time: Integers | None, policy: Policy
+) -> None:
+    """Raise `InvalidLog` if these are the rows that the policy was learned from, by their sums."""
+    if policy.knows_rows(statistics, counts_over_time):
+        reason = "the policy was learned from these rows"
+        remedy = "pass a log of other rows: a policy is not judged by the rows that it learned from"
+        raise InvalidLog("log", f"{statistics.sums.rows:,} rows", reason, remedy)
+
+
+@dataclass(frozen=True, eq=False)
+class RunOutcome:
+    """The statistics and the provenance of a run over a log.
+
+    `counts_over_time` are known only if the rows have an order; `unexpected` counts values of
+    contexts that are unlike all values of the policy's warm-up.
+    """
+
+    statistics: LogStatistics
+    propensity_source: PropensitySource
+    provenance: Provenance
+    counts_over_time: Integers | None = None
+    unexpected: Mapping[tuple[str, Unexpected], int] = field(default_factory=dict)
+
+
+def provenance_of(
+    sources: Sequence[LogSource], fingerprints: Sequence[str], quarantine: Quarantine
+) -> Provenance:
+    """The provenance of rows that were read in order, from the quarantine of the run."""
+    rejected = quarantine.by_file()
+    files = tuple(
+        FileRead(source.name, fingerprint, quarantine.rows[source.name], rejected[source.name])
+        for source, fingerprint in zip(sources, fingerprints, strict=True)
+    )
+    return Provenance(files, quarantine.counts, quarantine.examples, unread_files(sources))
+
+
+def unread_files(sources: Sequence[LogSource]) -> tuple[UnreadFiles, ...]:
+    """The files of folders that are not read."""
+    return tuple(
+        source.unread for source in sources if isinstance(source, FileSource) and source.unread
+    )

@@ -25,8 +25,8 @@ LAST = 4_096  # rows whose contexts a policy is averaged over: recent ones, of a
 class CertificatePath:
     """The certificate of one policy after the rows so far, and the points of its curve.
 
-    If the policy's actions were read from the log itself (`hindsight`), it knew too early which
-    would come: the first row of each action counts as one in which the policy earned nothing.
+    A policy over actions that were read from the log itself is a `hindsight`: the first row of each
+    action counts as one in which the policy earned nothing.
     """
 
     certificate: Certificate
@@ -36,7 +36,7 @@ class CertificatePath:
     def after(
         self, log: Log, probability: Array, counts: Integers, rejected: Rejected | None
     ) -> CertificatePath:
-        """With more rows, in which the policy gave the logged actions these probabilities."""
+        """The path after more rows, with the policy's probabilities of the logged actions."""
         if self.hindsight:
             probability = without_first_plays(probability, log.actions, counts)
         if rejected is not None:
@@ -48,15 +48,15 @@ class CertificatePath:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What a log has shown so far: sums per action, counts over time, certificates of policies.
+    """The sums per action, counts over time, and certificates of policies after the rows so far.
 
     `behavior` holds the probabilities of production, `us.Logged`, or None if they are not known. A
-    policy that the log may not judge has None in place of a certificate.
+    policy that the log may not judge has None instead of a certificate.
     """
 
     behavior: Behavior | None
-    tally: ActionStatistics
-    stretches: CountsOverTime
+    sums: ActionStatistics
+    counts_over_time: CountsOverTime
     curves: tuple[CertificatePath | None, ...]
 
     @staticmethod
@@ -65,24 +65,24 @@ class Observed:
         behavior: Behavior | None,
         curves: Iterable[CertificatePath | None] = (),
     ) -> Observed:
-        """Before the first row."""
+        """The state before the first row."""
         empty = ActionStatistics.empty(n_actions), CountsOverTime.empty(n_actions)
         return Observed(behavior, *empty, tuple(curves))
 
     def observe(
         self, log: Log, probabilities: Sequence[Array] = (), rejected: Rejected | None = None
     ) -> Self:
-        """With more rows; `probabilities` has an array for each policy.
+        """The state after more rows; `probabilities` has an array for each policy.
 
         Rejected rows are in no sum, but they count in the certificates.
         """
         plain = log.visible(propensities=isinstance(self.behavior, Logged), features=False)
         return replace(
             self,
-            tally=self.tally.after(with_propensities(plain, self.behavior)),
-            stretches=self.stretches.after(log.actions),
+            sums=self.sums.after(with_propensities(plain, self.behavior)),
+            counts_over_time=self.counts_over_time.after(log.actions),
             curves=tuple(
-                None if curve is None else curve.after(plain, pi, self.tally.counts, rejected)
+                None if curve is None else curve.after(plain, pi, self.sums.counts, rejected)
                 for curve, pi in zip(self.curves, probabilities, strict=True)
             ),
         )
@@ -93,7 +93,7 @@ def observe_rows(
     observed: Observed,
     probabilities: Callable[[ValidatedBatch], Sequence[Array]] = lambda _: (),
 ) -> Observed:
-    """All rows of a log, for policies that stay the same: `probabilities` of its logged actions."""
+    """Observe all rows of a log, for fixed policies with these `probabilities` of its actions."""
     for batch in rows:
         observed = observed.observe(batch.log(), probabilities(batch), batch.rejected)
     return observed
@@ -101,10 +101,10 @@ def observe_rows(
 
 @dataclass(frozen=True, eq=False)
 class Study(Observed):
-    """A learner, its state, and what can be said about it, after the rows so far.
+    """A learner with its state, certificate and statistics after the rows so far.
 
-    Its only curve is that of the learner. Contexts whose behavior is not known cannot be certified:
-    then there is none. Actions that were not declared were read from the log: a hindsight.
+    Its only curve is that of the learner, None if contexts have an unknown behavior. A learner over
+    actions that were not declared is a hindsight.
     """
 
     learner: Learner[Any]
@@ -118,13 +118,7 @@ class Study(Observed):
         *,
         declared: bool = True,
     ) -> Study:
-        """Before the first row; no confidence, no certificate.
-
-        >>> import understudy as us
-        >>> study = Study.begin(us.exp3_ix([0.5, 0.5]), np.array([0.5, 0.5]), 0.95)
-        >>> study.after(Log([1, 0], [1.0, 0.0])).rounds
-        2
-        """
+        """The study before the first row; without a confidence it has no certificate."""
         K, curve = learner.spec.n_actions, None
         if confidence is not None:
             curve = CertificatePath(Certificate(behavior, confidence, K), hindsight=not declared)
@@ -158,7 +152,7 @@ class Study(Observed):
 
 
 def last_rows(last: Array | None, features: Array) -> Array:
-    """The features of the last rows, once there are more."""
+    """The features of the last rows after more rows."""
     return features[-LAST:] if last is None else np.concatenate([last, features])[-LAST:]
 
 
@@ -175,42 +169,42 @@ def average_policy(study: Study, contextual: ContextFeatures | None, last: Array
 def with_rejected(
     log: Log, probability: Array, rejected: Rejected, behavior: Behavior | None
 ) -> tuple[Log, Array]:
-    """The log and the target's probabilities with the rejected rows, in their places.
+    """Put the rejected rows, in their places, into a log and the target's probabilities.
 
     The target is taken to earn nothing in them, π(b) = 0, and production the reward of the row, or
-    the largest possible. Then all bounds hold whatever happened in these rows: rows that cannot be
-    read never make the target look better. Where the behavior is counted, a row without an action
-    is left out.
+    the largest possible. So all bounds hold for any outcome of these rows, and rows that cannot be
+    read never make the target look better. If the behavior is estimated, a row without an action is
+    left out.
 
     >>> rejected = Rejected(np.array([True, False]), np.array([-1]), np.array([1.0]))
-    >>> good, behavior = Log([1], [0.5], [0.25]), Logged(n_actions=2)
-    >>> log, p = with_rejected(good, np.array([0.9]), rejected, behavior)
+    >>> valid, behavior = Log([1], [0.5], [0.25]), Logged(n_actions=2)
+    >>> log, p = with_rejected(valid, np.array([0.9]), rejected, behavior)
     >>> log.rewards.tolist(), log.propensities.tolist(), p.tolist()
     ([0.5, 1.0], [0.25, 1.0], [0.9, 0.0])
     """
-    good, n = rejected.good, len(rejected.good)
+    valid, n = rejected.valid, len(rejected.valid)
     actions, rewards, pi = np.zeros(n, dtype=np.int64), np.empty(n), np.zeros(n)
-    actions[good], rewards[good], pi[good] = log.actions, log.rewards, probability
-    rewards[~good] = rejected.rewards
+    actions[valid], rewards[valid], pi[valid] = log.actions, log.rewards, probability
+    rewards[~valid] = rejected.rewards
     if behavior is None:
-        known = good.copy()
-        known[~good] = rejected.actions >= 0
-        actions[~good] = np.maximum(rejected.actions, 0)
+        known = valid.copy()
+        known[~valid] = rejected.actions >= 0
+        actions[~valid] = np.maximum(rejected.actions, 0)
         return Log._of(actions[known], rewards[known], None, None), pi[known]
     if isinstance(behavior, Logged):
         q = np.ones(n)
-        q[good] = log.propensities
+        q[valid] = log.propensities
         return Log._of(actions, rewards, q, None), pi
-    actions[~good] = int(np.argmax(behavior))  # any that can be played: it weighs nothing
+    actions[~valid] = int(np.argmax(behavior))  # any playable action: its weight is 0
     return Log._of(actions, rewards, None, None), pi
 
 
 def without_first_plays(probability: Array, actions: Integers, counts: Integers) -> Array:
-    """The target's probabilities, 0 where an action comes up for the first time.
+    """The target's probabilities, 0 in the first row of each action.
 
-    A target over the actions that a log shows could not be played before the log was seen. A target
-    that spreads the same probability over the actions seen so far could be, and gives no less to
-    the logged action in all other rows.
+    A target over the actions of the log cannot be played before the log is known. A target that
+    spreads its probability over the actions seen so far can be, and gives no less to the logged
+    action in all other rows.
 
     >>> without_first_plays(np.full(3, 0.5), np.array([1, 0, 1]), np.array([7, 0])).tolist()
     [0.0, 0.5, 0.5]
@@ -219,17 +213,13 @@ def without_first_plays(probability: Array, actions: Integers, counts: Integers)
     if not len(new):
         return probability
     _, first = np.unique(actions[new], return_index=True)
-    found = probability.copy()
-    found[new[first]] = 0.0
-    return found
+    without = probability.copy()
+    without[new[first]] = 0.0
+    return without
 
 
 def with_propensities(log: Log, behavior: Behavior | None) -> Log:
-    """The log with the propensities that a given behavior has for its actions.
-
-    >>> with_propensities(Log([1, 0], [1.0, 0.0]), np.array([0.25, 0.75])).propensities.tolist()
-    [0.75, 0.25]
-    """
+    """The log with the propensities that a given behavior has for its actions."""
     if behavior is None or isinstance(behavior, Logged):
         return log
     return Log._of(log.actions, log.rewards, behavior[log.actions], None)

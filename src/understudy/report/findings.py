@@ -1,0 +1,206 @@
+"""What a log shows, in words: its rows, actions, calibration and drift; and warnings about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.constraints import Array
+from understudy.errors import LONGEST_PATH, shorten
+from understudy.formatting import count, counted, number
+from understudy.logs.encoder import Unexpected
+from understudy.logs.evaluation.diagnostics import (
+    Calibration,
+    CalibrationFinding,
+    Drift,
+    DriftFinding,
+    ShareChange,
+)
+from understudy.logs.evaluation.verdicts import Coverage
+from understudy.logs.readers.files import UnreadFiles
+from understudy.logs.reject_reasons import list_reasons, remedy_for
+from understudy.logs.results import CertifyResult, LearnResult
+from understudy.logs.schema import LOGGED, Label, short_label
+
+NOT_EXAMINED = "not examined here; understudy coverage --engine does it"
+CALIBRATIONS = {
+    CalibrationFinding.NO_PROPENSITIES: "there are no propensities to compare with frequencies",
+    CalibrationFinding.NOT_EXAMINED: NOT_EXAMINED,
+    CalibrationFinding.TOO_FEW_ROWS: "too few rows to check the propensities",
+}
+FEW_NAMES, MANY_NAMES = 3, 10  # in a sentence about them, and in a list of them
+
+
+def describe_log(coverage: Coverage) -> list[str]:
+    """The rows, actions, calibration and drift of a log, in lines."""
+    lines, labels = [counted(coverage.rows, "row")], coverage.table["action"].to_list()
+    if rejected := sum(coverage.refused.values()):
+        lines[0] += f"; {count(rejected)} quarantined ({list_reasons(coverage.refused)})"
+    if coverage.unseen:
+        never = _some(list(map(short_label, coverage.unseen)), MANY_NAMES)
+        lines.append(f"Never played: {never}")
+    if coverage.deterministic:
+        played = coverage.table.filter(coverage.table["count"] > 0)["action"].to_list()
+        always = f"it always played {short_label(played[0])}"
+        why = always if len(played) == 1 else "every propensity is 1"
+        lines.append(
+            f"Production was deterministic ({why}), so the log shows nothing of other choices"
+        )
+    return [
+        *lines,
+        f"Calibration: {calibration_line(coverage.calibration, labels)}",
+        f"Drift: {drift_line(coverage.drift, labels)}",
+    ]
+
+
+def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
+    """Whether propensities agree with frequencies; the actions that differ most are named."""
+    if calibration.finding in CALIBRATIONS:
+        return CALIBRATIONS[calibration.finding]
+    if calibration.finding is CalibrationFinding.AGREES:
+        examined = int(np.isfinite(calibration.ratios).sum())
+        return (
+            f"propensities agree with frequencies ({count(examined)} of "
+            f"{counted(len(labels), 'action')} have enough rows to check)"
+        )
+    parts = []
+    if calibration.wrong.any():
+        worst = _worst(labels, calibration.ratios, calibration.wrong, -calibration.ratios)
+        parts.append(f"{worst}: these propensities are wrong, and so is every estimate from them")
+    if calibration.rare.any():
+        worst = _worst(labels, calibration.ratios, calibration.rare, calibration.ratios)
+        parts.append(
+            f"{worst}: the propensities are too high, the action was not possible in some rows "
+            "(eligible sets, contexts), or rare plays did not come up"
+        )
+    return "; ".join(parts)
+
+
+def _worst(labels: Sequence[Label], ratios: Array, which: NDArray[np.bool_], order: Array) -> str:
+    """The actions whose frequencies differ most from their propensities, by name."""
+    first, *rest = [int(a) for a in np.argsort(order) if which[a]]
+    names = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest]
+    others = f" ({_some(names, FEW_NAMES - 1)})" if names else ""
+    often = f"{ratios[first]:.2g}× as often"
+    return f"action {short_label(labels[first])} was played {often} as its propensities say{others}"
+
+
+def _some(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are.
+
+    >>> _some(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    hidden = len(names) - most
+    return ", ".join(names[:most]) + (f" and {count(hidden)} more" if hidden > 0 else "")
+
+
+def drift_line(drift: Drift, labels: Sequence[Label]) -> str:
+    """Whether production stayed the same, in its propensities and over time."""
+    if drift.finding is DriftFinding.NOT_EXAMINED:
+        return NOT_EXAMINED
+    parts = []
+    if drift.varies:
+        parts.append(
+            f"the propensity of an action varies by a factor of up to {drift.factor:.2g}, so use "
+            "logged propensities and do not estimate them"
+        )
+    elif math.isfinite(drift.factor):
+        parts.append("each action has the same propensity in all rows")
+    if drift.finding is DriftFinding.TOO_FEW_ROWS:
+        parts.append("too few rows to see changes over time")
+    elif drift.finding is DriftFinding.STEADY:
+        parts.append(f"shares of actions are steady over time ({drift.periods} periods compared)")
+    elif drift.change is not None:
+        parts.append(_changed(drift, drift.change, labels))
+    return "; ".join(parts) or "unknown; name a column with --time to see changes over time"
+
+
+def _changed(drift: Drift, most: ShareChange, labels: Sequence[Label]) -> str:
+    change = (
+        f"shares of actions change over time (action {short_label(labels[most.action])}: between "
+        f"{100 * most.lowest:.2g} % and {100 * most.highest:.2g} %)"
+    )
+    if drift.behavior != LOGGED:
+        return f"{change}, which {drift.behavior} propensities ignore: log that of every row"
+    if drift.varies:
+        return f"{change}, which logged propensities account for"
+    return f"{change} though propensities do not: they are wrong, or actions were not random"
+
+
+# ------------------------------------------------------------------------------------- warnings
+
+
+def learn_warnings(result: LearnResult) -> Iterator[str]:
+    """Warnings about a learned policy."""
+    policy, scale, contextual = result.policy, result.coverage.scale, result.policy.contextual
+    late = policy.study.learner.past_horizon(policy.study.state)
+    if late:
+        yield f"{counted(late, 'row')} came after the horizon, where no theorem holds."
+    if not scale.is_unit:
+        yield (
+            f"Rewards were rescaled from [{number(scale.low)}, {number(scale.high)}] to [0, 1]. "
+            "The learner depends on this range: pass the true one."
+        )
+    yield from _unexpected(result.oddities)
+    if contextual is not None and contextual.encoder.constants:
+        yield (
+            f"Contexts that did not change in the {counted(contextual.rows, 'row')} of the warm-up "
+            f"are left out: {', '.join(contextual.encoder.constants)}; a larger --warmup may see "
+            "them change."
+        )
+    if policy.study.certificate is not None:
+        yield from _quarantined(policy.refused, result.coverage)
+
+
+def certify_warnings(result: CertifyResult) -> Iterator[str]:
+    """Warnings about a certified policy."""
+    if result.strange is not None:
+        known, shown = (_some(list(map(short_label, one)), FEW_NAMES) for one in result.strange)
+        yield (
+            f"The policy and the log have no action in common: the policy knows {known}; the log "
+            f"shows {shown}."
+        )
+    yield from _unexpected(result.oddities)
+    yield from _quarantined(result.coverage.refused, result.coverage)
+
+
+def unread_warnings(unread: Iterable[UnreadFiles]) -> Iterator[str]:
+    """Warnings about files of folders that were not read, with the remedy."""
+    for folder, names in unread:
+        one = len(names) == 1
+        yield (
+            f"{counted(len(names), 'file')} of the folder {shorten(str(folder), LONGEST_PATH)} "
+            f"{'was' if one else 'were'} not read, because "
+            f"{'its name does' if one else 'their names do'} not say the format: "
+            f"{_some(list(map(shorten, names)), FEW_NAMES)}; name "
+            f"{'it' if one else 'them'}, with --format."
+        )
+
+
+def _unexpected(oddities: Mapping[tuple[str, Unexpected], int]) -> Iterator[str]:
+    """Warnings about values of contexts that the warm-up did not have.
+
+    >>> print(*_unexpected({("age", Unexpected.MISSING): 3}))
+    Context: age is missing in 3 rows, unlike the warm-up; encoded as rare, missing or unknown.
+    """
+    for (column, how), rows in oddities.items():
+        yield (
+            f"Context: {column} is {how} in {counted(rows, 'row')}, unlike the warm-up; encoded as "
+            "rare, missing or unknown."
+        )
+
+
+def _quarantined(refused: Mapping[str, int], coverage: Coverage) -> Iterator[str]:
+    """A warning that says how quarantined rows count in a certificate, with the remedy."""
+    rejected = sum(refused.values())
+    if rejected:
+        yield (
+            f"{counted(rejected, 'row')} {'is' if rejected == 1 else 'are'} quarantined "
+            f"({list_reasons(refused)}): {remedy_for(refused)}. The certificate counts them as "
+            "reward 0 for the policy and, where no reward is given, as the highest for production, "
+            f"whose mean in valid rows is {number(coverage.mean_reward)}."
+        )
