@@ -28,7 +28,7 @@ from understudy.constraints import (
     enforce,
     one_of,
 )
-from understudy.deprecated import warn_of_old_name
+from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument, NotSaveable, UnknownCell, shorten
 from understudy.protocols import Learner
 from understudy.simulation.engine import (
@@ -147,6 +147,7 @@ class Sweep:
     comparators: Sequence[Comparator] | Callable[[Game], Sequence[Comparator]] = ()
     rewards: Rewards = "mean"
     CONSTRAINTS: ClassVar = {"games": GAMES, "seeds": SEEDS, "runs": COUNT, "rewards": REWARDS}
+    casts, plans = OldName("learners_by_game"), OldName("groups")
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -202,17 +203,6 @@ class Sweep:
         for game, learners in self.learners_by_game.items():
             for seed in self.seeds:
                 yield {SweepCell(game, name, seed): learner for name, learner in learners.items()}
-
-    @property
-    def casts(self) -> dict[str, dict[str, Learner[Any]]]:
-        """The name of `learners_by_game` in 0.5."""
-        warn_of_old_name("Sweep.casts", "learners_by_game", stacklevel=2)
-        return self.learners_by_game
-
-    def plans(self) -> Iterator[dict[SweepCell, Learner[Any]]]:
-        """The name of `groups` in 0.5."""
-        warn_of_old_name("Sweep.plans", "groups", stacklevel=2)
-        return self.groups()
 
     def plan(self, cells: Sequence[SweepCell]) -> SimulationPlan:
         """The engine's plan for some cells of a group."""
@@ -346,7 +336,7 @@ class ResultCache:
     def _game(self, name: str) -> str:
         """A hash of a game and its comparators, made once for all cells of the game."""
         comparators = [
-            as_key(plain(one), f"a comparator of game {name!r}")
+            as_key(comparator_as_data(one), f"a comparator of game {name!r}")
             for one in self.sweep.compared_with(name)
         ]
         game = as_key(self.sweep.games[name], f"game {name!r}")
@@ -367,7 +357,7 @@ def as_key(value: Any, what: str) -> Any:
         ) from None
 
 
-def plain(comparator: Comparator) -> Any:
+def comparator_as_data(comparator: Comparator) -> Any:
     """A comparator as a number, a name or an array; a function stays what it is."""
     if isinstance(comparator, str | int) or callable(comparator):
         return comparator
