@@ -73,13 +73,9 @@ class EventSpec:
             )
         if not self.propensities and log.propensities is not None:
             raise InvalidEvent(
-                "propensity",
-                log.propensities[:3],
-                "it is not read here",
-                self.unread,
+                "propensity", log.propensities[:3], "it is not read here", self.unread
             )
-        if log.features is not None or self.features is not None:
-            self._check_features(log.features)
+        self._check_features(log.features)
 
     def _check_actions(self, actions: Integers) -> None:
         if (actions >= self.n_actions).any():
@@ -100,18 +96,15 @@ class EventSpec:
             )
 
     def _check_features(self, features: Array | None) -> None:
+        found = None if features is None else features.shape[1:]
+        if found == self.features:
+            return
         if self.features is None and features is not None:
             raise InvalidEvent(
                 "features", features.shape, "this learner has no features", "leave them out"
             )
-        if self.features is not None and (features is None or features.shape[1:] != self.features):
-            found = None if features is None else features.shape[1:]
-            raise InvalidEvent(
-                "features",
-                found,
-                f"each round needs features of shape {self.features}",
-                FEATURES.remedy,
-            )
+        reason = f"each round needs features of shape {self.features}"
+        raise InvalidEvent("features", found, reason, FEATURES.remedy)
 
 
 class Recorder:
@@ -145,13 +138,7 @@ class Recorder:
 
 
 class ActionProbabilities(Recorder):
-    """π_t(A_t), the probability of the logged action, in `probability`.
-
-    >>> recorder = ActionProbabilities(np.array([1, 0]))
-    >>> recorder.add(np.array([[0.75, 0.25], [0.5, 0.5]]))
-    >>> recorder.probability.tolist()
-    [0.25, 0.5]
-    """
+    """π_t(A_t), the probability of the logged action, in `probability`."""
 
     wants_policies = True
 
@@ -217,7 +204,7 @@ class ExpectedReward(Recorder):
         return segments(self.rewards, self.starts, part.start, rounds)
 
 
-NOTHING = Recorder()  # for `update`, which wants the next state alone
+NO_RECORDING = Recorder()  # for `update`, which wants the next state alone
 
 
 class CompiledPath(enum.Flag):
@@ -270,21 +257,23 @@ class Learner(Protocol[State]):
         self.check_state(state)
         log = one_event(feedback)
         self.check_log(log)
-        return self.advance(state, log, NOTHING)
+        return self.advance(state, log, NO_RECORDING)
 
     def replay(self, state: State, log: Log) -> tuple[State, Trace]:
         """The state after a whole log, bit for bit that of `update` on each event in turn."""
-        self._check(state, log)
+        self.check_state(state)
+        self.check_log(log)
         recorder = ActionProbabilities(log.actions)
-        state = self._recorded(state, log, recorder)
+        state = self._advance_recorded(state, log, recorder)
         past = min(self.past_horizon(state), len(log))
         return state, Trace(read_only(recorder.probability), past, self.spec.n_actions)
 
     def policies(self, state: State, log: Log) -> tuple[State, Array]:
         """Like `replay`, with every π_t in full: an array (n, K)."""
-        self._check(state, log)
+        self.check_state(state)
+        self.check_log(log)
         recorder = AllPolicies(len(log), self.spec.n_actions)
-        state = self._recorded(state, log, recorder)
+        state = self._advance_recorded(state, log, recorder)
         return state, recorder.policies
 
     def expected_reward(
@@ -295,7 +284,7 @@ class Learner(Protocol[State]):
         Row i of `rewards` holds from event starts[i] on.
         """
         recorder = ExpectedReward(rewards, starts)
-        state = self._recorded(state, log, recorder)
+        state = self._advance_recorded(state, log, recorder)
         return state, recorder.total
 
     def rounds(self, state: State) -> int:
@@ -344,14 +333,14 @@ class Learner(Protocol[State]):
         """Raise `InvalidArgument` if the state cannot be this learner's: asked of a new one."""
         self.check_state(state)
         if not self.is_possible(state):
-            raise self._not_own(state)
+            raise self._foreign_state(state)
 
     def check_state(self, state: State) -> None:
         """Raise `InvalidArgument` if `accepts` refuses the state: asked before each use."""
         if not self.accepts(state):
-            raise self._not_own(state)
+            raise self._foreign_state(state)
 
-    def _not_own(self, state: State) -> InvalidArgument:
+    def _foreign_state(self, state: State) -> InvalidArgument:
         """The error for a state that cannot be this learner's."""
         spec = self.spec
         of = f"{spec.n_actions} actions" if spec.features is None else f"features {spec.features}"
@@ -375,15 +364,11 @@ class Learner(Protocol[State]):
         declared: CompiledPath = vars(type(self)).get("COMPILED", CompiledPath.NONE)
         return declared
 
-    def _recorded(self, state: State, log: Log, recorder: Recorder) -> State:
+    def _advance_recorded(self, state: State, log: Log, recorder: Recorder) -> State:
         state = self.advance(state, log, recorder)
         if recorder.recorded != len(log):
             raise BrokenLaw(f"advance recorded {recorder.recorded} policies of {len(log)} rounds")
         return state
-
-    def _check(self, state: State, log: Log) -> None:
-        self.check_state(state)
-        self.check_log(log)
 
     if not TYPE_CHECKING:  # no learner has to define them
         form, earn = OldName(), OldName()
@@ -415,13 +400,13 @@ class Estimator(Protocol):
 
 def _having_or_old(base: type, remedy: str, *names: str) -> Constraint:
     """`having`, where a class of 0.5 may have the old names of its members."""
-    plain = having(remedy, *names)
+    members = having(remedy, *names)
 
     def parse(value: Any) -> Any:
         adopt_old_members(type(value), base, getattr(value, "__dict__", ()))
-        return plain.parse(value)
+        return members.parse(value)
 
-    return Constraint(remedy, parse, plain.wrong)
+    return Constraint(remedy, parse, members.wrong)
 
 
 LEARNER = _having_or_old(

@@ -158,19 +158,12 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError as error:
-        _remove(temporary)
-        if error.errno is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from None  # the name the caller knows
-    except BaseException:
-        _remove(temporary)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # it may never have been made
+            temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None:  # the name the caller knows
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
-
-
-def _remove(temporary: Path) -> None:
-    with contextlib.suppress(OSError):  # it may never have been made
-        temporary.unlink()
 
 
 def as_data(value: Any, where: str = "value") -> Any:

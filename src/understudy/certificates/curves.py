@@ -48,13 +48,7 @@ class Certified:
 
     @staticmethod
     def of(certificate: Certificate, points: Sequence[Point] = ()) -> Certified:
-        """With curves through the points that `follow` gave from the first round on, and the last.
-
-        >>> log = Log([0, 1] * 60, [0.0, 1.0] * 60)
-        >>> certificate, points = follow(Certificate([0.5, 0.5]), log, np.ones(120))
-        >>> Certified.of(certificate, points).rounds[[0, 1, 49, 50, 51, -3, -2, -1]].tolist()
-        [1, 2, 50, 51, 53, 116, 119, 120]
-        """
+        """With curves through the points of `follow` from the first round on, and the last."""
         rounds = POINTS[: len(points)].tolist()
         if rounds[-1:] != [certificate.rounds]:
             rounds, points = [*rounds, certificate.rounds], [*points, _point_of(certificate)]

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.behaviors import BEHAVIOR, Behavior, Logged
+from understudy.behaviors import BEHAVIOR, Behavior, n_actions_of
 from understudy.constraints import (
     LARGEST_COUNT,
     LARGEST_RATE,
+    ROUNDS,
     TRUTH,
     Array,
     Constraint,
@@ -71,7 +72,7 @@ class Evidence:
     crossed: int
     merged: bool
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a certificate makes no wrong one itself
-        "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
+        "rounds": ROUNDS,
         "sums": array("pass one sum per λ"),
         "products": array("pass one positive product per λ", low=5e-324),
         "totals": array("pass four totals", low=0.0),
@@ -172,7 +173,7 @@ class Evidence:
         )
 
 
-def count_actions(behavior: Behavior | None, n_actions: int | None) -> int:
+def resolve_n_actions(behavior: Behavior | None, n_actions: int | None) -> int:
     """K, as the behavior or the caller tells it."""
     if behavior is None:
         if n_actions is None:
@@ -183,7 +184,7 @@ def count_actions(behavior: Behavior | None, n_actions: int | None) -> int:
                 "pass n_actions=K, or the behavior",
             )
         return n_actions
-    known = behavior.n_actions if isinstance(behavior, Logged) else len(behavior)
+    known = n_actions_of(behavior)
     if n_actions not in {None, known}:
         raise InvalidArgument(
             "n_actions", n_actions, f"the behavior has {known} actions", "leave it out"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, enforce
+from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, Checked
 from understudy.plots import RegretCurve, draw_regret, to_bytes
 from understudy.protocols import Learner
 from understudy.simulation import Game, Sweep, simulate
@@ -32,7 +32,7 @@ LARGE_BOUND = 1e5  # from here on, only the size of a bound matters: three digit
 
 
 @dataclass(frozen=True)
-class ExperimentOptions:
+class ExperimentOptions(Checked):
     """Sizes of an experiment (runs per point, rounds per run, actions, points along α) and more.
 
     An experiment's `sizes` names those of the first four that it has. `keep` is a folder for
@@ -55,9 +55,6 @@ class ExperimentOptions:
         "jobs": JOBS,
         "keep": KEEP,
     }
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
     def grid(self) -> list[float]:
         """The values of α: from 0 to 1 in equal steps."""

@@ -22,6 +22,7 @@ from understudy.constraints import (
     COUNT,
     SEED,
     Array,
+    Checked,
     Constraint,
     ConstraintViolation,
     array,
@@ -88,7 +89,7 @@ class SweepCell(NamedTuple):
 
 @saved(tag="Played")
 @dataclass(frozen=True, eq=False)
-class CellResult:
+class CellResult(Checked):
     """Result of a cell: regret (runs, comparators), rewards (runs,), and the engine's path."""
 
     regret: Array
@@ -101,9 +102,6 @@ class CellResult:
         "behavior_reward": array("pass one number per run"),
         "path": PATH,
     }
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
     @staticmethod
     def from_totals(totals: Sequence[Totals], path: EnginePath) -> CellResult:

@@ -82,11 +82,7 @@ COVERAGE_RATIO = number(  # of a rate
 
 
 def as_policy(comparator: int | ArrayLike, n_actions: int) -> Array:
-    """A comparator as K probabilities: an action becomes the policy that always plays it.
-
-    >>> as_policy(1, 3).tolist()
-    [0.0, 1.0, 0.0]
-    """
+    """A comparator as K probabilities: an action becomes the policy that always plays it."""
     if dimensions_of(comparator) == 0:
         action = ACTION("comparator", comparator)
         if action >= n_actions:
