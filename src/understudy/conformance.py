@@ -71,7 +71,7 @@ def _demand(holds: Any, what: str) -> None:
 
 
 def _bits(value: Any) -> Any:
-    """A state of any make as something that can be compared exactly."""
+    """A state of any class as nested data that compares exactly."""
     if dataclasses.is_dataclass(value):
         return [_bits(getattr(value, field.name)) for field in dataclasses.fields(value)]
     if isinstance(value, np.ndarray):
@@ -124,7 +124,7 @@ def _replay_is_update(learner: AnyLearner, log: Log) -> None:
 def _batching_does_not_matter(learner: AnyLearner, log: Log) -> None:
     whole, trace = learner.replay(learner.init(), log)
     state, parts = learner.init(), []
-    for chunk in log.stretches(7):
+    for chunk in log.stretches(7):  # the last chunk is shorter than the others
         state, part = learner.replay(state, chunk)
         parts.append(part.probability)
     _demand(_same_bits(state, whole), "two batchings give two states")

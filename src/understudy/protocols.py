@@ -1,7 +1,7 @@
-"""Learners and estimators: what each is, the event that it asks for, and what a replay records.
+"""The protocols of learners and estimators, the spec of their events, and recorders of a replay.
 
-A learner is four things: `spec`, `init`, `policy` and `advance`. Whatever else a learner can do
-follows from them and is written here once.
+A learner defines `spec`, `init`, `policy` and `advance`. All its other methods follow from these
+and are written here once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, eq=False)
 class EventSpec:
-    """What an event must look like for a learner, and the check that it does.
+    """The fields that an event must have for a learner, and the check of them.
 
     `support` marks the actions that the behavior can play at all; `features` is the shape of
     one round's features. `unread` and `unseen` are remedies: for propensities that the learner
@@ -108,7 +108,7 @@ class EventSpec:
 
 
 class Recorder:
-    """What a caller wants to know of the policies π_t along a log; this one records nothing.
+    """Records a function of the policies π_t along a log; this base records nothing.
 
     `Learner.advance` shows a recorder every π_t before it learns from round t, in the order of
     rounds. A learner in Python calls `add`. A compiled one runs the kernel that `kernel` names,
@@ -208,7 +208,7 @@ NO_RECORDING = Recorder()  # for `update`, which wants the next state alone
 
 
 class CompiledPath(enum.Flag):
-    """What a simulation can play by compiled code alone, of a learner."""
+    """The simulations of a learner that compiled code alone can play."""
 
     NONE = 0
     LOGS = enum.auto()  # `advance` is compiled, and `expected_reward` with it
@@ -217,7 +217,7 @@ class CompiledPath(enum.Flag):
 
 
 class Learner(Protocol[State]):
-    """Watches a behavior policy, and says what it would do itself.
+    """A policy that learns from the actions and rewards of a behavior policy.
 
     A subclass defines `spec`, `init`, `policy` and `advance`; all else is given. A learner is a
     value and so is its state: methods are pure, and none draws a random number. `us.check_learner`
@@ -292,7 +292,7 @@ class Learner(Protocol[State]):
         return int(state.rounds)  # type: ignore[attr-defined] # or the learner overrides this
 
     def past_horizon(self, state: State) -> int:
-        """How many of them came after the horizon that the learner was tuned for."""
+        """How many rounds came after the horizon that the learner was tuned for."""
         horizon: int | None = getattr(self, "horizon", None)
         return 0 if horizon is None else max(0, self.rounds(state) - horizon)
 

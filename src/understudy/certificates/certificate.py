@@ -157,7 +157,7 @@ class Certificate:
         return self._with_evidence(evidence)
 
     def check(self, log: Log | Feedback) -> Log:
-        """What is read of a log, or `InvalidEvent` at the first event that does not fit."""
+        """The log without unread columns, or `InvalidEvent` at the first event that does not fit."""
         shown = one_event(log) if isinstance(log, Feedback) else log
         if isinstance(shown, Log):
             if self.behavior is None and shown.features is not None:
@@ -224,7 +224,7 @@ class Certificate:
 
     @property
     def upper(self) -> float:
-        """An upper bound on it."""
+        """An upper bound on the total reward of the target."""
         return self.rounds * (1.0 - self._root(1, self._side_delta, 0.0))
 
     @property
@@ -288,7 +288,7 @@ class Certificate:
 
     @property
     def promoted_at(self) -> int | None:
-        """After which round, from 1, that was so for the first time."""
+        """The first round, counted from 1, after which `promoted` held."""
         known = self.promoted and not self.evidence.merged
         return self.evidence.crossed if known else None
 
@@ -338,7 +338,7 @@ class Certificate:
 
     @property
     def _side_delta(self) -> float:
-        """What of δ the lower and the upper bound spend each."""
+        """The part of δ that the lower bound, and the upper bound, may fail with."""
         return self._delta * ((1.0 - COUNTING_SHARE) if self.behavior is None else 1.0) / 2.0
 
     def _with_evidence(self, evidence: Evidence) -> Certificate:
@@ -376,7 +376,7 @@ class Certificate:
         )
 
     def _with_crossing(self, evidence: Evidence) -> Evidence:
-        """Of sums: whether they are enough for a promotion can only be said of all of them."""
+        """The evidence with `crossed` set, which sums allow only after their last round."""
         crossed = evidence.rounds if self._crosses(evidence) else 0
         return dataclasses.replace(evidence, crossed=crossed)
 
@@ -384,7 +384,7 @@ class Certificate:
         return evidence.crosses(2 * len(self.lambdas), self._delta)
 
     def _arguments(self) -> tuple[object, ...]:
-        """What two certificates that are merged must have in common."""
+        """The arguments that two merged certificates must share."""
         q = self.behavior.tolist() if isinstance(self.behavior, np.ndarray) else self.behavior
         return q, self.confidence, self.lambdas.tolist()
 

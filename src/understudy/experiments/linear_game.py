@@ -29,8 +29,9 @@ UNIFORM_NAME, TUNED_NAME = "LinProd", "LinProd, tuned to C"
 
 def linear_world(n_actions: int) -> tuple[FiniteContexts, Array, Array]:
     """The contexts, and the best and the worst policy on them."""
-    rng = np.random.default_rng(WORLD_SEED)
-    table = rng.dirichlet(np.full(THETAS.shape[1], 0.3), size=(N_CONTEXTS, n_actions))
+    rng, concentration = np.random.default_rng(WORLD_SEED), np.full(THETAS.shape[1], 0.3)
+    # Below 1, so that most vectors have one large feature, and actions differ.
+    table = rng.dirichlet(concentration, size=(N_CONTEXTS, n_actions))
     contexts = FiniteContexts(table, np.full(N_CONTEXTS, 1 / N_CONTEXTS))
     rewards = table @ THETAS.mean(axis=0)
     actions = np.eye(n_actions)

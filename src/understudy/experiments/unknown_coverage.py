@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RARE, COMMON = 0, 1
+# All others have ½. A rare action needs a large gap to be found at all in 40 000 rounds; a small
+# gap of the common one makes a slow learner pay.
 RARE_MEAN, COMMON_MEAN = 0.9, 0.55
 RAREST, LEAST_RARE = 1e-3, 0.1  # probabilities of the rare action: coverages from 10 to 1000
 RARE_BEST, COMMON_BEST, PAPER = "rare best", "common best", "paper's game"

@@ -34,7 +34,6 @@ from understudy.schedules import ETA, Decaying, Rate, chunks_of_constant_rate, r
 from understudy.types import Integers, Log, chunks, kernel_view, read_only, saved
 
 CHUNK = 1 << 13  # events at a time: their four columns, 256 KB, stay in the cache
-LARGEST_RESIDUE = 300.0  # of an exponent: as in the kernel
 # Relative error of carried sums of weights: far above that of max(1024, K) roundings.
 CARRIED_ERROR = 1e-9
 
@@ -280,7 +279,8 @@ class ExponentialWeights(ScoreLearner[Scores]):
     def is_possible(self, state: Scores) -> bool:
         eta = self.rate(state.rounds)
         with np.errstate(over="ignore"):  # of a state that is not one
-            residues = np.clip(eta * state.residues, -LARGEST_RESIDUE, LARGEST_RESIDUE)
+            largest = kernels.exponential_weights.LARGEST_RESIDUE
+            residues = np.clip(eta * state.residues, -largest, largest)
             weights = np.exp(eta * (state.scores - state.reference) + residues)
             carried = bool(abs(weights.sum() - state.total) <= CARRIED_ERROR * state.total)
         return carried and self.estimator.accepts_memory(state.memory, state.rounds)
@@ -344,7 +344,7 @@ class ExponentialWeights(ScoreLearner[Scores]):
 
 
 def reference_and_total(eta: float, scores: Array, residues: Array) -> tuple[float, float]:
-    """The reference and the total of these scores, made from nothing else."""
+    """The reference and the total of a state, computed from its scores alone."""
     room = np.empty(len(scores))
     reference, total = kernels.exponential_weights.refresh(eta, scores, residues, room)
     return reference, total

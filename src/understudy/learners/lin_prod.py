@@ -251,7 +251,7 @@ def policies_from_sums(sums: Sums, eta: float, features: Array, n_actions: int) 
 
 
 def as_blocks(matrices: Array) -> Array:
-    """The same numbers as blocks (B, d, d), where one matrix is one block."""
+    """A view as blocks (B, d, d), where one matrix is one block."""
     return matrices.reshape(-1, *matrices.shape[-2:])
 
 

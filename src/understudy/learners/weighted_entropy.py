@@ -217,7 +217,7 @@ def by_action(rows: Array) -> Array:
 def state_from_scores(
     tuning: GroupTuning, scores: Array, residues: Array, rounds: int
 ) -> LeveledScores:
-    """The state of scores (K, rows), with all sums and the level made from nothing else."""
+    """The state of scores (K, rows), with all sums and the level computed from them alone."""
     references, totals = np.empty(len(tuning[0])), np.empty(len(tuning[0]))
     level = kernels.weighted_entropy.begin(tuning, scores, residues, (references, totals))
     sums = read_only(references), read_only(totals)

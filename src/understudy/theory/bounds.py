@@ -46,7 +46,7 @@ def comparator_rewards(
     if total_rewards is None:
         return policy * float(horizon)
     totals = np.asarray(total_rewards)
-    if totals.shape != (n_actions,) or totals.max() > horizon * (1 + 1e-9):
+    if totals.shape != (n_actions,) or totals.max() > horizon * (1 + 1e-9):  # 1e-9: rounding
         raise InvalidArgument(
             "total_rewards",
             total_rewards,
@@ -172,7 +172,7 @@ def exp3_bound(
     if total_probabilities is None:
         return math.log(len(q)) / eta + eta * horizon / smallest
     totals = np.asarray(total_probabilities)
-    if totals.shape != q.shape or abs(totals.sum() - horizon) > 1e-6 * horizon:
+    if totals.shape != q.shape or abs(totals.sum() - horizon) > 1e-6 * horizon:  # 1e-6: rounding
         raise InvalidArgument(
             "total_probabilities",
             total_probabilities,

@@ -1,4 +1,4 @@
-"""One learner for every comparator: its rates, its prior, and what it pays (docs/theory.md).
+"""The coverage-adaptive learner: its rates, its prior, and its regret bounds (docs/theory.md).
 
 The weighted entropy Σ_a w(a) log w(a)/η_a gives each action a rate of its own. Small rates suit
 actions that the behavior rarely shows, large ones the others; the prior keeps the price of having
@@ -116,7 +116,7 @@ def coverage_grid_tuning(
 
 @constrained(rates=RATES, prior=PRIOR)
 def coverage_adaptive_price(rates: ArrayLike, prior: ArrayLike) -> Array:
-    r"""What it costs to compete with each action, whatever the rates and the prior:
+    r"""The price of competing with each action, for any rates and prior:
 
     $$D_a = \frac{\log(1/w_1(a)) - 1 + w_1(a)}{\eta_a} + \sum_{i \ne a} \frac{w_1(i)}{\eta_i}$$
 
@@ -235,7 +235,7 @@ def coverage_grid_bound(
 def override_tuning(
     own: Tuning, rates: ArrayLike | None, prior: ArrayLike | None, multiplier: float
 ) -> Tuning:
-    """What was given instead of the tuning's own; the multiplier is of both."""
+    """The tuning with the given rates, times the multiplier, and the given prior, if any."""
     return Tuning(
         own.rates if rates is None else multiplier * np.asarray(rates),
         own.prior if prior is None else np.asarray(prior),

@@ -30,7 +30,7 @@ from understudy.theory.coverage_ratio import (
     smallest_probability,
 )
 
-HELD_RATE_FACTOR = math.sqrt(1.05)  # what a rate that is held may be above s/√t
+HELD_RATE_FACTOR = math.sqrt(1.05)  # a rate held until t grows by 5 % is at most this × s/√t
 
 
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=COVERAGE_RATIO.optional())
