@@ -157,7 +157,7 @@ class Certificate:
         return self._with_evidence(evidence)
 
     def check(self, log: Log | Feedback) -> Log:
-        """The log without unread columns, or `InvalidEvent` at the first event that does not fit."""
+        """The log without unread columns, or `InvalidEvent` at the first bad event."""
         shown = one_event(log) if isinstance(log, Feedback) else log
         if isinstance(shown, Log):
             if self.behavior is None and shown.features is not None:

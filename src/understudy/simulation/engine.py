@@ -118,7 +118,7 @@ class ComparatorTotals:
 
 @dataclass(frozen=True, eq=False)
 class SimulationPlan:
-    """What every run of a simulation has in common."""
+    """A game, its learners and all else that the runs of a simulation share."""
 
     game: Game
     learners: Learners
@@ -186,13 +186,13 @@ def _fastest_player(plan: SimulationPlan, learner: Learner[Any]) -> Player:
 
 
 def _compiled_paths(learner: Learner[Any]) -> CompiledPath:
-    """What the class of the learner declares; a class of its own may not know the question."""
+    """The paths that the learner declares; none if it is no subclass of `Learner`."""
     known = hasattr(type(learner), "compiled_paths")
     return learner.compiled_paths if known else CompiledPath.NONE
 
 
 def _is_piecewise(game: Game) -> bool:
-    """Whether means stay for a while and do not depend on contexts; a subclass may vary them."""
+    """Whether means are constant in segments, without contexts; a subclass may vary them."""
     return type(game.adversary) is Piecewise and game.contexts is None
 
 
@@ -309,7 +309,7 @@ def _play_log(
 
 
 def _visible(log: Log, spec: EventSpec) -> Log:
-    """What a learner is shown of the log: no more than its spec asks for."""
+    """The columns of the log that the learner's spec asks for."""
     return log.visible(propensities=spec.propensities, features=bool(spec.features))
 
 
@@ -360,7 +360,7 @@ def _play_adaptive_run(plan: SimulationPlan, learner: ExponentialWeights, run: i
 def _play_referee(
     plan: SimulationPlan, learners: Learners, runs: Sequence[int]
 ) -> Iterator[dict[str, Totals]]:
-    """The readable path: the sums over the record of every round."""
+    """`game.play`, and sums over its record of every round."""
     for run in runs:
         totals = {}
         for name, learner in learners.items():

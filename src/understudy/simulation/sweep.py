@@ -72,6 +72,9 @@ REWARDS = one_of(
     "realised",
 )
 GAMES = Constraint('pass {"name": us.Game(...)}', _by_name, ({}, [], None, "game"))
+LEARNERS = Constraint(
+    'pass {"name": learner}, or a function of the game that returns it', GAMES.parse, GAMES.wrong
+)
 SEEDS = Constraint("pass [0, 1, …]", _seeds, ([], 7, "01", [0, 0], [-1], [0.5], None))
 
 
@@ -170,14 +173,8 @@ class Sweep:
 
     def _learners(self, game: Game) -> dict[str, Learner[Any]]:
         learners = self.learners(game) if callable(self.learners) else self.learners
-        if not isinstance(learners, Mapping) or not learners:
-            raise InvalidArgument(
-                "learners",
-                learners,
-                "there must be at least one, by name",
-                'pass {"name": learner}, or a function of the game that returns it',
-            )
-        return dict(learners)
+        by_name: dict[str, Learner[Any]] = LEARNERS("learners", learners)
+        return by_name
 
     def compared_with(self, game: str) -> Sequence[Comparator]:
         """The comparators of a game."""
