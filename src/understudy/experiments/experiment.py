@@ -254,7 +254,7 @@ def write(experiment: Experiment, options: ExperimentOptions, rows: Rows, out: P
         "csv": as_csv(rows).encode(),
     }
     out.mkdir(parents=True, exist_ok=True)
-    paths = [out / f"{experiment.name}.{form}" for form in contents]
+    paths = [out / f"{experiment.name}.{suffix}" for suffix in contents]
     for path, content in zip(paths, contents.values(), strict=True):
         write_atomically(path, content)
     return paths
