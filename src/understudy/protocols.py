@@ -75,7 +75,8 @@ class EventSpec:
             raise InvalidEvent(
                 "propensity", log.propensities[:3], "it is not read here", self.unread
             )
-        self._check_features(log.features)
+        if log.features is not None or self.features is not None:
+            self._check_features(log.features)
 
     def _check_actions(self, actions: Integers) -> None:
         if (actions >= self.n_actions).any():
