@@ -1,8 +1,8 @@
 """Schedules over rounds t = 1, 2, …: γ_t, and the rate η_t of a learner without a horizon.
 
 γ_t is a number, an array, or a function of t. A rate that falls with time is held until t has grown
-by 5 %, so that weights are seldom computed again: `RATE_CHANGES` are the rounds in which it moves.
-This costs at most 2.5 % of a bound, √1.05 (`theory/rates.py`).
+by 5 %, so that weights are seldom computed again: `CHANGES` are the rounds in which it moves. This
+costs at most 2.5 % of a bound, √1.05 (`theory/rates.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def geometric_grid(percent: int) -> Integers:
     return read_only(np.array(rounds))
 
 
-RATE_CHANGES: Integers = geometric_grid(5)
+CHANGES: Integers = geometric_grid(5)
 
 
 def last_change(t: Integers) -> Integers:
@@ -56,10 +56,10 @@ def last_change(t: Integers) -> Integers:
     [1, 2, 19, 97, 102, 975206]
     """
     if t.size > 1:  # mostly one rate holds in all of them: it is enough to look at both ends
-        ends = np.searchsorted(RATE_CHANGES, [t.min(), t.max()], side="right")
+        ends = np.searchsorted(CHANGES, [t.min(), t.max()], side="right")
         if ends[0] == ends[1]:
-            return np.full(t.shape, RATE_CHANGES[ends[0] - 1])
-    return RATE_CHANGES[np.searchsorted(RATE_CHANGES, t, side="right") - 1]
+            return np.full(t.shape, CHANGES[ends[0] - 1])
+    return CHANGES[np.searchsorted(CHANGES, t, side="right") - 1]
 
 
 def chunks_of_constant_rate(before: int, rounds: int, size: int) -> Iterator[tuple[int, int]]:
@@ -68,7 +68,7 @@ def chunks_of_constant_rate(before: int, rounds: int, size: int) -> Iterator[tup
     >>> list(chunks_of_constant_rate(before=98, rounds=10, size=4))
     [(0, 3), (3, 4), (7, 2), (9, 1)]
     """
-    moves = RATE_CHANGES[np.searchsorted(RATE_CHANGES, before + 1, side="right") :] - 1 - before
+    moves = CHANGES[np.searchsorted(CHANGES, before + 1, side="right") :] - 1 - before
     edges = [0, *moves[moves < rounds].tolist(), rounds]
     for first, last in pairwise(edges):
         for start, count in chunks(last - first, size):
@@ -81,7 +81,7 @@ def rounds_at_each_rate(horizon: int) -> tuple[Integers, Integers]:
     >>> [part[-3:].tolist() for part in rounds_at_each_rate(100)]
     [[87, 92, 97], [5, 5, 4]]
     """
-    moves = RATE_CHANGES[horizon >= RATE_CHANGES]
+    moves = CHANGES[horizon >= CHANGES]
     return moves, np.diff(np.append(moves, horizon + 1))
 
 

@@ -76,7 +76,7 @@ FEATURES = array(
     dimensions=(1, 2),
 )
 COLUMNS = ("actions", "rewards", "propensities", "features")
-NUMBERS_PER_CHUNK = 1 << 16  # of a table: half a megabyte, which fits the cache
+BLOCK = 1 << 16  # numbers in the table of one chunk: half a megabyte, which fits the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +267,7 @@ def one_event(feedback: Feedback) -> Log:
 
 def rounds_per_chunk(width: int) -> int:
     """How many rounds to treat at a time if each needs a table row of that many numbers."""
-    return max(1, NUMBERS_PER_CHUNK // width)
+    return max(1, BLOCK // width)
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:

@@ -37,7 +37,7 @@ from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.experiments.experiment import ExperimentOptions
 from understudy.experiments.linear_game import LINEAR, TUNED_NAME, UNIFORM_NAME
 from understudy.learners import LinProd, LinProdCompact
-from understudy.schedules import RATE_CHANGES, Decaying
+from understudy.schedules import CHANGES, Decaying
 from understudy.types import kernel_view
 
 K = 3
@@ -131,7 +131,7 @@ def test_the_bound_without_a_horizon(adaptive: bool, game: LinearGame, first: fl
 )
 def test_the_bound_is_its_sum(n: int, scale: float, kappa: float, coverage: float) -> None:
     """Term by term; with a rate that stays it is Theorem 3's."""
-    changes = RATE_CHANGES.tolist()
+    changes = CHANGES.tolist()
     rates, moved = [], 0
     for t in range(1, n + 1):
         moved = t if t in changes else moved

@@ -98,7 +98,7 @@ def test_v_and_kappa_are_those_of_a_plain_loop(seed: int, n: int) -> None:
 def test_a_long_warm_up_is_gone_through_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cuts do not change a bit."""
     whole = made(1, 50).learner
-    monkeypatch.setattr("understudy.types.NUMBERS_PER_CHUNK", 64)
+    monkeypatch.setattr("understudy.types.BLOCK", 64)
     made.cache_clear()
     cut = made(1, 50).learner
     assert cut.features.V.tobytes() == whole.features.V.tobytes()

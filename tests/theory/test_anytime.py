@@ -28,7 +28,7 @@ from tests.theory.test_theorems import LARGE_GAMES
 from understudy import theory
 from understudy.errors import NotMergeable
 from understudy.learners import ExponentialWeights
-from understudy.schedules import RATE_CHANGES, Decaying, chunks_of_constant_rate, last_change
+from understudy.schedules import CHANGES, Decaying, chunks_of_constant_rate, last_change
 
 ANYTIME: dict[str, Callable[[Array], ExponentialWeights]] = {
     "exp3": us.exp3,
@@ -65,7 +65,7 @@ def test_rates_fall_and_are_held_for_at_most_five_percent() -> None:
     assert (last_change(t) <= t).all()
     assert (21 * last_change(t) > 20 * t - 20).all()
     assert (np.diff(Decaying(1.0)(t)) <= 0).all()
-    assert (np.diff(RATE_CHANGES) > 0).all()
+    assert (np.diff(CHANGES) > 0).all()
     assert [rate(2, k) for k in range(1, 400)] == pytest.approx(
         Decaying(theory.anytime_scale(2))(np.arange(1, 400)).tolist(), rel=1e-14
     )

@@ -44,7 +44,7 @@ from understudy.types import (
 )
 
 ROUNDING = 1e-9  # ⟨θ, φ⟩ may leave [0, 1] by rounding, never by this much
-MOST_ROUNDS = 256  # in a chunk: with 256 actions, its tables have types.NUMBERS_PER_CHUNK numbers
+MOST_ROUNDS = 256  # in a chunk: with 256 actions, its tables have types.BLOCK numbers
 CHOICE = array(
     "return one mean per action (or the entries of θ) from choose and between", dimensions=(1, 2)
 )
