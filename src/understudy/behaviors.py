@@ -22,7 +22,7 @@ from understudy.constraints import (
     number,
 )
 from understudy.deprecated import old_module_names
-from understudy.types import saved
+from understudy.types import Log, saved
 
 __all__ = ["BEHAVIOR", "Behavior", "Logged", "cdf", "choose", "interpolated", "uniform"]
 
@@ -45,6 +45,19 @@ Behavior = Array | Logged
 
 def _behavior(value: Any) -> Behavior:
     return value if isinstance(value, Logged) else PROBABILITIES.parse(value)
+
+
+def n_actions_of(behavior: Any) -> int:
+    """K of a checked behavior."""
+    return behavior.n_actions if isinstance(behavior, Logged) else len(behavior)
+
+
+def propensities_of(behavior: Behavior, log: Log) -> Array:
+    """q_t(b_t) of every event of a checked log: the log's, or the behavior's."""
+    if isinstance(behavior, Logged):
+        assert log.propensities is not None  # `EventSpec.check` requires them
+        return log.propensities
+    return behavior[log.actions]
 
 
 BEHAVIOR = Constraint(

@@ -14,11 +14,11 @@ from understudy.protocols import LEARNER, EventSpec, Learner
 from understudy.snapshots import from_json, to_json
 from understudy.types import Feedback, Log
 
-Player = Learner[Any]
+AnyLearner = Learner[Any]
 MERGE_TOLERANCE = 1e-9  # states add up to rounding, so policies agree to a little more
 
 
-def example_log(learner: Player, rounds: int, seed: int) -> Log:
+def example_log(learner: AnyLearner, rounds: int, seed: int) -> Log:
     """A random log that fits the spec of the learner, with rewards of 0 and 1 among others."""
     rng = np.random.default_rng(seed)
     spec = learner.spec
@@ -34,7 +34,7 @@ def example_log(learner: Player, rounds: int, seed: int) -> Log:
     )
 
 
-def _features(learner: Player, spec: EventSpec, rounds: int, rng: np.random.Generator) -> Array:
+def _features(learner: AnyLearner, spec: EventSpec, rounds: int, rng: np.random.Generator) -> Array:
     """Random features, shrunk until the learner takes them: it may bound their size."""
     assert spec.features is not None
     features = rng.normal(size=(rounds, *spec.features))
@@ -49,7 +49,7 @@ def _features(learner: Player, spec: EventSpec, rounds: int, rng: np.random.Gene
     raise BrokenLaw("no features of the shape that learner.spec names are accepted")
 
 
-def check_learner(learner: Player, *, rounds: int = 40, seed: int = 0) -> list[str]:
+def check_learner(learner: AnyLearner, *, rounds: int = 40, seed: int = 0) -> list[str]:
     """Test every law on a learner; the names of the laws, or `BrokenLaw` with what broke.
 
     >>> import understudy as us
@@ -71,7 +71,7 @@ def _demand(holds: Any, what: str) -> None:
 
 
 def _bits(value: Any) -> Any:
-    """A state of any make as something that can be compared exactly."""
+    """A state of any class as nested data that compares exactly."""
     if dataclasses.is_dataclass(value):
         return [_bits(getattr(value, field.name)) for field in dataclasses.fields(value)]
     if isinstance(value, np.ndarray):
@@ -85,11 +85,11 @@ def _same_bits(first: Any, second: Any) -> bool:
     return bool(_bits(first) == _bits(second))
 
 
-def _policy_at(learner: Player, state: Any, log: Log, t: int) -> Array:
+def _policy_at(learner: AnyLearner, state: Any, log: Log, t: int) -> Array:
     return learner.policy(state, None if log.features is None else log.features[t])
 
 
-def _policies_are_probabilities(learner: Player, log: Log) -> None:
+def _policies_are_probabilities(learner: AnyLearner, log: Log) -> None:
     state, policies = learner.policies(learner.init(), log)
     _demand(policies.shape == (len(log), learner.spec.n_actions), "policies are not (n, K)")
     _demand(np.isfinite(policies).all() and (policies >= 0).all(), "a probability is negative")
@@ -97,7 +97,7 @@ def _policies_are_probabilities(learner: Player, log: Log) -> None:
     _demand(learner.rounds(state) == len(log), "rounds are miscounted")
 
 
-def _update_is_pure(learner: Player, log: Log) -> None:
+def _update_is_pure(learner: AnyLearner, log: Log) -> None:
     state, _ = learner.replay(learner.init(), log)
     before = _bits(state)
     once = learner.update(state, next(log.events()))
@@ -106,7 +106,7 @@ def _update_is_pure(learner: Player, log: Log) -> None:
     _demand(_same_bits(once, again), "the same update gave two different states")
 
 
-def _replay_is_update(learner: Player, log: Log) -> None:
+def _replay_is_update(learner: AnyLearner, log: Log) -> None:
     state = learner.init()
     probability = []
     for t, event in enumerate(log.events()):
@@ -121,24 +121,24 @@ def _replay_is_update(learner: Player, log: Log) -> None:
     _demand(np.array_equal(played, probability), "policies and policy differ")
 
 
-def _batching_does_not_matter(learner: Player, log: Log) -> None:
+def _batching_does_not_matter(learner: AnyLearner, log: Log) -> None:
     whole, trace = learner.replay(learner.init(), log)
     state, parts = learner.init(), []
-    for chunk in log.stretches(7):
+    for chunk in log.stretches(7):  # the last chunk is shorter than the others
         state, part = learner.replay(state, chunk)
         parts.append(part.probability)
     _demand(_same_bits(state, whole), "two batchings give two states")
     _demand(np.array_equal(np.concatenate(parts), trace.probability), "two batchings, two traces")
 
 
-def _nothing_changes_nothing(learner: Player, log: Log) -> None:
+def _nothing_changes_nothing(learner: AnyLearner, log: Log) -> None:
     state, _ = learner.replay(learner.init(), log)
     after, trace = learner.replay(state, log[:0])
     _demand(_same_bits(after, state), "an empty log changed the state")
     _demand(len(trace.probability) == 0, "an empty log left a trace")
 
 
-def _snapshots_are_exact(learner: Player, log: Log) -> None:
+def _snapshots_are_exact(learner: AnyLearner, log: Log) -> None:
     half, _ = learner.replay(learner.init(), log[: len(log) // 2])
     try:
         text = to_json(learner, half)
@@ -154,7 +154,7 @@ def _snapshots_are_exact(learner: Player, log: Log) -> None:
     )
 
 
-def _merging_is_adding(learner: Player, log: Log) -> None:
+def _merging_is_adding(learner: AnyLearner, log: Log) -> None:
     first, _ = learner.replay(learner.init(), log[: len(log) // 3])
     second, _ = learner.replay(learner.init(), log[len(log) // 3 :])
     try:
@@ -174,7 +174,7 @@ def _merging_is_adding(learner: Player, log: Log) -> None:
         )
 
 
-def _bad_events_are_refused(learner: Player, log: Log) -> None:
+def _bad_events_are_refused(learner: AnyLearner, log: Log) -> None:
     state, _ = learner.replay(learner.init(), log)
     before = _bits(state)
     good = next(log.events())
@@ -192,7 +192,7 @@ def _bad_events_are_refused(learner: Player, log: Log) -> None:
             raise BrokenLaw(f"an event that does not fit was learned from: {event}")
 
 
-LAWS: dict[str, Callable[[Player, Log], None]] = {
+LAWS: dict[str, Callable[[AnyLearner, Log], None]] = {
     "policies are probabilities": _policies_are_probabilities,
     "update is pure": _update_is_pure,
     "replay is update, bit for bit": _replay_is_update,

@@ -13,7 +13,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,14 +57,8 @@ class Constraint:
         )
 
 
-class Constrained(Protocol):
-    """A frozen dataclass that declares what its fields must be."""
-
-    CONSTRAINTS: ClassVar[dict[str, Constraint]]
-
-
-def enforce(record: Constrained) -> None:
-    """Check and convert the declared fields of a frozen dataclass; call it in __post_init__."""
+def enforce(record: Any) -> None:
+    """Check and convert the fields of a frozen dataclass that its `CONSTRAINTS` declare."""
     for name, constraint in record.CONSTRAINTS.items():
         object.__setattr__(record, name, constraint(name, getattr(record, name)))
 
@@ -323,6 +317,7 @@ FEATURE_BOUND = number(1e-100, 1e100, "pass B ≥ ‖φ(x, a)‖, a positive num
 HORIZON = integer(
     1, "pass the number of rounds that will be played, a whole number of at least 1", LARGEST_COUNT
 )
+ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
 COUNT = integer(1, "pass a whole number of at least 1", LARGEST_COUNT)
 SEED = integer(0, "pass a whole number of at least 0")
 N_ACTIONS = integer(2, "pass the number of actions, a whole number of at least 2", LARGEST_COUNT)

@@ -25,16 +25,23 @@ def warn_of_old_name(old: str, new: str, *, stacklevel: int) -> None:
 
 
 class OldName:
-    """A member under its old name: `form = OldName()` answers with `spec`, and warns."""
+    """A member under its old name: `form = OldName()` answers with `spec`, and warns.
+
+    The new name is that of `MEMBERS`, unless it is given.
+    """
+
+    def __init__(self, new: str | None = None) -> None:
+        self.new = new
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+        self.name, self.new = name, self.new or MEMBERS[name]
 
     def __get__(self, instance: object, owner: type) -> Any:
         if instance is None:
             return self
-        warn_of_old_name(f"{owner.__name__}.{self.name}", MEMBERS[self.name], stacklevel=2)
-        return getattr(instance, MEMBERS[self.name])
+        assert self.new is not None  # since `__set_name__`
+        warn_of_old_name(f"{owner.__name__}.{self.name}", self.new, stacklevel=2)
+        return getattr(instance, self.new)
 
 
 def adopt_old_members(cls: type, base: type, fields: Container[str] = ()) -> None:

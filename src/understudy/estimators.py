@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from understudy import kernels
-from understudy.behaviors import BEHAVIOR, Behavior, Logged
+from understudy.behaviors import BEHAVIOR, Behavior, propensities_of
 from understudy.constraints import N_ACTIONS, Array, Checked, Constraint, ConstraintViolation
 from understudy.deprecated import OldName, adopt_old_members
 from understudy.errors import InvalidArgument
@@ -78,7 +78,7 @@ class GainFormula:
     `rates` has one entry for all actions, or one for each action, or one for each level of a grid.
     The kernel of `weighted_entropy` computes the same formulas: the tests compare the two.
 
-    >>> formula = GainFormula(logarithmic=False, rates=np.array([0.25]), behavior=Logged(2))
+    >>> formula = GainFormula(False, rates=np.array([0.25]), behavior=np.array([0.5, 0.5]))
     >>> formula(1.0, 0.25, formula.rates).tolist()
     [2.0]
     """
@@ -141,8 +141,7 @@ class KnownBehavior(CheckedEstimator):
         return memory.shape == NO_MEMORY.shape
 
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
-        q = log.propensities if isinstance(self.behavior, Logged) else self.behavior[log.actions]
-        assert q is not None  # `EventSpec.check` requires them
+        q = propensities_of(self.behavior, log)
         return self.gain(log.rewards, q, rounds_of(start, log)), memory
 
 

@@ -66,7 +66,7 @@ class CurvePanel:
 class CertificatePanel:
     """A certificate over time, as means per round.
 
-    `truth` is what the target did earn. `wrong` has the shares of such games in which the lower
+    `truth` is the reward of the target. `wrong` has the shares of such games in which the lower
     bound, the upper bound and the gain were ever wrong, and `limit` the largest share that chance
     explains.
     """
@@ -198,8 +198,8 @@ def draw_curve_panels(panels: Sequence[CurvePanel], *, title: str, y_label: str)
 def draw_certificates(panels: Sequence[CertificatePanel], *, title: str) -> Figure:
     """Draw a panel per certificate and, if known, how often their bounds were ever wrong."""
     alone = len(panels) == 1
-    judged = [panel for panel in panels if panel.wrong is not None]
-    count = len(panels) + bool(judged)
+    with_shares = [panel for panel in panels if panel.wrong is not None]
+    count = len(panels) + bool(with_shares)
     across = min(count, PANELS_ACROSS)
     down = -(-count // across)
     figure = new_figure(3.2 * across + 0.6, 2.6 * down + 0.6, title)
@@ -220,8 +220,8 @@ def draw_certificates(panels: Sequence[CertificatePanel], *, title: str) -> Figu
         ncols=3 if alone else 5,
         fontsize=8,
     )
-    if judged:
-        _draw_shares(cells[len(panels)], judged)
+    if with_shares:
+        _draw_shares(cells[len(panels)], with_shares)
     for axes in cells[count:]:
         axes.set_axis_off()
     return figure
@@ -278,12 +278,12 @@ def _draw_shares(axes: Axes, panels: Sequence[CertificatePanel]) -> None:
     axes.legend(loc="center", fontsize=7)
 
 
-def to_bytes(figure: Figure, form: str) -> bytes:
+def to_bytes(figure: Figure, file_format: str) -> bytes:
     """The figure as a PNG or SVG file. It has no date, so the same figure gives the same bytes."""
     from matplotlib import rc_context  # noqa: PLC0415 - slow, and optional
 
     buffer = io.BytesIO()
-    metadata: dict[str, Any] = {"Date": None} if form == "svg" else {"Software": None}
+    metadata: dict[str, Any] = {"Date": None} if file_format == "svg" else {"Software": None}
     with rc_context(STYLE):
-        figure.savefig(buffer, format=form, dpi=200, metadata=metadata)
+        figure.savefig(buffer, format=file_format, dpi=200, metadata=metadata)
     return buffer.getvalue()

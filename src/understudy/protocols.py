@@ -1,7 +1,7 @@
-"""Learners and estimators: what each is, the event that it asks for, and what a replay records.
+"""The protocols of learners and estimators, the spec of their events, and recorders of a replay.
 
-A learner is four things: `spec`, `init`, `policy` and `advance`. Whatever else a learner can do
-follows from them and is written here once.
+A learner defines `spec`, `init`, `policy` and `advance`. All its other methods follow from these
+and are written here once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ State = TypeVar("State")
 
 @dataclass(frozen=True, eq=False)
 class EventSpec:
-    """What an event must look like for a learner, and the check that it does.
+    """The fields that an event must have for a learner, and the check of them.
 
     `support` marks the actions that the behavior can play at all; `features` is the shape of
     one round's features. `unread` and `unseen` are remedies: for propensities that the learner
@@ -73,10 +73,7 @@ class EventSpec:
             )
         if not self.propensities and log.propensities is not None:
             raise InvalidEvent(
-                "propensity",
-                log.propensities[:3],
-                "it is not read here",
-                self.unread,
+                "propensity", log.propensities[:3], "it is not read here", self.unread
             )
         if log.features is not None or self.features is not None:
             self._check_features(log.features)
@@ -100,22 +97,19 @@ class EventSpec:
             )
 
     def _check_features(self, features: Array | None) -> None:
+        found = None if features is None else features.shape[1:]
+        if found == self.features:
+            return
         if self.features is None and features is not None:
             raise InvalidEvent(
                 "features", features.shape, "this learner has no features", "leave them out"
             )
-        if self.features is not None and (features is None or features.shape[1:] != self.features):
-            found = None if features is None else features.shape[1:]
-            raise InvalidEvent(
-                "features",
-                found,
-                f"each round needs features of shape {self.features}",
-                FEATURES.remedy,
-            )
+        reason = f"each round needs features of shape {self.features}"
+        raise InvalidEvent("features", found, reason, FEATURES.remedy)
 
 
 class Recorder:
-    """What a caller wants to know of the policies π_t along a log; this one records nothing.
+    """Records a function of the policies π_t along a log; this base records nothing.
 
     `Learner.advance` shows a recorder every π_t before it learns from round t, in the order of
     rounds. A learner in Python calls `add`. A compiled one runs the kernel that `kernel` names,
@@ -145,13 +139,7 @@ class Recorder:
 
 
 class ActionProbabilities(Recorder):
-    """π_t(A_t), the probability of the logged action, in `probability`.
-
-    >>> recorder = ActionProbabilities(np.array([1, 0]))
-    >>> recorder.add(np.array([[0.75, 0.25], [0.5, 0.5]]))
-    >>> recorder.probability.tolist()
-    [0.25, 0.5]
-    """
+    """π_t(A_t), the probability of the logged action, in `probability`."""
 
     wants_policies = True
 
@@ -217,11 +205,11 @@ class ExpectedReward(Recorder):
         return segments(self.rewards, self.starts, part.start, rounds)
 
 
-NOTHING = Recorder()  # for `update`, which wants the next state alone
+NO_RECORDING = Recorder()  # for `update`, which wants the next state alone
 
 
 class CompiledPath(enum.Flag):
-    """What a simulation can play by compiled code alone, of a learner."""
+    """The simulations of a learner that compiled code alone can play."""
 
     NONE = 0
     LOGS = enum.auto()  # `advance` is compiled, and `expected_reward` with it
@@ -230,7 +218,7 @@ class CompiledPath(enum.Flag):
 
 
 class Learner(Protocol[State]):
-    """Watches a behavior policy, and says what it would do itself.
+    """A policy that learns from the actions and rewards of a behavior policy.
 
     A subclass defines `spec`, `init`, `policy` and `advance`; all else is given. A learner is a
     value and so is its state: methods are pure, and none draws a random number. `us.check_learner`
@@ -270,21 +258,23 @@ class Learner(Protocol[State]):
         self.check_state(state)
         log = one_event(feedback)
         self.check_log(log)
-        return self.advance(state, log, NOTHING)
+        return self.advance(state, log, NO_RECORDING)
 
     def replay(self, state: State, log: Log) -> tuple[State, Trace]:
         """The state after a whole log, bit for bit that of `update` on each event in turn."""
-        self._check(state, log)
+        self.check_state(state)
+        self.check_log(log)
         recorder = ActionProbabilities(log.actions)
-        state = self._recorded(state, log, recorder)
+        state = self._advance_recorded(state, log, recorder)
         past = min(self.past_horizon(state), len(log))
         return state, Trace(read_only(recorder.probability), past, self.spec.n_actions)
 
     def policies(self, state: State, log: Log) -> tuple[State, Array]:
         """Like `replay`, with every π_t in full: an array (n, K)."""
-        self._check(state, log)
+        self.check_state(state)
+        self.check_log(log)
         recorder = AllPolicies(len(log), self.spec.n_actions)
-        state = self._recorded(state, log, recorder)
+        state = self._advance_recorded(state, log, recorder)
         return state, recorder.policies
 
     def expected_reward(
@@ -295,7 +285,7 @@ class Learner(Protocol[State]):
         Row i of `rewards` holds from event starts[i] on.
         """
         recorder = ExpectedReward(rewards, starts)
-        state = self._recorded(state, log, recorder)
+        state = self._advance_recorded(state, log, recorder)
         return state, recorder.total
 
     def rounds(self, state: State) -> int:
@@ -303,7 +293,7 @@ class Learner(Protocol[State]):
         return int(state.rounds)  # type: ignore[attr-defined] # or the learner overrides this
 
     def past_horizon(self, state: State) -> int:
-        """How many of them came after the horizon that the learner was tuned for."""
+        """How many rounds came after the horizon that the learner was tuned for."""
         horizon: int | None = getattr(self, "horizon", None)
         return 0 if horizon is None else max(0, self.rounds(state) - horizon)
 
@@ -344,14 +334,14 @@ class Learner(Protocol[State]):
         """Raise `InvalidArgument` if the state cannot be this learner's: asked of a new one."""
         self.check_state(state)
         if not self.is_possible(state):
-            raise self._not_own(state)
+            raise self._foreign_state(state)
 
     def check_state(self, state: State) -> None:
         """Raise `InvalidArgument` if `accepts` refuses the state: asked before each use."""
         if not self.accepts(state):
-            raise self._not_own(state)
+            raise self._foreign_state(state)
 
-    def _not_own(self, state: State) -> InvalidArgument:
+    def _foreign_state(self, state: State) -> InvalidArgument:
         """The error for a state that cannot be this learner's."""
         spec = self.spec
         of = f"{spec.n_actions} actions" if spec.features is None else f"features {spec.features}"
@@ -375,15 +365,11 @@ class Learner(Protocol[State]):
         declared: CompiledPath = vars(type(self)).get("COMPILED", CompiledPath.NONE)
         return declared
 
-    def _recorded(self, state: State, log: Log, recorder: Recorder) -> State:
+    def _advance_recorded(self, state: State, log: Log, recorder: Recorder) -> State:
         state = self.advance(state, log, recorder)
         if recorder.recorded != len(log):
             raise BrokenLaw(f"advance recorded {recorder.recorded} policies of {len(log)} rounds")
         return state
-
-    def _check(self, state: State, log: Log) -> None:
-        self.check_state(state)
-        self.check_log(log)
 
     if not TYPE_CHECKING:  # no learner has to define them
         form, earn = OldName(), OldName()
@@ -415,13 +401,13 @@ class Estimator(Protocol):
 
 def _having_or_old(base: type, remedy: str, *names: str) -> Constraint:
     """`having`, where a class of 0.5 may have the old names of its members."""
-    plain = having(remedy, *names)
+    members = having(remedy, *names)
 
     def parse(value: Any) -> Any:
         adopt_old_members(type(value), base, getattr(value, "__dict__", ()))
-        return plain.parse(value)
+        return members.parse(value)
 
-    return Constraint(remedy, parse, plain.wrong)
+    return Constraint(remedy, parse, members.wrong)
 
 
 LEARNER = _having_or_old(

@@ -137,7 +137,7 @@ def load(path: str | os.PathLike[str]) -> Understudy[Any]:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """What a file holds, or `InvalidSnapshot` if it can hold no snapshot."""
+    """The text of a file, or `InvalidSnapshot` if it can hold no snapshot."""
     file = Path(path)
     if file.is_dir():
         raise InvalidSnapshot("path", str(path), "it is a folder", "name the file in it")
@@ -158,19 +158,12 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError as error:
-        _remove(temporary)
-        if error.errno is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from None  # the name the caller knows
-    except BaseException:
-        _remove(temporary)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # it may never have been made
+            temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None:  # the name the caller knows
+            raise OSError(error.errno, error.strerror, str(path)) from None
         raise
-
-
-def _remove(temporary: Path) -> None:
-    with contextlib.suppress(OSError):  # it may never have been made
-        temporary.unlink()
 
 
 def as_data(value: Any, where: str = "value") -> Any:
@@ -208,14 +201,14 @@ REMEDY = "load a file that Understudy.save wrote, unchanged"
 
 
 def to_text(**parts: Any) -> str:
-    """A file of ours: its format, and each part as `as_data` writes it."""
+    """The text of a snapshot: its format and version, and each part as `as_data` encodes it."""
     data = {name: as_data(part, name) for name, part in parts.items()}
     content = {"format": FORMAT, "version": VERSION, **data}
     return json.dumps(content, allow_nan=False, indent=1, ensure_ascii=False)
 
 
 def from_text(text: str, *names: str) -> list[Any]:
-    """The parts of a file that `to_text` wrote, or `InvalidSnapshot`."""
+    """The named parts of a text that `to_text` wrote, or `InvalidSnapshot`."""
     content = parse(text)
     with _refusals_of_a_snapshot():
         try:
@@ -241,7 +234,7 @@ def _damaged(argument: str, value: object, reason: str) -> InvalidSnapshot:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The parts of a file of ours, before they are made into values."""
+    """The JSON object of a snapshot, with format and version checked, its parts not yet decoded."""
 
     def refuse(constant: str) -> float:
         raise _damaged("snapshot", constant, "it holds a number that is not finite")
@@ -265,7 +258,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def from_data(value: Any, where: str) -> Any:
-    """What `as_data` made data of, checked."""
+    """Decode and check a value that `as_data` encoded."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -181,7 +181,7 @@ def test_the_mixture_is_above_the_threshold_left_of_the_root_and_below_it_right(
     lambdas = certificate.lambdas
     S = certificate.evidence.log_wealths()[: len(lambdas)]
     root = certificate.lower / n
-    threshold = -math.log(certificate._side)
+    threshold = -math.log(certificate._side_delta)
     if root > 0:
         assert formulas.log_mixture(S, lambdas, n, root * (1 - 1e-9)) >= threshold - 1e-9
     if root < 1:

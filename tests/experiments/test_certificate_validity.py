@@ -31,7 +31,7 @@ def brute_force(record: GameRecord, confidence: float) -> tuple[bool, bool, bool
     certificate = us.Certificate(behavior=record.behavior, confidence=confidence)
     found = np.zeros(3, dtype=bool)
     events = zip(record.log.events(), record.trace.probability, strict=True)
-    earned, gained = np.cumsum(record.earned), np.cumsum(record.gained)
+    earned, gained = np.cumsum(record.target_rewards), np.cumsum(record.gains)
     for t, (event, probability) in enumerate(events):
         certificate = certificate.observe(event, probability)
         assert certificate.gain is not None
@@ -65,7 +65,7 @@ def test_what_the_log_shows_is_what_the_referee_saw(kind: GameKind) -> None:
     assert set(np.unique(record.rewards)) <= {0.0, 1.0}  # realised, not means
     np.testing.assert_allclose(record.policies.sum(axis=1), 1.0)
     by_behavior = (record.behavior * record.rewards).sum(axis=1)
-    np.testing.assert_allclose(record.gained, record.earned - by_behavior, atol=1e-12)
+    np.testing.assert_allclose(record.gains, record.target_rewards - by_behavior, atol=1e-12)
     again = record_game(kind, SMALL, run=1)
     assert again.rewards.tobytes() == record.rewards.tobytes()
     assert again.policies.tobytes() == record.policies.tobytes()

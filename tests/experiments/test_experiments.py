@@ -19,8 +19,13 @@ from understudy.experiments import EXPERIMENTS, ExperimentOptions, write
 from understudy.experiments.experiment import RegretRow
 from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear_game import LINEAR
-from understudy.experiments.tail_probability import PROBABILITY, bounds, games, rows_of
-from understudy.experiments.unknown_coverage import ADAPTIVES, COMMON, PAIRS, RARE, world
+from understudy.experiments.tail_probability import (
+    PROBABILITY,
+    bounds_of_runs,
+    tail_games,
+    tail_rows,
+)
+from understudy.experiments.unknown_coverage import ADAPTIVES, COMMON, PAIRS, RARE, rare_action_game
 from understudy.protocols import Learner
 
 PUBLISHED = {  # read off the published figure, at α = 0 and α = 1
@@ -129,10 +134,10 @@ def test_chernoff_has_the_smaller_bound_and_less_regret_where_coverage_is_poor()
 
 
 def test_the_bound_of_a_run_is_the_theorems_for_its_own_rewards() -> None:
-    game = games(ExperimentOptions(runs=1, rounds=50, actions=3))["switching"]
+    game = tail_games(ExperimentOptions(runs=1, rounds=50, actions=3))["switching"]
     compared, rewards = np.array([0, 2, 2]), np.array([50.0, 0.0, 12.5])
     for who, delta in (("fixed", 0.1), ("best in hindsight", 0.02), ("fixed", None)):
-        found = bounds(game, compared, rewards, who, delta)
+        found = bounds_of_runs(game, compared, rewards, who, delta)
         arguments: dict[str, Any] = {"horizon": 50, "eta": us.theory.exp3_ix_rate(3, 50)}
         for i, (a, earned) in enumerate(zip(compared.tolist(), rewards.tolist(), strict=True)):
             totals = np.where(np.arange(3) == a, earned, 0.0)
@@ -154,11 +159,11 @@ def test_the_bound_of_a_run_is_the_theorems_for_its_own_rewards() -> None:
 
 def test_rows_count_the_runs_above_their_bounds() -> None:
     """Regrets made up around the bound: one of four runs above it, one of four at most exceeded."""
-    game = games(ExperimentOptions(runs=1, rounds=50, actions=3))["stationary"]
-    limit = float(bounds(game, np.array([0]), np.array([30.0]), "fixed", 0.2)[0])
+    game = tail_games(ExperimentOptions(runs=1, rounds=50, actions=3))["stationary"]
+    limit = float(bounds_of_runs(game, np.array([0]), np.array([30.0]), "fixed", 0.2)[0])
     regret = np.full((4, 3), -5.0)
     regret[:, 0] = [0.0, 1.0, limit - 1e-6, limit + 1e-6]
-    rows = list(rows_of("made up", game, regret, 30.0 - regret[:, 0]))
+    rows = list(tail_rows("made up", game, regret, 30.0 - regret[:, 0]))
     (row,) = [row for row in rows if (row.comparator, row.delta) == ("fixed", 0.2)]
     assert (row.above, row.standard_error) == (0.25, math.sqrt(3) / 8)
     assert row.bound == pytest.approx(limit)
@@ -209,7 +214,7 @@ def test_the_two_worlds() -> None:
     """
     n, best = 40_000, {"A": (RARE, 0.9), "B": (COMMON, 0.55)}
     for name, (action, mean) in best.items():
-        game = world(0.002, action, mean, n_actions=10, rounds=n)
+        game = rare_action_game(0.002, action, mean, n_actions=10, rounds=n)
         q = game.behavior
         learners: dict[str, Learner[Any]] = {
             "Exp3-IX": us.exp3_ix(q, horizon=n),

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.behaviors import Behavior, Logged
+from understudy.behaviors import Behavior, Logged, propensities_of
 from understudy.certificates.evidence import (
     BEHAVIOR_OR_NONE,
     CONFIDENCE,
@@ -43,7 +43,7 @@ from understudy.certificates.evidence import (
     LAMBDAS,
     LARGEST_BET,
     Evidence,
-    count_actions,
+    resolve_n_actions,
 )
 from understudy.certificates.targets import Target, probabilities_under
 from understudy.constraints import N_ACTIONS, Array, enforce
@@ -59,7 +59,8 @@ CONTRADICTION = (
     "the bounds contradict each other, so behavior, propensities or target are wrong: check the "
     "order of the actions, and that every probability was made before its own round"
 )
-COUNTING = 0.25  # share of δ for the bounds on a counted behavior: it enters through log(1/δ) alone
+# Of δ, for the bounds on a counted behavior: it enters through log(1/δ) alone.
+COUNTING_SHARE = 0.25
 
 
 @saved
@@ -123,7 +124,7 @@ class Certificate:
 
     def __post_init__(self) -> None:
         enforce(self)
-        object.__setattr__(self, "n_actions", count_actions(self.behavior, self.n_actions))
+        object.__setattr__(self, "n_actions", resolve_n_actions(self.behavior, self.n_actions))
         if self.evidence is None:
             counted = self.n_actions if self.behavior is None else 0
             object.__setattr__(self, "evidence", Evidence.none(len(self._grids), counted))
@@ -153,10 +154,10 @@ class Certificate:
             q, counts = self._propensities(evidence, part)
             columns = (probabilities[start : start + rounds], q, part.rewards)
             evidence = evidence.after(self._grids, len(self.lambdas), threshold, columns, counts)
-        return self._with(evidence)
+        return self._with_evidence(evidence)
 
     def check(self, log: Log | Feedback) -> Log:
-        """What is read of a log, or `InvalidEvent` at the first event that does not fit."""
+        """The log without unread columns, or `InvalidEvent` at the first bad event."""
         shown = one_event(log) if isinstance(log, Feedback) else log
         if isinstance(shown, Log):
             if self.behavior is None and shown.features is not None:
@@ -179,7 +180,7 @@ class Certificate:
         rounds observed since, and `promoted_at` is None.
         """
         self._refuse_counted()
-        if not isinstance(other, Certificate) or self._made_with() != other._made_with():
+        if not isinstance(other, Certificate) or self._arguments() != other._arguments():
             raise InvalidArgument(
                 "other",
                 other,
@@ -188,7 +189,7 @@ class Certificate:
             )
         if not other.rounds or not self.rounds:
             return other if not self.rounds else self
-        return self._with(self._tested(self.evidence.merge(other.evidence)))
+        return self._with_evidence(self._with_crossing(self.evidence.merge(other.evidence)))
 
     def from_sufficient_statistics(
         self, rounds: int, S: ArrayLike, totals: ArrayLike
@@ -209,7 +210,7 @@ class Certificate:
         """
         self._refuse_counted()
         summed = Evidence.from_sufficient_statistics(rounds, S, totals)
-        return dataclasses.replace(self, evidence=self._tested(summed))
+        return dataclasses.replace(self, evidence=self._with_crossing(summed))
 
     @property
     def rounds(self) -> int:
@@ -219,12 +220,12 @@ class Certificate:
     @property
     def lower(self) -> float:
         """A lower bound on the total reward of the target, Σ_t ⟨π_t, r_t⟩."""
-        return self.rounds * self._root(0, self._side, 0.0)
+        return self.rounds * self._root(0, self._side_delta, 0.0)
 
     @property
     def upper(self) -> float:
-        """An upper bound on it."""
-        return self.rounds * (1.0 - self._root(1, self._side, 0.0))
+        """An upper bound on the total reward of the target."""
+        return self.rounds * (1.0 - self._root(1, self._side_delta, 0.0))
 
     @property
     def gain(self) -> float | None:
@@ -253,7 +254,7 @@ class Certificate:
         """
         total = self.production if earned is None else earned
         S = total * np.log1p(self.lambdas)
-        threshold = -math.log(self._side)
+        threshold = -math.log(self._side_delta)
         mean = kernels.certificates.root(S, kernel_view(self.lambdas), self.rounds, threshold, 0.0)
         return self.rounds * float(mean)
 
@@ -287,7 +288,7 @@ class Certificate:
 
     @property
     def promoted_at(self) -> int | None:
-        """After which round, from 1, that was so for the first time."""
+        """The first round, counted from 1, after which `promoted` held."""
         known = self.promoted and not self.evidence.merged
         return self.evidence.crossed if known else None
 
@@ -336,11 +337,11 @@ class Certificate:
         return 1.0 - self.confidence
 
     @property
-    def _side(self) -> float:
-        """What of δ the lower and the upper bound spend each."""
-        return self._delta * ((1.0 - COUNTING) if self.behavior is None else 1.0) / 2.0
+    def _side_delta(self) -> float:
+        """The part of δ that the lower bound, and the upper bound, may fail with."""
+        return self._delta * ((1.0 - COUNTING_SHARE) if self.behavior is None else 1.0) / 2.0
 
-    def _with(self, evidence: Evidence) -> Certificate:
+    def _with_evidence(self, evidence: Evidence) -> Certificate:
         """The same certificate of other evidence; what it was made with was checked before."""
         other = copy.copy(self)
         object.__setattr__(other, "evidence", evidence)
@@ -348,12 +349,9 @@ class Certificate:
 
     def _propensities(self, evidence: Evidence, log: Log) -> tuple[Array, Integers]:
         """q_t(b_t), or an upper confidence bound on it; and the counts after these rounds."""
-        if isinstance(self.behavior, Logged):
-            assert log.propensities is not None  # `EventSpec.check` requires them
-            return log.propensities, evidence.counts
-        if self.behavior is not None:
-            return self.behavior[log.actions], evidence.counts
-        return evidence.count(log.actions, COUNTING * self._delta)
+        if self.behavior is None:
+            return evidence.count(log.actions, COUNTING_SHARE * self._delta)
+        return propensities_of(self.behavior, log), evidence.counts
 
     def _root(self, part: int, delta: float, low: float) -> float:
         """The root m for the lower bound (part 0), the upper bound (1) or the gain (2)."""
@@ -377,16 +375,16 @@ class Certificate:
             evidence.crossed or counted or not self._crosses(evidence)
         )
 
-    def _tested(self, evidence: Evidence) -> Evidence:
-        """Of sums: whether they are enough for a promotion can only be said of all of them."""
+    def _with_crossing(self, evidence: Evidence) -> Evidence:
+        """The evidence with `crossed` set, which sums allow only after their last round."""
         crossed = evidence.rounds if self._crosses(evidence) else 0
         return dataclasses.replace(evidence, crossed=crossed)
 
     def _crosses(self, evidence: Evidence) -> bool:
         return evidence.crosses(2 * len(self.lambdas), self._delta)
 
-    def _made_with(self) -> tuple[object, ...]:
-        """What two certificates that are merged must have in common."""
+    def _arguments(self) -> tuple[object, ...]:
+        """The arguments that two merged certificates must share."""
         q = self.behavior.tolist() if isinstance(self.behavior, np.ndarray) else self.behavior
         return q, self.confidence, self.lambdas.tolist()
 

@@ -1,4 +1,4 @@
-"""A whole log at once: the confidence sequence at the rounds of a grid, so that it can be drawn."""
+"""`certify`: the confidence sequence of a whole log, at the rounds of a grid, for drawing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Point = tuple[float, float, float, float | None]  # totals: lower, upper, produc
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Certified:
-    """What `certify` found: the last `certificate`, and curves of cumulative totals.
+    """The result of `certify`: the last `certificate`, and curves of cumulative totals.
 
     The curves have a point after each of the `rounds`, at most 2 000 of them; the totals of the
     certificate stand here too.
@@ -48,13 +48,7 @@ class Certified:
 
     @staticmethod
     def of(certificate: Certificate, points: Sequence[Point] = ()) -> Certified:
-        """With curves through the points that `follow` gave from the first round on, and the last.
-
-        >>> log = Log([0, 1] * 60, [0.0, 1.0] * 60)
-        >>> certificate, points = follow(Certificate([0.5, 0.5]), log, np.ones(120))
-        >>> Certified.of(certificate, points).rounds[[0, 1, 49, 50, 51, -3, -2, -1]].tolist()
-        [1, 2, 50, 51, 53, 116, 119, 120]
-        """
+        """The result with curves through the points of `follow` from round 1 on, and the last."""
         rounds = POINTS[: len(points)].tolist()
         if rounds[-1:] != [certificate.rounds]:
             rounds, points = [*rounds, certificate.rounds], [*points, _point_of(certificate)]
@@ -75,12 +69,12 @@ class Certified:
 
     @property
     def upper(self) -> float:
-        """An upper bound on it."""
+        """An upper bound on the total reward of the target."""
         return self.certificate.upper
 
     @property
     def gain(self) -> float | None:
-        """A lower bound on its total gain over production."""
+        """A lower bound on the total gain of the target over production."""
         return self.certificate.gain
 
     @property
@@ -110,7 +104,7 @@ class Certified:
 
     @property
     def promoted_at(self) -> int | None:
-        """After which round, from 1, that was so for the first time."""
+        """The first round, counted from 1, after which `promoted` held."""
         return self.certificate.promoted_at
 
     def panel(self, title: str) -> CertificatePanel:
@@ -154,7 +148,7 @@ def certify(
     n_actions: int | None = None,
     lambdas: ArrayLike | None = None,
 ) -> Certified:
-    """What the target would have earned on this log, at least and at most, and against production.
+    """Bound the reward that the target would have earned on this log, and its gain over production.
 
     The bounds hold for all rounds at once, against any adversary, for any target whose policies
     were made of earlier rounds. They need the true propensities; with `behavior=None` these are

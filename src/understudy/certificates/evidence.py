@@ -1,4 +1,4 @@
-"""What a certificate is made with, and what it remembers of a log."""
+"""The evidence of a certificate: its sums over a log, and the constraints on its arguments."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.behaviors import BEHAVIOR, Behavior, Logged
+from understudy.behaviors import BEHAVIOR, Behavior, n_actions_of
 from understudy.constraints import (
     LARGEST_COUNT,
     LARGEST_RATE,
+    ROUNDS,
     TRUTH,
     Array,
     Constraint,
@@ -71,7 +72,7 @@ class Evidence:
     crossed: int
     merged: bool
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a certificate makes no wrong one itself
-        "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
+        "rounds": ROUNDS,
         "sums": array("pass one sum per λ"),
         "products": array("pass one positive product per λ", low=5e-324),
         "totals": array("pass four totals", low=0.0),
@@ -82,14 +83,14 @@ class Evidence:
 
     @staticmethod
     def none(size: int, counted: int) -> Evidence:
-        """Before the first round, with `size` bets in all and `counted` actions to count."""
+        """The evidence before round 1, with `size` bets in all and `counted` actions to count."""
         nothing, one = read_only(np.zeros(size)), read_only(np.ones(size))
         counts = read_only(np.zeros(counted, dtype=np.int64))
         return Evidence(0, nothing, one, read_only(np.zeros(4)), counts, crossed=0, merged=False)
 
     @staticmethod
     def from_sufficient_statistics(rounds: int, S: ArrayLike, totals: ArrayLike) -> Evidence:
-        """Of rounds that were summed elsewhere; whether they cross 1/δ is for the caller to say."""
+        """The evidence of rounds summed elsewhere; the caller tests whether it crosses 1/δ."""
         uncounted, one = np.zeros(0, dtype=np.int64), read_only(np.ones(np.size(S)))
         evidence = Evidence(rounds, S, one, totals, uncounted, crossed=0, merged=True)  # type: ignore[arg-type] # made arrays next
         enforce(evidence)
@@ -109,7 +110,7 @@ class Evidence:
         columns: tuple[Array, Array, Array],
         counts: Integers,
     ) -> Evidence:
-        """After more rounds, given as columns π_t(b), q_t(b) and R."""
+        """The evidence after more rounds, given as columns π_t(b), q_t(b) and R."""
         sums, products, totals = self.sums.copy(), self.products.copy(), self.totals.copy()
         crossed = kernels.certificates.observe(
             lambdas,
@@ -142,7 +143,7 @@ class Evidence:
         return q, read_only(counts)
 
     def merge(self, other: Evidence) -> Evidence:
-        """Of both logs: sums add up. Whether the mixture crosses 1/δ is for the caller to say."""
+        """The evidence of both logs: sums add up; the caller tests whether it crosses 1/δ."""
         sums = read_only(self.log_wealths() + other.log_wealths())
         totals = read_only(self.totals + other.totals)
         one, rounds = read_only(np.ones(len(sums))), self.rounds + other.rounds
@@ -155,7 +156,7 @@ class Evidence:
         return bool(log_mixture >= -math.log(delta))
 
     def fits(self, size: int, n_lambdas: int, counted: int) -> bool:
-        """Whether it can be of the first two grids of this size, of so many λ in all."""
+        """Whether a certificate can have it: two grids of this size, `n_lambdas` in all."""
         if (
             not self.sums.shape == self.products.shape == (n_lambdas,)
             or self.totals.shape != (4,)
@@ -172,8 +173,8 @@ class Evidence:
         )
 
 
-def count_actions(behavior: Behavior | None, n_actions: int | None) -> int:
-    """K, as the behavior or the caller tells it."""
+def resolve_n_actions(behavior: Behavior | None, n_actions: int | None) -> int:
+    """K of the behavior, or the argument `n_actions`; an error if both or neither fit."""
     if behavior is None:
         if n_actions is None:
             raise InvalidArgument(
@@ -183,7 +184,7 @@ def count_actions(behavior: Behavior | None, n_actions: int | None) -> int:
                 "pass n_actions=K, or the behavior",
             )
         return n_actions
-    known = behavior.n_actions if isinstance(behavior, Logged) else len(behavior)
+    known = n_actions_of(behavior)
     if n_actions not in {None, known}:
         raise InvalidArgument(
             "n_actions", n_actions, f"the behavior has {known} actions", "leave it out"

@@ -51,16 +51,17 @@ def probabilities_under(target: Target, log: Log, n_actions: int) -> Array:
     [0.5, 0.6, 0.7]
     """
     if isinstance(target, Trace):
-        return _of_trace(target, len(log), n_actions)
+        return _trace_column(target, len(log), n_actions)
     if isinstance(target, FixedPolicy):
         policy, reason = target.probabilities, f"the behavior has {n_actions} actions"
-        _fit(target, len(policy) == n_actions, reason)
+        _require(target, len(policy) == n_actions, reason)
         return np.asarray(policy[log.actions])
     if dimensions_of(target) == 0:
-        _fit(target, len(log) == 1, f"a log of {len(log)} rounds needs as many probabilities")
+        _require(target, len(log) == 1, f"a log of {len(log)} rounds needs as many probabilities")
         return np.array([PROBABILITY("target", target)])
     column: Array = COLUMN("target", target)
-    _fit(target, len(column) in {n_actions, len(log)}, _lengths(len(column), len(log), n_actions))
+    fits = len(column) in {n_actions, len(log)}
+    _require(target, fits, _length_reason(len(column), len(log), n_actions))
     if len(column) != n_actions:
         return column
     if len(column) != len(log):
@@ -77,13 +78,7 @@ def probabilities_under(target: Target, log: Log, n_actions: int) -> Array:
 
 
 def actions_of(target: Target, rounds: int) -> int | None:
-    """K, if the target tells it: a trace does, and so does a policy.
-
-    >>> actions_of(Trace(np.ones(3), 0, n_actions=7), 3), actions_of([0.5, 0.5], 3)
-    (7, 2)
-    >>> actions_of([0.5, 0.5, 0.7], 3) is None
-    True
-    """
+    """K, if the target tells it: a trace does, and so does a policy; a column does not."""
     if isinstance(target, Trace):
         return target.n_actions
     if isinstance(target, FixedPolicy):
@@ -92,7 +87,7 @@ def actions_of(target: Target, rounds: int) -> int | None:
     return len(PROBABILITIES("target", target)) if len(column) != rounds else None
 
 
-def _of_trace(trace: Trace, rounds: int, n_actions: int) -> Array:
+def _trace_column(trace: Trace, rounds: int, n_actions: int) -> Array:
     if trace.n_actions != n_actions:
         raise InvalidArgument(
             "target",
@@ -101,15 +96,15 @@ def _of_trace(trace: Trace, rounds: int, n_actions: int) -> Array:
             "pass the trace of a learner that watched this behavior",
         )
     column: Array = COLUMN("target.probability", trace.probability)
-    _fit(trace, len(column) == rounds, _lengths(len(column), rounds, None))
+    _require(trace, len(column) == rounds, _length_reason(len(column), rounds, None))
     return column
 
 
-def _lengths(found: int, rounds: int, n_actions: int | None) -> str:
+def _length_reason(found: int, rounds: int, n_actions: int | None) -> str:
     actions = "" if n_actions is None else f" and {n_actions} actions"
     return f"it has {found} entries, and the log {rounds} rounds{actions}"
 
 
-def _fit(target: Any, fits: bool, reason: str) -> None:
+def _require(target: Any, fits: bool, reason: str) -> None:
     if not fits:
         raise InvalidArgument("target", target, reason, REMEDY)

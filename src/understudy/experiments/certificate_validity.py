@@ -34,10 +34,10 @@ CONFIDENCE = 0.95
 GAMES_PER_TASK = 10  # of a worker: enough that the cost of a task does not show
 # Games that show when a promotion is justified are longer, so that the hard one is promoted too;
 # there are fewer of them, as each takes ten times as long.
-LONGER, FEWER = 10, 0.4
-SHORTER = 0.25  # for games against an adaptive adversary: they are played in Python
+PROMOTION_LENGTH, PROMOTION_SHARE = 10, 0.4
+ADAPTIVE_LENGTH = 0.25  # of games against an adaptive adversary: they are played in Python
 # Of a game: whether each bound was ever wrong, and means per round.
-CHECKED = ("lower_wrong", "upper_wrong", "gain_wrong", "production", "lower", "truth", "upper")
+CHECKS = ("lower_wrong", "upper_wrong", "gain_wrong", "production", "lower", "truth", "upper")
 
 
 @dataclass(frozen=True)
@@ -64,45 +64,45 @@ class GameKind:
         return max(1, round(self.share * options.runs))
 
 
-def rising(rounds: int) -> Game:
+def rising_game(rounds: int) -> Game:
     """Ten actions, each played more often than the one before; the second pays .7, others .4."""
     weights, means = np.linspace(1.0, 3.0, 10), np.full(10, 0.4)
     means[1] = 0.7
     return Game(adversaries.stationary(means), weights / weights.sum(), rounds)
 
 
-def settled(rounds: int) -> Game:
+def settled_game(rounds: int) -> Game:
     """Production already plays the best of ten actions, four times in five."""
     behavior, means = np.append(np.full(9, 0.2 / 9), 0.8), np.append(np.full(9, 0.2), 0.6)
     return Game(adversaries.stationary(means), behavior, rounds)
 
 
-def switching(rounds: int) -> Game:
+def switching_game(rounds: int) -> Game:
     """The paper's game, with ten actions."""
     behavior = behaviors.interpolated(n_actions=10, alpha=0.9)
     return Game(adversaries.switching(n_actions=10, rounds=rounds), behavior, rounds)
 
 
-def retaliating(rounds: int) -> Game:
+def retaliating_game(rounds: int) -> Game:
     """An adversary that punishes the learner's last policy and action."""
     behavior = behaviors.interpolated(n_actions=5, alpha=0.9)
     return Game(adversaries.retaliating(n_actions=5), behavior, rounds)
 
 
-def rare(rounds: int) -> Game:
+def rare_game(rounds: int) -> Game:
     """The best action is played once in a thousand rounds."""
     behavior = np.append(np.full(4, 0.999 / 4), 0.001)
     return Game(adversaries.stationary([0.5, 0.4, 0.3, 0.2, 0.9]), behavior, rounds)
 
 
 KINDS = (
-    GameKind("stationary", rising),
-    GameKind("switching", switching),
-    GameKind("adaptive adversary", retaliating, length=SHORTER),
-    GameKind("tiny propensities", rare),
-    GameKind("tiny, fixed policy", rare, policy=(0.25, 0.25, 0.0, 0.0, 0.5)),
-    GameKind("promotion, easy", rising, length=LONGER, share=FEWER),
-    GameKind("promotion, hard", settled, length=LONGER, share=FEWER),
+    GameKind("stationary", rising_game),
+    GameKind("switching", switching_game),
+    GameKind("adaptive adversary", retaliating_game, length=ADAPTIVE_LENGTH),
+    GameKind("tiny propensities", rare_game),
+    GameKind("tiny, fixed policy", rare_game, policy=(0.25, 0.25, 0.0, 0.0, 0.5)),
+    GameKind("promotion, easy", rising_game, length=PROMOTION_LENGTH, share=PROMOTION_SHARE),
+    GameKind("promotion, hard", settled_game, length=PROMOTION_LENGTH, share=PROMOTION_SHARE),
 )
 
 
@@ -117,16 +117,16 @@ class GameRecord:
 
     @property
     def trace(self) -> Trace:
-        played = self.policies[np.arange(len(self.log)), self.log.actions]
-        return Trace(played, past_horizon=0, n_actions=self.policies.shape[1])
+        probability = self.policies[np.arange(len(self.log)), self.log.actions]
+        return Trace(probability, past_horizon=0, n_actions=self.policies.shape[1])
 
     @property
-    def earned(self) -> Array:
+    def target_rewards(self) -> Array:
         """⟨π_t, r_t⟩ of every round."""
         return np.asarray((self.policies * self.rewards).sum(axis=1))
 
     @property
-    def gained(self) -> Array:
+    def gains(self) -> Array:
         """⟨π_t − π_B, r_t⟩ of every round."""
         return np.asarray(((self.policies - self.behavior) * self.rewards).sum(axis=1))
 
@@ -136,11 +136,11 @@ def record_game(kind: GameKind, options: ExperimentOptions, run: int) -> GameRec
     game = kind.game(kind.rounds(options))
     learner = exp3_ix(game.behavior, horizon=game.rounds)
     if not isinstance(game.adversary, adversaries.Oblivious):
-        played = list(play(game, learner, seed=options.seed, run=run))
-        rewards = np.array([one.rewards for one in played])
-        actions = np.array([one.behavior_action for one in played])
+        rounds = list(play(game, learner, seed=options.seed, run=run))
+        rewards = np.array([one.rewards for one in rounds])
+        actions = np.array([one.behavior_action for one in rounds])
         log = Log(actions, rewards[np.arange(len(actions)), actions])
-        return GameRecord(log, np.array([one.policy for one in played]), rewards, game.behavior)
+        return GameRecord(log, np.array([one.policy for one in rounds]), rewards, game.behavior)
     streams = RandomStreams(options.seed, run)
     (whole,) = log_chunks(game, streams, size=game.rounds, all_rewards=True)
     log = whole.log.visible(propensities=False, features=False)
@@ -160,7 +160,7 @@ def ever_wrong(record: GameRecord, certificate: Certificate) -> tuple[bool, bool
     R, w = record.log.rewards, record.trace.probability / record.behavior[record.log.actions]
     t, delta = np.arange(1, len(R) + 1), 1.0 - certificate.confidence
     lower, upper, gain = certificate.grids
-    mean, gained = np.cumsum(record.earned) / t, np.cumsum(record.gained) / t
+    mean, mean_gain = np.cumsum(record.target_rewards) / t, np.cumsum(record.gains) / t
 
     def ever(lambdas: Array, x: Array, means: Array, share: float) -> bool:
         S = np.cumsum(np.log1p(np.outer(x, lambdas)), axis=0)
@@ -171,19 +171,19 @@ def ever_wrong(record: GameRecord, certificate: Certificate) -> tuple[bool, bool
     return (
         ever(lower, w * R, mean, delta / 2),
         ever(upper, w * (1 - R), 1 - mean, delta / 2),
-        ever(gain, (w - 1) * R, gained, delta),
+        ever(gain, (w - 1) * R, mean_gain, delta),
     )
 
 
 def check_games(kind: GameKind, options: ExperimentOptions, runs: range) -> list[list[float]]:
-    """Play some games of a kind: the numbers of `CHECKED` of each, and its round of promotion."""
+    """Play some games of a kind: the numbers of `CHECKS` of each, and its round of promotion."""
     checks = []
     for run in runs:
         record = record_game(kind, options, run)
         start = Certificate(behavior=record.behavior, confidence=CONFIDENCE)
         certificate = start.observe(record.log, record.trace)
-        n, earned = len(record.log), float(record.earned.sum())
-        totals = (certificate.production, certificate.lower, earned, certificate.upper)
+        n, truth = len(record.log), float(record.target_rewards.sum())
+        totals = (certificate.production, certificate.lower, truth, certificate.upper)
         means = (total / n for total in totals)
         promoted_at = certificate.promoted_at or n + 1  # after the last round if never
         checks.append([*ever_wrong(record, start), *means, promoted_at])
@@ -215,7 +215,7 @@ class CertificateRow:
     promotion: float | None
 
 
-def row_of(
+def summarize(
     kind: GameKind, options: ExperimentOptions, checks: Sequence[Sequence[float]]
 ) -> CertificateRow:
     """Shares and means over all games of a kind."""
@@ -229,19 +229,21 @@ def row_of(
         rounds=n,
         games=len(checks),
         limit=delta + 3 * math.sqrt(delta * (1 - delta) / len(checks)),
-        **dict(zip(CHECKED, means, strict=False)),
+        **dict(zip(CHECKS, means, strict=False)),
         promoted=float((promotions <= n).mean()),
         promotion=median if median <= n else None,
     )
 
 
-def panel(kind: GameKind, options: ExperimentOptions, row: CertificateRow) -> CertificatePanel:
+def example_panel(
+    kind: GameKind, options: ExperimentOptions, row: CertificateRow
+) -> CertificatePanel:
     """The certificate of the first game of a kind, over its rounds."""
     record = record_game(kind, options, run=0)
     found = certify(record.log, record.trace, behavior=record.behavior, confidence=CONFIDENCE)
     return replace(
         found.panel(kind.name),
-        truth=np.cumsum(record.earned)[found.rounds - 1] / found.rounds,
+        truth=np.cumsum(record.target_rewards)[found.rounds - 1] / found.rounds,
         wrong=(row.lower_wrong, row.upper_wrong, row.gain_wrong),
         limit=row.limit,
     )
@@ -286,19 +288,14 @@ class CertificateExperiment(Experiment):
             for (kind, _, runs), found in zip(tasks, results, strict=True):
                 checks[kind] += found
                 report(len(runs))
-        return [row_of(kind, options, own) for kind, own in checks.items()]
+        return [summarize(kind, options, own) for kind, own in checks.items()]
 
     def draw(self, options: ExperimentOptions, rows: Sequence[CertificateRow]) -> Figure:
         """Draw the first game of every kind, and the shares of games with a wrong bound."""
-        panels = [panel(kind, options, row) for kind, row in zip(KINDS, rows, strict=True)]
+        panels = [example_panel(kind, options, row) for kind, row in zip(KINDS, rows, strict=True)]
         return draw_certificates(panels, title=self.title)
 
     def notes(self, options: ExperimentOptions) -> list[str]:
-        """Explain the columns.
-
-        >>> CERTIFICATE.notes(CERTIFICATE.defaults)[-1]
-        'rounds: stationary 2,000, switching 2,000, adaptive adversary 500, ...'
-        """
         games = sum(kind.games(options) for kind in KINDS)
         lengths = ", ".join(f"{kind.name} {kind.rounds(options):,}" for kind in KINDS)
         return [

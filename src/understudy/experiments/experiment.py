@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, enforce
+from understudy.constraints import COUNT, N_ACTIONS, SEED, Array, Checked
 from understudy.plots import RegretCurve, draw_regret, to_bytes
 from understudy.protocols import Learner
 from understudy.simulation import Game, Sweep, simulate
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 Rows = Sequence[Any]  # frozen dataclasses, all of one class
 Column = Callable[[Any], str]  # the text of a row in one column of the table
-LARGE = 1e5  # from here on, only the size of a bound matters: three digits are enough
+LARGE_BOUND = 1e5  # from here on, only the size of a bound matters: three digits are enough
 
 
 @dataclass(frozen=True)
-class ExperimentOptions:
+class ExperimentOptions(Checked):
     """Sizes of an experiment (runs per point, rounds per run, actions, points along α) and more.
 
     An experiment's `sizes` names those of the first four that it has. `keep` is a folder for
@@ -55,9 +55,6 @@ class ExperimentOptions:
         "jobs": JOBS,
         "keep": KEEP,
     }
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
     def grid(self) -> list[float]:
         """The values of α: from 0 to 1 in equal steps."""
@@ -86,7 +83,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def draw(self, options: ExperimentOptions, rows: Any) -> Figure:
-        """The figure of the rows."""
+        """Draw the rows."""
 
     @abstractmethod
     def notes(self, options: ExperimentOptions) -> list[str]:
@@ -176,13 +173,6 @@ class RegretExperiment(Experiment):
         """The games, one for each α."""
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[RegretRow]:
-        """Play all games, with a progress bar on request.
-
-        >>> from understudy.experiments import EXPERIMENTS
-        >>> options = ExperimentOptions(runs=1, rounds=10, actions=2, alphas=2)
-        >>> [row.learner for row in EXPERIMENTS["figure1"].run(options)]
-        ['Exp3', 'Exp3-IX', 'Exp3', 'Exp3-IX']
-        """
         points = list(self.points(options))
         return [
             RegretRow(
@@ -197,7 +187,7 @@ class RegretExperiment(Experiment):
 
     def draw(self, options: ExperimentOptions, rows: Sequence[RegretRow]) -> Figure:
         return draw_regret(
-            curves(rows, self.x),
+            regret_curves(rows, self.x),
             title=f"{self.title}\n{size_text(options)}",
             x_label=self.x_label,
             bound_label=self.bound_label,
@@ -215,28 +205,24 @@ def standard_error(values: Array) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
-def curves(rows: Rows, x: str) -> list[RegretCurve]:
+def regret_curves(rows: Rows, x: str) -> list[RegretCurve]:
     """One curve per learner, over the column `x` of its rows."""
-    found = []
+    curves = []
     for learner in dict.fromkeys(row.learner for row in rows):
         own = [row for row in rows if row.learner == learner]
         own.sort(key=operator.attrgetter(x))
         names = (x, "mean", "q25", "q75", "bound")
-        along, mean, low, high, bounds = ([getattr(row, name) for row in own] for name in names)
+        positions, mean, low, high, bounds = ([getattr(row, name) for row in own] for name in names)
         bound = None if None in bounds else bounds
-        found.append(RegretCurve(learner, along, mean, low, high, bound))
-    return found
+        curves.append(RegretCurve(learner, positions, mean, low, high, bound))
+    return curves
 
 
 def bound_text(bound: float | None) -> str:
-    """A bound with one digit after the point, or with three digits if it is large.
-
-    >>> bound_text(12.34), bound_text(123456.0), bound_text(None)
-    ('12.3', '1.23e+05', '')
-    """
+    """A bound with one digit after the point, or with three digits if it is large."""
     if bound is None:
         return ""
-    return f"{bound:.1f}" if bound < LARGE else f"{bound:.3g}"
+    return f"{bound:.1f}" if bound < LARGE_BOUND else f"{bound:.3g}"
 
 
 def size_text(options: ExperimentOptions) -> str:
@@ -245,12 +231,7 @@ def size_text(options: ExperimentOptions) -> str:
 
 
 def as_csv(rows: Rows) -> str:
-    """The rows as CSV; None is an empty cell.
-
-    >>> print(as_csv([RegretRow(0.5, "Exp3", 1.5, 1.0, 2.0, 4.0, None)]), end="")
-    alpha,learner,mean,q25,q75,coverage,bound
-    0.5,Exp3,1.5,1.0,2.0,4.0,
-    """
+    """The rows as CSV; None is an empty cell."""
     buffer = io.StringIO()
     names = [field.name for field in fields(rows[0])]
     writer = csv.DictWriter(buffer, names, lineterminator="\n")
@@ -273,7 +254,7 @@ def write(experiment: Experiment, options: ExperimentOptions, rows: Rows, out: P
         "csv": as_csv(rows).encode(),
     }
     out.mkdir(parents=True, exist_ok=True)
-    paths = [out / f"{experiment.name}.{form}" for form in contents]
+    paths = [out / f"{experiment.name}.{suffix}" for suffix in contents]
     for path, content in zip(paths, contents.values(), strict=True):
         write_atomically(path, content)
     return paths

@@ -28,12 +28,7 @@ COMPARATOR = 0  # the paper's arm 1
 
 
 def paper_game(options: ExperimentOptions, alpha: float) -> Game:
-    """The paper's switching game, with its behavior policy of parameter α.
-
-    >>> options = ExperimentOptions(runs=1, rounds=10, actions=4, alphas=1)
-    >>> paper_game(options, alpha=0.5).behavior.tolist()
-    [0.25, 0.25, 0.25, 0.25]
-    """
+    """The paper's switching game, with its behavior policy of parameter α."""
     return Game(
         adversary=adversaries.switching(n_actions=options.actions, rounds=options.rounds),
         behavior=behaviors.interpolated(n_actions=options.actions, alpha=alpha),

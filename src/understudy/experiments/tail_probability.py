@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 DELTAS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)  # the last: four of 2000 runs
 ALPHA = 0.75  # of the behavior: it covers all actions, some better than others
-COMPARATOR = 0
+COMPARATOR = 0  # the best action of the first game, and of the second half of the second
 FIXED, BEST = "fixed", "best in hindsight"
 SHORT_NAMES = {FIXED: "fixed", BEST: "best"}  # in the table
 LEARNER = "Exp3-IX"
@@ -64,12 +64,8 @@ class TailRow:
     at_most: float
 
 
-def games(options: ExperimentOptions) -> dict[str, Game]:
-    """The three games, by name.
-
-    >>> list(games(PROBABILITY.defaults))
-    ['stationary', 'switching', 'retaliating']
-    """
+def tail_games(options: ExperimentOptions) -> dict[str, Game]:
+    """The three games, by name."""
     K, n = options.actions, options.rounds
     pi_b = behaviors.interpolated(n_actions=K, alpha=ALPHA)
     by_name: dict[str, Adversary] = {
@@ -80,12 +76,14 @@ def games(options: ExperimentOptions) -> dict[str, Game]:
     return {name: Game(adversary, pi_b, rounds=n) for name, adversary in by_name.items()}
 
 
-def bounds(game: Game, compared: Integers, rewards: Array, who: str, delta: float | None) -> Array:
-    """The bound of every run, from the actions compared with and the rewards that they earned."""
+def bounds_of_runs(
+    game: Game, actions: Integers, rewards: Array, comparator: str, delta: float | None
+) -> Array:
+    """The bound of every run, from the action compared with and its total reward."""
     K, n = game.n_actions, game.rounds
 
-    def bound(action: int, earned: float) -> float:
-        eta, totals = theory.exp3_ix_rate(K, n), np.full(K, earned)
+    def bound(action: int, total: float) -> float:
+        eta, totals = theory.exp3_ix_rate(K, n), np.full(K, total)
         if delta is None:
             return theory.theorem1_bound(
                 action, game.behavior, horizon=n, eta=eta, total_rewards=totals
@@ -97,26 +95,27 @@ def bounds(game: Game, compared: Integers, rewards: Array, who: str, delta: floa
             eta=eta,
             delta=delta,
             total_rewards=totals,
-            every_comparator=who == BEST,
+            every_comparator=comparator == BEST,
         )
 
-    ends = np.array([[bound(a, earned) for a in range(K)] for earned in (0.0, float(n))])
-    none, all_of_it = ends[:, compared]  # the bound is linear in what the comparator earned
-    return np.asarray(none + (all_of_it - none) * rewards / n)
+    # The bound is linear in the total reward of the comparator: its ends, 0 and n, are enough.
+    ends = np.array([[bound(a, total) for a in range(K)] for total in (0.0, float(n))])
+    lowest, highest = ends[:, actions]
+    return np.asarray(lowest + (highest - lowest) * rewards / n)
 
 
-def rows_of(name: str, game: Game, regret: Array, rewards: Array) -> Iterator[TailRow]:
+def tail_rows(name: str, game: Game, regret: Array, rewards: Array) -> Iterator[TailRow]:
     """The rows of a game, from regrets against every action, (runs, K), and learner's rewards."""
     runs = len(regret)
     fixed, best = np.full(runs, COMPARATOR), regret.argmax(axis=1)
-    for who, compared, deltas in ((FIXED, fixed, (None, *DELTAS)), (BEST, best, DELTAS)):
-        own = regret[np.arange(runs), compared]
+    for comparator, actions, deltas in ((FIXED, fixed, (None, *DELTAS)), (BEST, best, DELTAS)):
+        own = regret[np.arange(runs), actions]
         for delta in deltas:
-            limits = bounds(game, compared, own + rewards, who, delta)
+            limits = bounds_of_runs(game, actions, own + rewards, comparator, delta)
             above = float((own > limits).mean())
             yield TailRow(
                 game=name,
-                comparator=who,
+                comparator=comparator,
                 delta=delta,
                 regret=float(own.mean() if delta is None else np.quantile(own, 1 - delta)),
                 bound=float(limits.mean()),
@@ -148,14 +147,14 @@ class ProbabilityExperiment(Experiment):
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[TailRow]:
         names, actions = {}, range(options.actions)
-        for name, game in games(options).items():
+        for name, game in tail_games(options).items():
             learner = exp3_ix(game.behavior, horizon=game.rounds)
             names[GamePoint(game, {LEARNER: learner}, actions)] = name
-        played = play_points(list(names), options, progress=progress, rewards="realised")
+        results = play_points(list(names), options, progress=progress, rewards="realised")
         return [
             row
-            for point, _, result in played
-            for row in rows_of(names[point], point.game, result.regret, result.reward)
+            for point, _, result in results
+            for row in tail_rows(names[point], point.game, result.regret, result.reward)
         ]
 
     @in_our_style

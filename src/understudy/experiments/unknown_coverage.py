@@ -1,7 +1,7 @@
 """The price of an unknown coverage: the adaptive learner beside learners tuned to one coverage.
 
-`world` is the game of both experiments: all actions but action 0 are played equally often, action 0
-with probability q. The best action has a larger mean than all others, which have ½. If the rare
+`rare_action_game` is the game of both experiments: action 0 is played with probability q, all
+others equally often. The best action has a larger mean than all others, which have ½. If the rare
 action is best, a learner must be slow enough for its few, large estimates; if a common one is best,
 it may be fast.
 
@@ -35,9 +35,9 @@ from understudy.experiments.experiment import (
     ExperimentOptions,
     GamePoint,
     bound_text,
-    curves,
     play_points,
     quartiles,
+    regret_curves,
     standard_error,
 )
 from understudy.experiments.figure1 import COMPARATOR, paper_game
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RARE, COMMON = 0, 1
+# All others have ½. A rare action needs a large gap to be found at all in 40 000 rounds; a small
+# gap of the common one makes a slow learner pay.
 RARE_MEAN, COMMON_MEAN = 0.9, 0.55
 RAREST, LEAST_RARE = 1e-3, 0.1  # probabilities of the rare action: coverages from 10 to 1000
 RARE_BEST, COMMON_BEST, PAPER = "rare best", "common best", "paper's game"
@@ -63,12 +65,8 @@ ADAPTIVES = {ADAPTIVE_NAME: 1.0, "adaptive, 2 η": 2.0}  # and the multiplier of
 COVERAGES = np.geomspace(1.0, 1e5, 21).tolist()  # of the single rates: four per factor of ten
 
 
-def world(q: float, best: int, mean: float, *, n_actions: int, rounds: int) -> Game:
-    """A stationary game with one best action; the behavior plays action 0 with probability q.
-
-    >>> world(0.1, best=RARE, mean=0.9, n_actions=4, rounds=10).behavior.round(2).tolist()
-    [0.1, 0.3, 0.3, 0.3]
-    """
+def rare_action_game(q: float, best: int, mean: float, *, n_actions: int, rounds: int) -> Game:
+    """A stationary game with one best action; the behavior plays action 0 with probability q."""
     means, behavior = np.full(n_actions, 0.5), np.full(n_actions, (1 - q) / (n_actions - 1))
     means[best], behavior[RARE] = mean, q
     return Game(adversaries.stationary(means), behavior, rounds)
@@ -131,8 +129,9 @@ def coverage_points(options: ExperimentOptions) -> Iterator[CoveragePoint]:
         )
 
     for q in np.geomspace(LEAST_RARE, RAREST, options.alphas).tolist():
-        yield point(RARE_BEST, world(q, RARE, RARE_MEAN, **sizes), RARE, 1 / q)
-        yield point(COMMON_BEST, world(q, COMMON, COMMON_MEAN, **sizes), COMMON, 1 / q)
+        yield point(RARE_BEST, rare_action_game(q, RARE, RARE_MEAN, **sizes), RARE, 1 / q)
+        common_best = rare_action_game(q, COMMON, COMMON_MEAN, **sizes)
+        yield point(COMMON_BEST, common_best, COMMON, 1 / q)
     for alpha in options.grid():
         yield point(PAPER, paper_game(paper_sizes(options), alpha), COMPARATOR)
 
@@ -156,7 +155,7 @@ class AdaptiveExperiment(Experiment):
     }
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[CoverageRow]:
-        played = play_points(list(coverage_points(options)), options, progress=progress)
+        results = play_points(list(coverage_points(options)), options, progress=progress)
         rows = [
             CoverageRow(
                 family=point.family,
@@ -167,7 +166,7 @@ class AdaptiveExperiment(Experiment):
                 standard_error=standard_error(result.regret[:, 0]),
                 bound=point.bound if learner == ADAPTIVE_NAME else None,
             )
-            for point, learner, result in played
+            for point, learner, result in results
         ]
         order = list(X_LABELS)
         return sorted(rows, key=lambda row: (order.index(row.family), row.x))
@@ -178,7 +177,7 @@ class AdaptiveExperiment(Experiment):
             CurvePanel(
                 f"{family}: K = {sizes[family].actions}, n = {sizes[family].rounds:,}",
                 label,
-                curves([row for row in rows if row.family == family], "x"),
+                regret_curves([row for row in rows if row.family == family], "x"),
             )
             for family, label in X_LABELS.items()
         ]
@@ -210,7 +209,7 @@ class WorldPair:
         """Both games, with their best actions as comparators."""
         sizes = {"n_actions": options.actions, "rounds": self.rounds_at(options)}
         means = {RARE: RARE_MEAN, COMMON: self.common_mean}
-        games = {best: world(self.q, best, mean, **sizes) for best, mean in means.items()}
+        games = {a: rare_action_game(self.q, a, mean, **sizes) for a, mean in means.items()}
         return [GamePoint(game, rate_learners(game), [best]) for best, game in games.items()]
 
 
@@ -249,11 +248,7 @@ def rate_learners(game: Game) -> dict[str, Learner[Any]]:
 
 
 def rate_name(coverage: float) -> str:
-    """The name of a single rate.
-
-    >>> rate_name(31.6228), rate_name(17782.8)
-    ('C = 31.6', 'C = 17,783')
-    """
+    """The name of a single rate."""
     return f"C = {coverage:,.0f}" if coverage > 100 else f"C = {coverage:.3g}"  # noqa: PLR2004 - three digits
 
 

@@ -19,11 +19,11 @@ from understudy import kernels
 from understudy.constraints import (
     HORIZON,
     LARGEST_COUNT,
+    ROUNDS,
     Array,
     Constraint,
     array,
     enforce,
-    integer,
     number,
 )
 from understudy.deprecated import OldName
@@ -34,11 +34,8 @@ from understudy.schedules import ETA, Decaying, Rate, chunks_of_constant_rate, r
 from understudy.types import Integers, Log, chunks, kernel_view, read_only, saved
 
 CHUNK = 1 << 13  # events at a time: their four columns, 256 KB, stay in the cache
-LARGEST_RESIDUE = 300.0  # of an exponent: as in the kernel
-CARRIED = (
-    1e-9  # relative error of carried sums of weights: far above that of max(1024, K) roundings
-)
-ROUNDS = integer(0, "pass a number of rounds", LARGEST_COUNT)
+# Relative error of carried sums of weights: far above that of max(1024, K) roundings.
+CARRIED_ERROR = 1e-9
 
 State = TypeVar("State", bound=Any)  # it has `rounds`
 
@@ -247,7 +244,7 @@ class ExponentialWeights(ScoreLearner[Scores]):
             logs = [Log._of(actions[part], np.full(count, r), q, None) for r in (0.0, 1.0)]
             both = [self.gains(state.memory, state.rounds, log) for log in logs]
             gains, memory = np.stack([gain for gain, _ in both]), both[0][1]
-            state, more = self._run(
+            state, more = self._run_kernel(
                 lambda *learner: referee(learner), state, actions[part], gains, memory
             )
             found += more
@@ -282,9 +279,10 @@ class ExponentialWeights(ScoreLearner[Scores]):
     def is_possible(self, state: Scores) -> bool:
         eta = self.rate(state.rounds)
         with np.errstate(over="ignore"):  # of a state that is not one
-            residues = np.clip(eta * state.residues, -LARGEST_RESIDUE, LARGEST_RESIDUE)
+            largest = kernels.exponential_weights.LARGEST_RESIDUE
+            residues = np.clip(eta * state.residues, -largest, largest)
             weights = np.exp(eta * (state.scores - state.reference) + residues)
-            carried = bool(abs(weights.sum() - state.total) <= CARRIED * state.total)
+            carried = bool(abs(weights.sum() - state.total) <= CARRIED_ERROR * state.total)
         return carried and self.estimator.accepts_memory(state.memory, state.rounds)
 
     @property
@@ -308,16 +306,16 @@ class ExponentialWeights(ScoreLearner[Scores]):
 
     def _from_scores(self, scores: Array, rounds: int) -> Scores:
         own, residues = scores.copy(), np.zeros(len(scores))
-        sums = refreshed(self.rate(rounds), own, residues)
+        sums = reference_and_total(self.rate(rounds), own, residues)
         return Scores(read_only(own), read_only(residues), rounds, self.estimator.init(), *sums)
 
     def _learn(
         self, state: Scores, log: Log, kernel: Callable[..., Any], arguments: tuple[Array, ...]
     ) -> tuple[Scores, list[float]]:
         gains, memory = self.gains(state.memory, state.rounds, log)
-        return self._run(kernel, state, log.actions, gains, memory, *arguments)
+        return self._run_kernel(kernel, state, log.actions, gains, memory, *arguments)
 
-    def _run(
+    def _run_kernel(
         self,
         kernel: Callable[..., Any],
         state: Scores,
@@ -340,13 +338,13 @@ class ExponentialWeights(ScoreLearner[Scores]):
             *rest,
         )
         if eta is not self.eta and (moved := self.rate(rounds)) != eta:  # it falls with time
-            reference, total = refreshed(moved, scores, residues)
+            reference, total = reference_and_total(moved, scores, residues)
         after = Scores(read_only(scores), read_only(residues), rounds, memory, reference, total)
         return after, found
 
 
-def refreshed(eta: float, scores: Array, residues: Array) -> tuple[float, float]:
-    """The reference and the total of these scores, made from nothing else."""
+def reference_and_total(eta: float, scores: Array, residues: Array) -> tuple[float, float]:
+    """The reference and the total of a state, computed from its scores alone."""
     room = np.empty(len(scores))
     reference, total = kernels.exponential_weights.refresh(eta, scores, residues, room)
     return reference, total

@@ -19,26 +19,25 @@ from understudy.constraints import (
     COUNT,
     FEATURE_BOUND,
     HORIZON,
-    LARGEST_COUNT,
     N_ACTIONS,
     POSITIVE,
     RATE,
+    ROUNDS,
     TRUTH,
     Array,
     array,
     enforce,
     having,
-    integer,
 )
 from understudy.errors import InadmissibleRate
 from understudy.learners.linear import (
     ROUNDING,
     KnownCovariance,
     Linear,
+    check_feature_norms,
+    features_by_action,
     linear_spec,
-    played,
-    refuse_long,
-    rows,
+    played_features,
     theta_hats,
 )
 from understudy.protocols import CompiledPath, EventSpec, Recorder
@@ -109,13 +108,13 @@ class LinProd(KnownCovariance[Estimates]):
         new = Estimates(theta_hats(self.features.V_inverse, log), log.actions)
         after = self.add_states(state, new)
         if recorder.wants_policies:
-            recorder.add(self._from(len(state.thetas), after, log.features))
+            recorder.add(self._policies_from_round(len(state.thetas), after, log.features))
         return after
 
     def _policies_at(self, state: Estimates, features: Array) -> Array:
-        return self._from(len(state.thetas), state, features)
+        return self._policies_from_round(len(state.thetas), state, features)
 
-    def _from(self, start: int, after: Estimates, features: Any) -> Array:
+    def _policies_from_round(self, start: int, after: Estimates, features: Any) -> Array:
         """π_t(·|x) of rounds start + 1, …, one per row of features, (n, K)."""
         policies = self.features.log_weights(
             self.eta, after.thetas, after.actions, start, kernel_view(features)
@@ -135,7 +134,7 @@ class Sums:
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a learner makes no wrong state itself
         "theta": array("pass Θ as (d,), or one row per action", dimensions=(1, 2)),
         "squares": array("pass S as (d, d), or one block per action", dimensions=(2, 3)),
-        "rounds": integer(0, "pass a number of rounds", LARGEST_COUNT),
+        "rounds": ROUNDS,
     }
 
 
@@ -156,7 +155,7 @@ class LinProdCompact(KnownCovariance[Sums]):
     COMPILED: ClassVar = CompiledPath.LOGS
 
     def init(self) -> Sums:
-        return no_sums(self.features.V.shape)
+        return initial_sums(self.features.V.shape)
 
     def rates(self, t: Integers) -> Array:
         """η_t = min(1/(2κ), η) for rounds t ≥ 1."""
@@ -206,22 +205,24 @@ class LinProdCompact(KnownCovariance[Sums]):
 
     def _policies_at(self, state: Sums, features: Array) -> Array:
         (eta,) = self.rates(np.array([state.rounds + 1]))
-        return policies_of(state, float(eta), features, self.features.n_actions)
+        return policies_from_sums(state, float(eta), features, self.features.n_actions)
 
     def advance(self, state: Sums, log: Log, recorder: Recorder) -> Sums:
         etas = self.rates(np.arange(state.rounds + 1, state.rounds + len(log) + 1))
         thetas = theta_hats(self.features.V_inverse, log)
-        after, policies = learned(state, etas, thetas, log, self.features.n_actions)
+        after, policies = advance_sums(state, etas, thetas, log, self.features.n_actions)
         recorder.add(policies)
         return after
 
 
-def no_sums(shape: tuple[int, ...]) -> Sums:
+def initial_sums(shape: tuple[int, ...]) -> Sums:
     """The sums before round 1, for V of this shape."""
     return Sums(read_only(np.zeros(shape[:-1])), read_only(np.zeros(shape)), rounds=0)
 
 
-def learned(sums: Sums, etas: Array, thetas: Array, log: Log, n_actions: int) -> tuple[Sums, Array]:
+def advance_sums(
+    sums: Sums, etas: Array, thetas: Array, log: Log, n_actions: int
+) -> tuple[Sums, Array]:
     """The sums after a log with these rates and estimates, and π_t(·|X_t) of its rounds, (n, K)."""
     theta, squares = sums.theta.copy(), sums.squares.copy()
     policies = np.empty((len(log), n_actions))
@@ -230,25 +231,27 @@ def learned(sums: Sums, etas: Array, thetas: Array, log: Log, n_actions: int) ->
         kernel_view(thetas),
         kernel_view(log.actions),
         np.atleast_2d(theta),
-        blocks(squares),
-        kernel_view(rows(log.features)),
+        as_blocks(squares),
+        kernel_view(features_by_action(log.features)),
         policies,
     )
     kernels.lin_prod.softmax(policies)
     return Sums(read_only(theta), read_only(squares), sums.rounds + len(log)), policies
 
 
-def policies_of(sums: Sums, eta: float, features: Array, n_actions: int) -> Array:
+def policies_from_sums(sums: Sums, eta: float, features: Array, n_actions: int) -> Array:
     """π(·|x) of every context, (n, K), with the bits that it has alone."""
     policies = np.empty((len(features), n_actions))
-    theta, squares = kernel_view(np.atleast_2d(sums.theta)), kernel_view(blocks(sums.squares))
-    kernels.lin_prod.log_weights(eta, theta, squares, kernel_view(rows(features)), policies)
+    theta, squares = kernel_view(np.atleast_2d(sums.theta)), kernel_view(as_blocks(sums.squares))
+    kernels.lin_prod.log_weights(
+        eta, theta, squares, kernel_view(features_by_action(features)), policies
+    )
     kernels.lin_prod.softmax(policies)
     return policies
 
 
-def blocks(matrices: Array) -> Array:
-    """The same numbers as blocks (B, d, d), where one matrix is one block."""
+def as_blocks(matrices: Array) -> Array:
+    """A view as blocks (B, d, d), where one matrix is one block."""
     return matrices.reshape(-1, *matrices.shape[-2:])
 
 
@@ -324,7 +327,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
     def init(self) -> SumsAndInverse:
         nothing = np.zeros(self._shape)
         inverse = nothing + np.eye(self.dimension) / self.beta
-        return SumsAndInverse(no_sums(self._shape), read_only(nothing), read_only(inverse))
+        return SumsAndInverse(initial_sums(self._shape), read_only(nothing), read_only(inverse))
 
     @property
     def order_dependence(self) -> str:
@@ -359,35 +362,37 @@ class LinProdUnknown(Linear[SumsAndInverse]):
         )
 
     def _check_size(self, features: Array, *, numbered: bool) -> None:
-        refuse_long(features, self.feature_bound, numbered)
+        check_feature_norms(features, self.feature_bound, numbered)
 
     def _policies_at(self, state: SumsAndInverse, features: Array) -> Array:
-        return policies_of(state.sums, self.eta, features, self.n_actions)
+        return policies_from_sums(state.sums, self.eta, features, self.n_actions)
 
     def advance(self, state: SumsAndInverse, log: Log, recorder: Recorder) -> SumsAndInverse:
         before, parts = state.sums.rounds, [np.empty((0, self.n_actions))]
         for start, rounds in chunks_of_constant_rate(before, len(log), max(1, len(log))):
-            state, policies = self._with_one_inverse(state, log[start : start + rounds])
+            state, policies = self._advance_chunk(state, log[start : start + rounds])
             parts.append(policies)
         recorder.add(np.concatenate(parts))
         return state
 
-    def _with_one_inverse(self, state: SumsAndInverse, log: Log) -> tuple[SumsAndInverse, Array]:
+    def _advance_chunk(self, state: SumsAndInverse, log: Log) -> tuple[SumsAndInverse, Array]:
         """A chunk in which M stays; it is computed again if it changes in the first round."""
         t, inverse, seen = state.sums.rounds + 1, state.inverse, state.seen.copy()
         if last_change(np.array([t]))[0] == t:
             inverse = self._inverse(seen, rounds=t - 1)
         thetas = theta_hats(inverse, log)
-        sums, policies = learned(
+        sums, policies = advance_sums(
             state.sums, np.full(len(log), self.eta), thetas, log, self.n_actions
         )
         kernels.lin_prod.add_squares(
-            kernel_view(played(log.features, log.actions)), kernel_view(log.actions), blocks(seen)
+            kernel_view(played_features(log.features, log.actions)),
+            kernel_view(log.actions),
+            as_blocks(seen),
         )
         return SumsAndInverse(sums, read_only(seen), inverse), policies
 
     def _inverse(self, seen: Array, rounds: int) -> Array:
         """(V̂ + βI)⁻¹, with V̂ = 0 before the first round."""
         matrices = seen / max(1, rounds) + self.beta * np.eye(self.dimension)
-        kernels.lin_prod.invert(blocks(matrices))
+        kernels.lin_prod.invert(as_blocks(matrices))
         return read_only(matrices)

@@ -139,14 +139,14 @@ class DisjointFeatures(KnownFeatures):
 Features = SharedFeatures | DisjointFeatures
 
 
-def rows(features: Any) -> Array:
+def features_by_action(features: Any) -> Array:
     """φ(X_t, ·) of every round as (n, K, d); contexts, which all actions share, as (n, 1, p)."""
     return np.asarray(features if features.ndim == 3 else features[:, np.newaxis])  # noqa: PLR2004 - (n, K, d)
 
 
-def played(features: Any, actions: Integers) -> Array:
+def played_features(features: Any, actions: Integers) -> Array:
     """φ(X_t, b) of every round, (n, d); contexts, of which b takes its block, as they are."""
-    shown = rows(features)
+    shown = features_by_action(features)
     return np.asarray(shown[np.arange(len(actions)), np.minimum(actions, shown.shape[1] - 1)])
 
 
@@ -155,16 +155,12 @@ def theta_hats(V_inverse: Array, log: Log) -> Array:
 
     Not by BLAS, which may sum in another order for many rows than for one: `update` must give the
     bits of `replay`.
-
-    >>> log = Log([1, 0], [1.0, 0.5], features=[[1.0], [1.0]])
-    >>> theta_hats(np.array([[[2.0]], [[4.0]]]), log).tolist()
-    [[4.0], [1.0]]
     """
     size = V_inverse.shape[-1]
     parts = [np.empty((0, size))]
     for start, count in chunks(len(log), rounds_per_chunk(size**2)):
         part = log[start : start + count]
-        phi = played(part.features, part.actions) * part.rewards[:, np.newaxis]
+        phi = played_features(part.features, part.actions) * part.rewards[:, np.newaxis]
         matrix = V_inverse if V_inverse.ndim == 2 else V_inverse[part.actions]  # noqa: PLR2004
         parts.append((matrix * phi[:, np.newaxis, :]).sum(axis=-1))
     return np.concatenate(parts)
@@ -258,10 +254,10 @@ class KnownCovariance(Linear[State]):
 
     def _check_size(self, features: Array, *, numbered: bool) -> None:
         if self.feature_bound is not None:
-            refuse_long(features, self.feature_bound, numbered)
+            check_feature_norms(features, self.feature_bound, numbered)
         with np.errstate(over="ignore", invalid="ignore"):  # then it is not below κ
             found = leverage(features, self.features.V_inverse)
-        refuse_above("kappa", self.kappa, found, "φᵀV⁻¹φ", numbered)
+        check_promised_bound("kappa", self.kappa, found, "φᵀV⁻¹φ", numbered)
 
 
 def linear_spec(n_actions: int, features: tuple[int, ...]) -> EventSpec:
@@ -270,14 +266,14 @@ def linear_spec(n_actions: int, features: tuple[int, ...]) -> EventSpec:
     return EventSpec(n_actions, features=features, unread=unread)
 
 
-def refuse_long(features: Array, feature_bound: float, numbered: bool) -> None:
+def check_feature_norms(features: Array, feature_bound: float, numbered: bool) -> None:
     """Raise `InvalidEvent` at the first φ(x, a) with ‖φ‖ > B."""
     with np.errstate(over="ignore"):
-        norms = np.asarray(np.linalg.norm(rows(features), axis=-1))
-    refuse_above("feature_bound", feature_bound, norms, "‖φ‖", numbered)
+        norms = np.asarray(np.linalg.norm(features_by_action(features), axis=-1))
+    check_promised_bound("feature_bound", feature_bound, norms, "‖φ‖", numbered)
 
 
-def refuse_above(bound: str, value: float, found: Any, symbol: str, numbered: bool) -> None:
+def check_promised_bound(bound: str, value: float, found: Any, symbol: str, numbered: bool) -> None:
     """Raise `InvalidEvent` at the first features, (n, K), that exceed what was promised."""
     above = ~(found <= value * (1 + ROUNDING))  # so that nan, of what overflowed, is above too
     if above.any():

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from understudy import kernels
-from understudy.behaviors import BEHAVIOR, Behavior, Logged
-from understudy.constraints import HORIZON, TRUTH, Array, array, enforce, number, one_of
+from understudy.behaviors import BEHAVIOR, Behavior, Logged, propensities_of
+from understudy.constraints import HORIZON, ROUNDS, TRUTH, Array, array, enforce, number, one_of
 from understudy.errors import InvalidArgument
 from understudy.estimators import GainFormula
-from understudy.learners.exponential_weights import CARRIED, ROUNDS, ScoreLearner
+from understudy.learners.exponential_weights import CARRIED_ERROR, ScoreLearner
 from understudy.protocols import CompiledPath, EventSpec
 from understudy.schedules import last_change
 from understudy.theory.coverage_adaptive import PRIOR, RATES, check_tuning, refuse_other_length
@@ -157,13 +157,13 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
 
     def _from_scores(self, scores: Array, rounds: int) -> LeveledScores:
         residues = np.zeros(self.shape[::-1])
-        return settled(self.tuning(rounds), by_action(scores), residues, rounds)
+        return state_from_scores(self.tuning(rounds), by_action(scores), residues, rounds)
 
     def add_states(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
         scores, residues = by_action(first.scores), by_action(first.residues + second.residues)
         kernels.weighted_entropy.add(scores, residues, kernel_view(second.scores.T))
         rounds = first.rounds + second.rounds
-        return settled(self.tuning(rounds), scores, residues, rounds)
+        return state_from_scores(self.tuning(rounds), scores, residues, rounds)
 
     def accepts(self, state: LeveledScores) -> bool:
         n_groups = len(self._groups[0])
@@ -174,14 +174,16 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         )
 
     def is_possible(self, state: LeveledScores) -> bool:
-        tuning, residues = self.tuning(state.rounds), by_action(state.residues)
-        fresh, rates = settled(tuning, by_action(state.scores), residues, state.rounds), tuning[0]
+        tuning = self.tuning(state.rounds)
+        scores, residues = by_action(state.scores), by_action(state.residues)
+        fresh = state_from_scores(tuning, scores, residues, state.rounds)
+        rates = tuning[0]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # of no state
             moved = rates * (state.references - fresh.references)
             carried = np.abs(np.log(state.totals) + moved - np.log(fresh.totals))
             level = np.abs(rates * (state.level - fresh.level)).max()
         size = 1.0 + np.abs(rates * fresh.level).max()  # the level is a number that grows
-        return bool((carried <= CARRIED * size).all() and level <= CARRIED * size)
+        return bool((carried <= CARRIED_ERROR * size).all() and level <= CARRIED_ERROR * size)
 
     def _learn(
         self,
@@ -193,15 +195,13 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         tuning, rounds = self.tuning(state.rounds), state.rounds + len(log)
         scores, residues = by_action(state.scores), by_action(state.residues)
         sums = state.references.copy(), state.totals.copy()
-        known = self.behavior
-        q = log.propensities if isinstance(known, Logged) else known[log.actions]
-        assert q is not None  # `EventSpec.check` requires them
+        q = propensities_of(self.behavior, log)
         events = kernel_view(log.actions), kernel_view(log.rewards), kernel_view(q)
         level, *found = kernel(
             tuning, scores, residues, sums, state.level, state.rounds, events, *arguments
         )
         if self.decaying and not np.array_equal((moved := self.tuning(rounds))[0], tuning[0]):
-            return settled(moved, scores, residues, rounds), found
+            return state_from_scores(moved, scores, residues, rounds), found
         references, totals = (read_only(part) for part in sums)
         after = LeveledScores(
             read_only(scores.T), read_only(residues.T), rounds, references, totals, level
@@ -214,8 +214,10 @@ def by_action(rows: Array) -> Array:
     return rows.T.copy()
 
 
-def settled(tuning: GroupTuning, scores: Array, residues: Array, rounds: int) -> LeveledScores:
-    """The state of scores (K, rows), with all sums and the level made from nothing else."""
+def state_from_scores(
+    tuning: GroupTuning, scores: Array, residues: Array, rounds: int
+) -> LeveledScores:
+    """The state of scores (K, rows), with all sums and the level computed from them alone."""
     references, totals = np.empty(len(tuning[0])), np.empty(len(tuning[0]))
     level = kernels.weighted_entropy.begin(tuning, scores, residues, (references, totals))
     sums = read_only(references), read_only(totals)

@@ -26,7 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 from understudy import kernels
 from understudy.behaviors import cdf, choose
 from understudy.constraints import Array, dimensions_of
-from understudy.contexts import ContextPolicy, FiniteContexts, rows
+from understudy.contexts import ContextPolicy, FiniteContexts
+from understudy.contexts import rows as policy_rows
 from understudy.errors import InvalidArgument
 from understudy.learners import ExponentialWeights
 from understudy.protocols import CompiledPath, EventSpec, Learner
@@ -70,10 +71,10 @@ class ComparatorTotals:
         self.fixed: dict[int, Array] = {}
         self.contextual: dict[int, ContextPolicy] = {}
         for i, comparator in enumerate(comparators):
-            self._sort(i, comparator)
+            self._add_comparator(i, comparator)
         self.behavior = 0.0
         self.by_action = np.zeros(game.n_actions)
-        self.earned = np.zeros(len(comparators))  # only the contextual ones are filled in
+        self.by_comparator = np.zeros(len(comparators))  # filled in for the contextual ones alone
 
     def add(
         self, contexts: NDArray[Any], behavior: Array, rewards: Array, rounds: Integers
@@ -83,19 +84,20 @@ class ComparatorTotals:
         self.behavior += float((behavior * rewards * weights).sum())
         self.by_action += (rewards * weights).sum(axis=0)  # not `@`: BLAS may reorder sums
         for i, comparator in self.contextual.items():
-            policy = rows(comparator, contexts, self.game.n_actions, "comparators")
-            self.earned[i] += (policy * rewards).sum()
+            policy = policy_rows(comparator, contexts, self.game.n_actions, "comparators")
+            self.by_comparator[i] += (policy * rewards).sum()
 
-    def totals(self, earned: float) -> Totals:
-        """The totals so far, beside what a learner earned."""
-        comparators = np.full(len(self.earned), self.by_action.max())  # BEST; others overwrite it
+    def totals(self, learner: float) -> Totals:
+        """The totals so far, beside the total reward of a learner."""
+        best = self.by_action.max()
+        comparators = np.full(len(self.by_comparator), best)  # of BEST; others overwrite it
         for i, policy in self.fixed.items():
             comparators[i] = (policy * self.by_action).sum()
         for i in self.contextual:
-            comparators[i] = self.earned[i]
-        return Totals(float(earned), self.behavior, comparators)
+            comparators[i] = self.by_comparator[i]
+        return Totals(float(learner), self.behavior, comparators)
 
-    def _sort(self, i: int, comparator: Comparator) -> None:
+    def _add_comparator(self, i: int, comparator: Comparator) -> None:
         if isinstance(comparator, str):
             if comparator != BEST:
                 raise InvalidArgument(
@@ -116,7 +118,7 @@ class ComparatorTotals:
 
 @dataclass(frozen=True, eq=False)
 class SimulationPlan:
-    """What every run of a simulation has in common."""
+    """A game, its learners and all else that the runs of a simulation share."""
 
     game: Game
     learners: Learners
@@ -127,7 +129,7 @@ class SimulationPlan:
     @cached_property
     def players(self) -> dict[str, Player]:
         """The player of each learner."""
-        return {name: _player(self, learner) for name, learner in self.learners.items()}
+        return {name: _fastest_player(self, learner) for name, learner in self.learners.items()}
 
     @property
     def paths(self) -> dict[str, EnginePath]:
@@ -162,13 +164,15 @@ def play_runs(plan: SimulationPlan, runs: Sequence[int]) -> list[dict[str, Total
     """All learners' totals in every run."""
     totals: list[dict[str, Totals]] = [{} for _ in runs]
     for player in dict.fromkeys(plan.players.values()):
-        own = {name: one for name, one in plan.learners.items() if plan.players[name] is player}
-        for total, more in zip(totals, player(plan, own, runs), strict=True):
+        learners = {
+            name: learner for name, learner in plan.learners.items() if plan.players[name] is player
+        }
+        for total, more in zip(totals, player(plan, learners, runs), strict=True):
             total.update(more)
     return totals
 
 
-def _player(plan: SimulationPlan, learner: Learner[Any]) -> Player:
+def _fastest_player(plan: SimulationPlan, learner: Learner[Any]) -> Player:
     """The fastest player that the learner, the adversary and the way to count rewards allow."""
     adversary, paths = plan.game.adversary, _compiled_paths(learner)
     binary = plan.game.contexts is None and adversary.bernoulli
@@ -176,19 +180,19 @@ def _player(plan: SimulationPlan, learner: Learner[Any]) -> Player:
         ready = binary and CompiledPath.ADAPTIVE in paths and _compiles_itself(adversary)
         return _play_adaptive_compiled if ready else _play_referee
     if CompiledPath.LOGS not in paths:
-        return _go_over_policies
+        return _play_policies
     piecewise = binary and _is_piecewise(plan.game) and plan.rewards == "mean"
-    return _play_whole_games if piecewise and CompiledPath.WHOLE_GAMES in paths else _go_over_logs
+    return _play_whole_games if piecewise and CompiledPath.WHOLE_GAMES in paths else _play_logs
 
 
 def _compiled_paths(learner: Learner[Any]) -> CompiledPath:
-    """What the class of the learner declares; a class of its own may not know the question."""
+    """The paths that the learner declares; none if it is no subclass of `Learner`."""
     known = hasattr(type(learner), "compiled_paths")
     return learner.compiled_paths if known else CompiledPath.NONE
 
 
 def _is_piecewise(game: Game) -> bool:
-    """Whether means stay for a while and do not depend on contexts; a subclass may vary them."""
+    """Whether means are constant in segments, without contexts; a subclass may vary them."""
     return type(game.adversary) is Piecewise and game.contexts is None
 
 
@@ -213,28 +217,31 @@ def _play_whole_games(
     """Piecewise constant means, gains that depend on nothing but the event: O(1) a round."""
     game = plan.game
     means, starts = (kernel_view(part) for part in game.pieces_between(0, game.rounds))
-    tally = ComparatorTotals(game, plan.comparators)
-    tally.add(NO_CONTEXTS, game.behavior, means, durations(starts, game.rounds))
-    everywhere = tally.totals(earned=0.0)  # of behavior and comparators: the same in all runs
+    comparator_totals = ComparatorTotals(game, plan.comparators)
+    comparator_totals.add(NO_CONTEXTS, game.behavior, means, durations(starts, game.rounds))
+    totals_of_all_runs = comparator_totals.totals(learner=0.0)  # all but the learner's
     edges = kernel_view(cdf(game.behavior))
     world = edges, kernel_view(kernels.games.guide_table(edges)), means, starts
     etas = np.array([learner.rate(0) for learner in learners.values()])
     gains = [_gains_of_every_event(learner, game.behavior) for learner in learners.values()]
     rates_and_gains = kernel_view(etas), kernel_view(np.array(gains))
-    every = tuple(np.random.default_rng(0) for _ in range(2 * RUNS_PER_CALL))  # of any seed
-    generators = behaviors, observed = every[:RUNS_PER_CALL], every[RUNS_PER_CALL:]
+    # Generators of any seed: each run restarts its two.
+    behavior = tuple(np.random.default_rng(0) for _ in range(RUNS_PER_CALL))
+    observed = tuple(np.random.default_rng(0) for _ in range(RUNS_PER_CALL))
     for first, count in chunks(len(runs), RUNS_PER_CALL):
-        for run, one, other in zip(runs[first:], behaviors, observed, strict=False):
+        for run, of_behavior, of_observed in zip(runs[first:], behavior, observed, strict=False):
             streams = RandomStreams(plan.seed, run)
-            streams.restart(one, "behavior")
-            streams.restart(other, "observed")
+            streams.restart(of_behavior, "behavior")
+            streams.restart(of_observed, "observed")
         state = kernels.games.init(count, len(learners), game.n_actions)
         for start, rounds in chunks(game.rounds, ROUNDS_PER_CALL):
-            kernels.games.play_runs(generators, world, start, rounds, rates_and_gains, state)
+            kernels.games.play_runs(
+                (behavior, observed), world, start, rounds, rates_and_gains, state
+            )
         *_, earnings = state
         for earned in earnings.tolist():
             yield {
-                name: replace(everywhere, learner=own)
+                name: replace(totals_of_all_runs, learner=own)
                 for name, own in zip(learners, earned, strict=True)
             }
 
@@ -253,7 +260,7 @@ def _gains_of_every_event(learner: ExponentialWeights, behavior: Array) -> Array
 # A chunk of log at a time.
 
 
-def _go_over_logs(
+def _play_logs(
     plan: SimulationPlan, learners: Learners, runs: Sequence[int]
 ) -> Iterator[dict[str, Totals]]:
     """Learners with a compiled `expected_reward`; longer chunks if no table (n, K) is needed."""
@@ -265,10 +272,10 @@ def _go_over_logs(
         log = _visible(chunk.log, learner.spec)
         return learner.expected_reward(state, log, chunk.rewards, chunk.starts)  # type: ignore[no-any-return] # it can
 
-    return (_go_over_log(plan, learners, run, size, expected_reward) for run in runs)
+    return (_play_log(plan, learners, run, size, expected_reward) for run in runs)
 
 
-def _go_over_policies(
+def _play_policies(
     plan: SimulationPlan, learners: Learners, runs: Sequence[int]
 ) -> Iterator[dict[str, Totals]]:
     """Any learner, through all its policies."""
@@ -278,12 +285,10 @@ def _go_over_policies(
         rewards = expand(chunk.rewards, chunk.starts, len(chunk.log))
         return state, float((policies * rewards).sum())
 
-    return (
-        _go_over_log(plan, learners, run, plan.game.chunk_size, expected_reward) for run in runs
-    )
+    return (_play_log(plan, learners, run, plan.game.chunk_size, expected_reward) for run in runs)
 
 
-def _go_over_log(
+def _play_log(
     plan: SimulationPlan,
     learners: Learners,
     run: int,
@@ -292,19 +297,19 @@ def _go_over_log(
 ) -> dict[str, Totals]:
     states = {name: learner.init() for name, learner in learners.items()}
     earned = dict.fromkeys(learners, 0.0)
-    tally = ComparatorTotals(plan.game, plan.comparators)
+    comparator_totals = ComparatorTotals(plan.game, plan.comparators)
     streams = RandomStreams(plan.seed, run)
     for chunk in log_chunks(plan.game, streams, size=size, all_rewards=plan.draws_all_rewards):
         for name, learner in learners.items():
             states[name], more = expected_reward(learner, states[name], chunk)
             earned[name] += more
         rounds = durations(chunk.starts, len(chunk.log))
-        tally.add(chunk.contexts, chunk.behavior, chunk.rewards, rounds)
-    return {name: tally.totals(earned[name]) for name in learners}
+        comparator_totals.add(chunk.contexts, chunk.behavior, chunk.rewards, rounds)
+    return {name: comparator_totals.totals(earned[name]) for name in learners}
 
 
 def _visible(log: Log, spec: EventSpec) -> Log:
-    """What a learner is shown of the log: no more than its spec asks for."""
+    """The columns of the log that the learner's spec asks for."""
     return log.visible(propensities=spec.propensities, features=bool(spec.features))
 
 
@@ -320,23 +325,20 @@ def _play_adaptive_compiled(
 
 
 def _play_adaptive_run(plan: SimulationPlan, learner: ExponentialWeights, run: int) -> Totals:
-    game, streams, tally = (
-        plan.game,
-        RandomStreams(plan.seed, run),
-        ComparatorTotals(plan.game, plan.comparators),
-    )
-    assert isinstance(game.adversary, Compiled)  # as `_player` checked
+    game, streams = plan.game, RandomStreams(plan.seed, run)
+    comparator_totals = ComparatorTotals(game, plan.comparators)
+    assert isinstance(game.adversary, Compiled)  # as `_fastest_player` checked
     referee, memory, parameters = game.adversary.compiled()
-    stage = (
+    referee_arguments = (
         kernel_view(game.behavior),
-        tally.by_action,
+        comparator_totals.by_action,
         plan.rewards == "realised",
         streams.observed,
         streams.unobserved,
         streams.learner,
     )
     memory = np.array(memory, dtype=np.float64)  # a copy for this run: others share the array
-    play_rounds = partial(referee, (memory, kernel_view(parameters)), stage)
+    play_rounds = partial(referee, (memory, kernel_view(parameters)), referee_arguments)
     state, earned = learner.init(), 0.0
     for _, rounds in chunks(game.rounds, ROUNDS_WITHOUT_TABLE):
         actions = choose(game.behavior, streams.behavior.random(rounds))
@@ -351,31 +353,31 @@ def _play_adaptive_run(plan: SimulationPlan, learner: ExponentialWeights, run: i
                 "scale the means into [0, 1]",
             )
         earned += own
-        tally.behavior += behaviors
-    return tally.totals(earned)
+        comparator_totals.behavior += behaviors
+    return comparator_totals.totals(earned)
 
 
 def _play_referee(
     plan: SimulationPlan, learners: Learners, runs: Sequence[int]
 ) -> Iterator[dict[str, Totals]]:
-    """The readable path: the sums over the record of every round."""
+    """`game.play`, and sums over its record of every round."""
     for run in runs:
         totals = {}
         for name, learner in learners.items():
-            earned, tally = 0.0, ComparatorTotals(plan.game, plan.comparators)
+            earned, comparator_totals = 0.0, ComparatorTotals(plan.game, plan.comparators)
             for played in play(plan.game, learner, seed=plan.seed, run=run):
                 counted = played.means if plan.rewards == "mean" else played.rewards
                 earned += float(played.policy @ counted)
                 context = np.asarray(played.context)[np.newaxis]
-                tally.add(context, played.behavior, counted[np.newaxis], ONE_ROUND)
-            totals[name] = tally.totals(earned)
+                comparator_totals.add(context, played.behavior, counted[np.newaxis], ONE_ROUND)
+            totals[name] = comparator_totals.totals(earned)
         yield totals
 
 
 PATHS: dict[Player, EnginePath] = {
     _play_whole_games: COMPILED,
-    _go_over_logs: COMPILED,
+    _play_logs: COMPILED,
     _play_adaptive_compiled: COMPILED,
-    _go_over_policies: STRETCHES,
+    _play_policies: STRETCHES,
     _play_referee: REFEREE,
 }

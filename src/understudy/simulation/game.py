@@ -26,7 +26,8 @@ from understudy.constraints import (
     enforce,
     having,
 )
-from understudy.contexts import POLICY, Contexts, FiniteContexts, rows
+from understudy.contexts import POLICY, Contexts, FiniteContexts
+from understudy.contexts import rows as policy_rows
 from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument
 from understudy.protocols import LEARNER, EventSpec, Learner
@@ -96,9 +97,9 @@ class Game:
             object.__setattr__(self, "behavior", POLICY("behavior", self.behavior))
         if isinstance(self.contexts, FiniteContexts):
             every = np.arange(len(self.contexts.table))
-            rows(self.behavior, every, self.n_actions, "behavior")
+            policy_rows(self.behavior, every, self.n_actions, "behavior")
         elif self.contexts is not None and np.ndim(self.behavior) == 1:
-            rows(self.behavior, np.zeros(1), self.n_actions, "behavior")
+            policy_rows(self.behavior, np.zeros(1), self.n_actions, "behavior")
         self._check_adversary()
 
     @property
@@ -224,7 +225,7 @@ class RandomStreams:
             behavior = np.broadcast_to(game.behavior, (rounds, game.n_actions))
             return np.zeros(rounds, dtype=np.int64), None, behavior
         contexts = game.contexts.draw(self.contexts, rounds)
-        behavior = rows(game.behavior, contexts, game.n_actions, "behavior")
+        behavior = policy_rows(game.behavior, contexts, game.n_actions, "behavior")
         return contexts, game.contexts.features(contexts), behavior
 
     def draw_behavior_actions(self, behavior: Array) -> Integers:

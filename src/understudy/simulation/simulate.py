@@ -163,9 +163,9 @@ def simulate(
     ((5, 2), 'compiled')
     """
     if isinstance(game, Sweep):
-        alone = {"learners": None, "runs": 1, "seed": 0, "comparators": (), "rewards": "mean"}
+        defaults = {"learners": None, "runs": 1, "seed": 0, "comparators": (), "rewards": "mean"}
         given = (learners, runs, seed, comparators, rewards)
-        for (name, default), value in zip(alone.items(), given, strict=True):
+        for (name, default), value in zip(defaults.items(), given, strict=True):
             if type(value) is not type(default) or value != default:
                 reason, remedy = "the sweep says it already", f"pass {name} to us.Sweep"
                 raise InvalidArgument(name, value, reason, remedy)

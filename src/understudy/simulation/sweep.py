@@ -22,13 +22,14 @@ from understudy.constraints import (
     COUNT,
     SEED,
     Array,
+    Checked,
     Constraint,
     ConstraintViolation,
     array,
     enforce,
     one_of,
 )
-from understudy.deprecated import warn_of_old_name
+from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument, NotSaveable, UnknownCell, shorten
 from understudy.protocols import Learner
 from understudy.simulation.engine import (
@@ -71,6 +72,9 @@ REWARDS = one_of(
     "realised",
 )
 GAMES = Constraint('pass {"name": us.Game(...)}', _by_name, ({}, [], None, "game"))
+LEARNERS = Constraint(
+    'pass {"name": learner}, or a function of the game that returns it', GAMES.parse, GAMES.wrong
+)
 SEEDS = Constraint("pass [0, 1, …]", _seeds, ([], 7, "01", [0, 0], [-1], [0.5], None))
 
 
@@ -88,7 +92,7 @@ class SweepCell(NamedTuple):
 
 @saved(tag="Played")
 @dataclass(frozen=True, eq=False)
-class CellResult:
+class CellResult(Checked):
     """Result of a cell: regret (runs, comparators), rewards (runs,), and the engine's path."""
 
     regret: Array
@@ -101,9 +105,6 @@ class CellResult:
         "behavior_reward": array("pass one number per run"),
         "path": PATH,
     }
-
-    def __post_init__(self) -> None:
-        enforce(self)
 
     @staticmethod
     def from_totals(totals: Sequence[Totals], path: EnginePath) -> CellResult:
@@ -147,6 +148,7 @@ class Sweep:
     comparators: Sequence[Comparator] | Callable[[Game], Sequence[Comparator]] = ()
     rewards: Rewards = "mean"
     CONSTRAINTS: ClassVar = {"games": GAMES, "seeds": SEEDS, "runs": COUNT, "rewards": REWARDS}
+    casts, plans = OldName("learners_by_game"), OldName("groups")
 
     def __post_init__(self) -> None:
         enforce(self)
@@ -171,14 +173,8 @@ class Sweep:
 
     def _learners(self, game: Game) -> dict[str, Learner[Any]]:
         learners = self.learners(game) if callable(self.learners) else self.learners
-        if not isinstance(learners, Mapping) or not learners:
-            raise InvalidArgument(
-                "learners",
-                learners,
-                "there must be at least one, by name",
-                'pass {"name": learner}, or a function of the game that returns it',
-            )
-        return dict(learners)
+        by_name: dict[str, Learner[Any]] = LEARNERS("learners", learners)
+        return by_name
 
     def compared_with(self, game: str) -> Sequence[Comparator]:
         """The comparators of a game."""
@@ -202,17 +198,6 @@ class Sweep:
         for game, learners in self.learners_by_game.items():
             for seed in self.seeds:
                 yield {SweepCell(game, name, seed): learner for name, learner in learners.items()}
-
-    @property
-    def casts(self) -> dict[str, dict[str, Learner[Any]]]:
-        """The name of `learners_by_game` in 0.5."""
-        warn_of_old_name("Sweep.casts", "learners_by_game", stacklevel=2)
-        return self.learners_by_game
-
-    def plans(self) -> Iterator[dict[SweepCell, Learner[Any]]]:
-        """The name of `groups` in 0.5."""
-        warn_of_old_name("Sweep.plans", "groups", stacklevel=2)
-        return self.groups()
 
     def plan(self, cells: Sequence[SweepCell]) -> SimulationPlan:
         """The engine's plan for some cells of a group."""
@@ -346,7 +331,7 @@ class ResultCache:
     def _game(self, name: str) -> str:
         """A hash of a game and its comparators, made once for all cells of the game."""
         comparators = [
-            as_key(plain(one), f"a comparator of game {name!r}")
+            as_key(comparator_as_data(one), f"a comparator of game {name!r}")
             for one in self.sweep.compared_with(name)
         ]
         game = as_key(self.sweep.games[name], f"game {name!r}")
@@ -367,7 +352,7 @@ def as_key(value: Any, what: str) -> Any:
         ) from None
 
 
-def plain(comparator: Comparator) -> Any:
+def comparator_as_data(comparator: Comparator) -> Any:
     """A comparator as a number, a name or an array; a function stays what it is."""
     if isinstance(comparator, str | int) or callable(comparator):
         return comparator

@@ -46,7 +46,7 @@ def comparator_rewards(
     if total_rewards is None:
         return policy * float(horizon)
     totals = np.asarray(total_rewards)
-    if totals.shape != (n_actions,) or totals.max() > horizon * (1 + 1e-9):
+    if totals.shape != (n_actions,) or totals.max() > horizon * (1 + 1e-9):  # 1e-9: rounding
         raise InvalidArgument(
             "total_rewards",
             total_rewards,
@@ -172,7 +172,7 @@ def exp3_bound(
     if total_probabilities is None:
         return math.log(len(q)) / eta + eta * horizon / smallest
     totals = np.asarray(total_probabilities)
-    if totals.shape != q.shape or abs(totals.sum() - horizon) > 1e-6 * horizon:
+    if totals.shape != q.shape or abs(totals.sum() - horizon) > 1e-6 * horizon:  # 1e-6: rounding
         raise InvalidArgument(
             "total_probabilities",
             total_probabilities,
@@ -253,9 +253,6 @@ def pessimism(q: Array, t: Array, n_actions: int, eta: float) -> Array:
 
     $$\min\Big\{1 - \frac{q}{1 + \eta/2}, \frac{\eta/2 + q w_t}{q + \eta/2}\Big\}, \quad
     w_t = \Big(\frac12 + \sqrt{2 \log(K t^2)}\Big) \sqrt{\frac{1-q}{(t-1)(q+\eta/2)}}$$
-
-    >>> pessimism(np.array([0.5]), np.array([1.0, 10_001.0]), n_actions=10, eta=0.1).round(4)
-    array([0.5238, 0.151 ])
     """
     gamma = eta / 2
     past = np.maximum(t - 1, 1)

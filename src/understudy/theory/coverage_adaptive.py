@@ -1,4 +1,4 @@
-"""One learner for every comparator: its rates, its prior, and what it pays (docs/theory.md).
+"""The coverage-adaptive learner: its rates, its prior, and its regret bounds (docs/theory.md).
 
 The weighted entropy Σ_a w(a) log w(a)/η_a gives each action a rate of its own. Small rates suit
 actions that the behavior rarely shows, large ones the others; the prior keeps the price of having
@@ -32,7 +32,7 @@ from understudy.schedules import rounds_at_each_rate
 from understudy.theory.bounds import TOTALS, comparator_rewards
 from understudy.theory.coverage_ratio import RATIO, as_policy
 
-FINEST = 25  # levels of the grid without a horizon: rates fall by 2²⁵, enough for 2⁵⁰ rounds
+FINEST_LEVEL = 25  # levels of the grid without a horizon: rates fall by 2²⁵, enough for 2⁵⁰ rounds
 MULTIPLIER = number(0.0, 1e6, "pass a positive number, such as 2.0", above=True)
 RATES = array("pass one positive rate per action (or level), at most 1e9", low=0.0, high=1e9)
 
@@ -107,7 +107,7 @@ def coverage_grid_tuning(
     >>> rates.round(3).tolist(), prior.round(3).tolist()
     ([0.643, 0.321, 0.161], [0.762, 0.19, 0.048])
     """
-    finest = FINEST if horizon is None else max(1, math.ceil(math.log2(horizon) / 2))
+    finest = FINEST_LEVEL if horizon is None else max(1, math.ceil(math.log2(horizon) / 2))
     i = np.arange(finest + 1, dtype=np.float64)
     entropy = 1.0 + math.log(n_actions)  # log(eK)
     largest = math.sqrt(entropy if horizon is None else 2 * entropy / horizon)
@@ -116,7 +116,7 @@ def coverage_grid_tuning(
 
 @constrained(rates=RATES, prior=PRIOR)
 def coverage_adaptive_price(rates: ArrayLike, prior: ArrayLike) -> Array:
-    r"""What it costs to compete with each action, whatever the rates and the prior:
+    r"""The price of competing with each action, for any rates and prior:
 
     $$D_a = \frac{\log(1/w_1(a)) - 1 + w_1(a)}{\eta_a} + \sum_{i \ne a} \frac{w_1(i)}{\eta_i}$$
 
@@ -166,7 +166,7 @@ def coverage_adaptive_bound(
     """
     q = np.asarray(pi_b)
     own = coverage_adaptive_tuning(q, horizon=None if anytime else horizon, multiplier=multiplier)
-    eta, w1 = resolved(own, rates, prior, multiplier)
+    eta, w1 = override_tuning(own, rates, prior, multiplier)
     refuse_other_length(eta, len(q))
     policy = as_policy(comparator, len(q))
     if anytime:
@@ -232,10 +232,10 @@ def coverage_grid_bound(
     return float(best) + 1.5 / float(rates[0])
 
 
-def resolved(
+def override_tuning(
     own: Tuning, rates: ArrayLike | None, prior: ArrayLike | None, multiplier: float
 ) -> Tuning:
-    """What was given instead of the tuning's own; the multiplier is of both."""
+    """The tuning with the given rates, times the multiplier, and the given prior, if any."""
     return Tuning(
         own.rates if rates is None else multiplier * np.asarray(rates),
         own.prior if prior is None else np.asarray(prior),

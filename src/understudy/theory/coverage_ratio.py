@@ -25,7 +25,8 @@ from understudy.constraints import (
 from understudy.errors import InfiniteCoverage, InvalidArgument
 from understudy.types import kernel_view
 
-SINGULAR = 1e-12  # relative to the largest eigenvalue
+# Relative to the largest eigenvalue: a smaller one is the rounding of a d × d matrix, d ≤ 1000.
+SINGULAR = 1e-12
 ACTION = integer(0, "pass the 0-based index of an action")
 COVARIANCE_REMEDY = "pass us.theory.feature_covariance(...) of a behavior that excites all features"
 NO_COVARIANCES = ([[1.0, 2.0]], [[np.nan, 0.0], [0.0, 1.0]], [[1.0, 0.5], [0.0, 1.0]], [[-1.0]])
@@ -82,11 +83,7 @@ COVERAGE_RATIO = number(  # of a rate
 
 
 def as_policy(comparator: int | ArrayLike, n_actions: int) -> Array:
-    """A comparator as K probabilities: an action becomes the policy that always plays it.
-
-    >>> as_policy(1, 3).tolist()
-    [0.0, 1.0, 0.0]
-    """
+    """A comparator as K probabilities: an action becomes the policy that always plays it."""
     if dimensions_of(comparator) == 0:
         action = ACTION("comparator", comparator)
         if action >= n_actions:

@@ -30,7 +30,7 @@ from understudy.theory.coverage_ratio import (
     smallest_probability,
 )
 
-HOLDING = math.sqrt(1.05)  # what a rate that is held may be above s/√t
+HELD_RATE_FACTOR = math.sqrt(1.05)  # a rate held until t grows by 5 % is at most this × s/√t
 
 
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=COVERAGE_RATIO.optional())
@@ -147,7 +147,7 @@ def theorem1_anytime_uniform_bound(n_actions: int, horizon: int, coverage: float
     >>> round(theorem1_anytime_uniform_bound(100, 10_000, coverage=50.5), 1)
     8155.7
     """
-    return math.sqrt(2 * horizon * math.log(n_actions)) * (1 + HOLDING * coverage / 2)
+    return math.sqrt(2 * horizon * math.log(n_actions)) * (1 + HELD_RATE_FACTOR * coverage / 2)
 
 
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=RATIO)
@@ -157,7 +157,7 @@ def theorem1_anytime_tuned_bound(n_actions: int, horizon: int, coverage: float) 
     >>> round(theorem1_anytime_tuned_bound(100, 10_000, coverage=50.5), 1)
     3087.7
     """
-    return (1 + HOLDING) * math.sqrt(coverage * horizon * math.log(n_actions))
+    return (1 + HELD_RATE_FACTOR) * math.sqrt(coverage * horizon * math.log(n_actions))
 
 
 @constrained(pi_b=PROBABILITIES, horizon=HORIZON)
