@@ -63,11 +63,7 @@ def name_of_default(behavior: Behavior | None, *, contexts: bool) -> str:
 
 
 def choose(name: str, behavior: Behavior | None, n_actions: int, horizon: int | None) -> Choice:
-    """A learner without contexts, by name.
-
-    >>> choose("exp3-ix-unknown", None, 3, horizon=100).learner.spec.n_actions
-    3
-    """
+    """A learner without contexts, by name."""
     if name == CONTEXTUAL:
         raise InvalidArgument(
             "learner",
