@@ -36,7 +36,7 @@ SNAPSHOT_SHARE = 50.0  # snapshots may take a fiftieth of the time
 SNAPSHOT_PAUSE = 0.05  # seconds: no further snapshot is begun after that, requests wait meanwhile
 MICROSECOND = 1_000  # nanoseconds
 
-Answer = tuple[asyncio.Future[Any], Any, BaseException | None]
+Answer = tuple[asyncio.Future[Any], Any, BaseException | None]  # a future, its result or error
 log = structlog.get_logger("understudy.live")
 
 
@@ -46,7 +46,7 @@ class EventRequest:
 
     study: LiveStudy
     events: Sequence[Event]
-    answer: asyncio.Future[Any]
+    future: asyncio.Future[Any]
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class StoreTask:
     """Other work with the store, to be done in the thread that owns it."""
 
     work: Callable[[], Any]
-    answer: asyncio.Future[Any]
+    future: asyncio.Future[Any]
 
 
 class Writer:
@@ -105,17 +105,17 @@ class Writer:
         self._check_available()
         if self._queued + len(events) > MOST_QUEUED:
             raise StoreUnavailable("more events are waiting to be written than there is room for")
-        answer: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        future: asyncio.Future[list[Outcome]] = self._loop.create_future()
         self._queued += len(events)
-        self._queue.put(EventRequest(study, events, answer))
-        return answer
+        self._queue.put(EventRequest(study, events, future))
+        return future
 
     def run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Queue work for the thread that owns the store."""
         self._check_available()
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._queue.put(StoreTask(work, answer))
-        return answer
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.put(StoreTask(work, future))
+        return future
 
     def _check_available(self) -> None:
         if self.stopping:
@@ -191,11 +191,11 @@ class Writer:
     def _run_task(self, task: StoreTask) -> None:
         try:
             self._reopen_store()
-            answer: Answer = task.answer, task.work(), None
+            answer: Answer = task.future, task.work(), None
         except StoreUnavailable as error:
-            answer = task.answer, None, self._lose_store(error)
+            answer = task.future, None, self._lose_store(error)
         except Exception as error:  # noqa: BLE001 - the caller gets it
-            answer = task.answer, None, error
+            answer = task.future, None, error
         self._answer([answer])
 
     def _write(self, requests: Sequence[EventRequest]) -> None:
@@ -206,14 +206,14 @@ class Writer:
             outcomes = self._commit(requests)
         except StoreUnavailable as error:
             self._lose_store(error)
-            self._answer([(request.answer, None, error) for request in requests], events)
+            self._answer([(request.future, None, error) for request in requests], events)
         except Exception as error:  # noqa: BLE001 - every request must get an answer
             self._write_separately(requests, error)
         else:
             if not self._busy:  # else by the next poll, for many groups at once
                 self._process({request.study: None for request in requests})
             pairs = zip(requests, outcomes, strict=True)
-            self._answer([(request.answer, own, None) for request, own in pairs], events)
+            self._answer([(request.future, own, None) for request, own in pairs], events)
 
     def _write_separately(self, requests: Sequence[EventRequest], error: Exception) -> None:
         """Write each request alone: an unexpected error of one must not fail the others."""
@@ -223,7 +223,7 @@ class Writer:
             for request in requests:
                 self._write([request])
         else:
-            self._answer([(requests[0].answer, None, error)], len(requests[0].events))
+            self._answer([(requests[0].future, None, error)], len(requests[0].events))
 
     def _commit(self, requests: Sequence[EventRequest]) -> list[list[Outcome]]:
         now = self.now()
@@ -244,13 +244,13 @@ class Writer:
 
     def _resolve(self, answers: Sequence[Answer], events: int) -> None:
         self._queued -= events
-        for answer, result, error in answers:
-            if answer.done():  # the client has disconnected
+        for future, result, error in answers:
+            if future.done():  # the client has disconnected
                 continue
             if error is None:
-                answer.set_result(result)
+                future.set_result(result)
             else:
-                answer.set_exception(error)
+                future.set_exception(error)
 
     def _reopen_store(self) -> None:
         """Open the store again if it was lost, and load its studies."""

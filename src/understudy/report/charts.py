@@ -18,8 +18,8 @@ from understudy.report.tables import most_important
 
 Points = NDArray[np.float64]
 ROUNDS, LOWER, UPPER, PRODUCTION, GAIN = range(5)
-SHOWN = 1_000.0  # rounds before the last one's thousandth say little, and take much room
-SETTLED = 30.0  # the values of rounds before this part of all may leave the picture
+SHOWN = 1_000.0  # rounds before a thousandth of the last say little, and take much room
+SETTLED = 30.0  # values of rounds before a thirtieth of the last may leave the picture
 TIP_WIDTH = 10.0  # pixels that share a tip
 MOST_BARS = 20
 NARROW = 500.0  # pixels: a picture for a phone says less
@@ -27,11 +27,11 @@ LABEL = 12.5  # the size of an action's name, as in report.css
 LETTER = 0.56  # the width of a letter as a share of its height, about
 DOUBLE = "WF"  # what Unicode calls letters that are twice as wide
 LINE_HEIGHT = 14.0
-FAR = 1e4  # pixels: what lies beyond is as invisible there
+FAR = 1e4  # pixels, far outside of every picture: points beyond it are drawn there
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 74.0, 10.0, 40.0
 MARGIN = 0.06  # of the range, left free below and above
 NARROWEST = 1e-9  # of the values: a narrower range is mostly rounding
-SMALLEST = 1e-290  # of a range whose pixels are doubles
+SMALLEST = 1e-290  # of a range: the pixels of smaller ones would overflow
 STEPS = (1.0, 2.0, 5.0, 10.0)
 MOST_STEPS = 5  # between the round values on an axis
 FEW_POWERS = 2  # of ten on an axis: fewer than three say little
@@ -404,20 +404,17 @@ def _text(content: object, x: float, y: float, *, class_: str, anchor: str = "st
     return _element("text", said, x=x, y=y, class_=class_, text_anchor=anchor)
 
 
-def _line(x: Points, y: Points, class_: str) -> str:
-    """A curve through points."""
-    return _element("path", d=_path(x, y), class_=class_)
+def _line(x: Points, y: Points, class_: str, end: str = "") -> str:
+    """A curve through points; with the `end` "Z" it is closed."""
+    points = zip(x.tolist(), np.clip(y, -FAR, FAR).tolist(), strict=True)
+    path = "M" + "L".join(f"{_value(a)} {_value(b)}" for a, b in points)
+    return _element("path", d=path + end, class_=class_)
 
 
 def _area(x: Points, low: Points, high: Points, class_: str) -> str:
     """The area between two curves."""
-    outline = _path(np.concatenate([x, x[::-1]]), np.concatenate([low, high[::-1]]))
-    return _element("path", d=outline + "Z", class_=class_)
-
-
-def _path(x: Points, y: Points) -> str:
-    points = zip(x.tolist(), np.clip(y, -FAR, FAR).tolist(), strict=True)
-    return "M" + "L".join(f"{_value(a)} {_value(b)}" for a, b in points)
+    there_and_back = np.concatenate([x, x[::-1]]), np.concatenate([low, high[::-1]])
+    return _line(*there_and_back, class_, end="Z")
 
 
 def _value(value: object) -> str:
