@@ -75,7 +75,7 @@ class Rows:
         return [number_rule(column) for column in self.numbers]
 
     def clean(self) -> nw.LazyFrame[Any]:
-        """All rows, in which every number is null if one of them is not valid."""
+        """All rows; if a number of a row is not valid, all its numbers are null."""
         valid = all_hold(self.rules)
         values = [
             nw.when(valid).then(self._value(column)).alias(column.role) for column in self.numbers
@@ -83,7 +83,7 @@ class Rows:
         return self.frame.select(nw.col(ACTION, *self.own), *values)
 
     def with_rejected(self, positive: str) -> nw.LazyFrame[Any]:
-        """All rows, with numbers that can be computed with, and whether the row is `valid`.
+        """All rows with usable numbers, and a column `valid`.
 
         A reward that cannot be used is 1, `positive` is 1 where it is not, other numbers are 0.
         """

@@ -71,7 +71,7 @@ def open_frame(
     if engine in EXTRAS:
         _require(engine, *EXTRAS[engine])
     where = sources_name(sources)
-    with _in_our_words(engine, where), _quietly(engine), contextlib.ExitStack() as stack:
+    with _as_invalid_log(engine, where), _without_warnings(engine), contextlib.ExitStack() as stack:
         if first.format == CSV:
             for source in sources:
                 csv_header(source, columns)
@@ -153,8 +153,8 @@ def _require(engine: str, module: str, extra: str) -> None:
 
 
 @contextlib.contextmanager
-def _in_our_words(engine: str, where: str) -> Iterator[None]:
-    """What an engine says against a file, in one line."""
+def _as_invalid_log(engine: str, where: str) -> Iterator[None]:
+    """Turn the errors of an engine about files into an `InvalidLog` of one line."""
     try:
         yield
     except UnderstudyError:
@@ -192,8 +192,8 @@ def _errors_of(engine: str) -> tuple[type[BaseException], ...]:
 
 
 @contextlib.contextmanager
-def _quietly(engine: str) -> Iterator[None]:
-    """Without the engines' warnings about each other's versions."""
+def _without_warnings(engine: str) -> Iterator[None]:
+    """Silence the warnings of engines about each other's versions."""
     modules = {"dask": "dask", "pyspark": "pyspark"}
     with warnings.catch_warnings():
         if engine in modules:

@@ -58,7 +58,7 @@ class Target:
         return np.asarray(policy[rows.actions])
 
     def unexpected_values(self, rows: ValidatedBatch) -> UnexpectedValues:  # noqa: ARG002 - for those with contexts
-        """How many values of contexts are unlike all values of the policy's warm-up, by column."""
+        """Count the values of contexts that are unlike all values of the policy's warm-up."""
         return UnexpectedValues()
 
 

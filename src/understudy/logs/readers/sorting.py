@@ -60,7 +60,7 @@ def in_order(previous: float | None, times: pl.Series) -> bool:
 
 
 def look_like_dates(texts: pl.Series) -> pl.Series:
-    """Which texts have the form of ISO 8601 dates, also if the calendar has no such date."""
+    """A mask of the texts with the form of ISO 8601 dates, valid in the calendar or not."""
     return texts.str.contains(ISO)
 
 

@@ -180,7 +180,7 @@ def _scan(
 
 
 def _validated(reader: LogReader, rules: RowRules) -> Iterator[ValidatedBatch]:
-    """Every batch of a log, divided into valid and rejected rows."""
+    """The validated batches of a log."""
     return (check(file, frame, rules) for file, frame in reader.batches())
 
 
