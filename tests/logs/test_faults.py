@@ -348,7 +348,7 @@ def test_an_impatient_user_leaves_nothing_behind(command: str, step: int, place:
         if number == step:
             raise KeyboardInterrupt
 
-    place.monkeypatch.setattr(commands, "watched", watching(stop))
+    place.monkeypatch.setattr(commands, "show_progress", watching(stop))
     said = place.run_on(command, log, "--time", "at")
     if said.code != 0:
         assert said.code == 130
@@ -366,7 +366,7 @@ def test_a_file_that_disappears_is_named(name: str, place: Place) -> None:
         if number == 0:
             log.unlink()
 
-    place.monkeypatch.setattr(commands, "watched", watching(remove))
+    place.monkeypatch.setattr(commands, "show_progress", watching(remove))
     said = place.run_on("coverage", log)
     assert (said.code, said.error.count("\n")) == (2, 1)
     assert name in said.error
