@@ -21,7 +21,7 @@ from understudy.experiments.figure1 import FIGURE_1
 from understudy.experiments.linear_game import LINEAR
 from understudy.experiments.tail_probability import PROBABILITY, bounds, games, rows_of
 from understudy.experiments.unknown_coverage import ADAPTIVES, COMMON, PAIRS, RARE, world
-from understudy.protocols import Learner
+from understudy.learners import Learner
 
 PUBLISHED = {  # read off the published figure, at α = 0 and α = 1
     (0.0, "Exp3"): 1900.0,

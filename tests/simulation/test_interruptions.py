@@ -25,8 +25,8 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.strategies import Array
 from understudy import cli, saved
-from understudy.constraints import Array
 from understudy.simulation.adversaries import Oblivious
 
 pytestmark = pytest.mark.plain

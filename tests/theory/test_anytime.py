@@ -1,4 +1,4 @@
-"""Learners that need no horizon: rates, policies, the theorem in small games, every path."""
+"""Learners that need no horizon: `understudy.schedules`, policies, the theorem, every path."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.support import formulas
 from tests.support.enumeration import (
     ADVERSARIES,
     Adversary,
@@ -41,10 +42,7 @@ PESSIMISTIC = ("exp3_ix", "prod")
 
 def rate(n_actions: int, t: int) -> float:
     """√(log K/(2t')), with t' the round in which it was set: said once more, by counting."""
-    since = 1
-    while (following := max(since + 1, math.ceil(since * 21 / 20))) <= t:
-        since = following
-    return math.sqrt(math.log(n_actions) / (2 * since))
+    return math.sqrt(math.log(n_actions) / (2 * float(formulas.last_change(t))))
 
 
 def gains_of(name: str, behavior: Array, log: us.Log) -> Array:
