@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from understudy.learners import Learner
-from understudy.snapshots import as_data, to_json
+from understudy.snapshots import as_data, fields_as_data, to_json
 
-__all__ = ["saved_form", "saved_text", "snapshot_text"]
+__all__ = ["saved_fields", "saved_form", "saved_text", "snapshot_text"]
 
 
 def saved_form(value: Any) -> Any:
@@ -24,3 +24,8 @@ def saved_text(value: Any) -> str:
 def snapshot_text(learner: Learner[Any], state: Any) -> str:
     """The text of the file that `us.Understudy(learner, state).save` writes."""
     return to_json(learner, state)
+
+
+def saved_fields(value: Any) -> Any:
+    """The fields of a record as policy.json holds them."""
+    return fields_as_data(value)

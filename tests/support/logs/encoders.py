@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from understudy.logs.encoder import Encoder, NumberColumn
 
-__all__ = ["example_encoder"]
+__all__ = ["Encoder", "example_encoder"]
 
 
 def example_encoder() -> Encoder:
