@@ -12,6 +12,7 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 import understudy as us
+from benchmarks.baselines import lin_prod_in_blocks
 from tests.support import formulas
 from tests.support.kernel_arrays import kernel_view
 from tests.support.reference import disjoint as disjoint_features
@@ -274,3 +275,11 @@ def test_inverses(seed: int, d: int, blocks: int) -> None:
     M = A.copy()
     kernels.lin_prod.invert(M)
     np.testing.assert_allclose(M, np.linalg.inv(A), rtol=1e-8, atol=1e-8 * np.abs(M).max())
+
+
+def test_the_blocks_of_blas_are_lin_prod() -> None:
+    rng = np.random.default_rng(0)
+    thetas, features = rng.normal(size=(150, 3)), rng.random((150, 4, 3))
+    ours = np.empty((150, 4))
+    kernels.lin_prod.shared_log_weights(0.01, thetas, 0, features, ours)
+    np.testing.assert_allclose(lin_prod_in_blocks(0.01, thetas, features), ours, atol=1e-12)
