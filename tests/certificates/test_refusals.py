@@ -11,10 +11,8 @@ import pytest
 
 import understudy as us
 from tests.support.refusals import assert_refused
+from tests.support.saved_values import saved_form
 from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
-from understudy.experiments import ExperimentOptions
-from understudy.experiments.certificate_validity import CERTIFICATE
-from understudy.snapshots import as_data
 
 PI = np.array([0.5, 0.3, 0.2])
 POLICY = np.array([0.1, 0.1, 0.8])
@@ -171,10 +169,10 @@ def test_bad_input_is_refused_with_the_remedy(name: str) -> None:
 
 def test_a_bad_event_changes_nothing() -> None:
     certificate = us.Certificate(behavior=PI).observe(LOG, POLICY)
-    before = as_data(certificate)
+    before = saved_form(certificate)
     with pytest.raises(InvalidEvent):
         certificate.observe(us.Log([0, 0, 3], [1.0] * 3), us.Trace(np.ones(3), 0, 3))
-    assert as_data(certificate) == before
+    assert saved_form(certificate) == before
 
 
 def test_counted_behaviors_are_not_merged() -> None:
@@ -258,7 +256,7 @@ def test_certificates_are_files(tmp_path: Path) -> None:
     us.save_certificate(live, tmp_path / "live.json")
     again = us.load_certificate(tmp_path / "live.json")
     first, second = (one.observe(log, us.FixedPolicy([0.2, 0.8])) for one in (live, again))
-    assert as_data(first) == as_data(second)
+    assert saved_form(first) == saved_form(second)
     us.Understudy(us.exp3([0.5, 0.5], eta=0.1)).save(tmp_path / "learner.json")
     for text in (None, "{}", '{"format": "understudy", "version": 2, "certificate": 3}'):
         path = tmp_path / "learner.json"
@@ -272,8 +270,3 @@ def test_certificates_are_files(tmp_path: Path) -> None:
     wrong: Any = us.certify(log, us.FixedPolicy([0.2, 0.8]), behavior=[0.5, 0.5])
     with pytest.raises(InvalidArgument, match="certificate"):
         us.save_certificate(wrong, tmp_path / "wrong.json")
-
-
-def test_games_of_certificates_are_not_kept(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="keep"):
-        CERTIFICATE.run(ExperimentOptions(runs=1, rounds=10, keep=tmp_path))

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import understudy as us
-from tests.support import formulas
 from tests.support.strategies import behaviors, policies, quick, unit_numbers
-from understudy import kernels
 from understudy.learners import Learner
 
 Array = NDArray[np.float64]
@@ -177,28 +175,6 @@ def test_ville_is_not_bounded_in_vain() -> None:
     assert (np.asarray(found) > 0.05).all()
 
 
-@quick
-@given(
-    x=st.lists(st.floats(0.0, 50.0), min_size=1, max_size=30),
-    mu=st.lists(unit_numbers, min_size=30, max_size=30),
-    delta=st.floats(0.001, 0.9),
-)
-def test_a_wrong_bound_means_a_large_martingale(
-    x: list[float], mu: list[float], delta: float
-) -> None:
-    """Jensen: if the root is above the mean μ̄, then Σ_i ρ_i Π_t (1+λ_i x_t)/(1+λ_i μ_t) > 1/δ."""
-    lambdas = us.Certificate(behavior=[0.5, 0.5]).lambdas
-    S = np.log1p(np.outer(x, lambdas)).sum(axis=0)
-    n, mean = len(x), float(np.mean(mu[: len(x)]))
-    m = kernels.certificates.root(S, lambdas, n, -math.log(delta), 0.0)
-    own = S - np.log1p(np.outer(mu[:n], lambdas)).sum(axis=0)
-    martingale = np.exp(own).mean()
-    if m > mean + 1e-12:
-        assert martingale > (1 - 1e-9) / delta
-    at_mean = np.exp(formulas.log_mixture(S, lambdas, n, mean))
-    assert at_mean <= martingale * (1 + 1e-9)
-
-
 def kl(q: float, p: float) -> float:
     """Bernoulli kl, as it is written."""
     terms = ((q, p), (1 - q, 1 - p))
@@ -235,24 +211,6 @@ def test_a_counted_behavior_is_bounded_by_rounds_before() -> None:
     assert found.upper == pytest.approx(known.upper, rel=1e-9)
     assert (found.gain, found.promoted, found.promoted_at, found.gain_curve) == (None,) * 4
     assert found.certificate.evidence.counts.tolist() == np.bincount(actions, minlength=3).tolist()
-
-
-@pytest.mark.parametrize("q", [0.03, 0.4, 0.97])
-def test_upper_confidence_bounds_fail_in_no_round_as_often_as_promised(q: float) -> None:
-    """P(∃ t ≤ 300: u_t(a) < q(a)) ≤ δ₁/K, exactly, over all counts."""
-    K, delta, alive, failed = 2, 0.8, np.array([1.0]), 0.0  # P(count = c, no failure yet) before t
-    for t in range(1, 301):
-        u = [
-            kernels.certificates.kl_upper(
-                c / max(t - 1, 1), float(t - 1), math.log(K * t * (t + 1) / (delta / 4))
-            )
-            for c in range(t)
-        ]
-        fails = np.array(u) < q
-        failed += alive[fails].sum()
-        alive = np.where(fails, 0.0, alive)
-        alive = np.append(alive * (1 - q), 0.0) + np.append(0.0, alive * q)
-    assert failed <= delta / 4 / K
 
 
 @pytest.mark.parametrize("name", TREES)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import understudy as us
-from tests.support.example_learners import example_learners
+from tests.support.example_learners import example_learners, example_log, one_event
+from tests.support.saved_values import saved_form, snapshot_text
 from understudy import Log
-from understudy.conformance import example_log
 from understudy.errors import (
     InadmissibleRate,
     InfiniteCoverage,
@@ -26,8 +26,6 @@ from understudy.errors import (
     UnderstudyError,
 )
 from understudy.learners import Learner
-from understudy.snapshots import as_data, to_json
-from understudy.types import one_event
 
 PI = [0.5, 0.3, 0.2]
 V = np.diag([0.5, 0.25])
@@ -422,7 +420,7 @@ def test_a_bad_event_is_refused_and_changes_nothing(name: str) -> None:
     bad = EVENTS[name]
     understudy = seasoned(bad.learner)
     state = understudy.state
-    before = to_json(bad.learner, state)
+    before = snapshot_text(bad.learner, state)
     for attempt in (
         lambda: understudy.observe(**bad.event),
         lambda: bad.learner.update(state, us.Feedback(**bad.event)),
@@ -433,7 +431,7 @@ def test_a_bad_event_is_refused_and_changes_nothing(name: str) -> None:
             attempt()
         assert_clear(caught.value, bad.argument, *bad.words)
     assert understudy.state is state
-    assert to_json(understudy.learner, understudy.state) == before
+    assert snapshot_text(understudy.learner, understudy.state) == before
     assert understudy.rounds == 5
 
 
@@ -467,10 +465,10 @@ def test_a_bad_event_in_a_log_means_that_nothing_of_it_is_learned(name: str, pos
     """And the message says which event it was."""
     learner, column, value = MIDDLES[name]
     understudy = seasoned(learner)
-    before = to_json(learner, understudy.state)
+    before = snapshot_text(learner, understudy.state)
     with pytest.raises(InvalidEvent, match=f"of event {position} = "):
         understudy.replay(spoiled(learner, position, column, value))
-    assert to_json(learner, understudy.state) == before
+    assert snapshot_text(learner, understudy.state) == before
 
 
 def failing_gammas() -> Iterator[Any]:
@@ -487,11 +485,11 @@ def test_a_gamma_that_fails_late_spoils_the_whole_log(gamma: Any) -> None:
     understudy = us.Understudy(us.exp3_ix(pi_b, eta=0.1, gamma=gamma))
     actions = np.arange(200)
     understudy.replay(us.Log(actions=actions[:10], rewards=np.ones(10)))
-    before = as_data(understudy.state)
+    before = saved_form(understudy.state)
     with pytest.raises(InvalidArgument) as caught:
         understudy.replay(us.Log(actions=actions, rewards=np.ones(200)))
     assert_clear(caught.value, "gamma")
-    assert as_data(understudy.state) == before
+    assert saved_form(understudy.state) == before
     understudy.replay(us.Log(actions=actions[:139], rewards=np.ones(139)))
     assert understudy.rounds == 149
     with pytest.raises(InvalidArgument, match="150"):
@@ -547,7 +545,7 @@ def test_the_state_of_another_learner_is_refused(name: str) -> None:
     ]
     refused = 0
     for other in others:
-        if as_data(other.init()) == as_data(learner.init()):
+        if saved_form(other.init()) == saved_form(learner.init()):
             continue
         with pytest.raises(InvalidArgument) as caught:
             us.Understudy(learner, other.init())

@@ -1,4 +1,4 @@
-"""Upper confidence bounds by kl: against sixty digits, from above, and never without an answer."""
+"""The bounds of `understudy.kernels.certificates`: by kl against sixty digits, and by betting."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given as forall
 from hypothesis import strategies as st
 
+import understudy as us
 from tests.support import formulas
-from tests.support.strategies import quick
+from tests.support.kernel_arrays import kernel_view
+from tests.support.strategies import quick, unit_numbers
 from understudy.kernels import certificates
-from understudy.types import kernel_view
 
 TIGHT = 1e-12  # relative: how far above the root the bound may be
 MOST_COUNTED = 2.0**53
@@ -31,22 +32,6 @@ counts = st.one_of(
 budgets = st.floats(-1.0, 2.6).map(lambda power: 10.0**power)
 
 
-def exact_upper(frequency: float, count: float, budget: float) -> mpmath.mpf:
-    """The root by halving log log((1−q)/(1−p)), which no p leaves for want of digits."""
-    q, c = mpmath.mpf(frequency), mpmath.mpf(budget) / mpmath.mpf(count)
-
-    def at(power: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf]:
-        v = mpmath.exp(power)
-        p = q - (1 - q) * mpmath.expm1(-v)
-        return p, (q * mpmath.log(q / p) if q > 0 else 0) + (1 - q) * v
-
-    low, high = mpmath.mpf(-60), mpmath.mpf(60)
-    for _ in range(180):
-        middle = (low + high) / 2
-        low, high = (middle, high) if at(middle)[1] <= c else (low, middle)
-    return at(low)[0]
-
-
 @quick
 @forall(frequency=frequencies, count=counts, budget=budgets)
 def test_at_most_the_last_digits_above_the_root_and_never_below(
@@ -54,7 +39,7 @@ def test_at_most_the_last_digits_above_the_root_and_never_below(
 ) -> None:
     found = certificates.kl_upper(frequency, count, budget)
     with mpmath.workdps(60):
-        exact = exact_upper(frequency, count, budget) if frequency < 1 else mpmath.mpf(1)
+        exact = formulas.exact_upper(frequency, count, budget) if frequency < 1 else mpmath.mpf(1)
         assert exact <= mpmath.mpf(found) or found == 1.0
         assert mpmath.mpf(found) <= exact * (1 + TIGHT)
 
@@ -67,7 +52,7 @@ def test_at_most_the_last_digits_above_the_root_on_a_grid(step: int) -> None:
         for count in 2.0 ** np.arange(0, 54, step):
             found = certificates.kl_upper(float(frequency), float(count), 12.5)
             with mpmath.workdps(60):
-                exact = exact_upper(float(frequency), float(count), 12.5)
+                exact = formulas.exact_upper(float(frequency), float(count), 12.5)
                 assert exact <= mpmath.mpf(found) or found == 1.0
                 assert mpmath.mpf(found) <= exact * (1 + TIGHT)
 
@@ -101,7 +86,7 @@ def test_newton_begins_above_the_root_and_needs_few_steps(frequency: float, budg
     if d >= rest:
         return
     with mpmath.workdps(60):  # above the root but for the rounding of d itself
-        assert q + mpmath.mpf(d) * (1 + 2.0**-50) >= exact_upper(q, 1.0, c)
+        assert q + mpmath.mpf(d) * (1 + 2.0**-50) >= formulas.exact_upper(q, 1.0, c)
     for _ in range(6):
         excess = q * certificates.beyond_log(d / q) + rest * certificates.beyond_log(-d / rest) - c
         d -= excess * (q + d) * (rest - d) / d
@@ -125,3 +110,54 @@ def test_many_at_once() -> None:
     certificates.kl_uppers(kernel_view(frequency), kernel_view(count), kernel_view(budget), found)
     each = zip(frequency.tolist(), count.tolist(), budget.tolist(), strict=True)
     assert found.tolist() == [certificates.kl_upper(q, float(m), b) for q, m, b in each]
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e-8, 1.0, 1e8, 1e100])
+@pytest.mark.parametrize("x", [1e-100, 1e-3, 1.0, 1e100])
+def test_roots_are_found_for_any_grid(scale: float, x: float) -> None:
+    """One λ has a root in closed form: m = (exp((S − log(1/δ))/n) − 1)/λ."""
+    lambdas, n, log_threshold = np.array([scale]), 7, math.log(40)
+    S = np.array([n * math.log1p(scale * x)])
+    m = math.expm1(min(700.0, (S[0] - log_threshold) / n)) / scale
+    found = certificates.root(S, lambdas, n, log_threshold, 0.0)
+    assert found == pytest.approx(min(1.0, max(0.0, m)), rel=1e-9)
+
+
+@quick
+@forall(
+    x=st.lists(st.floats(0.0, 50.0), min_size=1, max_size=30),
+    mu=st.lists(unit_numbers, min_size=30, max_size=30),
+    delta=st.floats(0.001, 0.9),
+)
+def test_a_wrong_bound_means_a_large_martingale(
+    x: list[float], mu: list[float], delta: float
+) -> None:
+    """Jensen: if the root is above the mean μ̄, then Σ_i ρ_i Π_t (1+λ_i x_t)/(1+λ_i μ_t) > 1/δ."""
+    lambdas = us.Certificate(behavior=[0.5, 0.5]).lambdas
+    S = np.log1p(np.outer(x, lambdas)).sum(axis=0)
+    n, mean = len(x), float(np.mean(mu[: len(x)]))
+    m = certificates.root(S, lambdas, n, -math.log(delta), 0.0)
+    own = S - np.log1p(np.outer(mu[:n], lambdas)).sum(axis=0)
+    martingale = np.exp(own).mean()
+    if m > mean + 1e-12:
+        assert martingale > (1 - 1e-9) / delta
+    at_mean = np.exp(formulas.log_mixture(S, lambdas, n, mean))
+    assert at_mean <= martingale * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("q", [0.03, 0.4, 0.97])
+def test_upper_confidence_bounds_fail_in_no_round_as_often_as_promised(q: float) -> None:
+    """P(∃ t ≤ 300: u_t(a) < q(a)) ≤ δ₁/K, exactly, over all counts."""
+    K, delta, alive, failed = 2, 0.8, np.array([1.0]), 0.0  # P(count = c, no failure yet) before t
+    for t in range(1, 301):
+        u = [
+            certificates.kl_upper(
+                c / max(t - 1, 1), float(t - 1), math.log(K * t * (t + 1) / (delta / 4))
+            )
+            for c in range(t)
+        ]
+        fails = np.array(u) < q
+        failed += alive[fails].sum()
+        alive = np.where(fails, 0.0, alive)
+        alive = np.append(alive * (1 - q), 0.0) + np.append(0.0, alive * q)
+    assert failed <= delta / 4 / K

@@ -1,4 +1,6 @@
-"""Every recipe obeys every law, and a learner that breaks one is caught."""
+"""The laws of `understudy.conformance`: every recipe obeys them, and a learner that breaks one is
+caught.
+"""
 
 from __future__ import annotations
 

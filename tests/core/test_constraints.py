@@ -1,4 +1,4 @@
-"""Negative tests, generated from the constraints that arguments are declared with.
+"""`understudy.constraints`: negative tests, generated from those that arguments are declared with.
 
 Each constraint refuses its wrong values, whatever argument it is for; each declaration is applied
 to its argument. The callables are found by walking the package, the wrong values come from the
@@ -17,14 +17,15 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.logs.encoders import example_encoder
 from tests.support.package_modules import modules
+from tests.support.refusals import LONGEST_VALUE, shorten
+from tests.support.strategies import falling_rate
 from understudy import constraints, errors
 from understudy.certificates import Evidence
 from understudy.constraints import Constraint, ConstraintViolation, constrained, enforce
-from understudy.errors import InvalidArgument, shorten
+from understudy.errors import InvalidArgument
 from understudy.learners import Estimates, LeveledScores, Scores, Sums, SumsAndInverse
-from understudy.logs.encoder import Encoder, NumberColumn
-from understudy.schedules import Decaying
 
 Arguments = dict[str, Any]
 
@@ -124,7 +125,7 @@ EXAMPLES: dict[str, Arguments] = {
         "horizon": 10,
     },
     "learners.lin_prod.LinProdCompact": {
-        "eta": Decaying(0.5),
+        "eta": falling_rate(0.5),
         "features": us.learners.SharedFeatures(V, K),
         "kappa": 4.0,
         "feature_bound": 1.0,
@@ -160,14 +161,14 @@ EXAMPLES: dict[str, Arguments] = {
     },
     "logs.encoder.Encoder": {"columns": (), "constants": ["site"]},
     "logs.features.ContextFeatures": {
-        "encoder": Encoder((NumberColumn("age", 40.0, 10.0, missing=False),)),
+        "encoder": example_encoder(),
         "learner": us.lin_prod_compact(np.tile(np.eye(2), (K, 1, 1)), n_actions=K, kappa=1.0),
         **{"rows": 3, "shrunk": 1, "unseen": 0, "ridge": 0.5},
     },
     "logs.encoder.NumberColumn": {"name": "age", "mean": 40, "scale": 10.0, "missing": False},
     "schedules.Constant": {"gamma": 0.1},
     "schedules.Decaying": {"scale": 0.5},
-    "schedules.HalfOf": {"eta": Decaying(0.5)},
+    "schedules.HalfOf": {"eta": falling_rate(0.5)},
     "schedules.HoeffdingWidth": {"eta": 0.1, "n_actions": K},
     "schedules.Tabulated": {"gamma": [0.2, 0.1]},
     "simulation.simulate.simulate": {
@@ -230,7 +231,7 @@ EXAMPLES: dict[str, Arguments] = {
     "theory.coverage_ratio.feature_coverage": {"V_comparator": V, "V_behavior": V},
     "theory.coverage_ratio.feature_covariance": {"policy": [PI] * 4, "features": PHI},
     "theory.coverage_ratio.largest_leverage": {"features": PHI, "V": V},
-    "theory.rates.lin_prod_anytime_bound": {**RATIOS, "eta": Decaying(0.5), "kappa": 4.0},
+    "theory.rates.lin_prod_anytime_bound": {**RATIOS, "eta": falling_rate(0.5), "kappa": 4.0},
     "theory.rates.anytime_scale": {"n_actions": K, "coverage": 2.0},
     "theory.bounds.theorem1_high_probability_bound": {
         "comparator": 0,
@@ -318,7 +319,7 @@ def assert_explains(error: InvalidArgument, argument: str, value: object) -> Non
     for part in (argument, shorten(value), error.reason, error.remedy):
         assert part in message
     assert "\n" not in message
-    assert len(shorten(value)) <= errors.LONGEST_VALUE
+    assert len(shorten(value)) <= LONGEST_VALUE
 
 
 def test_every_declaration_has_an_example_and_every_example_a_declaration() -> None:

@@ -1,4 +1,6 @@
-"""What was written for 0.5 still works, and a DeprecationWarning names the new name."""
+"""What was written for 0.5, for its `understudy.protocols` above all, still works, and a warning
+names the new name.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import pytest
 
 import understudy as us
 from tests.support.strategies import Array, Integers
-from understudy import Log, behaviors, protocols, schedules
+from understudy import Log, behaviors, protocols
 from understudy.estimators import KnownBehavior
 from understudy.learners import ExponentialWeights
 
@@ -142,9 +144,6 @@ def test_old_names_of_our_own_classes_answer() -> None:
     ("module", "old", "new"),
     [
         (protocols, "Form", protocols.EventSpec),
-        (schedules, "held", schedules.last_change),
-        (schedules, "spaced", schedules.geometric_grid),
-        (schedules, "cut_where_rates_move", schedules.chunks_of_constant_rate),
         (behaviors, "edges_of", behaviors.cdf),
     ],
 )

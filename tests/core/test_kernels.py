@@ -1,4 +1,4 @@
-"""Exponential weights, compiled: right after a million rounds, the same bits however they are cut.
+"""`understudy.kernels.exponential_weights`: right after a million rounds, the same bits in parts.
 
 What is exact here is exact in two ways: products of fifty digits (`reference.py`) for a few rounds,
 and sums without rounding (`math.fsum`) for many.
@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.support import formulas
 from tests.support.enumeration import RECIPES
+from tests.support.kernel_arrays import kernel_view
 from tests.support.reference import multiplicative_weights
 from tests.support.strategies import Array, Integers, quick
 from understudy import kernels
 from understudy.estimators import KnownBehavior
 from understudy.learners import ExponentialWeights, Scores
-from understudy.types import kernel_view
 
 MILLION = 1_000_000
 SMALLEST = 1e-200  # probabilities above it are right relative to their size

@@ -1,4 +1,4 @@
-"""How the adaptive learner stays cheap: its own exp, its level from nearby, weights it keeps."""
+"""How the adaptive learner stays cheap: the exp, levels and weights of `understudy.kernels`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.support import formulas
 from tests.support.strategies import Array, Integers, quick, seeds
-from tests.theory.test_coverage_adaptive import exact_root
 from understudy.kernels import normalizer, weighted_entropy
 from understudy.learners import CoverageAdaptive, LeveledScores
 
@@ -101,7 +101,7 @@ class Groups:
 
     def assert_settled(self, level: float, mass: float) -> None:
         """At the root to the last digits, where all weights sum to 1, with the scales of it."""
-        wanted = exact_root(self.rates, self.x(0.0))
+        wanted = formulas.exact_root(self.rates, self.x(0.0))
         weights = np.exp(self.x(wanted))
         size = 1.0 + float((self.rates * np.abs(self.references)).max() + self.rates.max())
         slope = float(self.rates @ weights)
@@ -226,3 +226,18 @@ def test_the_kernel_computes_the_formula_of_the_estimators(gain: str, rate: floa
     )
     t = np.arange(1, 201)
     np.testing.assert_array_equal(estimator.gain(R, q, t), formula(R, q, formula.rates[0]))
+
+
+@quick
+@forall(seed=seeds, size=st.integers(1, 12))
+def test_the_root_cannot_fail(seed: int, size: int) -> None:
+    """Rates over twelve decades, logarithms from −10⁶ to 10⁶: right to the last digits."""
+    rng = np.random.default_rng(seed)
+    rates = 10.0 ** rng.uniform(-9, 3, size)
+    x = rng.choice([-1.0, 1.0], size) * 10.0 ** rng.uniform(-6, 6, size)
+    found, wanted = normalizer.root(rates, x), formulas.exact_root(rates, x)
+    assert math.isfinite(found)
+    # An error of Λ counts by what it does to the weights: relative to the x it is made from.
+    size_of = max(1.0, float(np.abs(x).max()), float((rates * abs(wanted)).max()))
+    slope = float((rates * np.exp(np.minimum(0.0, x - rates * wanted))).sum())
+    assert abs(found - wanted) * slope <= 1e-14 * size_of + 1e-13

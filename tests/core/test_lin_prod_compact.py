@@ -1,4 +1,4 @@
-"""LinProd in constant memory: its inequality, its bounds, its kernels, and how near it stays."""
+"""LinProd in constant memory: its inequality, its bounds, and the same bits in any batching."""
 
 from __future__ import annotations
 
@@ -21,24 +21,19 @@ from tests.support.enumeration import (
     expected_linear,
     lin_prod_policies,
 )
+from tests.support.example_learners import example_log
 from tests.support.reference import disjoint
 from tests.support.strategies import (
     Array,
-    Integers,
     LinearGame,
+    falling_rate,
     linear_games,
     linear_logs,
     quick,
     seeds,
 )
-from understudy import kernels, theory
-from understudy.conformance import example_log
+from understudy import theory
 from understudy.errors import InvalidArgument, InvalidEvent
-from understudy.experiments.experiment import ExperimentOptions
-from understudy.experiments.linear_game import LINEAR, TUNED_NAME, UNIFORM_NAME
-from understudy.learners import LinProd, LinProdCompact
-from understudy.schedules import CHANGES, Decaying
-from understudy.types import kernel_view
 
 K = 3
 
@@ -131,14 +126,11 @@ def test_the_bound_without_a_horizon(adaptive: bool, game: LinearGame, first: fl
 )
 def test_the_bound_is_its_sum(n: int, scale: float, kappa: float, coverage: float) -> None:
     """Term by term; with a rate that stays it is Theorem 3's."""
-    changes = CHANGES.tolist()
-    rates, moved = [], 0
-    for t in range(1, n + 1):
-        moved = t if t in changes else moved
-        rates.append(min(1 / (2 * kappa), scale / math.sqrt(moved)))
+    changes = formulas.last_change(np.arange(1, n + 1)).tolist()
+    rates = [min(1 / (2 * kappa), scale / math.sqrt(changed)) for changed in changes]
     wanted = math.log(K) / rates[-1] + coverage * math.fsum(rates)
     arguments: Any = {"horizon": n, "kappa": kappa, "coverage": coverage}
-    found = theory.lin_prod_anytime_bound(K, eta=Decaying(scale), **arguments)
+    found = theory.lin_prod_anytime_bound(K, eta=falling_rate(scale), **arguments)
     assert found == pytest.approx(wanted, rel=1e-12)
     eta = 1 / (2 * kappa)
     found = theory.lin_prod_anytime_bound(K, eta=eta, **arguments)
@@ -157,70 +149,6 @@ def test_not_knowing_the_horizon_costs_a_factor_of_about_the_root_of_two(
         known = theory.lin_prod_rate(K, n, coverage)
         wanted = theory.lin_prod_bound(K, horizon=n, eta=known, coverage=4.0)
         assert 1.38 < found / wanted < math.sqrt(2) * math.sqrt(1.05)
-
-
-# Kernels
-
-
-def estimates(rounds: int, d: int) -> Array:
-    return np.random.default_rng([rounds, d]).uniform(-1.0, 1.0, (rounds, d)) / d
-
-
-def play(
-    etas: Array, thetas: Array, actions: Integers, features: Array, blocks: int
-) -> tuple[Array, Array, Array]:
-    """Policies by the kernel from round 1 on, and the sums after them."""
-    d = thetas.shape[1]
-    Theta, S = np.zeros((blocks, d)), np.zeros((blocks, d, d))
-    out = np.full((len(actions), K), math.nan)
-    kernels.lin_prod.replay(
-        kernel_view(etas),
-        kernel_view(thetas),
-        kernel_view(actions),
-        Theta,
-        S,
-        kernel_view(features),
-        out,
-    )
-    kernels.lin_prod.softmax(out)
-    return out, Theta, S
-
-
-@pytest.mark.parametrize("d", range(1, 10))
-def test_the_kernel_is_its_reference(d: int) -> None:
-    """With rates that differ from round to round, for shared features and for disjoint ones."""
-    n, rng = 60, np.random.default_rng(d)
-    etas, thetas, actions = rng.uniform(0.1, 1.0, n), estimates(n, d), rng.integers(K, size=n)
-    features, x = rng.uniform(-1, 1, (n, K, d)), rng.uniform(-1, 1, (n, 1, d))
-    found, Theta, S = play(etas, thetas, actions, features, blocks=1)
-    wanted = formulas.lin_prod_compact(etas, thetas, features)
-    np.testing.assert_allclose(found, wanted, rtol=1e-11)
-    np.testing.assert_allclose(Theta[0], thetas.sum(axis=0), rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(S[0], np.einsum("t,ti,tj->ij", etas, thetas, thetas), rtol=1e-12)
-    assert np.array_equal(S[0], S[0].T)
-    whole = np.zeros((n, K, d))
-    whole[np.arange(n), actions] = thetas
-    _, stacked = disjoint(np.zeros((K, d, d)), x[:, 0])
-    found, *_ = play(etas, thetas, actions, x, blocks=K)
-    wanted = formulas.lin_prod_compact(etas, whole.reshape(n, K * d), stacked)
-    np.testing.assert_allclose(found, wanted, rtol=1e-11)
-
-
-@quick
-@forall(seed=seeds, d=st.integers(1, 12), blocks=st.integers(1, 3))
-def test_inverses(seed: int, d: int, blocks: int) -> None:
-    """Gauss and Jordan without pivots: (A + βI) M = I for sums of squares A, however small β is."""
-    rng = np.random.default_rng(seed)
-    vectors, actions = rng.normal(size=(20, d)), rng.integers(blocks, size=20)
-    A = np.zeros((blocks, d, d))
-    kernels.lin_prod.add_squares(kernel_view(vectors), kernel_view(actions), A)
-    for block in range(blocks):
-        own = vectors[actions == block]
-        np.testing.assert_allclose(A[block], own.T @ own, rtol=1e-12, atol=1e-12)
-    A += 10.0 ** -rng.uniform(0, 4) * np.eye(d)
-    M = A.copy()
-    kernels.lin_prod.invert(M)
-    np.testing.assert_allclose(M, np.linalg.inv(A), rtol=1e-8, atol=1e-8 * np.abs(M).max())
 
 
 @quick
@@ -362,48 +290,7 @@ def test_a_million_rounds(apart: bool) -> None:
     assert np.isfinite(trace.probability).all()
 
 
-# How near it stays
-
-
-def linear_game(options: ExperimentOptions) -> dict[str, list[Array]]:
-    """Regrets of the experiment's learners, and of their compact twins, at every point: (runs,)."""
-    found: dict[str, list[Array]] = {}
-    for point in LINEAR.points(options):
-        players: dict[str, Any] = dict(point.learners)
-        for name, product in point.learners.items():
-            assert isinstance(product, LinProd)
-            players[f"compact {name}"] = LinProdCompact(
-                product.eta, product.features, product.kappa, horizon=options.rounds
-            )
-        result = us.simulate(point.game, players, runs=options.runs, comparators=point.comparators)
-        assert set(result.path.values()) == {"compiled"}
-        for name in players:
-            regret = result.regret[name][:, 0]
-            found.setdefault(name, []).append(regret)
-            error = float(regret.std(ddof=1)) / math.sqrt(options.runs)
-            bound = point.bounds[name.removeprefix("compact ")]
-            assert regret.mean() + 4 * error < bound
-    return found
-
-
-@pytest.mark.large
-def test_regret_is_within_the_bound() -> None:
-    linear_game(ExperimentOptions(runs=4, rounds=300, actions=4, alphas=3))
-
-
-@pytest.mark.full
-@pytest.mark.large
-def test_the_compact_learner_is_near_the_product() -> None:
-    """The experiment at its own size: the mean regret over all its points is the product's ± 15 %.
-
-    Tuned to the coverage, it is at most 15 % above the product's at every single point. (50 runs on
-    the same logs; the standard error of a difference is below 5 of a regret of 100.)
-    """
-    found = linear_game(LINEAR.defaults)
-    means = {name: np.array([one.mean() for one in regrets]) for name, regrets in found.items()}
-    for name in (UNIFORM_NAME, TUNED_NAME):
-        assert abs(means[f"compact {name}"].mean() / means[name].mean() - 1) < 0.15
-    assert (means[f"compact {TUNED_NAME}"] < 1.15 * means[TUNED_NAME]).all()
+# What is refused
 
 
 @pytest.mark.parametrize("kappa", [50.0, None])

@@ -1,4 +1,4 @@
-"""LinProd, compiled: the exact product at every edge of a tile, the same bits however it is cut."""
+"""`understudy.kernels.lin_prod`: exact products at every edge of a tile, the same bits in parts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 import understudy as us
+from benchmarks.baselines import lin_prod_in_blocks
 from tests.support import formulas
+from tests.support.kernel_arrays import kernel_view
+from tests.support.reference import disjoint as disjoint_features
 from tests.support.reference import normalized, product_weight
-from tests.support.strategies import Array, Integers, quick
+from tests.support.strategies import Array, Integers, quick, seeds
 from understudy import kernels
-from understudy.types import kernel_view
 
 EDGES = (0, 1, 7, 8, 9, 63, 64, 65, 255, 256, 257, 4095, 4096, 4097)
 DIMENSIONS = tuple(range(1, 10))
 N_ACTIONS = 2
+K = 3  # actions of the compact learner
 
 
 def estimates(rounds: int, d: int, seed: int = 0) -> Array:
@@ -214,3 +217,69 @@ def test_one_extreme_for_twenty_thousand_rounds(sign: float) -> None:
     found = disjoint(thetas, played, n, np.ones((1, 1)))
     np.testing.assert_allclose(found, [[wanted, 0.0]], rtol=1e-12)
     assert policies_of(found).tolist() == ([[1.0, 0.0]] if sign > 0 else [[0.0, 1.0]])
+
+
+def play_compact(
+    etas: Array, thetas: Array, actions: Integers, features: Array, blocks: int
+) -> tuple[Array, Array, Array]:
+    """Policies by the kernel from round 1 on, and the sums after them."""
+    d = thetas.shape[1]
+    Theta, S = np.zeros((blocks, d)), np.zeros((blocks, d, d))
+    out = np.full((len(actions), K), math.nan)
+    kernels.lin_prod.replay(
+        kernel_view(etas),
+        kernel_view(thetas),
+        kernel_view(actions),
+        Theta,
+        S,
+        kernel_view(features),
+        out,
+    )
+    kernels.lin_prod.softmax(out)
+    return out, Theta, S
+
+
+@pytest.mark.parametrize("d", range(1, 10))
+def test_the_compact_kernel_is_its_reference(d: int) -> None:
+    """With rates that differ from round to round, for shared features and for disjoint ones."""
+    n, rng = 60, np.random.default_rng(d)
+    thetas = np.random.default_rng([n, d]).uniform(-1.0, 1.0, (n, d)) / d
+    etas, actions = rng.uniform(0.1, 1.0, n), rng.integers(K, size=n)
+    features, x = rng.uniform(-1, 1, (n, K, d)), rng.uniform(-1, 1, (n, 1, d))
+    found, Theta, S = play_compact(etas, thetas, actions, features, blocks=1)
+    wanted = formulas.lin_prod_compact(etas, thetas, features)
+    np.testing.assert_allclose(found, wanted, rtol=1e-11)
+    np.testing.assert_allclose(Theta[0], thetas.sum(axis=0), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(S[0], np.einsum("t,ti,tj->ij", etas, thetas, thetas), rtol=1e-12)
+    assert np.array_equal(S[0], S[0].T)
+    whole = np.zeros((n, K, d))
+    whole[np.arange(n), actions] = thetas
+    _, stacked = disjoint_features(np.zeros((K, d, d)), x[:, 0])
+    found, *_ = play_compact(etas, thetas, actions, x, blocks=K)
+    wanted = formulas.lin_prod_compact(etas, whole.reshape(n, K * d), stacked)
+    np.testing.assert_allclose(found, wanted, rtol=1e-11)
+
+
+@quick
+@forall(seed=seeds, d=st.integers(1, 12), blocks=st.integers(1, 3))
+def test_inverses(seed: int, d: int, blocks: int) -> None:
+    """Gauss and Jordan without pivots: (A + βI) M = I for sums of squares A, however small β is."""
+    rng = np.random.default_rng(seed)
+    vectors, actions = rng.normal(size=(20, d)), rng.integers(blocks, size=20)
+    A = np.zeros((blocks, d, d))
+    kernels.lin_prod.add_squares(kernel_view(vectors), kernel_view(actions), A)
+    for block in range(blocks):
+        own = vectors[actions == block]
+        np.testing.assert_allclose(A[block], own.T @ own, rtol=1e-12, atol=1e-12)
+    A += 10.0 ** -rng.uniform(0, 4) * np.eye(d)
+    M = A.copy()
+    kernels.lin_prod.invert(M)
+    np.testing.assert_allclose(M, np.linalg.inv(A), rtol=1e-8, atol=1e-8 * np.abs(M).max())
+
+
+def test_the_blocks_of_blas_are_lin_prod() -> None:
+    rng = np.random.default_rng(0)
+    thetas, features = rng.normal(size=(150, 3)), rng.random((150, 4, 3))
+    ours = np.empty((150, 4))
+    kernels.lin_prod.shared_log_weights(0.01, thetas, 0, features, ours)
+    np.testing.assert_allclose(lin_prod_in_blocks(0.01, thetas, features), ours, atol=1e-12)

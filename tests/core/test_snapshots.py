@@ -1,4 +1,4 @@
-"""Snapshots: bit for bit there and back, and nothing but `InvalidSnapshot` for damaged ones."""
+"""`understudy.snapshots`: bit for bit there and back, only `InvalidSnapshot` for damaged ones."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import understudy as us
-from tests.support.example_learners import example_learners
+from tests.support.example_learners import example_learners, example_log
 from tests.support.strategies import Integers
-from understudy import schedules
-from understudy.conformance import example_log
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable
 from understudy.learners import Estimates, Learner, LinProd, Scores
 from understudy.snapshots import (
@@ -37,6 +35,8 @@ PI = [0.4, 0.3, 0.2, 0.1]
 BLOCKS = np.array([[[0.3, 0.1], [0.1, 0.3]], [[0.2, 0.0], [0.0, 0.4]], np.eye(2) * 0.3])
 HELD_OUT = 30
 
+ANOTHER_RATE: Any = us.exp3_ix_unknown(4, eta=0.3)
+WIDTH_OF_ANOTHER_RATE = ANOTHER_RATE.estimator.gamma
 LEARNERS: dict[str, Learner[Any]] = {
     **dict(example_learners()),
     "logged exp3": us.exp3(us.Logged(n_actions=5), horizon=10),
@@ -46,9 +46,7 @@ LEARNERS: dict[str, Learner[Any]] = {
     "tabulated, unknown": us.exp3_ix_unknown(3, eta=0.1, gamma=1 / np.arange(1, 200)),
     "unknown, kl": us.exp3_ix_unknown(3, horizon=50, width="kl"),
     "unknown, kl, without a horizon": us.exp3_ix_unknown(3, width="kl"),
-    "Hoeffding width, another rate": us.exp3_ix_unknown(
-        4, eta=0.1, gamma=schedules.HoeffdingWidth(eta=0.3, n_actions=4)
-    ),
+    "Hoeffding width, another rate": us.exp3_ix_unknown(4, eta=0.1, gamma=WIDTH_OF_ANOTHER_RATE),
     "unseen action": us.exp3_ix([0.5, 0.0, 0.5], horizon=20),
     "disjoint": us.lin_prod(BLOCKS, n_actions=3, horizon=100, feature_bound=2.0),
     "disjoint, compact": us.lin_prod_compact(BLOCKS, n_actions=3, eta=0.01, feature_bound=2.0),

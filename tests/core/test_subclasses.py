@@ -1,4 +1,4 @@
-"""Compiled code is for the classes that it was written for: a subclass is asked what it does."""
+"""Compiled code (`understudy.kernels`) is for its own classes: a subclass is asked what it does."""
 
 from __future__ import annotations
 

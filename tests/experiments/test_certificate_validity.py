@@ -12,6 +12,7 @@ import pytest
 
 import understudy as us
 from tests.support.paths import DOCS
+from understudy.errors import InvalidArgument
 from understudy.experiments import ExperimentOptions, write
 from understudy.experiments.certificate_validity import (
     CERTIFICATE,
@@ -137,3 +138,8 @@ def test_better_policies_are_promoted_soon(rows: list[CertificateRow]) -> None:
     assert settled.promotion is not None
     assert better.promotion <= 1_500
     assert settled.promotion <= 4_200
+
+
+def test_games_of_certificates_are_not_kept(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="keep"):
+        CERTIFICATE.run(ExperimentOptions(runs=1, rounds=10, keep=tmp_path))

@@ -26,7 +26,7 @@ from understudy.experiments.tail_probability import (
     tail_rows,
 )
 from understudy.experiments.unknown_coverage import ADAPTIVES, COMMON, PAIRS, RARE, rare_action_game
-from understudy.protocols import Learner
+from understudy.learners import Learner
 
 PUBLISHED = {  # read off the published figure, at α = 0 and α = 1
     (0.0, "Exp3"): 1900.0,

@@ -1,4 +1,4 @@
-"""The state of a live study is that of `understudy learn` on its exported log, bit for bit."""
+"""The state of a live study (`understudy.live.state`) is what `us.logs.learn` makes of its log."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import polars as pl
 import pytest
 
 import understudy as us
-from tests.support.live.single_study import SingleStudy, learned_parts
-from understudy.live.decision_log import export, study_named
-from understudy.live.spec import Event
+from tests.support.live.single_study import Event, SingleStudy, learned_parts, statuses
 from understudy.live.state import StudyState
 
 K = ["north", "south", "west"]
@@ -81,8 +79,7 @@ def test_live_equals_learn(
     single = SingleStudy(tmp_path, **{"actions": K, "reward_wait": 5.0, **spec})
     played(single, 400, contexts="context" in spec)
     out = tmp_path / f"log{suffix}"
-    record = study_named(single.store, "study")
-    assert export(single.store, record, out, single.now, lambda *_: None) == 400
+    assert single.export(out) == 400
     found = us.logs.learn(str(out), actions=K, time="time", **options)
     assert learned_parts(found.policy.to_json()) == learned_parts(single.policy())
     single.restart(snapshot=True)
@@ -94,7 +91,7 @@ def test_a_study_goes_on_from_a_learned_policy(tmp_path: Path) -> None:
     whole = SingleStudy(tmp_path, actions=K, reward_wait=5.0)
     played(whole, 400)
     out = tmp_path / "log.parquet"
-    export(whole.store, study_named(whole.store, "study"), out, whole.now, lambda *_: None)
+    whole.export(out)
     rows = pl.read_parquet(out)
     first = us.logs.learn(rows[:150], actions=K, behavior="logged").policy
     state = StudyState.begin(whole.study.spec, first.to_json())
@@ -112,9 +109,10 @@ def test_an_export_ends_before_what_still_waits(tmp_path: Path) -> None:
         Event(id="2", action="west", propensity=0.5),
         Event(id="3", action="west", propensity=0.5, reward=1.0),
     )
-    record, out = study_named(single.store, "study"), tmp_path / "log.ndjson"
-    assert export(single.store, record, out, single.now, lambda *_: None) == 1
-    assert export(single.store, record, out, single.now + 5_000_001, lambda *_: None) == 3
+    out = tmp_path / "log.ndjson"
+    assert single.export(out) == 1
+    single.now += 5_000_001
+    assert single.export(out) == 3
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [line["rewarded"] for line in lines] == [True, False, True]
     assert [line["reward"] for line in lines] == [1.0, 0.0, 1.0]
@@ -131,3 +129,14 @@ def test_contexts_that_never_change_prolong_the_warm_up(tmp_path: Path) -> None:
             assert single.study.state.warmup_left == 7  # alike up to 10: then 20, then 40
     assert single.study.state.warmup == 40
     assert single.study.state.learned == 24
+
+
+def test_a_warm_up_that_cannot_end_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.live.state.MOST_WARMUP_ROWS", 50)
+    one = SingleStudy(tmp_path, context={"age": "number"}, warmup=10)
+    for i in range(60):
+        context = {"age": 40.0}
+        sent = Event(id=str(i), action="a", propensity=0.5, reward=1.0, context=context)
+        assert statuses(one.send(sent)) == ["accepted"]
+    assert "all contexts are alike" in str(one.study.fault)
+    assert len(one.study.state.warmup_rows) == 50

@@ -1,4 +1,4 @@
-"""Decisions are folded in their order, once, whatever order their rewards come in."""
+"""`understudy.live.live_study`: decisions are processed in order, once, whenever rewards come."""
 
 from __future__ import annotations
 
@@ -17,11 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
-from tests.support.live.single_study import SECOND, SingleStudy, statuses
+from tests.support.live.single_study import SECOND, Event, SingleStudy, statuses
 from tests.support.strategies import quick
-from understudy.live.decision_log import audit
-from understudy.live.spec import Event
-from understudy.live.store.records import Snapshot
 
 pytestmark = pytest.mark.plain
 
@@ -80,7 +77,7 @@ def test_only_the_order_of_decisions_counts(
         assert two.study.state.seq == len(order)
         assert two.policy() == in_one_piece(order)
         two.study.save_snapshot(two.store)
-        assert all(found.passed for found in audit(two.store, lambda *_: None))
+        assert all(found.passed for found in two.audit())
 
 
 def test_a_decision_is_processed_when_all_before_it_are(tmp_path: Path) -> None:
@@ -112,7 +109,7 @@ def test_rewards_that_come_later_are_refused_and_counted_once(tmp_path: Path) ->
     assert one.study.refusals() == {"late": 1}
     assert one.policy() == before == expected_of_default(0.25)
     one.study.save_snapshot(one.store)
-    assert all(found.passed for found in audit(one.store, lambda *_: None))
+    assert all(found.passed for found in one.audit())
 
 
 def expected_of_default(default: float) -> str:
@@ -141,7 +138,7 @@ def test_a_late_reward_that_comes_twice_before_its_decision_is_processed(tmp_pat
     assert one.study.late == 1
     process()
     assert one.study.state.expired == 1
-    assert all(found.passed for found in audit(one.store, lambda *_: None))
+    assert all(found.passed for found in one.audit())
 
 
 def test_decisions_that_come_during_an_audit_are_none_of_its_business(tmp_path: Path) -> None:
@@ -151,7 +148,7 @@ def test_decisions_that_come_during_an_audit_are_none_of_its_business(tmp_path: 
     def meanwhile(*_: object) -> None:
         one.send(decision(1, 0.0), decision(2, 1.0))
 
-    (found,) = audit(one.store, meanwhile)
+    (found,) = one.audit(meanwhile)
     assert (found.faults, found.decisions) == ((), 1)
 
 
@@ -164,7 +161,7 @@ def audited(single: SingleStudy, settings: dict[str, Any]) -> tuple[str, ...]:
     policy = json.dumps(content, ensure_ascii=False, indent=1)
     assert (policy == kept.policy) == (not settings)
     single.store.save_snapshot(single.study.record.key, dataclasses.replace(kept, policy=policy))
-    (found,) = audit(single.store, lambda *_: None)
+    (found,) = single.audit()
     single.store.save_snapshot(single.study.record.key, kept)
     return found.faults
 
@@ -179,28 +176,17 @@ def test_an_audit_compares_numbers_and_not_sentences(tmp_path: Path) -> None:
     fault = ("the snapshot after decision 6 is not the fold of the log",)
     for settings in ({"horizon": 7}, {"reward_range": [0, 1]}, {"reward_range": [-0.0, 1.0]}):
         assert audited(single, settings) == fault
-    single.store.save_snapshot(single.study.record.key, Snapshot(6, "damaged", 0))
-    assert [found.faults for found in audit(single.store, lambda *_: None)] == [fault]
+    single.save_snapshot_text(6, "damaged")
+    assert [found.faults for found in single.audit()] == [fault]
 
 
 def test_a_snapshot_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
     one = SingleStudy(tmp_path)
     one.send(*(decision(i, reward_of(i)) for i in range(6)))
     before = one.policy()
-    one.store.save_snapshot(one.study.record.key, Snapshot(6, '{"kind": "of another version"}', 0))
+    one.save_snapshot_text(6, '{"kind": "of another version"}')
     one.restart()
     assert one.policy() == before
-
-
-def test_a_warm_up_that_cannot_end_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.live.state.MOST_WARMUP_ROWS", 50)
-    one = SingleStudy(tmp_path, context={"age": "number"}, warmup=10)
-    for i in range(60):
-        context = {"age": 40.0}
-        sent = Event(id=str(i), action="a", propensity=0.5, reward=1.0, context=context)
-        assert statuses(one.send(sent)) == ["accepted"]
-    assert "all contexts are alike" in str(one.study.fault)
-    assert len(one.study.state.warmup_rows) == 50
 
 
 def test_what_contradicts_is_refused_and_changes_nothing(tmp_path: Path) -> None:

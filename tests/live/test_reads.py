@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,11 @@ import httpx
 import pytest
 
 import understudy as us
-from tests.support.asgi import ask
-from tests.support.live.durability import as_decisions, create
+from tests.support.live.changing_study import asked, learn_one, watched
+from tests.support.live.durability import create, states_after
 from tests.support.live.load_generator import ACTIONS, Ledger, Load, until
 from tests.support.live.local_server import serving_store
 from tests.support.live.single_study import SingleStudy
-from understudy.live.live_study import LiveStudy
-from understudy.live.service import Service
-from understudy.live.spec import Event, StudySpec
-from understudy.live.state import StudyState
-from understudy.live.web.app import make_app
-from understudy.live.web.study_views import StudyViews
 
 pytestmark = pytest.mark.plain
 
@@ -119,13 +112,14 @@ def test_every_answer_is_about_one_state(tmp_path: Path) -> None:
     with serving_store(tmp_path / "store.db") as url:
         create(url, ledger)
         reading = asyncio.run(read_under_load(url, ledger))
-        spec = StudySpec.model_validate(httpx.get(url + STUDY).json()["study"])
+        spec = httpx.get(url + STUDY).json()["study"]
         lines = httpx.get(f"{url}{STUDY}/log").text.splitlines()
     assert len(lines) == len(ledger.facts)
     assert min(len(reading.policies), len(reading.snapshots), len(reading.logs)) > 3
     for log in reading.logs:
         assert log == lines[: len(log)]
-    states = replayed(spec, [json.loads(line) for line in lines], reading)
+    rows_read = [json.loads(line) for line in lines]
+    states = states_after({*reading.policies, *reading.snapshots}, spec, rows_read)
     for learned, policy in reading.policies.items():
         probabilities = states[learned].probabilities().tolist()
         assert [row["probability"] for row in policy] == probabilities
@@ -137,45 +131,6 @@ def test_every_answer_is_about_one_state(tmp_path: Path) -> None:
         path = tmp_path / "policy.json"
         path.write_text(text, encoding="utf-8")
         assert us.logs.Policy.load(path).rows == rows
-
-
-def learn_one(single: SingleStudy) -> None:
-    """One more decision; of the two actions, the second earns a reward."""
-    number = single.study.next_seq
-    action, reward = ("a", 0.0) if number % 2 else ("b", 1.0)
-    single.send(Event(id=str(number), action=action, propensity=0.5, reward=reward))
-
-
-class ChangingStudy:
-    """A study that has learned from one more decision whenever somebody looks at its state."""
-
-    def __init__(self, single: SingleStudy) -> None:
-        self._single = single
-
-    @property
-    def state(self) -> StudyState:
-        learn_one(self._single)
-        return self._single.study.state
-
-    def policy_json(self, show: Any) -> bytes:
-        return LiveStudy.policy_json(self, show)  # type: ignore[arg-type]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._single.study, name)
-
-
-def asked(single: SingleStudy) -> Callable[..., Any]:
-    """What asks a service about a study that changes."""
-    service = Service(str(single.path))
-    service.writer.studies = {"study": ChangingStudy(single)}  # type: ignore[dict-item]
-    app = make_app(service)
-
-    def answer(path: str, method: str = "GET") -> Any:
-        found = ask(app, method, f"/v1/studies/study{path}")
-        assert found.status == 200, found.body
-        return found.json
-
-    return answer
 
 
 def test_an_answer_looks_once(tmp_path: Path) -> None:
@@ -204,14 +159,6 @@ def test_an_answer_looks_once(tmp_path: Path) -> None:
     single.store.close()
 
 
-def watched(single: SingleStudy) -> dict[str, Any]:
-    """The numbers of the page."""
-    service = Service(str(single.path))
-    service.writer.studies = {"study": ChangingStudy(single)}  # type: ignore[dict-item]
-    counters: dict[str, Any] = StudyViews(service).view("study")["counters"]
-    return counters
-
-
 @pytest.mark.parametrize("before", [1, 2])
 def test_a_promotion_and_its_date_come_together(tmp_path: Path, before: int) -> None:
     single = SingleStudy(tmp_path)
@@ -230,15 +177,3 @@ def test_a_promotion_and_its_date_come_together(tmp_path: Path, before: int) -> 
         verdicts.append(now["verdict"])
     assert verdicts[0] != verdicts[-1] == "promote"
     again.store.close()
-
-
-def replayed(
-    spec: StudySpec, rows: Sequence[dict[str, Any]], reading: Reading
-) -> dict[int, StudyState]:
-    """The state after every number of rows that an answer was about."""
-    decisions = as_decisions(rows)
-    state, found = StudyState.begin(spec), {0: StudyState.begin(spec)}
-    for size in sorted({*reading.policies, *reading.snapshots}):
-        state = state.after(decisions[state.seq : size])
-        found[size] = state
-    return found

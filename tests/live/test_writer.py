@@ -1,4 +1,4 @@
-"""The thread that writes: what fails is answered, and does not spoil what does not."""
+"""The thread of `understudy.live.writer`: what fails is answered, and spoils nothing else."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.live.running_service import Event, served, study_spec
 from understudy.errors import StoreUnavailable
 from understudy.live import writer
-from understudy.live.live_study import LiveStudy
-from understudy.live.service import Service
-from understudy.live.spec import Event, StudySpec
-from understudy.live.state import StudyState
-from understudy.live.store.records import Changes, Snapshot
 
 pytestmark = pytest.mark.plain
 
@@ -27,18 +23,7 @@ def event(name: str) -> Event:
     return Event(id=name, action="a", propensity=0.5, reward=1.0)
 
 
-@asynccontextmanager
-async def served(path: Path) -> AsyncIterator[Service]:
-    service = Service(str(path))
-    await service.start()
-    try:
-        await service.create(StudySpec.of({"name": "ads", "actions": ["a", "b"]}))
-        yield service
-    finally:
-        await service.stop()
-
-
-async def processed(study: LiveStudy, decisions: int) -> None:
+async def processed(study: Any, decisions: int) -> None:
     """Wait until so many are."""
     async with asyncio.timeout(60):
         while study.state.seq != decisions:
@@ -101,7 +86,7 @@ def test_one_request_cannot_spoil_a_group(tmp_path: Path, monkeypatch: pytest.Mo
             study, store = service.study("ads"), service.writer.store
             write = store.write
 
-            def write_but_one(changes: Sequence[Changes], clock: int) -> None:
+            def write_but_one(changes: Sequence[Any], clock: int) -> None:
                 if any(decision.id == "poison" for one in changes for decision in one.decisions):
                     raise RuntimeError("an unexpected error")
                 write(changes, clock)
@@ -127,7 +112,7 @@ def test_a_store_that_fails_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
             study, store = service.study("ads"), service.writer.store
             write = store.write
 
-            def write_and_lose(changes: Sequence[Changes], clock: int) -> None:
+            def write_and_lose(changes: Sequence[Any], clock: int) -> None:
                 write(changes, clock)
                 raise StoreUnavailable("the answer was lost")
 
@@ -166,7 +151,7 @@ def test_who_waits_for_a_store_does_not_spin(
 
             monkeypatch.setattr(service.writer, "_gather", counted)
             with monkeypatch.context() as patched:
-                patched.setattr(LiveStudy, "process", process)
+                patched.setattr(type(service.study("ads")), "process", process)
                 await asyncio.sleep(1.0)
             assert 0 < turns[0] < 100
 
@@ -176,20 +161,21 @@ def test_who_waits_for_a_store_does_not_spin(
 def test_a_study_that_cannot_be_kept_does_not_trouble_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snapshot = StudyState.snapshot
-
-    def one_fails(state: StudyState) -> Snapshot | None:
-        if state.spec.name == "ads" and state.seq:
-            raise ValueError("no number")
-        return snapshot(state)
-
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
-            await service.create(StudySpec.of({"name": "other", "actions": ["a", "b"]}))
+            await service.create(study_spec("other"))
             ads, other = service.study("ads"), service.study("other")
+            state_class = type(ads.state)
+            snapshot = state_class.snapshot
+
+            def one_fails(state: Any) -> Any:
+                if state.spec.name == "ads" and state.seq:
+                    raise ValueError("no number")
+                return snapshot(state)
+
             for study in (ads, other):
                 await service.ingest(study, [event("1")])
-            monkeypatch.setattr(StudyState, "snapshot", one_fails)
+            monkeypatch.setattr(state_class, "snapshot", one_fails)
             await service.writer.run(lambda: service.writer._save_snapshots(all_of_them=True))
             assert (ads.fault, other.fault) == ("ValueError: no number", None)
             assert (ads.snapshot_seq, other.snapshot_seq) == (0, 1)
@@ -246,7 +232,7 @@ def test_a_study_that_cannot_go_on_keeps_its_events(
                 raise RuntimeError("a learner gave up")
 
             with monkeypatch.context() as patched:
-                patched.setattr("understudy.live.state.StudyState.after", fail)
+                patched.setattr(type(study.state), "after", fail)
                 (first,) = await service.ingest(study, [event("1")])
             assert first.status == "accepted"
             assert study.fault == "RuntimeError: a learner gave up"

@@ -1,4 +1,4 @@
-"""The writer on a store that fails at any moment, and under a clock that goes back."""
+"""`understudy.live.writer` on a store that fails at any moment, and if the clock goes back."""
 
 from __future__ import annotations
 
@@ -21,16 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.live.load_generator import PATIENCE, until
+from tests.support.live.running_service import Event, Service, exported, policy_after, study_spec
 from tests.support.live.temporary_stores import decisions_in
 from tests.support.strategies import quick
 from understudy.errors import StoreUnavailable
 from understudy.live import writer
-from understudy.live.decision_log import export
-from understudy.live.service import Service
-from understudy.live.spec import Event, StudySpec
-from understudy.live.state import StudyState
 from understudy.live.store import open_reader
-from understudy.live.store.records import Decision
 
 pytestmark = pytest.mark.plain
 
@@ -38,7 +34,7 @@ Fate = Literal["fine", "before", "after", "another"]
 FATES: tuple[Fate, ...] = get_args(Fate)
 CALLS = 200  # of a store; later ones are fine
 Found = TypeVar("Found")
-SPEC = StudySpec.of({"name": "study", "actions": ["a", "b"]})
+SPEC = study_spec("study")
 N = 6
 SECOND = 1_000_000_000  # nanoseconds
 
@@ -114,17 +110,6 @@ async def played(service: Service, messages: Sequence[Sequence[Event]]) -> str:
     return state.policy.to_json()
 
 
-def exported(path: Path) -> int:
-    """How many rows are exported now."""
-    reader = open_reader(str(path))
-    try:
-        (record,) = reader.studies()
-        out = path.with_suffix(".ndjson")
-        return export(reader, record, out, reader.clock(), lambda *_: None)
-    finally:
-        reader.close()
-
-
 @quick
 @given(seed=st.integers(0, 10**6), faults=st.sampled_from([0.05, 0.1, 0.2]))
 def test_whatever_fails_every_event_counts_once(seed: int, faults: float) -> None:
@@ -156,16 +141,7 @@ def test_whatever_fails_every_event_counts_once(seed: int, faults: float) -> Non
         policy = asyncio.run(run())
         rows = decisions_in(path)
     assert [row.id for row in rows] == [f"d{i}" for i in range(N)]
-    expected = StudyState.begin(SPEC).after([as_sent(i) for i in range(N)]).policy
-    assert expected is not None
-    assert policy == expected.to_json()
-
-
-def as_sent(i: int) -> Decision:
-    sent = event(i)
-    assert sent.action is not None
-    index = SPEC.action_index[str(sent.action)]
-    return Decision(i + 1, sent.id, index, sent.propensity, None, 0, sent.reward, 0)
+    assert policy == policy_after(SPEC, [event(i) for i in range(N)])
 
 
 @pytest.mark.parametrize("method", ["decisions", "tokens", "save_snapshot"])
@@ -276,9 +252,7 @@ def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(writer, name, 0.01)
     with structlog.testing.capture_logs():
         policy = asyncio.run(run())
-    expected = StudyState.begin(SPEC).after([as_sent(0)]).policy
-    assert expected is not None
-    assert policy == expected.to_json()
+    assert policy == policy_after(SPEC, [event(0)])
     assert [row.reward for row in decisions_in(tmp_path / "store.db")] == [event(0).reward]
 
 

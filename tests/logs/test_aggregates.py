@@ -1,4 +1,4 @@
-"""Sums of a log: the same on every engine, as row by row in Python, and as learners in order."""
+"""Sums by `understudy.logs.aggregation`: the same on every engine, row by row, and in order."""
 
 from __future__ import annotations
 
@@ -23,17 +23,14 @@ from numpy.typing import NDArray
 
 import understudy as us
 from tests.support.logs.invalid_rows import LABELS, ByHand, by_hand, dirty_log, labels_of
+from tests.support.logs.sums import Actions, Columns, FileSource, LogStatistics
 from tests.support.strategies import quick, seeds
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.learners import CoverageAdaptive, ExponentialWeights
-from understudy.logs.action_files import behavior_vector
 from understudy.logs.aggregation import aggregates as tallies
 from understudy.logs.aggregation.aggregates import log_statistics, rows_of, seen_actions
 from understudy.logs.aggregation.engines import ENGINES, open_frame
 from understudy.logs.aggregation.sufficient_statistics import certify_sums, learn_sums
-from understudy.logs.readers.files import FileSource
-from understudy.logs.schema import Actions, Columns
-from understudy.logs.statistics import LogStatistics
 
 pytestmark = pytest.mark.plain
 
@@ -523,11 +520,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "none of its rows can be learned from (reward is out of range: 2)",
     ),
     "a probability without an action": (
-        lambda: behavior_vector({**BEHAVIOR, "9": 0.0}, ACTIONS),
+        lambda: log_statistics(
+            frame_of(), Columns(), actions=ACTIONS, behavior={**BEHAVIOR, "9": 0.0}
+        ),
         "behavior = '9': this action is not among those of the log",
     ),
     "probabilities that are none": (
-        lambda: behavior_vector(dict.fromkeys(ACTIONS.texts, 0.5), ACTIONS),
+        lambda: log_statistics(frame_of(), Columns(), behavior=dict.fromkeys(ACTIONS.texts, 0.5)),
         "sum to 2.5",
     ),
 }

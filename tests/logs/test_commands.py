@@ -1,4 +1,4 @@
-"""`understudy learn`, `coverage` and `certify` as a person types them."""
+"""`learn`, `coverage` and `certify` as a person types them, with `understudy.logs.options`."""
 
 from __future__ import annotations
 

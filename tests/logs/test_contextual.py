@@ -1,4 +1,4 @@
-"""A learner of contexts from a warm-up: V, κ and the features that keep its promises."""
+"""A learner of contexts from a warm-up: V, κ, and the features of `understudy.logs.features`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.support.kernel_arrays import use_small_chunks
+from tests.support.logs.encoders import Encoder
 from tests.support.strategies import Array, Integers, quick, seeds
 from understudy.errors import InvalidLog, InvalidSnapshot
-from understudy.logs.encoder import Encoder
 from understudy.logs.features import ContextFeatures, fit_context_features
-from understudy.snapshots import from_json, to_json
 
 K = 3
 NAMES = ("size", "age", "city")
@@ -98,7 +99,7 @@ def test_v_and_kappa_are_those_of_a_plain_loop(seed: int, n: int) -> None:
 def test_a_long_warm_up_is_gone_through_in_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cuts do not change a bit."""
     whole = made(1, 50).learner
-    monkeypatch.setattr("understudy.types.BLOCK", 64)
+    use_small_chunks(monkeypatch)
     made.cache_clear()
     cut = made(1, 50).learner
     assert cut.features.V.tobytes() == whole.features.V.tobytes()
@@ -235,16 +236,17 @@ def test_policies_are_probabilities_that_depend_on_the_context() -> None:
     assert len({int(row.argmax()) for row in table}) > 1
 
 
-def test_data_round_trip() -> None:
+def test_data_round_trip(tmp_path: Path) -> None:
     """With the learner's own snapshot: features and policies have the same bits."""
     contextual, state = learned()
     data = json.loads(json.dumps(contextual.as_data(), allow_nan=False))
-    learner, again = from_json(to_json(contextual.learner, state))
-    found, later = ContextFeatures.from_data(data, learner), rows(9, 40)
+    us.Understudy(contextual.learner, state).save(tmp_path / "learner.json")
+    loaded = us.load(tmp_path / "learner.json")
+    found, later = ContextFeatures.from_data(data, loaded.learner), rows(9, 40)
     x = found.features(later)
     assert x.tobytes() == contextual.features(later).tobytes()
     assert (
-        found.learner.policies_at(again, x).tobytes()
+        found.learner.policies_at(loaded.state, x).tobytes()
         == contextual.learner.policies_at(state, x).tobytes()
     )
     assert found.as_data() == contextual.as_data()

@@ -1,4 +1,4 @@
-"""What a log can say: coverage, calibration, drift, and verdicts with what would suffice."""
+"""What a log can say, by `understudy.logs.evaluation`: coverage, calibration, drift, verdicts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ from understudy.logs.evaluation.verdicts import (
     candidates_of,
     coverage_from,
 )
-from understudy.report.words import describe_coverage
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -427,14 +426,15 @@ def test_deterministic_production_is_named_and_tells_nothing_else() -> None:
     one = frame_of([0] * 500, [1.0, 0.0] * 250, 1.0)
     found = coverage_from(sums_of(one, 2))
     assert found.deterministic
-    assert "deterministic (it always played 0)" in describe_coverage(found)
+    said = str(us.logs.coverage(one, actions=["0", "1"]))
+    assert "deterministic (it always played 0)" in said
     assert found.unseen == (1,)
     rng = np.random.default_rng(0)
     contexts = rng.integers(2, size=500)  # plays the action of its context, always
     both = frame_of(contexts, contexts.astype(float), 1.0)
     found = coverage_from(sums_of(both))
     assert found.deterministic
-    assert "deterministic (every propensity is 1)" in describe_coverage(found)
+    assert "deterministic (every propensity is 1)" in str(us.logs.coverage(both))
     assert found.calibration.shown.tolist() == pytest.approx([1 - contexts.mean(), contexts.mean()])
     assert judged(both, [0.0, 1.0]).decision is PolicyDecision.UNKNOWN
 
@@ -481,8 +481,7 @@ def test_what_the_log_picked_pays_for_all_it_could_have_picked() -> None:
 def test_findings_are_lines_of_text() -> None:
     table = dirty_log(rows=300)
     many = tuple(str(a) for a in range(20))
-    found = coverage_from(sums_of(table, many))
-    lines = describe_coverage(found).split("\n")
+    lines = str(us.logs.coverage(table, actions=many)).split("\n")
     hand = by_hand(table)
     rejected = sum(hand.refused.values())
     assert lines[0].startswith(f"{len(hand.rows)} rows; {rejected} quarantined (action")

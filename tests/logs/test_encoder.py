@@ -1,4 +1,4 @@
-"""Contexts to features: bounded, frozen by the warm-up, the same bits in any batching."""
+"""Contexts to features, by `understudy.logs.encoder`: bounded, frozen, the same bits in batches."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from hypothesis import given as forall
 from hypothesis import strategies as st
 
 from tests.support.refusals import assert_refused
+from tests.support.saved_values import saved_fields
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.logs.encoder import (
@@ -29,7 +30,6 @@ from understudy.logs.encoder import (
     Unexpected,
     UnexpectedValues,
 )
-from understudy.snapshots import fields_as_data
 
 NAMES = ("size", "city", "member")
 FLOATS = st.one_of(
@@ -358,7 +358,7 @@ def test_any_batching_gives_the_same_bits(
 @forall(warmup=frames(), later=frames())
 def test_data_round_trip(warmup: pl.DataFrame, later: pl.DataFrame) -> None:
     encoder = Encoder.fit(warmup, NAMES)
-    again = Encoder.from_data(json.loads(json.dumps(fields_as_data(encoder), allow_nan=False)))
+    again = Encoder.from_data(json.loads(json.dumps(saved_fields(encoder), allow_nan=False)))
     assert again == encoder
     assert again.encode(later).tobytes() == encoder.encode(later).tobytes()
 
@@ -432,7 +432,7 @@ def test_text_in_a_column_of_numbers_counts_as_missing_and_is_told() -> None:
 # Damaged files
 
 
-WHOLE = fields_as_data(fit(x=[1.0, None, 3.0], y=["a", "b", "b"], z=["s"] * 3))
+WHOLE = saved_fields(fit(x=[1.0, None, 3.0], y=["a", "b", "b"], z=["s"] * 3))
 WRONG: dict[str, tuple[Any, ...]] = {
     "kind": (None, "ordinal", []),
     "name": (None, 3, ["x"]),

@@ -1,4 +1,4 @@
-"""Engines: the same files read alike, and what cannot be read said in one line."""
+"""Engines of `understudy.logs.aggregation`: files read alike, faults said in one line."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ import pytest
 
 from tests.support.logs.invalid_rows import dirty_log
 from tests.support.logs.log_files import write
+from tests.support.logs.sums import Columns, FileSource, LogStatistics
 from understudy.errors import InvalidArgument, InvalidLog, MissingExtra
 from understudy.logs.aggregation import engines
 from understudy.logs.aggregation.aggregates import log_statistics
 from understudy.logs.aggregation.engines import ENGINES, lazy, open_frame
-from understudy.logs.readers.files import FileSource
-from understudy.logs.schema import Columns
-from understudy.logs.statistics import LogStatistics
 
 pytestmark = pytest.mark.plain
 

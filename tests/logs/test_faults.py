@@ -1,10 +1,11 @@
-"""What else can go wrong beside a log: small files, old results, full disks, an impatient user."""
+"""What can go wrong with `understudy.logs.outputs`: old results, full disks, an impatient user."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import errno
+import fcntl
 import html
 import itertools
 import json
@@ -18,10 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import understudy as us
-from tests.support.command_line import COMMANDS, Place, place
+from tests.support.command_line import COMMANDS, Place, place, use_progress_bar
 from tests.support.logs.broken_files import TEXT
 from tests.support.logs.log_files import LABELS, make_rows, write
-from understudy.cli import log_commands as commands
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.logs import Policy, outputs
 
@@ -280,7 +280,7 @@ FULL: dict[str, tuple[Any, str]] = {
     "for the policy": (Policy, "save"),
     "for the page": (Path, "write_text"),
     "on the way": (os, "fsync"),
-    "at the very end": (outputs.fcntl, "flock"),
+    "at the very end": (fcntl, "flock"),
 }
 
 
@@ -348,7 +348,7 @@ def test_an_impatient_user_leaves_nothing_behind(command: str, step: int, place:
         if number == step:
             raise KeyboardInterrupt
 
-    place.monkeypatch.setattr(commands, "show_progress", watching(stop))
+    use_progress_bar(watching(stop), place.monkeypatch)
     said = place.run_on(command, log, "--time", "at")
     if said.code != 0:
         assert said.code == 130
@@ -366,7 +366,7 @@ def test_a_file_that_disappears_is_named(name: str, place: Place) -> None:
         if number == 0:
             log.unlink()
 
-    place.monkeypatch.setattr(commands, "show_progress", watching(remove))
+    use_progress_bar(watching(remove), place.monkeypatch)
     said = place.run_on("coverage", log)
     assert (said.code, said.error.count("\n")) == (2, 1)
     assert name in said.error

@@ -1,4 +1,4 @@
-"""Files as rows, and rows as what can be learned from: every format alike, nothing lost."""
+"""`understudy.logs.validate`: rows that can be learned from; every format alike, nothing lost."""
 
 from __future__ import annotations
 
@@ -13,21 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import understudy as us
-from tests.support import formulas
-from tests.support.logs.log_files import write
+from tests.support.logs.log_files import batches_of, write
+from tests.support.logs.rules import Actions, RewardScale, refuse_the_reward, rows_on_engines
+from tests.support.logs.sums import sums_of
 from tests.support.strategies import quick
-from understudy import Certified
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs import reject_reasons, validate
-from understudy.logs.aggregation import aggregates
-from understudy.logs.aggregation.aggregates import log_statistics, rows_of
-from understudy.logs.readers.files import BATCH, find_files, format_of
-from understudy.logs.readers.inputs import LogReader, prefetch
-from understudy.logs.reject_reasons import RejectReason, remedy_for
-from understudy.logs.runs.study import Study
-from understudy.logs.schema import QUARANTINE, Actions, Columns, RewardScale
-from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.validate import RowRules, check
 
 ROWS = pl.DataFrame(
@@ -42,10 +32,7 @@ NAMES = ("log.csv", "log.parquet", "log.ndjson", "log.arrow")
 
 def rows(*paths: Path, rules: RowRules | None = None) -> list[Any]:
     rules = RowRules(Actions(("a", "b", "c"))) if rules is None else rules
-    return [
-        check(file, frame, rules)
-        for file, frame in LogReader(find_files(paths), Columns()).batches()
-    ]
+    return [check(file, frame, rules) for file, frame in batches_of(*paths)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,7 +42,8 @@ def test_every_format_gives_the_same_rows(name: str, tmp_path: Path) -> None:
     assert found.rewards.tolist() == ROWS["reward"].to_list()
     assert found.propensities.tolist() == ROWS["propensity"].to_list()
     assert found.frame["row"].to_list() == [1, 2, 3, 4]
-    assert found.quarantined.schema == pl.Schema(QUARANTINE)
+    texts = dict.fromkeys(("file", "reason", "action", "reward", "propensity"), pl.String)
+    assert dict(found.quarantined.schema) == {**texts, "row": pl.Int64}
     assert not len(found.quarantined)
 
 
@@ -65,40 +53,6 @@ def test_text_may_be_packed(form: str, tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(write(tmp_path / f"log.{form}", ROWS).read_bytes()))
     (found,) = rows(packed)
     assert found.actions.tolist() == [0, 1, 0, 2]
-
-
-def test_rows_are_numbered_through_the_batches_of_a_file(tmp_path: Path) -> None:
-    many = pl.DataFrame({"action": ["a"], "reward": [1.0], "propensity": [0.5]})
-    path = write(tmp_path / "log.parquet", many.select(pl.all().repeat_by(BATCH + 10).explode()))
-    reader = LogReader(find_files([path]), Columns())
-    numbers = [frame["row"] for _, frame in reader.batches()]
-    assert len(numbers) > 1
-    assert pl.concat(numbers).to_list() == list(range(1, BATCH + 11))
-
-
-def test_folders_and_globs_are_files_in_the_order_of_their_names(tmp_path: Path) -> None:
-    (tmp_path / "day=2").mkdir()
-    (tmp_path / "_SUCCESS").write_text("")
-    (tmp_path / ".hidden.csv").write_text("x")
-    (tmp_path / "notes.md").write_text("x")
-    names = ["b.csv", "a.parquet", "day=2/c.ndjson"]
-    for name in names:
-        write(tmp_path / name, ROWS)
-    found = [str(source.path.relative_to(tmp_path)) for source in find_files([tmp_path])]
-    assert found == ["a.parquet", "b.csv", "day=2/c.ndjson"]
-    assert [s.path.name for s in find_files([str(tmp_path / "*.csv"), tmp_path / "a.parquet"])] == [
-        "b.csv",
-        "a.parquet",
-    ]
-    with pytest.raises(InvalidLog, match="named twice"):
-        find_files([tmp_path, tmp_path / "b.csv"])
-    with pytest.raises(InvalidLog, match="no file matches"):
-        find_files([str(tmp_path / "*.arrow")])
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidLog, match="holds no log"):
-        find_files([tmp_path / "empty"])
-    with pytest.raises(InvalidLog, match="does not say what format"):
-        format_of(Path("log.txt"))
 
 
 BAD = [
@@ -167,9 +121,7 @@ def test_text_that_is_no_reward_is_one_quarantined_row(
 def test_text_is_read_as_the_rule_says_however_it_is_cast(texts: list[str | None]) -> None:
     """Batches cast whole columns first; other engines look at every text. Both read the same."""
     frame = pl.DataFrame({"action": "a", "reward": pl.Series(texts, dtype=pl.String)})
-    lazily = rows_of(frame, Columns(propensity=None), reward_range=(-100, 100))
-    rejected = lazily.rejected().collect().to_native()["reason"].to_list()
-    values = lazily.clean().collect().to_native()["reward"].drop_nulls().to_list()
+    rejected, values = rows_on_engines(frame, reward_range=(-100, 100))
     numbered = frame.with_row_index("row", offset=1)
     rules = RowRules(Actions(("a", "b")), RewardScale(-100.0, 100.0), propensities=False)
     found = check("f", numbered, rules)
@@ -180,27 +132,11 @@ def test_text_is_read_as_the_rule_says_however_it_is_cast(texts: list[str | None
 def test_a_rule_that_is_added_once_holds_in_batches_and_on_engines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Say, that a reward of exactly 0.25 is an error of the logger, and not finite."""
-    today = reject_reasons.number_rule
-
-    def stricter(column: reject_reasons.BoundedColumn) -> reject_reasons.Rule:
-        rule, wrong = today(column), column.library.col(column.parsed) == 0.25
-        if column.role != "reward":
-            return rule
-        fault = (RejectReason.REWARD_NOT_FINITE, wrong)
-        return reject_reasons.Rule(rule.holds & ~wrong, (fault, *rule.faults))
-
-    monkeypatch.setattr(validate, "number_rule", stricter)
-    monkeypatch.setattr(aggregates, "number_rule", stricter)
+    """Say, that a reward of exactly 0.25 is not finite."""
+    refuse_the_reward(0.25, monkeypatch)
     batch = check("f", ROWS.with_row_index("row", offset=1), RowRules(Actions(("a", "b", "c"))))
     assert batch.quarantined.select("row", "reason").rows() == [(3, "reward is not finite")]
-    assert log_statistics(ROWS, Columns()).reject_counts == {"reward is not finite": 1}
-
-
-def test_every_reason_has_a_remedy() -> None:
-    for reason in RejectReason:
-        assert remedy_for({reason.value: 1}) == reason.remedy
-    assert remedy_for({"a reason of a later version": 1}) == "correct these rows"
+    assert sums_of(ROWS).reject_counts == {"reward is not finite": 1}
 
 
 def test_eligible_sets_may_be_lists_or_text() -> None:
@@ -247,108 +183,3 @@ def test_a_column_of_the_wrong_type_is_named(
 ) -> None:
     with pytest.raises(InvalidLog, match=f"column for the {column} holds"):
         rows(write(tmp_path / "log.parquet", ROWS.with_columns(values.alias(column))))
-
-
-@given(st.lists(st.sampled_from(["a", "b", "3", "-7", "007", "10", "é", "x y"]), min_size=1))
-@quick
-def test_labels_are_compared_as_text(labels: list[str]) -> None:
-    actions = Actions(("a", "3", "-7", "10", "é"))
-    wanted = [actions.texts.index(x) if x in actions.texts else -1 for x in labels]
-    assert actions.indices(pl.Series(labels)).tolist() == wanted
-    assert actions.indices(pl.Series(labels, dtype=pl.Categorical)).tolist() == wanted
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 12) | st.none(), min_size=1))
-@quick
-def test_whole_numbers_are_the_labels_that_they_read_as(numbers: list[int | None]) -> None:
-    actions = Actions(("3", "-2", "10", "a"))
-    wanted = [actions.texts.index(str(x)) if str(x) in actions.texts else -1 for x in numbers]
-    assert actions.indices(pl.Series(numbers, dtype=pl.Int64)).tolist() == wanted
-
-
-def test_whole_floats_are_whole_numbers_and_labels_have_an_order() -> None:
-    assert Actions(("1", "2.5")).indices(pl.Series([1.0, 2.5, math.nan, 3.0])).tolist() == [
-        0,
-        1,
-        -1,
-        -1,
-    ]
-    assert Actions.from_labels([10, "9", 9]).labels == (9, 10)
-    assert Actions.from_labels(["10", "9", "x"]).labels == ("10", "9", "x")
-    huge = Actions((str(2**70), "0"))
-    assert huge.indices(pl.Series([0, 5])).tolist() == [1, -1]
-    for wrong in ((), ("a",), ("a", "a")):
-        with pytest.raises(InvalidArgument, match="actions"):
-            Actions(wrong)
-
-
-@given(st.integers(0, 40), st.integers(0, 2**32 - 1))
-@quick
-def test_a_tally_is_the_sum_over_each_action_however_the_log_is_cut(n: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    actions, R, q = rng.integers(3, size=n), rng.random(n), rng.uniform(0.01, 1.0, n)
-    log = us.Log(actions, R, q)
-    whole = ActionStatistics.empty(4).after(log)
-    counts, *sums = formulas.tally(actions, R, q, 4)
-    assert whole.counts.tolist() == counts.tolist()
-    seen = counts > 0
-    found = (whole.rewards, whole.weighted, whole.weights, whole.squares)
-    for ours, theirs in zip(found, sums[:4], strict=True):
-        assert np.allclose(ours, theirs, rtol=1e-12, atol=0)
-    assert np.array_equal(whole.lowest[seen], sums[4][seen])
-    assert np.array_equal(whole.highest[seen], sums[5][seen])
-    cut = ActionStatistics.empty(4)
-    for part in log.stretches(7):
-        cut = cut.after(part)
-    for name in ("counts", "rewards", "weighted", "weights", "squares", "lowest", "highest"):
-        assert np.array_equal(getattr(cut, name), getattr(whole, name), equal_nan=True)
-
-
-def test_a_study_is_a_fold_and_its_curve_is_that_of_certify() -> None:
-    rng = np.random.default_rng(0)
-    n, K = 700, 4
-    q = np.full(n, 0.25)
-    log = us.Log(rng.integers(K, size=n), rng.integers(2, size=n).astype(float), q)
-    learner = us.exp3_ix(us.Logged(n_actions=K))
-    begin = Study.begin(learner, us.Logged(n_actions=K), 0.95)
-    study = begin
-    for part in log.stretches(37):
-        study = study.after(part)
-    state, trace = learner.replay(learner.init(), log)
-    certified = us.certify(log, trace, behavior=us.Logged(n_actions=K))
-    assert study.certificate is not None
-    found = Certified.of(study.certificate, study.curve)
-    assert np.array_equal(learner.policy(study.state), learner.policy(state))
-    for name in ("rounds", "lower_curve", "upper_curve", "production_curve", "gain_curve"):
-        assert np.array_equal(getattr(found, name), getattr(certified, name)), name
-    assert study.sums.rows == study.rounds == n
-
-
-def test_reading_ahead_keeps_order_and_errors() -> None:
-    def some() -> Any:
-        yield from range(10)
-        raise ValueError("broken")
-
-    items = prefetch(some())
-    assert [next(items) for _ in range(10)] == list(range(10))
-    with pytest.raises(ValueError, match="broken"):
-        next(items)
-    first = next(prefetch(iter(range(10**9))))
-    assert first == 0
-
-
-@given(st.lists(st.integers(0, 2), max_size=400), st.integers(1, 90))
-@quick
-def test_stretches_are_counts_of_equal_parts_however_the_rows_come(
-    actions: list[int], size: int
-) -> None:
-    rows = np.array(actions, dtype=np.int64)
-    found = CountsOverTime.empty(3)
-    for start in range(0, len(rows), size):
-        found = found.after(rows[start : start + size])
-    assert len(found.counts) <= 20
-    parts = [rows[i : i + found.width] for i in range(0, len(rows), found.width)]
-    wanted = [np.bincount(part, minlength=3).tolist() for part in parts]
-    assert found.counts.tolist() == wanted
-    once = CountsOverTime.empty(3).after(rows)
-    assert (once.width, once.counts.tolist()) == (found.width, found.counts.tolist())

@@ -1,4 +1,4 @@
-"""Verdicts about logs hold as often as they say, and nothing is said against what is known."""
+"""Verdicts of `understudy.logs.evaluation` hold as often as they say, and none is against facts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,14 @@
-"""The shape of the source: folders, names, import depth, and the modules that a command visits."""
+"""The shape of the source and its tests: folders, names, imports, modules that a command visits.
+
+The import depth is that of `understudy.cli.log_commands`.
+"""
 
 from __future__ import annotations
 
 import ast
 import functools
+import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import understudy as us
 from tests.support.logs.log_files import make_rows, write
 from tests.support.paths import ROOT
 
@@ -26,6 +32,7 @@ LARGEST_FOLDER = 15  # modules in a folder, without __init__
 LARGER_FOLDERS = {"web": 22}  # a router and an OpenAPI generator of its own; target: none
 MODULES_VISITED = 45  # by `understudy learn log.parquet`; target: 35
 IMPORT_DEPTH = 19  # of the log commands; target: 15
+TEST_FILES_THAT_LOOK_INSIDE = 0  # at modules they are not about
 
 # A kernel beside its learner may share its name.
 KERNELS_BESIDE_LEARNERS = {"exponential_weights", "lin_prod", "weighted_entropy"}
@@ -154,3 +161,122 @@ def test_learning_visits_few_modules(tmp_path: Path) -> None:
     visited = modules_visited("learn", str(log), "--out", str(tmp_path / "out"))
     assert "logs/learn.py" in visited
     assert len(visited) <= MODULES_VISITED, "\n".join(visited)
+
+
+# Modules that `understudy` lists among its names, and `understudy` itself.
+PUBLIC_MODULES = {"understudy"} | {
+    value.__name__ for name in us.__all__ if inspect.ismodule(value := getattr(us, name))
+}
+DOTTED = re.compile(r"understudy(\.\w+)+")
+
+
+@functools.cache
+def listed_names(module: str) -> frozenset[str]:
+    """The names in the `__all__` of a module."""
+    path = module_file(module)
+    assert path is not None, module
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()
+
+
+def is_package(module: str) -> bool:
+    path = module_file(module)
+    return path is not None and path.stem == "__init__"
+
+
+class Uses(ast.NodeVisitor):
+    """The internal modules that a file of tests uses: by import, as an attribute, by name.
+
+    Names are public that a package, or a module in `PUBLIC_MODULES`, has in its `__all__`.
+    """
+
+    def __init__(self) -> None:
+        self.internal: set[str] = set()
+        self.modules: dict[str, str] = {}  # by the names they have in the file
+
+    def reach(self, module: str, name: str) -> str | None:
+        """Note what it takes to reach a name in a module; return the module that it is, if any."""
+        if module in PUBLIC_MODULES and name in listed_names(module):
+            value = getattr(sys.modules[module], name)
+            return value.__name__ if inspect.ismodule(value) else None
+        found = f"{module}.{name}"
+        if module_file(found):
+            if not is_package(found) and found not in PUBLIC_MODULES:
+                self.internal.add(found)
+            return found
+        is_open = is_package(module) or module in PUBLIC_MODULES
+        if not (is_open and (name in listed_names(module) or name.startswith("__"))):
+            self.internal.add(module)
+        return None
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            first, *rest = alias.name.split(".")
+            if first == "understudy":
+                self.modules[alias.asname or first] = self.follow(first, rest) or first
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.module is None or node.module.split(".")[0] != "understudy":
+            return
+        for alias in node.names:
+            if found := self.reach(node.module, alias.name):
+                self.modules[alias.asname or alias.name] = found
+
+    def follow(self, module: str, names: list[str]) -> str | None:
+        """The module at the end of a chain of names, or None if something else is there."""
+        found: str | None = module
+        for name in names:
+            found = self.reach(found, name) if found else None
+        return found
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        first, *rest = ast.unparse(node).split(".")
+        if first in self.modules and all(name.isidentifier() for name in rest):
+            self.follow(self.modules[first], rest)
+        else:
+            self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        """A string that names a module, or something in it, as patches do."""
+        if isinstance(node.value, str) and DOTTED.fullmatch(node.value):
+            first, *rest = node.value.split(".")
+            if module_file(f"{first}.{rest[0]}"):  # not a file or a host
+                self.follow(first, rest)
+
+
+def subject_of(path: Path, docstring: str) -> str | None:
+    """The module or package that a file of tests is about: the one that its docstring names, or
+    else the package of its folder. A package that has packages is too much for one file.
+    """
+    named = re.findall(r"`(understudy(?:\.\w+)+)`", docstring)
+    folder = path.parent.relative_to(ROOT / "tests").parts
+    assert len(named) <= 1, f"{path} is about more than one module: {named}"
+    subject: str = named[0] if named else ".".join(("understudy", *folder))
+    file = module_file(subject)
+    assert file or not named, f"{path} is about {subject}, which does not exist"
+    if file is None or (is_package(subject) and list(file.parent.glob("*/__init__.py"))):
+        return None
+    return subject
+
+
+def looks_inside(path: Path) -> set[str]:
+    """The internal modules that a file of tests uses and is not about."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    uses = Uses()
+    uses.visit(tree)
+    subject = subject_of(path, ast.get_docstring(tree) or "")
+    return {
+        module
+        for module in uses.internal
+        if subject is None or not (module == subject or module.startswith(f"{subject}."))
+    }
+
+
+def test_tests_use_public_names_or_the_module_they_are_about() -> None:
+    """Public names, the module or package of the folder or the docstring, and `tests.support`."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    found = {path.relative_to(ROOT): modules for path in files if (modules := looks_inside(path))}
+    lines = (f"{path}: {', '.join(sorted(modules))}" for path, modules in found.items())
+    assert len(found) <= TEST_FILES_THAT_LOOK_INSIDE, "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Benchmarks: the baselines compute what we do, all of them run, the page shows the results."""
+"""Benchmarks (`understudy.cli.bench`): baselines compute what we do, all run, the page has all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import pytest
 import understudy as us
 from benchmarks import BENCHMARKS, as_markdown, measure, read, write, write_docs
 from benchmarks.baselines import (
-    lin_prod_in_blocks,
     one_weight_a_round,
     softmax_every_round,
 )
@@ -25,10 +24,9 @@ from benchmarks.measurement import Benchmark, Contender, Ratio, machine
 from benchmarks.replay import skipped
 from tests.support.command_line import Run, understudy
 from tests.support.paths import ROOT
-from understudy import cli, kernels
+from understudy import cli
 from understudy.errors import InvalidArgument
-from understudy.experiments.experiment import ExperimentOptions
-from understudy.experiments.figure1 import FIGURE_1
+from understudy.experiments import EXPERIMENTS, ExperimentOptions
 
 __all__ = ["understudy"]  # a fixture
 
@@ -41,16 +39,21 @@ PAGE = ROOT / "docs" / "performance.md"
 SMALL = ExperimentOptions(runs=400, rounds=100, actions=5, alphas=3)
 
 
+def figure_1_points() -> list[Any]:
+    figure_1: Any = EXPERIMENTS["figure1"]
+    return list(figure_1.points(SMALL))
+
+
 def test_both_baselines_are_one_computation() -> None:
     """The same logs, so the same rewards: a softmax a round, or one weight a round."""
-    points = list(FIGURE_1.points(SMALL))
+    points = figure_1_points()
     found = softmax_every_round(points, SMALL.runs)
     np.testing.assert_allclose(one_weight_a_round(points, SMALL.runs), found, rtol=1e-11)
 
 
 def test_the_baselines_play_figure_1() -> None:
     """Their mean rewards are ours within four standard errors, at every point and learner."""
-    points = list(FIGURE_1.points(SMALL))
+    points = figure_1_points()
     found = softmax_every_round(points, SMALL.runs)
     for point, means in zip(points, found, strict=True):
         ours = us.simulate(point.game, point.learners, runs=SMALL.runs, seed=1)
@@ -58,14 +61,6 @@ def test_the_baselines_play_figure_1() -> None:
             reward = ours.reward[name]
             error = reward.std(ddof=1) * np.sqrt(2 / SMALL.runs)
             assert abs(mean - reward.mean()) < 4 * error
-
-
-def test_the_blocks_of_blas_are_lin_prod() -> None:
-    rng = np.random.default_rng(0)
-    thetas, features = rng.normal(size=(150, 3)), rng.random((150, 4, 3))
-    ours = np.empty((150, 4))
-    kernels.lin_prod.shared_log_weights(0.01, thetas, 0, features, ours)
-    np.testing.assert_allclose(lin_prod_in_blocks(0.01, thetas, features), ours, atol=1e-12)
 
 
 MARKS = {

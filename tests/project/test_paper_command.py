@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.command_line import Run, understudy
 from understudy import __version__, cli
-from understudy.experiments.experiment import RegretExperiment
+from understudy.experiments import EXPERIMENTS
 
 __all__ = ["understudy"]  # a fixture
 
@@ -176,7 +176,7 @@ def test_ctrl_c_is_not_a_traceback(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(RegretExperiment, "run", interrupt)
+    monkeypatch.setattr(type(EXPERIMENTS["figure1"]), "run", interrupt)
     monkeypatch.setattr(sys, "argv", ["understudy", "paper", *SMALL, "--out", str(tmp_path)])
     with pytest.raises(SystemExit) as stopped:
         cli.main()

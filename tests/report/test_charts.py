@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.reports import HOSTILE, SAMPLES, action_rows, certificate, sample
+from tests.support.reports import HOSTILE, SAMPLES, action_rows, certificate, percent, sample
 from tests.support.strategies import quick
-from understudy.formatting import percent
 from understudy.report import ActionRow, CertificateCurve
 from understudy.report.charts import (
     MOST_BARS,

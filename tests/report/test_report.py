@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import math
 import re
 import subprocess
 from collections import Counter
@@ -24,9 +23,21 @@ from rich.console import Console
 from tests.support.markup import Element, tree
 from tests.support.paths import PACKAGE
 from tests.support.programs import find
-from tests.support.reports import HOSTILE, SAMPLES, FileRead, action_rows, certificate, sample
+from tests.support.reports import (
+    SAMPLES,
+    FileRead,
+    action_rows,
+    certificate,
+    count,
+    named,
+    number,
+    percent,
+    plain,
+    sample,
+    size,
+    value,
+)
 from tests.support.strategies import quick
-from understudy.formatting import count, named, number, percent, plain, quoted, size
 from understudy.report import (
     ActionRow,
     CandidateRow,
@@ -56,16 +67,6 @@ def captioned(root: Element, caption: str) -> Element:
     found = [t for t in root.every("table") if t.every("caption")[0].text == caption]
     assert len(found) == 1
     return found[0]
-
-
-def value(text: str) -> float:
-    """The number that a text stands for, read by rules of its own."""
-    text = text.replace(",", "").replace("−", "-").removesuffix(" %")
-    superscripts = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
-    if "·10" in text:
-        digits, power = text.split("·10")
-        return float(digits) * 10.0 ** int(power.translate(superscripts))
-    return math.inf if text == "∞" else float(text)
 
 
 def close(text: str, number: float, scale: float = 1.0) -> bool:
@@ -229,7 +230,7 @@ def test_counts_beside_each_other_do_not_contradict_each_other() -> None:
 
 def test_labels_that_differ_in_spaces_differ_where_they_are_shown() -> None:
     labels = [" a b", "a b", "a b ", "\ta b", "a"]
-    assert [quoted(label) == label for label in labels] == [False, True, False, False, True]
+
     report = replace(sample("waiting"), actions=action_rows([*labels], 1_000))
     rows = cells(captioned(tree(render_page(report)), "What the log says about each action"))
     assert {row[0].text for row in rows} == {"' a b'", "a b", "'a b '", "a"}
@@ -552,52 +553,6 @@ def test_the_terminal_obeys_no_command_of_the_data() -> None:
     assert "\x07" not in text
     commands = set(re.findall(r"\x1b(?!\[[\d;]*m)", text))
     assert commands == set()
-
-
-# ── words ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-@quick
-def test_numbers_are_right_to_four_digits(x: float) -> None:
-    if abs(x) < 1e308 and (x == 0 or abs(x) > 1e-300):
-        assert value(number(x)) == pytest.approx(x, rel=5.01e-4, abs=0.0)
-    assert len(re.sub(r"·10.*|\D", "", number(x)).strip("0")) <= 4
-
-
-@given(st.floats(0.0, 1.0))
-@quick
-def test_a_share_is_all_or_nothing_only_if_it_is(share: float) -> None:
-    text = percent(share)
-    assert (text == "0 %") == (share == 0.0)
-    assert (text == "100 %") == (share == 1.0)
-    if text[0] in "<>":
-        assert share < 1e-5 or 1.0 > share > 0.9999
-    else:
-        assert value(text) == pytest.approx(100 * share, rel=5.01e-4)
-
-
-@given(st.text(), st.integers(5, 60))
-@quick
-def test_plain_text_is_visible_short_and_stays_so(words: str, longest: int) -> None:
-    line = plain(words, longest)
-    assert line.isprintable()
-    assert len(line) <= longest
-    assert plain(line, longest) == " ".join(line.split())
-    if words.isprintable() and len(words) <= longest and words == " ".join(words.split()):
-        assert line == words
-
-
-def test_a_long_name_keeps_both_of_its_ends() -> None:
-    line = plain("/data/" + "x" * 10_000 + "/part-7.csv", 40)
-    assert line.startswith("/data/xxx")
-    assert line.endswith("x/part-7.csv")
-    assert len(line) == 40
-
-
-@pytest.mark.parametrize("hostile", HOSTILE)
-def test_hostile_names_are_never_empty(hostile: str) -> None:
-    assert named(hostile, 80)
 
 
 # ── in a browser ──────────────────────────────────────────────────────────────────────────────────

@@ -11,66 +11,24 @@ import polars as pl
 import pytest
 
 import understudy as us
-from understudy.formatting import least_gain
-from understudy.logs.evaluation.diagnostics import (
-    Calibration,
+from tests.support.verdicts import (
+    CALIBRATION,
+    COVERAGE,
+    LABELS,
+    STEADY,
     CalibrationFinding,
     Drift,
     DriftFinding,
-    Overlap,
+    Obstacle,
+    PolicyDecision,
     SampleSize,
     ShareChange,
+    certificate,
+    verdict,
 )
-from understudy.logs.evaluation.verdicts import Coverage, Obstacle, PolicyDecision, Verdict
 from understudy.report import as_dict, findings, words
 
 pytestmark = pytest.mark.plain
-
-LABELS = ("a", "b")
-CALIBRATION = Calibration(
-    CalibrationFinding.AGREES,
-    np.array([1.0, 1.0]),
-    np.zeros(2),
-    np.ones(2),
-    np.zeros(2, dtype=bool),
-    np.zeros(2, dtype=bool),
-)
-STEADY = Drift(DriftFinding.STEADY, 1.0, 0.5, "logged", 12)
-COVERAGE = Coverage(
-    table=pl.DataFrame({"action": LABELS, "count": [500, 500]}),
-    rows=1_000,
-    refused={},
-    unseen=(),
-    deterministic=False,
-    calibration=CALIBRATION,
-    drift=STEADY,
-)
-
-
-def certificate(rewards: tuple[float, float], rows: int = 1_000) -> us.Certificate:
-    """Of always playing b, which a fair coin played in every second row."""
-    log = us.Log([0, 1] * (rows // 2), list(rewards) * (rows // 2))
-    return us.Certificate(behavior=[0.5, 0.5]).observe(log, us.FixedPolicy([0.0, 1.0]))
-
-
-def verdict(**changes: Any) -> Verdict:
-    plain: dict[str, Any] = {
-        "name": "mine",
-        "decision": PolicyDecision.UNKNOWN,
-        "obstacle": None,
-        "overlap": Overlap(2.0, 500.0, 0.5067, 0.0),
-        "hidden": 0.0,
-        "sample_size": SampleSize(0.0067, 984_253.0, None),
-        "near": False,
-        "gain_is_estimated": True,
-        "plays_unseen": False,
-        "certificate": certificate((0.5, 0.5)),
-        "confidence": 0.95,
-        "rows": 1_000,
-        "rejected": 0,
-        "earned": 500.0,
-    }
-    return Verdict(**{**plain, **changes})
 
 
 def said(**changes: Any) -> str:
@@ -78,7 +36,8 @@ def said(**changes: Any) -> str:
 
 
 def test_the_decision_comes_first_then_the_estimate_with_its_bound_then_the_next_step() -> None:
-    bound = least_gain((certificate((0.5, 0.5)).gain or 0.0) / 1_000)
+    least = (certificate((0.5, 0.5)).gain or 0.0) / 1_000
+    bound = f"−{math.ceil(-1_000 * least) / 1_000:.3f}"  # rounded down: what is written holds too
     assert said() == (
         f"Not enough data yet. Estimated gain +0.0067 per row (95 %: at least {bound}). About "
         "980,000 rows like these would settle it."

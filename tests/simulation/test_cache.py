@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import understudy as us
+from tests.support.saved_values import snapshot_text
 from tests.support.sweep_bits import bits
 from understudy.contexts import ContinuousContexts, FiniteContexts
 from understudy.errors import InvalidArgument, NotSaveable
 from understudy.simulation.engine import SimulationPlan
 from understudy.simulation.sweep import SweepCell
-from understudy.snapshots import to_json
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])
 RUNS = 3
@@ -254,7 +254,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 def snapshot(_: bytes) -> bytes:
     learner = us.exp3_ix(PI, eta=0.1)
-    return to_json(learner, learner.init()).encode()
+    return snapshot_text(learner, learner.init()).encode()
 
 
 DAMAGED: dict[str, Callable[[bytes], bytes]] = {

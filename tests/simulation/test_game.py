@@ -15,13 +15,13 @@ import pytest
 
 import understudy as us
 from tests.support.refusals import assert_refused
+from tests.support.saved_values import saved_form
 from tests.support.strategies import Array
 from understudy import Feedback, Round
 from understudy.contexts import ContinuousContexts, FiniteContexts, rows
-from understudy.protocols import EventSpec
+from understudy.learners import EventSpec
 from understudy.simulation.adversaries import Oblivious, Piecewise
 from understudy.simulation.game import feedback_for
-from understudy.snapshots import as_data
 from understudy.theory import feature_covariance
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])
@@ -573,5 +573,5 @@ def test_the_old_name_of_the_reward_table_warns_and_works_and_files_keep_it() ->
     with pytest.warns(DeprecationWarning, match="RewardTable"):
         old = us.adversaries.Table
     assert old is us.adversaries.RewardTable is us.adversaries.table
-    assert as_data(us.adversaries.table([[0.5]]))["kind"] == "Table"
+    assert saved_form(us.adversaries.table([[0.5]]))["kind"] == "Table"
     assert not hasattr(us.adversaries, "Tables")

@@ -23,13 +23,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import understudy as us
 from understudy import cli, saved
-from understudy.constraints import Array
 from understudy.simulation.adversaries import Oblivious
 
 pytestmark = pytest.mark.plain
+
+Array = NDArray[np.float64]  # nothing of tests: this file is a program, too
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])
 ROUNDS = 40

@@ -20,7 +20,7 @@ from tests.support.strategies import Array
 from tests.support.sweep_bits import Bits, bits
 from understudy import Round
 from understudy.contexts import FiniteContexts
-from understudy.protocols import Learner
+from understudy.learners import Learner
 
 ROUNDS = 60
 RUNS = 4

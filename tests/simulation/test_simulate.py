@@ -15,7 +15,7 @@ from tests.support.strategies import Array
 from understudy import Log, Round
 from understudy.contexts import ContinuousContexts, FiniteContexts
 from understudy.errors import InvalidArgument
-from understudy.protocols import Learner
+from understudy.learners import Learner
 from understudy.simulation.adversaries import Oblivious
 
 ROUNDS = 270  # more than are dealt at a time

@@ -13,7 +13,7 @@ import understudy as us
 from tests.support.refusals import assert_refused
 from tests.support.sweep_bits import bits
 from understudy.contexts import FiniteContexts
-from understudy.protocols import Learner
+from understudy.learners import Learner
 from understudy.simulation.sweep import CellResult, SweepCell
 
 PI = np.array([0.4, 0.3, 0.2, 0.1])

@@ -13,7 +13,7 @@ import pytest
 
 from understudy import cli
 
-__all__ = ["COMMANDS", "Place", "Run", "Said", "place", "understudy"]
+__all__ = ["COMMANDS", "Place", "Run", "Said", "place", "understudy", "use_progress_bar"]
 
 COMMANDS = ("learn", "coverage", "certify")
 
@@ -113,3 +113,8 @@ def place(
     monkeypatch.chdir(tmp_path / "current")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return Place(tmp_path, monkeypatch, capfd)
+
+
+def use_progress_bar(watched: Callable[[], object], patch: pytest.MonkeyPatch) -> None:
+    """Let this bar of progress, instead of the terminal's, watch the commands about logs."""
+    patch.setattr("understudy.cli.log_commands.show_progress", watched)

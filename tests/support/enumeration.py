@@ -24,8 +24,7 @@ from tests.support.strategies import (
     behaviors,
 )
 from understudy import theory
-from understudy.learners import ExponentialWeights, Scores, Sums
-from understudy.protocols import Learner
+from understudy.learners import ExponentialWeights, Learner, Scores, Sums
 
 ROUNDING = 1e-9  # relative: what an inequality may be missed by
 History = tuple[Any, ...]

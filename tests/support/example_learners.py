@@ -1,4 +1,4 @@
-"""A learner of every recipe."""
+"""A learner of every recipe, and logs that fit learners."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from understudy.conformance import example_log
 from understudy.learners import RECIPES, Learner
+from understudy.types import one_event
+
+__all__ = ["EXAMPLE_ARGUMENTS", "example_learners", "example_log", "one_event"]
 
 EXAMPLE_ARGUMENTS: dict[str, Any] = {
     "pi_b": np.array([0.4, 0.3, 0.2, 0.1]),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import mpmath
 import numpy as np
 
 Array = Any
@@ -176,3 +178,48 @@ def first_crossing(lambdas: Array, x: Array, log_threshold: float) -> int:
     S = log_wealths(lambdas, x)
     reached = log_mixture(S, lambdas, np.zeros(len(S)), np.zeros(len(S))) >= log_threshold
     return int(np.argmax(reached)) + 1 if reached.any() else 0
+
+
+def exact_upper(frequency: float, count: float, budget: float) -> Any:
+    """The root by halving log log((1−q)/(1−p)), which no p leaves for want of digits."""
+    q, c = mpmath.mpf(frequency), mpmath.mpf(budget) / mpmath.mpf(count)
+
+    def at(power: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf]:
+        v = mpmath.exp(power)
+        p = q - (1 - q) * mpmath.expm1(-v)
+        return p, (q * mpmath.log(q / p) if q > 0 else 0) + (1 - q) * v
+
+    low, high = mpmath.mpf(-60), mpmath.mpf(60)
+    for _ in range(180):
+        middle = (low + high) / 2
+        low, high = (middle, high) if at(middle)[1] <= c else (low, middle)
+    return at(low)[0]
+
+
+def exact_root(rates: Array, x: Array) -> float:
+    """log Σ_j exp(x_j − η_j δ) = 0, to fifty digits."""
+    with mpmath.workdps(50):
+        pairs = [
+            (mpmath.mpf(float(eta)), mpmath.mpf(float(v))) for eta, v in zip(rates, x, strict=True)
+        ]
+        low = max(v / eta for eta, v in pairs)
+        high = max((v + mpmath.log(len(pairs))) / eta for eta, v in pairs)
+        for _ in range(400):
+            middle = (low + high) / 2
+            if mpmath.fsum(mpmath.exp(v - eta * middle) for eta, v in pairs) > 1:
+                low = middle
+            else:
+                high = middle
+        return float(low)
+
+
+def last_change(t: Array) -> Array:
+    """The round in which the falling rate of round t was set, at most 5 % before, by counting.
+
+    >>> last_change(np.array([1, 2, 19, 100, 104])).tolist()
+    [1, 2, 19, 97, 102]
+    """
+    changes = [1]
+    while changes[-1] <= np.max(t, initial=1):
+        changes.append(max(changes[-1] + 1, math.ceil(changes[-1] * 21 / 20)))
+    return np.array(changes)[np.searchsorted(changes, t, side="right") - 1]

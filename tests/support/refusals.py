@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from understudy.errors import InvalidArgument
+from understudy.errors import LONGEST_VALUE, InvalidArgument, shorten
+
+__all__ = ["LONGEST_VALUE", "assert_refused", "shorten"]
 
 
 def assert_refused(call: Callable[[], object], argument: str, words: str) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from understudy.formatting import count, named, number, percent, plain, size
 from understudy.logs.policy import FileRead
 from understudy.report import (
     ActionRow,
@@ -16,8 +17,25 @@ from understudy.report import (
     QuarantinedRow,
     Report,
 )
+from understudy.report.render import render_page
 
-__all__ = ["HOSTILE", "SAMPLES", "FileRead", "action_rows", "certificate", "sample"]
+# What reports are made of, what draws them, and how they write values, for tests that compare.
+__all__ = [
+    "HOSTILE",
+    "SAMPLES",
+    "FileRead",
+    "action_rows",
+    "certificate",
+    "count",
+    "named",
+    "number",
+    "percent",
+    "plain",
+    "render_page",
+    "sample",
+    "size",
+    "value",
+]
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -249,3 +267,13 @@ SAMPLES = {
 def sample(name: str) -> Report:
     """One of the samples."""
     return SAMPLES[name]()
+
+
+def value(text: str) -> float:
+    """The number that a text stands for, read by rules of its own."""
+    text = text.replace(",", "").replace("−", "-").removesuffix(" %")
+    superscripts = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+    if "·10" in text:
+        digits, power = text.split("·10")
+        return float(digits) * 10.0 ** int(power.translate(superscripts))
+    return math.inf if text == "∞" else float(text)

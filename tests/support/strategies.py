@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 import understudy as us
 from tests.support.reference import disjoint
-from understudy.learners import LinProd, LinProdCompact
-from understudy.protocols import Learner
+from understudy.learners import Learner, LinProd, LinProdCompact
 from understudy.schedules import Decaying
 
 __all__ = [
     "Game",
     "LinearGame",
     "behaviors",
+    "falling_rate",
     "games",
     "linear_games",
     "linear_logs",
@@ -45,6 +45,11 @@ quick = settings(max_examples=25, deadline=None, derandomize=True)
 unit_numbers = st.one_of(st.floats(1e-6, 1.0), st.sampled_from([0.0, 1.0]))
 rates = st.floats(0.01, 2.0)
 seeds = st.integers(0, 2**32 - 1)
+
+
+def falling_rate(scale: float) -> Decaying:
+    """η_t = scale/√t', with t' at most 5 % before t: the rate of a learner without a horizon."""
+    return Decaying(scale)
 
 
 def sizes(low: int, high: int) -> st.SearchStrategy[int]:
@@ -185,7 +190,7 @@ class LinearGame:
     def falling(self, first: float) -> LinProdCompact:
         """LinProd in constant memory, with a rate that begins at so many times the largest one."""
         made = self.play(us.lin_prod_compact, self.largest_rate)
-        return replace(made, eta=Decaying(first * self.largest_rate))
+        return replace(made, eta=falling_rate(first * self.largest_rate))
 
     def log(self, contexts: Integers, actions: Integers, rewards: Array) -> us.Log:
         """A log of these rounds."""

@@ -1,4 +1,4 @@
-"""Learners that need no horizon: rates, policies, the theorem in small games, every path."""
+"""Learners that need no horizon: `understudy.schedules`, policies, the theorem, every path."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
+from tests.support import formulas
 from tests.support.enumeration import (
     ADVERSARIES,
     Adversary,
@@ -25,10 +26,16 @@ from tests.support.enumeration import (
 )
 from tests.support.strategies import Array, Game, behaviors, games, logs, quick
 from tests.theory.test_theorems import LARGE_GAMES
-from understudy import theory
+from understudy import schedules, theory
 from understudy.errors import NotMergeable
 from understudy.learners import ExponentialWeights
-from understudy.schedules import CHANGES, Decaying, chunks_of_constant_rate, last_change
+from understudy.schedules import (
+    CHANGES,
+    Decaying,
+    chunks_of_constant_rate,
+    geometric_grid,
+    last_change,
+)
 
 ANYTIME: dict[str, Callable[[Array], ExponentialWeights]] = {
     "exp3": us.exp3,
@@ -41,10 +48,7 @@ PESSIMISTIC = ("exp3_ix", "prod")
 
 def rate(n_actions: int, t: int) -> float:
     """√(log K/(2t')), with t' the round in which it was set: said once more, by counting."""
-    since = 1
-    while (following := max(since + 1, math.ceil(since * 21 / 20))) <= t:
-        since = following
-    return math.sqrt(math.log(n_actions) / (2 * since))
+    return math.sqrt(math.log(n_actions) / (2 * float(formulas.last_change(t))))
 
 
 def gains_of(name: str, behavior: Array, log: us.Log) -> Array:
@@ -80,6 +84,21 @@ def test_stretches_are_cut_where_rates_move(before: int, rounds: int, size: int)
         t = before + start + 1 + np.arange(count)
         assert count <= size
         assert len(set(last_change(t).tolist())) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("held", last_change),
+        ("spaced", geometric_grid),
+        ("cut_where_rates_move", chunks_of_constant_rate),
+    ],
+)
+def test_old_names_answer(old: str, new: object) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{old} is now"):
+        assert getattr(schedules, old) is new
+    with pytest.raises(AttributeError, match=f"no attribute '{old}s'"):
+        getattr(schedules, f"{old}s")
 
 
 @pytest.mark.parametrize("name", ANYTIME)

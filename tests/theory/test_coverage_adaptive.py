@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,14 +25,12 @@ from tests.support.enumeration import (
     reachable,
     summed,
 )
-from tests.support.formulas import weighted_entropy
+from tests.support.formulas import last_change, weighted_entropy
 from tests.support.strategies import Array, Game, Integers, behaviors, games, logs, quick, seeds
 from tests.theory.test_theorems import LARGE_GAMES
 from understudy import theory
 from understudy.errors import InvalidArgument, NotMergeable
-from understudy.kernels import normalizer
 from understudy.learners import CoverageAdaptive, LeveledScores
-from understudy.schedules import last_change
 
 GAINS = ("implicit", "logarithmic")
 
@@ -233,38 +230,6 @@ def test_the_level_never_falls(behavior: Array, seed: int) -> None:
 
 
 # The root
-
-
-def exact_root(rates: Array, x: Array) -> float:
-    """log Σ_j exp(x_j − η_j δ) = 0, to fifty digits."""
-    with mpmath.workdps(50):
-        pairs = [
-            (mpmath.mpf(float(eta)), mpmath.mpf(float(v))) for eta, v in zip(rates, x, strict=True)
-        ]
-        low = max(v / eta for eta, v in pairs)
-        high = max((v + mpmath.log(len(pairs))) / eta for eta, v in pairs)
-        for _ in range(400):
-            middle = (low + high) / 2
-            if mpmath.fsum(mpmath.exp(v - eta * middle) for eta, v in pairs) > 1:
-                low = middle
-            else:
-                high = middle
-        return float(low)
-
-
-@quick
-@given(seed=seeds, size=st.integers(1, 12))
-def test_the_root_cannot_fail(seed: int, size: int) -> None:
-    """Rates over twelve decades, logarithms from −10⁶ to 10⁶: right to the last digits."""
-    rng = np.random.default_rng(seed)
-    rates = 10.0 ** rng.uniform(-9, 3, size)
-    x = rng.choice([-1.0, 1.0], size) * 10.0 ** rng.uniform(-6, 6, size)
-    found, wanted = normalizer.root(rates, x), exact_root(rates, x)
-    assert math.isfinite(found)
-    # An error of Λ counts by what it does to the weights: relative to the x it is made from.
-    size_of = max(1.0, float(np.abs(x).max()), float((rates * abs(wanted)).max()))
-    slope = float((rates * np.exp(np.minimum(0.0, x - rates * wanted))).sum())
-    assert abs(found - wanted) * slope <= 1e-14 * size_of + 1e-13
 
 
 @pytest.mark.parametrize("name", GAINS)

@@ -56,7 +56,7 @@ from tests.support.strategies import (
     unit_numbers,
 )
 from understudy import theory
-from understudy.protocols import Estimator
+from understudy.learners import ExponentialWeights
 
 LINEAR = [us.lin_prod, us.lin_prod_compact]
 
@@ -147,8 +147,9 @@ def test_lemma_prod_classic_bound(
             assert_at_most(found, bound)
 
 
-def estimates(estimator: Estimator, n_actions: int, rewards: Array) -> Array:
-    """What the estimator makes of each action, if it is the one that is played in round 1."""
+def estimates(learner: ExponentialWeights, n_actions: int, rewards: Array) -> Array:
+    """What its estimator makes of each action, if it is the one that is played in round 1."""
+    estimator = learner.estimator
     log = us.Log(actions=np.arange(n_actions), rewards=rewards)
     each = [estimator.gains(estimator.init(), 0, log[a : a + 1])[0] for a in range(n_actions)]
     return np.concatenate(each)
@@ -159,9 +160,9 @@ def estimates(estimator: Estimator, n_actions: int, rewards: Array) -> Array:
 def test_ix_vs_prod(behavior: Array, gamma: float, reward: float) -> None:
     """Equation (IX_vs_prod): R/(q + γ) ≤ log(1 + 2γ r̂)/(2γ) ≤ r̂: IX ≤ Prod ≤ unbiased."""
     K, rewards = len(behavior), np.full(len(behavior), reward)
-    ix = estimates(us.exp3_ix(behavior, eta=2 * gamma).estimator, K, rewards)
-    prod = estimates(us.prod(behavior, eta=2 * gamma).estimator, K, rewards)
-    unbiased = estimates(us.exp3(behavior, eta=2 * gamma).estimator, K, rewards)
+    ix = estimates(us.exp3_ix(behavior, eta=2 * gamma), K, rewards)
+    prod = estimates(us.prod(behavior, eta=2 * gamma), K, rewards)
+    unbiased = estimates(us.exp3(behavior, eta=2 * gamma), K, rewards)
     assert (ix <= prod * (1 + 1e-12)).all()
     assert (prod <= unbiased * (1 + 1e-12)).all()
     assert ((reward == 0) | (ix < unbiased)).all()
@@ -177,9 +178,9 @@ def test_expected_estimates(data: st.DataObject, behavior: Array, gamma: float) 
     """Equation (ixr_to_r): E[r̂(a)] = r(a) and E[r̃(a)] = r(a) q(a)/(q(a) + γ) ≤ r(a)."""
     K = len(behavior)
     rewards = np.array(data.draw(st.lists(unit_numbers, min_size=K, max_size=K)))
-    unbiased = behavior * estimates(us.exp3(behavior, eta=0.5).estimator, K, rewards)
+    unbiased = behavior * estimates(us.exp3(behavior, eta=0.5), K, rewards)
     np.testing.assert_allclose(unbiased, rewards, rtol=1e-12)
-    ix = behavior * estimates(us.exp3_ix(behavior, eta=0.5, gamma=gamma).estimator, K, rewards)
+    ix = behavior * estimates(us.exp3_ix(behavior, eta=0.5, gamma=gamma), K, rewards)
     np.testing.assert_allclose(ix, rewards * behavior / (behavior + gamma), rtol=1e-12)
     np.testing.assert_allclose(ix, rewards - gamma * rewards / (behavior + gamma), atol=1e-12)
 

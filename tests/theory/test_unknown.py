@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import understudy as us
-from tests.core.test_confidence import exact_upper
+from tests.support import formulas
 from tests.support.enumeration import (
     ADVERSARIES,
     Adversary,
@@ -30,7 +31,6 @@ from tests.support.enumeration import (
 from tests.support.strategies import Array, Game, games, quick, rates, unit_numbers
 from understudy import theory
 from understudy.errors import InvalidArgument
-from understudy.kernels import certificates
 from understudy.theory.bounds import pessimism
 
 PROBABILITIES = (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
@@ -48,15 +48,21 @@ def chernoff_gain(
         return reward / (1 + eta / 2)
     frequency = history.count(action) / past
     with mpmath.workdps(60):
-        ucb = exact_upper(frequency, past, math.log(n_actions * t**2)) if frequency < 1 else 1
+        ucb = (
+            formulas.exact_upper(frequency, past, math.log(n_actions * t**2))
+            if frequency < 1
+            else 1
+        )
         return float(reward / (ucb + eta / 2))
 
 
 @cache
 def upper_bounds(m: int, n_actions: int) -> Array:
     """u_t(a) for t = m + 1 if a was played 0, 1, …, m times."""
-    budget = math.log(n_actions * (m + 1) ** 2)
-    return np.array([certificates.kl_upper(k / m, m, budget) for k in range(m + 1)])
+    no_gamma: Any = 0.0  # R/(u + γ) is 1/u then
+    estimator = us.estimators.ChernoffPlugIn(n_actions, no_gamma)
+    played, t = np.arange(m + 1), np.full(m + 1, m + 1)
+    return np.asarray(1 / estimator.gain(np.ones(m + 1), played / m, t))
 
 
 @cache

@@ -213,5 +213,5 @@ def test_other_servers_that_say_no_are_quoted_as_far_as_they_say_anything(make: 
 def test_a_name_of_0_5_0_warns_and_works(old: str, new: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"understudy.live.{old} is now {new}"):
         assert getattr(us.live, old) is getattr(us.live, new)
-    with pytest.raises(AttributeError, match="no attribute 'Understudy'"):
-        _ = us.live.Understudy
+    with pytest.raises(AttributeError, match=f"no attribute '{old}s'"):
+        getattr(us.live, f"{old}s")

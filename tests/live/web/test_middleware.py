@@ -23,9 +23,9 @@ from starlette.types import Scope as Connection
 
 from tests.support.asgi import ADDRESS, Answer, ask
 from tests.support.live.sample_operations import Batch
+from tests.support.live.temporary_stores import Scope, TokenRecord
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, InvalidSnapshot, StoreInUse, StoreUnavailable
-from understudy.live.store.records import Scope, TokenRecord
 from understudy.live.web import tokens
 from understudy.live.web.access_rules import HEADERS, Limits
 from understudy.live.web.middleware import AuthMiddleware

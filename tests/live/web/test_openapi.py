@@ -22,12 +22,12 @@ from starlette.responses import JSONResponse, Response
 
 from tests.support.asgi import Answer, ask
 from tests.support.live.sample_operations import CONTEXT, OPERATIONS, STUDY, health
+from tests.support.live.temporary_stores import TokenRecord
 from tests.support.markup import Element, tree
 from tests.support.paths import PACKAGE
 from tests.support.programs import find
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument
-from understudy.live.store.records import TokenRecord
 from understudy.live.web.access_rules import HEADERS
 from understudy.live.web.docs import docs_page
 from understudy.live.web.middleware import LIMITS, AuthMiddleware

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.logs.text_logs import Reader, is_refused, rows_of
+from tests.support.logs.text_logs import Columns, Reader, is_refused, rows_of
 from tests.support.strategies import quick
 from understudy.errors import InvalidLog
 from understudy.logs.readers import vowpal
-from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
 

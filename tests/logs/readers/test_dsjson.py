@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.logs.text_logs import is_refused, number, rows_of
+from tests.support.logs.text_logs import Columns, is_refused, number, rows_of
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
 from understudy.logs.readers import files
 from understudy.logs.readers.vowpal import read_dsjson
-from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
 

@@ -25,7 +25,6 @@ from tests.support.logs.broken_files import PARQUET, ROWS, as_bytes
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument
 from understudy.report import as_dict
-from understudy.report.render import render_page
 
 __all__ = ["place"]
 
@@ -161,7 +160,7 @@ def attempt(run: Callable[[], Any]) -> Any:
         assert len(line) < 2_000
         return None
     json.dumps(as_dict(found.report), allow_nan=False)
-    render_page(found.report)
+    found.page()
     return found
 
 

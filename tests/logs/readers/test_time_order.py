@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.logs.log_files import make_rows
+from tests.support.logs.text_logs import Columns
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
 from understudy.logs import coverage
-from understudy.logs.outputs import no_progress
 from understudy.logs.readers import sorting
 from understudy.logs.readers.inputs import FrameSource, LogReader
 from understudy.logs.readers.sorting import (
@@ -35,7 +35,6 @@ from understudy.logs.readers.sorting import (
     whole_numbers,
     write_sorted,
 )
-from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
 
@@ -237,7 +236,7 @@ def test_the_first_time_decides_for_the_whole_log() -> None:
     sources = [FrameSource(frame, name) for frame, name in zip(frames, "abc", strict=True)]
     with TemporaryDirectory() as folder:
         reader = LogReader(sources, Columns(propensity=None, time="at"))
-        ordered = reader.in_time_order(Path(folder), no_progress)
+        ordered = reader.in_time_order(Path(folder), lambda *_: None)
         rows = [row for _, frame in ordered.batches() for row in frame.to_dicts()]
     assert [row["time"] for row in rows] == [3.0, 7.0, None, None, None, None]
     assert "".join(row["file"] for row in rows) == "cbaabc"

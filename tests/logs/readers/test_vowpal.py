@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.logs.text_logs import Row, is_refused, number, rows_of
+from tests.support.logs.text_logs import Columns, Row, is_refused, number, rows_of
 from tests.support.refusals import assert_refused
 from tests.support.strategies import quick
 from understudy.logs.readers import files, vowpal
-from understudy.logs.schema import Columns
 
 pytestmark = pytest.mark.plain
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from understudy.live.state import StudyState
 from understudy.live.store import open_reader
 from understudy.live.store.records import Decision
 
-__all__ = ["survive"]
+__all__ = ["as_decisions", "create", "states_after", "survive"]
 
 Trouble = Callable[[Load, random.Random], Coroutine[Any, Any, None]]
 
@@ -115,3 +115,16 @@ def as_decisions(rows: Sequence[dict[str, Any]]) -> list[Decision]:
 
 def ignore(*_: object) -> None:
     pass
+
+
+def states_after(
+    sizes: Collection[int], spec: dict[str, Any], rows: Sequence[dict[str, Any]]
+) -> dict[int, StudyState]:
+    """The state of a study after each of these numbers of rows, and before the first."""
+    decisions = as_decisions(rows)
+    state = StudyState.begin(StudySpec.model_validate(spec))
+    found = {0: state}
+    for size in sorted(sizes):
+        state = state.after(decisions[state.seq : size])
+        found[size] = state
+    return found

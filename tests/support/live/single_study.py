@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from understudy.live.decision_log import AuditResult, audit, export, study_named
 from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.spec import Event, StudySpec
 from understudy.live.store import open_store
+from understudy.live.store.records import Snapshot
+
+__all__ = ["LEARNED", "SECOND", "Event", "SingleStudy", "learned_parts", "statuses"]
 
 SECOND = 1_000_000
 LEARNED = (
@@ -61,6 +65,19 @@ class SingleStudy:
         (record,) = self.store.studies()
         self.study = LiveStudy(record, self.store)
         self.process()
+
+    def audit(self, progress: Callable[..., None] = lambda *_: None) -> list[AuditResult]:
+        """What an audit of the store finds."""
+        return list(audit(self.store, progress))
+
+    def export(self, out: Path) -> int:
+        """Write the log of decisions that are over now; return how many they are."""
+        record = study_named(self.store, "study")
+        return export(self.store, record, out, self.now, lambda *_: None)
+
+    def save_snapshot_text(self, seq: int, text: str) -> None:
+        """Store a text, good or bad, as the snapshot after so many decisions."""
+        self.store.save_snapshot(self.study.record.key, Snapshot(seq, text, 0))
 
     def policy(self) -> str:
         """policy.json now."""

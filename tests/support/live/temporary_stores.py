@@ -16,12 +16,21 @@ from tests.support.live.postgresql_server import Cluster, postgresql
 from understudy.errors import StoreInUse
 from understudy.live.decision_log import AuditResult, audit
 from understudy.live.store import open_reader, open_store, open_tokens
-from understudy.live.store.records import Changes, Decision, Snapshot, StudyRecord, TokenRecord
+from understudy.live.store.records import (
+    Changes,
+    Decision,
+    Scope,
+    Snapshot,
+    StudyRecord,
+    TokenRecord,
+)
 from understudy.live.store.sql import Database, Reader, Store, TokenStore
 from understudy.live.web.tokens import digest_of
 
 __all__ = [
     "Place",
+    "Scope",
+    "TokenRecord",
     "a_store",
     "add_tokens",
     "audited",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 import understudy as us
+from understudy.logs.readers.files import find_files
+from understudy.logs.readers.inputs import LogReader
+from understudy.logs.schema import Columns
 
 K = 4
 LABELS = ("north", "south", "east", "west")
@@ -53,3 +57,8 @@ def write(path: Path, rows: pl.DataFrame) -> Path:
     }
     writers[path.suffix](path)  # type: ignore[operator] # all take a path
     return path
+
+
+def batches_of(*paths: Path) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The batches of rows of files, each with the name of its file."""
+    return LogReader(find_files(paths), Columns()).batches()

@@ -10,10 +10,22 @@ from numpy.typing import NDArray
 
 import understudy as us
 from understudy.logs.aggregation.aggregates import log_statistics
+from understudy.logs.readers.files import FileSource
 from understudy.logs.schema import Actions, Columns
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 
-__all__ = ["LOGGED", "ActionStatistics", "as_log", "fixed_sums", "row_sums", "sums_of"]
+__all__ = [
+    "LOGGED",
+    "ActionStatistics",
+    "Actions",
+    "Columns",
+    "FileSource",
+    "LogStatistics",
+    "as_log",
+    "fixed_sums",
+    "row_sums",
+    "sums_of",
+]
 
 LOGGED = Columns()
 

@@ -12,6 +12,8 @@ import polars as pl
 
 from understudy.logs.schema import Columns
 
+__all__ = ["Columns", "Reader", "Row", "is_refused", "number", "rows_of"]
+
 Reader = Callable[[Path, Columns], Iterator[pl.DataFrame]]
 Row = dict[str, Any]
 

@@ -1,0 +1,89 @@
+"""Coverage, verdicts and certificates of a small log, as evaluation gives them to reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import understudy as us
+from understudy.logs.evaluation.diagnostics import (
+    Calibration,
+    CalibrationFinding,
+    Drift,
+    DriftFinding,
+    Overlap,
+    SampleSize,
+    ShareChange,
+)
+from understudy.logs.evaluation.verdicts import Coverage, Obstacle, PolicyDecision, Verdict
+
+__all__ = [
+    "CALIBRATION",
+    "COVERAGE",
+    "LABELS",
+    "STEADY",
+    "CalibrationFinding",
+    "Drift",
+    "DriftFinding",
+    "Obstacle",
+    "PolicyDecision",
+    "SampleSize",
+    "ShareChange",
+    "certificate",
+    "verdict",
+]
+
+
+LABELS = ("a", "b")
+
+
+CALIBRATION = Calibration(
+    CalibrationFinding.AGREES,
+    np.array([1.0, 1.0]),
+    np.zeros(2),
+    np.ones(2),
+    np.zeros(2, dtype=bool),
+    np.zeros(2, dtype=bool),
+)
+
+
+STEADY = Drift(DriftFinding.STEADY, 1.0, 0.5, "logged", 12)
+
+
+COVERAGE = Coverage(
+    table=pl.DataFrame({"action": LABELS, "count": [500, 500]}),
+    rows=1_000,
+    refused={},
+    unseen=(),
+    deterministic=False,
+    calibration=CALIBRATION,
+    drift=STEADY,
+)
+
+
+def certificate(rewards: tuple[float, float], rows: int = 1_000) -> us.Certificate:
+    """Of always playing b, which a fair coin played in every second row."""
+    log = us.Log([0, 1] * (rows // 2), list(rewards) * (rows // 2))
+    return us.Certificate(behavior=[0.5, 0.5]).observe(log, us.FixedPolicy([0.0, 1.0]))
+
+
+def verdict(**changes: Any) -> Verdict:
+    plain: dict[str, Any] = {
+        "name": "mine",
+        "decision": PolicyDecision.UNKNOWN,
+        "obstacle": None,
+        "overlap": Overlap(2.0, 500.0, 0.5067, 0.0),
+        "hidden": 0.0,
+        "sample_size": SampleSize(0.0067, 984_253.0, None),
+        "near": False,
+        "gain_is_estimated": True,
+        "plays_unseen": False,
+        "certificate": certificate((0.5, 0.5)),
+        "confidence": 0.95,
+        "rows": 1_000,
+        "rejected": 0,
+        "earned": 500.0,
+    }
+    return Verdict(**{**plain, **changes})
