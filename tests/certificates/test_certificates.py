@@ -86,7 +86,7 @@ KINDS = ("known", "logged", "counted")
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 100])
-def test_any_batching_gives_the_same_saved_text(kind: str, size: int) -> None:
+def test_any_batching_gives_the_same_bits(kind: str, size: int) -> None:
     game = watched(230, kind=kind)
     certificate, start = game.certificate(), 0
     for part in game.log.stretches(size):
@@ -194,7 +194,8 @@ def test_more_confidence_is_less_said(game: Watched) -> None:
         assert more.gain is not None
         assert less.gain is not None
         assert more.gain <= less.gain
-        if more.promoted_at is not None:
+        contradicts_itself = less.lower > less.upper  # at so little confidence: it decides nothing
+        if more.promoted_at is not None and not contradicts_itself:
             assert less.promoted_at is not None
             assert less.promoted_at <= more.promoted_at
 
@@ -361,7 +362,7 @@ def test_propensities_of_any_size(q: float) -> None:
     assert np.isfinite(found.certificate.evidence.log_wealths()).all()
 
 
-def test_logged_propensities_that_are_the_behavior_give_its_saved_text() -> None:
+def test_logged_propensities_that_are_the_behavior_give_its_bits() -> None:
     """And features are not read: a contextual log is certified by its propensities."""
     game = watched(100)
     features = np.ones((100, 3, 2))
