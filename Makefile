@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 run: setup ## reproduce the paper's Figure 1 under out/
 	$(BIN)/understudy paper
 
-test: setup ## tests and doctests that need nothing but Python; four to five minutes on two cores
+test: setup ## tests and doctests that need nothing but Python; about three minutes on two cores
 	$(call pytest,1) -m "not full" --durations=15
 	@echo "Left to make test-all: what needs Vowpal Wabbit, PostgreSQL, Chromium, wrk, valgrind or Java, and experiments at full size."
 

@@ -243,6 +243,14 @@ GAMMA = Constraint(
 )
 
 
+def refuse_coverage_beside_eta(coverage: float | None) -> None:
+    """Raise `InvalidArgument` if a coverage was given together with a rate."""
+    if coverage is not None:
+        raise InvalidArgument(
+            "coverage", coverage, "eta fixes the rate already", "pass one of the two"
+        )
+
+
 if not TYPE_CHECKING:
     __getattr__ = old_module_names(
         __name__,

@@ -18,8 +18,7 @@ from understudy.constraints import (
 from understudy.errors import InvalidArgument
 from understudy.learners.lin_prod import LinProd, LinProdCompact, LinProdUnknown
 from understudy.learners.linear import DisjointFeatures, Features, SharedFeatures
-from understudy.learners.recipes import refuse_coverage_beside_eta
-from understudy.schedules import Decaying
+from understudy.schedules import Decaying, refuse_coverage_beside_eta
 from understudy.theory.coverage_ratio import COVARIANCES
 from understudy.theory.rates import (
     kappa_from_feature_bound,

@@ -37,6 +37,7 @@ from understudy.schedules import (
     Rate,
     Schedule,
     Tabulated,
+    refuse_coverage_beside_eta,
 )
 from understudy.theory.coverage_adaptive import (
     MULTIPLIER,
@@ -284,14 +285,6 @@ def exponential_rate(
     if horizon is None:
         return Decaying(anytime_scale(n_actions, coverage))
     return exp3_ix_rate(n_actions, horizon, coverage)
-
-
-def refuse_coverage_beside_eta(coverage: float | None) -> None:
-    """Raise `InvalidArgument` if a coverage was given together with a rate."""
-    if coverage is not None:
-        raise InvalidArgument(
-            "coverage", coverage, "eta fixes the rate already", "pass one of the two"
-        )
 
 
 def half_rate(rate: Rate) -> Schedule:

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from understudy.constraints import Array
-from understudy.logs.reject_reasons import (
+from understudy.logs.rules import (
     ELIGIBLE_RULE,
     INDEX,
     LABEL,

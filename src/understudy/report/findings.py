@@ -21,8 +21,8 @@ from understudy.logs.evaluation.diagnostics import (
 )
 from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.readers.files import UnreadFiles
-from understudy.logs.reject_reasons import list_reasons, remedy_for
 from understudy.logs.results import CertifyResult, LearnResult
+from understudy.logs.rules import list_reasons, remedy_for
 from understudy.logs.schema import LOGGED, Label, short_label
 
 NOT_EXAMINED = "not examined here; understudy coverage --engine does it"

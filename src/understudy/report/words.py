@@ -33,7 +33,7 @@ from understudy.logs.evaluation.verdicts import (
     VerdictKind,
 )
 from understudy.logs.policy import Policy
-from understudy.logs.reject_reasons import WITHOUT_ACTION, list_reasons, remedy_for
+from understudy.logs.rules import WITHOUT_ACTION, list_reasons, remedy_for
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,

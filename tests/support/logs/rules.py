@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from understudy.logs import reject_reasons, validate
+from understudy.logs import rules, validate
 from understudy.logs.aggregation import aggregates
-from understudy.logs.reject_reasons import RejectReason
+from understudy.logs.rules import RejectReason
 from understudy.logs.schema import Actions, Columns, RewardScale
 
 __all__ = ["Actions", "RewardScale", "refuse_the_reward", "rows_on_engines"]
@@ -24,14 +24,14 @@ def rows_on_engines(
 
 def refuse_the_reward(value: float, patch: pytest.MonkeyPatch) -> None:
     """Add a rule: a reward of exactly this value is an error of the logger, and not finite."""
-    today = reject_reasons.number_rule
+    today = rules.number_rule
 
-    def stricter(column: reject_reasons.BoundedColumn) -> reject_reasons.Rule:
+    def stricter(column: rules.BoundedColumn) -> rules.Rule:
         rule, wrong = today(column), column.library.col(column.parsed) == value
         if column.role != "reward":
             return rule
         fault = (RejectReason.REWARD_NOT_FINITE, wrong)
-        return reject_reasons.Rule(rule.holds & ~wrong, (fault, *rule.faults))
+        return rules.Rule(rule.holds & ~wrong, (fault, *rule.faults))
 
     patch.setattr(validate, "number_rule", stricter)
     patch.setattr(aggregates, "number_rule", stricter)

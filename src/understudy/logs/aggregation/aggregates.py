@@ -1,6 +1,6 @@
 """Sums per action from a frame of any engine: one pass, and another only if rows are rejected.
 
-The rules of `reject_reasons` decide which rows are valid. Labels become text after the rows were
+The rules of `rules` decide which rows are valid. Labels become text after the rows were
 counted, because engines write numbers as text in different ways.
 """
 
@@ -19,7 +19,7 @@ from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.aggregation.engines import alike, lazy
-from understudy.logs.reject_reasons import (
+from understudy.logs.rules import (
     INDEX,
     LABEL,
     PLAYABLE,

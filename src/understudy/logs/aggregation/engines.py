@@ -1,7 +1,7 @@
 """Engines open the files of a log as a native, lazy frame.
 
 Text files are read as text, so that no engine guesses the type of a column. The rules of
-`reject_reasons` decide on all engines which rows are valid.
+`rules` decide on all engines which rows are valid.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from understudy.logs.evaluation.diagnostics import (
     rows_for,
     second_moment,
 )
-from understudy.logs.reject_reasons import WITHOUT_ACTION
+from understudy.logs.rules import WITHOUT_ACTION
 from understudy.logs.schema import ESTIMATED, Label, PropensitySource, RewardScale, short_label
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.types import Integers, read_only

@@ -44,7 +44,7 @@ from understudy.logs.readers.inputs import (
     has_propensities,
     sources_name,
 )
-from understudy.logs.reject_reasons import nothing_left, refuse_rejected_rows
+from understudy.logs.rules import nothing_left, refuse_rejected_rows
 from understudy.logs.runs.setup import (
     ResolvedLog,
     RunOutcome,

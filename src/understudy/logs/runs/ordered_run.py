@@ -30,7 +30,7 @@ from understudy.logs.options import Options, require_same
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Provenance
 from understudy.logs.readers.inputs import LogReader, LogSource, prefetch, sources_name
-from understudy.logs.reject_reasons import nothing_left
+from understudy.logs.rules import nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
 from understudy.logs.runs.setup import (
     LogInput,

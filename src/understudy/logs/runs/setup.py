@@ -30,7 +30,7 @@ from understudy.logs.readers.inputs import (
     prefetch,
     sources_name,
 )
-from understudy.logs.reject_reasons import RejectReason, nothing_left, too_few
+from understudy.logs.rules import RejectReason, nothing_left, too_few
 from understudy.logs.schema import (
     ACTION,
     ESTIMATED,

@@ -1,8 +1,8 @@
-"""`understudy.logs.reject_reasons`: every reason has a remedy."""
+"""`understudy.logs.rules`: every reason has a remedy."""
 
 from __future__ import annotations
 
-from understudy.logs.reject_reasons import RejectReason, remedy_for
+from understudy.logs.rules import RejectReason, remedy_for
 
 
 def test_every_reason_has_a_remedy() -> None:
