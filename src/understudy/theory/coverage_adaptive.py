@@ -33,8 +33,10 @@ from understudy.theory.bounds import TOTALS, comparator_rewards
 from understudy.theory.coverage_ratio import RATIO, as_policy
 
 FINEST_LEVEL = 25  # levels of the grid without a horizon: rates fall by 2²⁵, enough for 2⁵⁰ rounds
-MULTIPLIER = number(0.0, 1e6, "pass a positive number, such as 2.0", above=True)
+# 1e9 is far above all useful rates, and its square is far from overflow. A multiplier of at most
+# 1e6 keeps c √(2 log(eK)/n) below it for every K.
 RATES = array("pass one positive rate per action (or level), at most 1e9", low=0.0, high=1e9)
+MULTIPLIER = number(0.0, 1e6, "pass a positive number, such as 2.0", above=True)
 
 
 def _prior(value: Any) -> Array:
