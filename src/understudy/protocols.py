@@ -322,7 +322,7 @@ class Learner(Protocol[State]):
             )
 
     def accepts(self, state: State) -> bool:
-        """Whether the state has the class and the shapes of this learner's."""
+        """Whether the state has the class of this learner's states; override it to check shapes."""
         return isinstance(state, type(self.init()))
 
     def is_possible(self, state: State) -> bool:
@@ -331,7 +331,7 @@ class Learner(Protocol[State]):
         return True
 
     def validate(self, state: State) -> None:
-        """Raise `InvalidArgument` if the state cannot be this learner's: asked of a new one."""
+        """Raise `InvalidArgument` if a state that comes from outside cannot be this learner's."""
         self.check_state(state)
         if not self.is_possible(state):
             raise self._foreign_state(state)

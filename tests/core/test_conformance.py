@@ -91,7 +91,7 @@ def unnormalised(state: Scores, log: Log) -> tuple[Scores, Any]:
 def in_place(state: Scores, feedback: Feedback) -> Scores:
     after = INNER.update(state, feedback)
     state.scores.flags.writeable = True
-    state.scores[feedback.action] += 1.0
+    state.scores[feedback.action] += feedback.reward
     return after
 
 

@@ -179,7 +179,7 @@ WRITTEN = {
 def test_numbers_that_are_text_are_read_alike(
     engine: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Also with commas and line breaks in a column that nobody reads."""
+    """Also with commas and line breaks in a column that is not read."""
     if engine == "pyspark":
         request.getfixturevalue("spark")
     path = tmp_path / "log.csv"

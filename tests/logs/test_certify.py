@@ -22,7 +22,7 @@ EXACT = 1e-9  # relative
 
 
 def spoiled(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of labels that nobody named, and probabilities of a target that are none."""
+    """Rows of labels that are not named, and probabilities of a target that are none."""
     number = pl.int_range(pl.len())
     bad = pl.when(number % 11 == 3).then(float("nan")).when(number % 13 == 4).then(1.5)
     return rows.with_columns(

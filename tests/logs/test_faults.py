@@ -237,7 +237,7 @@ def test_files_of_a_folder_that_are_not_read_are_told(
 
 
 def test_one_file_that_is_not_read_and_results_of_before(place: Place) -> None:
-    """What this library writes beside its report is nobody's log, and needs no word."""
+    """The files that this library writes beside its report are no logs, and need no warning."""
     folder = write(place.root / "logs" / "a.csv", make_rows(300)).parent
     assert place.run("learn", folder / "a.csv", "--out", folder / "out").code == 0
     assert json.loads(place.run("coverage", folder, "--json").out)["warnings"] == []

@@ -157,7 +157,7 @@ def lin_prod_unknown(
     rewards: Floats,
     features: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The same with (V̂ + βI)⁻¹ in place of V⁻¹, made anew in rounds 1, 2, … that grow by 5 %.
+    """The same with (V̂ + βI)⁻¹ in place of V⁻¹, computed again in rounds 1, 2, … that grow by 5 %.
 
     V̂ is the average of φ(X_k, A^B_k) φ(X_k, A^B_k)ᵀ over all rounds before.
     """

@@ -202,7 +202,7 @@ def certify(
 def follow(
     certificate: Certificate, log: Log, probability: Array
 ) -> tuple[Certificate, list[Point]]:
-    """The certificate after more rounds, and its points after those of them that have one.
+    """The certificate after more rounds, and the points of the curve at these rounds.
 
     `probability` is that of each action under the target, `log` what the certificate may see.
     """

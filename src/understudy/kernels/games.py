@@ -261,11 +261,11 @@ def observe_retaliating(
 
 @compiled
 def hiding(adversary: Any, stage: Any, learner: Any) -> tuple[float, float, float, float]:
-    """`play_adaptive` against the adversary of that name."""
+    """Play against `adversaries.hiding`."""
     return play_adaptive(choose_hiding, observe_hiding, adversary, stage, learner)
 
 
 @compiled
 def retaliating(adversary: Any, stage: Any, learner: Any) -> tuple[float, float, float, float]:
-    """`play_adaptive` against the adversary of that name."""
+    """Play against `adversaries.retaliating`."""
     return play_adaptive(choose_retaliating, observe_retaliating, adversary, stage, learner)

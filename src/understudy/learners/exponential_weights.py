@@ -219,7 +219,7 @@ class ExponentialWeights(ScoreLearner[Scores]):
         return Scores(nothing, nothing, 0, self.estimator.init(), reference=0.0, total=float(K))
 
     def rate(self, rounds: int) -> float:
-        """η_t of the round that comes after so many."""
+        """Return η_t of the round t = `rounds` + 1."""
         if isinstance(self.eta, float):
             return self.eta
         return float(rate_at(self.eta, np.asarray(rounds + 1)))

@@ -119,7 +119,7 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         return kernel_view(kinds[:, 0]), kernel_view(np.log(kinds[:, 1])), kernel_view(rows)
 
     def tuning(self, rounds: int) -> GroupTuning:
-        """Rates of the round after so many, log w₁, the row of every action; which gain it is."""
+        """Return the rates after `rounds`, log w₁, the row of each action, the kind of gain."""
         rates, log_prior, rows = self._groups
         if self.decaying:
             rates = kernel_view(rates / np.sqrt(last_change(np.asarray(rounds + 1))))

@@ -58,7 +58,7 @@ class RejectReason(StrEnum):
     remedy: str
 
     def __new__(cls, text: str, remedy: str) -> Self:
-        """A member is a text, beside which its remedy stands."""
+        """Make a member: its value is the text, and `remedy` belongs to it."""
         reason = str.__new__(cls, text)
         reason._value_, reason.remedy = text, remedy
         return reason

@@ -199,7 +199,7 @@ class TimePlot:
         return self.x(points[:, ROUNDS]), *self.y(points[:, LOWER:]).T
 
     def _thinned(self, pixels: float) -> Points:
-        """The first row, and the last of the rows that share so many pixels."""
+        """The first row, and the last row of each column of `pixels` pixels."""
         column = np.floor((self.x(self.table[:, ROUNDS]) - LEFT) / pixels)
         last = np.append(np.diff(column) > 0, True)
         last[0] = True

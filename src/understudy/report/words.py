@@ -1,4 +1,4 @@
-"""What is said about a policy: verdicts, certificates, theorems and their assumptions.
+"""Sentences about a policy: verdicts, certificates, theorems and their assumptions.
 
 `findings` says what a log shows. The page, the terminal, the notebook and the live page take their
 sentences from these two modules; the values below hold enums and numbers. A certificate writes its

@@ -29,8 +29,6 @@ TOKENS = (
 )
 SCHEMAS = "#/components/schemas/{model}"
 IN_PATH = re.compile(r"\{(\w+)\}")
-LONGEST_PATH = LONGEST_NAME = 60
-UNKNOWN, TWICE = "there is no such parameter; leave it out", "it came more than once; send it once"
 
 # What the middleware may answer in place of an operation.
 REFUSALS = {

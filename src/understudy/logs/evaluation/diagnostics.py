@@ -350,7 +350,7 @@ def overlap_of(policy: Array, sums: ActionStatistics, shown: Array) -> Overlap:
 
 
 def second_moment(sums: ActionStatistics, policy: Array) -> float:
-    """E[d²] of d = (π/q − 1) R, with R for R²: the same for rewards of 0 and 1, else no less."""
+    """An upper bound on E[d²], d = (π/q − 1) R: R stands for R², which is exact for 0 and 1."""
     seen = sums.counts > 0
     weights, squares, pi = sums.weights[seen], sums.squares[seen], policy[seen]
     means = sums.weighted[seen] / weights

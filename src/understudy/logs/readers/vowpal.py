@@ -359,6 +359,6 @@ def _refuse_column_names(columns: Columns, path: Path) -> None:
 
 
 def _select(frame: pl.DataFrame, columns: Columns, values: Mapping[str, pl.Expr]) -> pl.DataFrame:
-    """The number of the row and, of the values by role, those that are read."""
+    """Select the row number and the values of the roles that the columns name."""
     read = [role for role, _ in columns.roles() if role in values]
     return frame.select(ROW, *(values[role].alias(role) for role in read))
