@@ -27,7 +27,14 @@ import polars as pl
 
 from understudy.constraints import SMALLEST_PROBABILITY
 from understudy.errors import InvalidLog, shorten
-from understudy.logs.schema import ELIGIBLE, PROPENSITY, REWARD, TARGET, TIME, RewardScale
+from understudy.logs.schema import (
+    ELIGIBLE,
+    PROPENSITY,
+    REWARD,
+    ROLE_OPTIONS,
+    TIME,
+    RewardScale,
+)
 
 REASON = "reason"
 
@@ -246,9 +253,8 @@ def require_numbers(file: str, role: str, dtype: nw.dtypes.DType) -> None:
 
 def _wrong_type(file: str, role: str, holds: str) -> InvalidLog:
     what = "eligible actions" if role == ELIGIBLE else role
-    option = "--target-probability" if role == TARGET else f"--{role}"
     reason = f"its column for the {what} holds {holds}"
-    return InvalidLog("log", file, reason, f"name another column with {option}")
+    return InvalidLog("log", file, reason, f"name another column with {ROLE_OPTIONS[role]}")
 
 
 # ---------------------------------------------------------------------------------------- errors
