@@ -17,7 +17,8 @@ from typing import Any, Literal, NamedTuple
 import structlog
 
 from understudy.errors import InvalidSnapshot, shorten
-from understudy.live.spec import SECOND, Event, StudySpec
+from understudy.live.models import Event
+from understudy.live.spec import SECOND, StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store.records import Changes, Decision, Rewarded, StudyRecord
 from understudy.live.store.sql import Reader, Store

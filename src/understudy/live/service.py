@@ -15,7 +15,8 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, UnderstudyError
 from understudy.live.decision_log import as_lines
 from understudy.live.live_study import REASONS, LiveStudy, Outcome
-from understudy.live.spec import Event, StudySpec
+from understudy.live.models import Event
+from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store import open_reader, open_store
 from understudy.live.store.records import TokenRecord, moment

@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from understudy.behaviors import Behavior, Logged
-from understudy.constraints import HORIZON, SMALLEST_PROBABILITY
+from understudy.constraints import HORIZON
 from understudy.errors import InvalidArgument
+from understudy.live.models import MOST_CONTEXTS, STRICT, Action, Event, Number, Text
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.encoder import NumberColumn
 from understudy.logs.policy import Policy
@@ -32,44 +33,11 @@ from understudy.logs.schema import (
 from understudy.logs.settings import CONTEXTUAL, LEARNERS, choose, name_of_default
 
 MOST_ACTIONS = 10_000  # a policy of so many is some 500 kB of JSON, sent with every GET policy
-MOST_CONTEXTS = 64  # columns: the state of a learner grows with the square of their features
 LONGEST_WAIT = 366 * 24 * 3600.0  # seconds: learning stops at a decision that waits
-LARGEST_WHOLE = (1 << 63) - 1  # what a BIGINT of SQL holds
 EXPORT_COLUMNS = ("id", "time", ACTION, REWARD, PROPENSITY, "rewarded")  # taken in exported logs
 SECOND = 1_000_000  # microseconds, the unit of all stored times
-
-STORABLE = r"^[^\x00]*$"  # JSON can express a NUL, and PostgreSQL stores none
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=STORABLE)]
-Id = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=STORABLE)]
 NAMING = r"^[a-z0-9][a-z0-9._-]{0,63}$"  # a name is a part of URLs, and needs no escaping
 Name = Annotated[str, StringConstraints(pattern=NAMING)]
-Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
-Action = Text | Whole
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Value = Annotated[str, StringConstraints(max_length=1_000, pattern=STORABLE)]
-Context = dict[Text, Number | bool | Value | None]
-STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-
-class Event(BaseModel):
-    """What is known of one decision: that it was made, its reward, or both at once.
-
-    With an action it is a decision of production; with a reward too, it is in one piece. Without
-    an action it is the reward of a decision that was sent before. The same facts may be sent again
-    and again: they count once.
-    """
-
-    model_config = STRICT
-    id: Id = Field(description="names the decision; the same in all that is sent about it")
-    action: Action | None = Field(None, description="what production did")
-    propensity: float | None = Field(
-        None,
-        ge=SMALLEST_PROBABILITY,
-        le=1.0,
-        description="with what probability production did it, at that moment",
-    )
-    context: Context | None = Field(None, max_length=MOST_CONTEXTS)
-    reward: Number | None = Field(None, description="what production earned by it")
 
 
 class StudySpec(BaseModel):

@@ -20,7 +20,7 @@ import structlog
 
 from understudy.errors import StoreUnavailable
 from understudy.live.live_study import LiveStudy, Outcome
-from understudy.live.spec import Event
+from understudy.live.models import Event
 from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.store.sql import Store
 

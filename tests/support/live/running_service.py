@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from understudy.live.decision_log import export
+from understudy.live.models import Event
 from understudy.live.service import Service
-from understudy.live.spec import Event, StudySpec
+from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store import open_reader
 from understudy.live.store.records import Decision

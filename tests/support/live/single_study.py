@@ -9,7 +9,8 @@ from typing import Any
 
 from understudy.live.decision_log import AuditResult, audit, export, study_named
 from understudy.live.live_study import LiveStudy, Outcome
-from understudy.live.spec import Event, StudySpec
+from understudy.live.models import Event
+from understudy.live.spec import StudySpec
 from understudy.live.store import open_store
 from understudy.live.store.records import Snapshot
 

@@ -14,7 +14,8 @@ from pydantic_core import ErrorDetails
 
 from understudy.errors import InvalidArgument, shorten
 from understudy.formatting import counted, plain
-from understudy.live.spec import NAMING, STORABLE, Event, StudySpec
+from understudy.live.models import STORABLE, Event
+from understudy.live.spec import NAMING, StudySpec
 
 LONGEST_INPUT = 60
 LONGEST_WORDS = 200  # of a list of allowed values, or of another's message

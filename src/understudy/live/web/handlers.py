@@ -15,8 +15,9 @@ from starlette.responses import Response, StreamingResponse
 
 from understudy.errors import InvalidArgument
 from understudy.live.live_study import LiveStudy
+from understudy.live.models import Context, Event
 from understudy.live.service import HttpError, Service
-from understudy.live.spec import Context, Event, StudySpec
+from understudy.live.spec import StudySpec
 from understudy.live.web.answers import JSON, answer, refuse, refuse_body
 from understudy.live.web.field_errors import names_in, names_in_spec, repeated_names
 from understudy.live.web.models import Batch, Draw

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from understudy.live.spec import STRICT, Action, Context, Event, Id, StudySpec
+from understudy.live.models import STRICT, Action, Context, Event, Id
+from understudy.live.spec import StudySpec
 
 MOST_EVENTS = 1_000
 ANSWER = ConfigDict(extra="forbid")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from understudy.live.spec import NAMING, Event, StudySpec
+from understudy.live.models import Event
+from understudy.live.spec import NAMING, StudySpec
 from understudy.live.web import models
 from understudy.live.web.handlers import Handlers
 from understudy.live.web.openapi import Content, Operation, Parameter

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from understudy.formatting import count
-from understudy.live.spec import STORABLE
+from understudy.live.models import STORABLE
 
 Schema = Mapping[str, Any]
 BOUNDS = (

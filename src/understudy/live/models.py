@@ -1,0 +1,182 @@
+"""The bodies of requests and responses, which the service and its client share.
+
+Importing them needs pydantic alone, so a client does not load what the service computes with.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from understudy.constraints import SMALLEST_PROBABILITY
+
+MOST_CONTEXTS = 64  # columns: the state of a learner grows with the square of their features
+MOST_EVENTS = 1_000  # in a batch: some 100 kB of JSON, a tenth of the largest body
+LARGEST_WHOLE = (1 << 63) - 1  # the largest BIGINT of SQL
+LONGEST_ID = 128  # characters: ids are indexed, and a UUID needs 36
+
+STORABLE = r"^[^\x00]*$"  # JSON can express a NUL, and PostgreSQL stores none
+Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=STORABLE)]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID, pattern=STORABLE)]
+Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
+Action = Text | Whole
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Value = Annotated[str, StringConstraints(max_length=1_000, pattern=STORABLE)]
+Context = dict[Text, Number | bool | Value | None]
+# Of what users send: unknown fields are errors, and "1" is no number.
+STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+# Of what the service answers: a client of this version reads the fields that a later one adds.
+ANSWER = ConfigDict(frozen=True)
+
+
+class Event(BaseModel):
+    """What is known of one decision: that it was made, its reward, or both at once.
+
+    With an action it is a decision of production; with a reward too, it is in one piece. Without
+    an action it is the reward of a decision that was sent before. The same facts may be sent again
+    and again: they count once.
+    """
+
+    model_config = STRICT
+    id: Id = Field(description="names the decision; the same in all that is sent about it")
+    action: Action | None = Field(None, description="the action that production took")
+    propensity: float | None = Field(
+        None,
+        ge=SMALLEST_PROBABILITY,
+        le=1.0,
+        description="the probability with which production took it, at that moment",
+    )
+    context: Context | None = Field(None, max_length=MOST_CONTEXTS)
+    reward: Number | None = Field(None, description="the reward that production got for it")
+
+
+class Batch(BaseModel):
+    """Several events. If one of them is malformed, none is taken."""
+
+    model_config = STRICT
+    events: list[Event] = Field(min_length=1, max_length=MOST_EVENTS)
+
+
+class Draw(BaseModel):
+    """The context that an action is drawn for."""
+
+    model_config = STRICT
+    context: Context | None = Field(None, description="needed where the study has contexts")
+
+
+class Taken(BaseModel):
+    """An event that is on disk: "accepted", or "known" if it was there before."""
+
+    model_config = ANSWER
+    id: Id
+    status: Literal["accepted", "known"]
+
+
+class RefusedEvent(BaseModel):
+    """An event of a batch that was not taken, by its place among all that were sent, and why."""
+
+    model_config = ANSWER
+    index: int
+    id: Id
+    error: str
+    message: str
+
+
+class BatchTaken(BaseModel):
+    """How many events were accepted, how many known before, and which were refused.
+
+    >>> BatchTaken(accepted=3) + BatchTaken(accepted=1, known=1)
+    BatchTaken(accepted=4, known=1, refused=())
+    """
+
+    model_config = ANSWER
+    accepted: int = 0
+    known: int = 0
+    refused: tuple[RefusedEvent, ...] = ()
+
+    def __add__(self, other: BatchTaken) -> BatchTaken:
+        return BatchTaken(
+            accepted=self.accepted + other.accepted,
+            known=self.known + other.known,
+            refused=self.refused + other.refused,
+        )
+
+
+class ActionProbability(BaseModel):
+    """An action and its probability."""
+
+    model_config = ANSWER
+    action: Action
+    probability: float
+
+
+class PolicyNow(BaseModel):
+    """The probabilities with which the understudy would act now."""
+
+    model_config = ANSWER
+    study: str
+    decisions: int
+    learned: int
+    policy: list[ActionProbability]
+
+
+class Drawn(BaseModel):
+    """An action that was drawn from the policy after `learned` decisions, with its probability."""
+
+    model_config = ANSWER
+    action: Action
+    probability: float
+    learned: int
+
+
+class Curve(BaseModel):
+    """Means per round, after each of some rounds."""
+
+    model_config = ANSWER
+    rounds: list[int]
+    lower: list[float]
+    upper: list[float]
+    production: list[float]
+    gain: list[float] | None
+
+
+class CertificateNow(BaseModel):
+    """The verdict on the understudy against production, and the bounds behind it."""
+
+    model_config = ANSWER
+    study: str
+    learned: int
+    verdict: str
+    words: str
+    promoted_since: str | None
+    certificate: dict[str, Any] | None
+    curve: Curve | None
+
+
+class CoverageNow(BaseModel):
+    """How well the log of a study covers each action, and candidate policies."""
+
+    model_config = ANSWER
+    study: str
+    learned: int
+    findings: list[str]
+    actions: list[dict[str, Any]]
+    candidates: list[dict[str, Any]]
+
+
+class WrongField(BaseModel):
+    """One wrong field."""
+
+    model_config = ANSWER
+    field: str = Field(description="Where it is: `events.3.reward` is in the fourth event.")
+    message: str = Field(description="Why it is wrong, and what to send instead.")
+
+
+class Refusal(BaseModel):
+    """The reason for which a request was refused."""
+
+    model_config = ANSWER
+    error: str = Field(description="A short name that programs can compare.")
+    message: str = Field(description="One sentence for people.")
+    fields: list[WrongField] = Field(default=[], description="The wrong fields, at most 100.")
