@@ -225,6 +225,7 @@ def test_a_log_that_is_refused_says_why(make: Making) -> None:
         list(client.open("mugs").log())
 
 
+GOOD = {"action": "a"}
 WRONG: dict[str, tuple[Any, str, str]] = {
     "a reward that is not there": (lambda s: s.observe("a", None), "reward", "missing; pass a f"),
     "an action that is not there": (lambda s: s.decide(None), "action", "it is missing; pass the"),
@@ -238,12 +239,12 @@ WRONG: dict[str, tuple[Any, str, str]] = {
     "a long id": (lambda s: s.decide("a", id="x" * 129), "id", "at most 128"),
     "an id that is no text": (lambda s: s.reward(7, 1.0), "id", "text"),
     "no id": (lambda s: s.reward(None, 1.0), "id", "it is missing"),
-    "a reward of nothing": (lambda s: s.send([{"reward": 1.0}]), "id", "of its decision"),
-    "no event": (lambda s: s.send([("a", 1.0)]), "event", "no mapping; pass a dict of id, action"),
+    "a reward of nothing": (lambda s: s.send([{"reward": 1.0}]), "events.0.id", "of its"),
+    "no event": (lambda s: s.send([("a", 1.0)]), "events.0", "pass a dict of id, action"),
     "another field": (
-        lambda s: s.send([{"action": "a", "prob": 1}]),
-        "prob",
-        "no such field; pass",
+        lambda s: s.send([GOOD, {"id": "a", "prob": 1}]),
+        "events.1.prob",
+        "pass id, ",
     ),
     "a fraction as action": (lambda s: s.decide(0.5), "action", "a text or a whole number"),
     "an action that is too large": (lambda s: s.decide(1 << 70), "action", "at most 9.22"),
@@ -332,6 +333,22 @@ def test_a_study_needs_a_name(make: Making, name: Any) -> None:
 
 
 @both
-def test_the_letters_of_a_word_are_not_actions(make: Making) -> None:
-    with make(Fake()) as client, pytest.raises(InvalidArgument, match="it is one text"):
-        client.create_study("mugs", "red")
+@pytest.mark.parametrize("actions", ["red", None, 7])
+def test_actions_are_a_list(make: Making, actions: Any) -> None:
+    """A text would be a list of its letters."""
+    with make(Fake()) as client, pytest.raises(InvalidArgument, match="it is no list; pass one"):
+        client.create_study("mugs", actions)
+
+
+@both
+@pytest.mark.parametrize("events", [{"action": "a"}, None])
+def test_events_are_a_list(make: Making, events: Any) -> None:
+    with make(Fake()) as client, pytest.raises(InvalidArgument, match="no list of events; pass"):
+        client.open("mugs").send(events)
+
+
+@both
+@pytest.mark.parametrize("snapshot", ["policy.json", None, ["{}"]])
+def test_a_snapshot_is_the_text_of_a_file_and_not_its_name(make: Making, snapshot: Any) -> None:
+    with make(Fake()) as client, pytest.raises(InvalidArgument, match="pass the text of the file"):
+        client.load_snapshot("again", snapshot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 from collections.abc import Callable
@@ -155,6 +156,22 @@ def test_a_date_to_retry_after_is_waited_for() -> None:
     with plain(fake, sleep=waits.append) as client:
         client.open("mugs").reward("a1", 1.0)
     assert 30.0 < waits[0] <= 60.25
+
+
+def test_a_cancelled_call_is_not_tried_again() -> None:
+    asked: list[httpx.Request] = []
+
+    async def cancel(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        raise asyncio.CancelledError
+
+    async def call() -> None:
+        async with us.live.AsyncClient(transport=httpx.MockTransport(cancel)) as client:
+            await client.studies()
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(call())
+    assert len(asked) == 1
 
 
 @both

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
-from typing import Any, Generic, Literal, NamedTuple, SupportsFloat, TypedDict, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, SupportsFloat, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -54,33 +54,6 @@ TOKEN_REMEDIES = {
     401: "pass Client(token=...), made by `understudy token add NAME --scope write`",
     403: "pass Client(token=...) with the scope that this needs",
 }
-
-
-class StudyOptions(TypedDict, total=False):
-    """The options of a new study, beside its name and actions; each has a default.
-
-    Args:
-        learner: a learner by name, as for `understudy learn --learner`.
-        behavior: "logged" (each decision carries its propensity, the default), "estimated", or
-            production's fixed probabilities by action.
-        horizon: for how many decisions the learner is tuned; without one it needs none.
-        reward_range: the least and the largest reward; (0, 1) if left out.
-        reward_wait: for how many seconds a decision waits for its reward; an hour if left out.
-        default_reward: the reward of a decision whose wait is over; the lowest if left out.
-        confidence: that of the certificate; 0.95 if left out.
-        context: the kind of each part of a context, "number" or "text", by name.
-        warmup: how many decisions at first only teach what contexts look like.
-    """
-
-    learner: str | None
-    behavior: str | Mapping[str, float] | Mapping[int, float]
-    horizon: int | None
-    reward_range: tuple[float, float]
-    reward_wait: float | None
-    default_reward: float | None
-    confidence: float
-    context: Mapping[str, Literal["number", "text"]] | None
-    warmup: int | None
 
 
 class OutgoingEvent(NamedTuple):
@@ -132,10 +105,22 @@ def reward_event(key: str, reward: float) -> OutgoingEvent:
 
 def batches(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, list[OutgoingEvent]]]:
     """Validate events and split them into batches, each with the number of events before it."""
-    rest, first = iter(events), 0
-    while part := [make_event(fields) for fields in islice(rest, models.MOST_EVENTS)]:
+    if isinstance(events, Mapping) or not isinstance(events, Iterable):
+        raise InvalidEvent("events", events, "it is no list of events", "pass [{...}, {...}]")
+    rest, first = _numbered(events), 0
+    while part := list(islice(rest, models.MOST_EVENTS)):
         yield first, part
         first += len(part)
+
+
+def _numbered(events: Iterable[Mapping[str, Any]]) -> Iterator[OutgoingEvent]:
+    """Validate events; an error names the place of its event, as those of the service do."""
+    for index, fields in enumerate(events):
+        try:
+            yield make_event(fields)
+        except InvalidEvent as error:
+            place = f"events.{index}.{error.argument}".removesuffix(".event")
+            raise InvalidEvent(place, error.value, error.reason, error.remedy) from None
 
 
 def _number(value: object) -> object:
@@ -152,11 +137,7 @@ JSON_WITH_NAN = json.JSONEncoder(default=_number, separators=(",", ":"))
 
 
 def as_json(name: str, value: object, encoder: json.JSONEncoder = JSON) -> str:
-    """Write a value as JSON.
-
-    >>> as_json("study", {"horizon": np.int64(40)})
-    '{"horizon":40}'
-    """
+    """Write a value as JSON."""
     try:
         return encoder.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -203,11 +184,11 @@ class Call(Generic[T]):
 
 
 def create_study(
-    name: str, actions: Sequence[Action], options: StudyOptions
+    name: str, actions: Sequence[Action], options: models.StudyOptions
 ) -> Call[dict[str, Any]]:
     """Create a study."""
-    if isinstance(actions, str):
-        raise InvalidArgument("actions", actions, "it is one text", 'pass a list: ["red", "blue"]')
+    if isinstance(actions, str) or not isinstance(actions, Iterable):
+        raise InvalidArgument("actions", actions, "it is no list", 'pass one: ["red", "blue"]')
     given = {option: value for option, value in options.items() if value is not None}
     content = {"name": name, "actions": list(actions), **given}
     return Call("POST", "/v1/studies", _object, as_json("study", content))
@@ -223,6 +204,9 @@ def load_snapshot(
     options = {"name": name, "reward_wait": reward_wait, "default_reward": default_reward}
     params = {option: str(value) for option, value in options.items() if value is not None}
     text = policy_json if isinstance(policy_json, str) else as_json("policy_json", policy_json)
+    if not text.lstrip().startswith("{"):
+        remedy = 'pass the text of the file: Path("policy.json").read_text()'
+        raise InvalidArgument("policy_json", policy_json, "it is no JSON object", remedy)
     return Call("POST", "/v1/snapshots", _object, text, params)
 
 

@@ -12,8 +12,8 @@ from tenacity import Retrying
 
 from understudy.live.client import calls
 from understudy.live.client.background import Background
-from understudy.live.client.calls import URL, Call, Context, StudyOptions
-from understudy.live.models import Action, BatchTaken, Drawn, Taken
+from understudy.live.client.calls import URL, Call, Context
+from understudy.live.models import Action, BatchTaken, Drawn, StudyOptions, Taken
 
 T = TypeVar("T")
 
@@ -172,7 +172,8 @@ class StudyClient:
     def send(self, events: Iterable[Mapping[str, Any]]) -> BatchTaken:
         """Send many events, each a mapping with `action`, `propensity`, `context`, `reward`, `id`.
 
-        They are sent by the thousand. Give them ids of your own if you may want to send them again.
+        They are sent by the thousand. An invalid event raises an error when its thousand is due:
+        give events ids of your own if you may want to send them again.
         """
         taken = BatchTaken()
         for first, batch in calls.batches(events):
