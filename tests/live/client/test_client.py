@@ -114,6 +114,13 @@ def test_a_client_tries_so_often_waits_twice_as_long_each_time_and_then_says_wha
     assert isinstance(caught.value, ConnectionError)
 
 
+@both
+def test_retries_print_nothing(make: Making, capfd: pytest.CaptureFixture[str]) -> None:
+    with make(Fake(["lost", "busy"])) as client:
+        client.open("mugs").reward("a1", 1.0)
+    assert capfd.readouterr() == ("", "")
+
+
 def in_seconds(seconds: float) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
