@@ -202,8 +202,9 @@ def test_the_core_is_small_and_heavy_parts_wait() -> None:
     assert names == {"numpy", "numba", "joblib", "click", "rich"}
     heavy = {"numba", "llvmlite", "matplotlib", "joblib", "rich", "scipy", "distributed"}
     of_logs = {"polars", "pyarrow", "duckdb", "narwhals", "jinja2", "pandas"}
-    of_service = {"starlette", "uvicorn", "pydantic", "structlog", "prometheus_client", "psycopg"}
-    assert imported_by("understudy") & (heavy | of_logs | of_service | {"httpx"}) == set()
+    of_service = {"fastapi", "starlette", "uvicorn", "structlog", "prometheus_client", "psycopg"}
+    of_client = {"httpx", "pydantic", "tenacity"}
+    assert imported_by("understudy") & (heavy | of_logs | of_service | of_client) == set()
     assert imported_by("understudy.live") & (of_logs | of_service) == set()
 
 

@@ -5,7 +5,8 @@ Importing them needs pydantic alone, so a client does not load what the service 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -63,6 +64,33 @@ class Draw(BaseModel):
 
     model_config = STRICT
     context: Context | None = Field(None, description="needed where the study has contexts")
+
+
+class StudyOptions(TypedDict, total=False):
+    """The body of a request for a new study, without its name and actions; all have defaults.
+
+    Args:
+        learner: a learner by name, as for `understudy learn --learner`.
+        behavior: "logged" (each decision carries its propensity, the default), "estimated", or
+            production's fixed probabilities by action.
+        horizon: for how many decisions the learner is tuned; without one it needs none.
+        reward_range: the least and the largest reward; (0, 1) if left out.
+        reward_wait: for how many seconds a decision waits for its reward; an hour if left out.
+        default_reward: the reward of a decision whose wait is over; the lowest if left out.
+        confidence: that of the certificate; 0.95 if left out.
+        context: the kind of each part of a context, "number" or "text", by name.
+        warmup: how many decisions at first only teach what contexts look like.
+    """
+
+    learner: str | None
+    behavior: str | Mapping[str, float] | Mapping[int, float]
+    horizon: int | None
+    reward_range: tuple[float, float]
+    reward_wait: float | None
+    default_reward: float | None
+    confidence: float
+    context: Mapping[str, Literal["number", "text"]] | None
+    warmup: int | None
 
 
 class Taken(BaseModel):

@@ -1,4 +1,7 @@
-"""Feedback that a thread sends: all of it arrives, in its order, or somebody is told."""
+"""Feedback that a thread sends: all of it arrives, in its order, or an error says what did not.
+
+The thread is that of `understudy.live.client.background`.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,8 @@ import understudy as us
 from tests.support.live.fake_service import Fake, Fault, plain
 from tests.support.strategies import quick
 from understudy.errors import Refused, ServiceUnavailable, Undelivered
-from understudy.live import BatchTaken
+from understudy.live import BatchTaken, Delivery
 from understudy.live.client import background
-from understudy.live.client.background import Delivery
-from understudy.live.client.events import OutgoingEvent, decision_event
 
 pytestmark = pytest.mark.plain
 
@@ -135,20 +136,20 @@ def test_what_fails_while_the_end_comes_is_tried_once_more() -> None:
     """The service was away when `close` was called, and is back a moment later."""
     tries: list[Thread] = []
 
-    def send(events: Sequence[OutgoingEvent]) -> BatchTaken:
+    def send(events: Sequence[object]) -> BatchTaken:
         if not tries:
-            tries.append(Thread(target=box.close))
+            tries.append(Thread(target=feed.close))
             tries[0].start()
-            with box._changed:
-                assert box._changed.wait_for(lambda: box._closing, 10)
+            with feed._changed:
+                assert feed._changed.wait_for(lambda: feed._closing, 10)
             raise ServiceUnavailable("away")
         return BatchTaken(accepted=len(events))
 
-    box = background.Outbox(send, most=1)
-    box.offer(decision_event("a", 0.5, None, None))
-    box._thread.join(10)
+    feed = background.Background(send, most=1)
+    feed.decide("a", propensity=0.5)
+    feed._thread.join(10)
     tries[0].join(10)
-    assert box.delivery == Delivery(taken=1)
+    assert feed.delivery == Delivery(taken=1)
 
 
 def test_a_client_that_was_closed_first_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,6 +218,7 @@ def test_late_rewards_are_counted_and_nothing_is_missing() -> None:
         said["refused"] = [late, conflict]
         feed = client.background("mugs")
         feed.reward("x", 1.0)
+        feed.reward("y", 1.0)
         with pytest.raises(Undelivered, match=r"409 conflict: it said something else \(id y\)"):
             feed.close()
 

@@ -1,10 +1,15 @@
-"""What the client asks of the live service, word for word, and what it makes of the answers."""
+"""The requests of the client, word for word, and the results that it reads from the responses.
+
+Both clients share `understudy.live.client.calls`.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import httpx
@@ -17,7 +22,7 @@ import understudy as us
 from tests.support.live.fake_service import Fake, Making, blocking, plain
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, Refused, ServiceUnavailable
-from understudy.live.client.responses import Lines
+from understudy.live.client import calls
 
 pytestmark = pytest.mark.plain
 
@@ -49,18 +54,23 @@ def test_what_is_asked_and_what_comes_back(make: Making) -> None:
     answers = {
         "/v1/studies": {"studies": [{"decisions": 3}]},
         "/v1/studies/mugs": {"decisions": 3},
-        "/v1/studies/mugs/policy": {"study": "mugs", "learned": 3, "policy": policy},
+        "/v1/studies/mugs/policy": {
+            "study": "mugs",
+            "decisions": 3,
+            "learned": 3,
+            "policy": policy,
+        },
         "/v1/studies/mugs/draw": {"action": 2, "probability": 0.75, "learned": 3},
         "/v1/studies/mugs/coverage": {"findings": []},
         "/v1/studies/mugs/certificate": {"verdict": "not yet"},
     }
     fake = Fake(answer=lambda request: httpx.Response(200, json=answers[request.url.path]))
     with make(fake) as client:
-        mugs = client.open("mugs")
+        mugs, drawn = client.open("mugs"), us.live.Drawn(action=2, probability=0.75, learned=3)
         assert client.studies() == client.studies(archived=True) == [{"decisions": 3}]
         assert client.study("mugs") == {"decisions": 3}
         assert mugs.policy() == mugs.policy({"age": np.int64(40)}) == {1: 0.25, 2: 0.75}
-        assert mugs.draw() == mugs.draw({"age": 40}) == us.live.Drawn(2, 0.75, 3)
+        assert mugs.draw() == mugs.draw({"age": 40}) == drawn
         assert mugs.coverage() == {"findings": []}
         assert mugs.certificate() == {"verdict": "not yet"}
     assert fake.requests == [
@@ -68,9 +78,9 @@ def test_what_is_asked_and_what_comes_back(make: Making) -> None:
         ("GET", "/v1/studies?archived=true", b""),
         ("GET", "/v1/studies/mugs", b""),
         ("GET", "/v1/studies/mugs/policy", b""),
-        ("GET", "/v1/studies/mugs/policy?context=%7B%22age%22%3A+40%7D", b""),
+        ("GET", "/v1/studies/mugs/policy?context=%7B%22age%22%3A40%7D", b""),
         ("POST", "/v1/studies/mugs/draw", b"{}"),
-        ("POST", "/v1/studies/mugs/draw", b'{"context": {"age": 40}}'),
+        ("POST", "/v1/studies/mugs/draw", b'{"context":{"age":40}}'),
         ("GET", "/v1/studies/mugs/coverage", b""),
         ("GET", "/v1/studies/mugs/certificate", b""),
     ]
@@ -117,7 +127,7 @@ def test_many_events_go_by_the_thousand_and_are_counted_from_the_first(make: Mak
     assert sizes == [1_000, 1_000, 500]
     assert (taken.accepted, taken.known) == (2_494, 3)
     assert [refused.index for refused in taken.refused] == [2, 1_002, 2_002]
-    assert taken.refused[0] == us.live.RefusedEvent(2, "x", "late", "its wait is over")
+    assert taken.refused[0] == us.live.RefusedEvent(index=2, id="x", **LATE)
 
 
 @both
@@ -130,6 +140,14 @@ def test_fields_of_later_batches_are_counted_from_the_first_event_too(make: Maki
         client.open("mugs").send({"action": "a"} for _ in range(2_500))
     assert caught.value.fields == (("events.1007.reward", "no"), ("events", "no"))
     assert len(fake.requests) == 2
+
+
+@both
+def test_a_response_that_leaves_events_out_is_no_answer(make: Making) -> None:
+    """Another server says {}; were that an answer, the events would be lost in silence."""
+    fake = Fake(answer=lambda _: httpx.Response(200, json={}))
+    with make(fake) as client, pytest.raises(ServiceUnavailable, match="no Understudy service"):
+        client.open("mugs").send([{"action": "a"}])
 
 
 @both
@@ -168,9 +186,10 @@ def test_lines_are_cut_at_line_feeds_and_nowhere_else(
     texts = [json.dumps(row, ensure_ascii=False) for row in [*rows, {"\u2028": "\x85\r"}]]
     whole = ("\n".join(texts) + "\n" * ended).encode("utf-8", "surrogatepass")
     edges = sorted({0, len(whole), *(min(cut, len(whole)) for cut in cuts)})
-    lines = Lines()
-    parts = [whole[low:high] for low, high in itertools.pairwise(edges)]
-    found = [row for part in [*parts, b"\n"] for row in lines.rows(part)]
+    found, rest = [], b""
+    for part in [*(whole[low:high] for low, high in itertools.pairwise(edges)), b"\n"]:
+        rows_so_far, rest = calls.complete_rows(rest + part)
+        found += rows_so_far
     assert found == [*rows, {"\u2028": "\x85\r"}]
 
 
@@ -206,20 +225,37 @@ def test_a_log_that_is_refused_says_why(make: Making) -> None:
         list(client.open("mugs").log())
 
 
+GOOD = {"action": "a"}
 WRONG: dict[str, tuple[Any, str, str]] = {
-    "a reward that is not there": (lambda s: s.observe("a", None), "reward", "a number"),
-    "a reward of True": (lambda s: s.observe("a", True), "reward", "1.0 or 0.0"),
+    "a reward that is not there": (lambda s: s.observe("a", None), "reward", "missing; pass a f"),
+    "an action that is not there": (lambda s: s.decide(None), "action", "it is missing; pass the"),
+    "a reward of True": (lambda s: s.observe("a", True), "reward", "a valid number; pass a finite"),
+    "a reward in words": (lambda s: s.observe("a", "0.5"), "reward", "a valid number"),
+    "two rewards": (lambda s: s.observe("a", np.ones(2)), "event", "ndarray is not a kind of JSON"),
     "an infinite reward": (lambda s: s.reward("a1", np.inf), "reward", "finite"),
-    "a propensity of 0": (lambda s: s.decide("a", propensity=0), "propensity", "at least"),
+    "a propensity of 0": (lambda s: s.decide("a", propensity=0), "propensity", "at least 1e-100"),
     "a propensity above 1": (lambda s: s.decide("a", propensity=1.1), "propensity", "at most 1"),
     "an empty id": (lambda s: s.decide("a", id=""), "id", "1 to 128"),
-    "a long id": (lambda s: s.decide("a", id="x" * 129), "id", "1 to 128"),
+    "a long id": (lambda s: s.decide("a", id="x" * 129), "id", "at most 128"),
     "an id that is no text": (lambda s: s.reward(7, 1.0), "id", "text"),
-    "a reward of nothing": (lambda s: s.send([{"reward": 1.0}]), "id", "of its decision"),
-    "another field": (lambda s: s.send([{"action": "a", "prob": 1}]), "prob", "no such field"),
+    "no id": (lambda s: s.reward(None, 1.0), "id", "it is missing"),
+    "a reward of nothing": (lambda s: s.send([{"reward": 1.0}]), "events.0.id", "of its"),
+    "no event": (lambda s: s.send([("a", 1.0)]), "events.0", "pass a dict of id, action"),
+    "another field": (
+        lambda s: s.send([GOOD, {"id": "a", "prob": 1}]),
+        "events.1.prob",
+        "pass id, ",
+    ),
+    "a fraction as action": (lambda s: s.decide(0.5), "action", "a text or a whole number"),
+    "an action that is too large": (lambda s: s.decide(1 << 70), "action", "at most 9.22"),
+    "a context that is a list": (lambda s: s.decide("a", context=[1]), "context", "an object"),
     "a context that JSON lacks": (lambda s: s.decide("a", context={"x": {1}}), "event", "set"),
-    "a context that is not finite": (lambda s: s.draw({"x": np.nan}), "context", "JSON"),
+    "a list in a context": (lambda s: s.draw({"x": [1]}), "context.x", "pass a dict of texts"),
+    "a long text in a context": (lambda s: s.draw({"x": "y" * 1_001}), "context.x", "at most 1000"),
+    "a part without a name": (lambda s: s.policy({"": 1}), "context.", "at least 1 character"),
+    "a context that is not finite": (lambda s: s.draw({"x": np.nan}), "context.x", "finite"),
     "a date": (lambda s: s.policy({"x": np.datetime64("2026-01-01")}), "context", "date"),
+    "half a character": (lambda s: s.decide("\ud800"), "event", "JSON"),
 }
 
 
@@ -236,6 +272,33 @@ def test_what_cannot_be_right_is_not_sent(make: Making, wrong: str) -> None:
 
 
 @both
+def test_numbers_of_other_libraries_are_numbers(make: Making) -> None:
+    fake, context = Fake(), {"age": np.int8(40), "new": np.bool_(True), "kind": np.str_("b")}
+    with make(fake) as client:
+        study = client.open("mugs")
+        study.observe(np.int64(3), np.float32(0.5), propensity=Decimal("0.25"), context=context)
+        study.reward("a1", Fraction(1, 2))
+        study.reward("a1", np.array(2))
+    first, *rewards = [json.loads(body) for *_, body in fake.requests]
+    del first["id"]
+    assert first == {
+        "action": 3,
+        "propensity": 0.25,
+        "context": {"age": 40, "new": True, "kind": "b"},
+        "reward": 0.5,
+    }
+    assert [reward["reward"] for reward in rewards] == [0.5, 2]
+
+
+@both
+def test_options_that_json_lacks_are_not_sent(make: Making) -> None:
+    fake = Fake()
+    with make(fake) as client, pytest.raises(InvalidArgument, match="JSON cannot hold it"):
+        client.create_study("mugs", ["red", "blue"], reward_range=(0.0, np.nan))
+    assert fake.requests == []
+
+
+@both
 @pytest.mark.parametrize(
     ("options", "argument"),
     [
@@ -244,6 +307,7 @@ def test_what_cannot_be_right_is_not_sent(make: Making, wrong: str) -> None:
         ({"url": "http://"}, "url"),
         ({"url": "http://[::1"}, "url"),
         ({"url": None}, "url"),
+        ({"token": 7}, "token"),
         ({"token": ""}, "token"),
         ({"token": "us_sécret"}, "token"),
         ({"token": "us_secret\n"}, "token"),
@@ -269,6 +333,22 @@ def test_a_study_needs_a_name(make: Making, name: Any) -> None:
 
 
 @both
-def test_the_letters_of_a_word_are_not_actions(make: Making) -> None:
-    with make(Fake()) as client, pytest.raises(InvalidArgument, match="it is one text"):
-        client.create_study("mugs", "red")
+@pytest.mark.parametrize("actions", ["red", None, 7])
+def test_actions_are_a_list(make: Making, actions: Any) -> None:
+    """A text would be a list of its letters."""
+    with make(Fake()) as client, pytest.raises(InvalidArgument, match="it is no list; pass one"):
+        client.create_study("mugs", actions)
+
+
+@both
+@pytest.mark.parametrize("events", [{"action": "a"}, None])
+def test_events_are_a_list(make: Making, events: Any) -> None:
+    with make(Fake()) as client, pytest.raises(InvalidArgument, match="no list of events; pass"):
+        client.open("mugs").send(events)
+
+
+@both
+@pytest.mark.parametrize("snapshot", ["policy.json", None, ["{}"]])
+def test_a_snapshot_is_the_text_of_a_file_and_not_its_name(make: Making, snapshot: Any) -> None:
+    with make(Fake()) as client, pytest.raises(InvalidArgument, match="pass the text of the file"):
+        client.load_snapshot("again", snapshot)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,6 +54,8 @@ def test_what_is_no_mixture_is_refused() -> None:
     assert_refused(lambda: mixture(half, {"a": 1.5, "b": -0.5}, 0.5), "understudy['b']", "least 0")
     assert_refused(lambda: mixture(half, {"a": 1.0}, 0.5), "understudy", "other actions")
     assert_refused(lambda: mixture({}, {}, 0.5), "production", "sum to 0")
+    wrong: Any = [0.5, 0.5]
+    assert_refused(lambda: mixture(wrong, half, 0.5), "production", "no mapping; pass a dict")
     numbers = {0: 0.5, 1: 0.5}
     assert_refused(lambda: mixture(numbers, {"0": 0.5, "1": 0.5}, 0.5), "understudy", "not '1'")
 

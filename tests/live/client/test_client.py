@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 from collections.abc import Callable
@@ -113,6 +114,13 @@ def test_a_client_tries_so_often_waits_twice_as_long_each_time_and_then_says_wha
     assert isinstance(caught.value, ConnectionError)
 
 
+@both
+def test_retries_print_nothing(make: Making, capfd: pytest.CaptureFixture[str]) -> None:
+    with make(Fake(["lost", "busy"])) as client:
+        client.open("mugs").reward("a1", 1.0)
+    assert capfd.readouterr() == ("", "")
+
+
 def in_seconds(seconds: float) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
@@ -155,6 +163,22 @@ def test_a_date_to_retry_after_is_waited_for() -> None:
     with plain(fake, sleep=waits.append) as client:
         client.open("mugs").reward("a1", 1.0)
     assert 30.0 < waits[0] <= 60.25
+
+
+def test_a_cancelled_call_is_not_tried_again() -> None:
+    asked: list[httpx.Request] = []
+
+    async def cancel(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        raise asyncio.CancelledError
+
+    async def call() -> None:
+        async with us.live.AsyncClient(transport=httpx.MockTransport(cancel)) as client:
+            await client.studies()
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(call())
+    assert len(asked) == 1
 
 
 @both

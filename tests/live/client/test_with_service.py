@@ -48,7 +48,7 @@ def client(url: str) -> Iterator[us.live.Client]:
 def test_every_question_has_an_answer(client: us.live.Client) -> None:
     mugs = client.create_study("mugs", ["red", "blue"], reward_range=(0, 5))
     taken = mugs.observe("red", 5, propensity=0.5, id="a1")
-    assert taken == us.live.Taken("a1", "accepted")
+    assert taken == us.live.Taken(id="a1", status="accepted")
     assert mugs.observe("red", 5, propensity=0.5, id="a1").status == "known"
     key = mugs.decide("blue", propensity=0.5)
     assert mugs.reward(key, 0.0).status == "accepted"

@@ -1,1 +1,1 @@
-"""The service's client: what is sent may be sent again, for every event has an id."""
+"""The client of a live service."""

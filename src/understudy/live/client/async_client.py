@@ -5,25 +5,16 @@ from __future__ import annotations
 import asyncio
 import random as randomness
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx
+from tenacity import AsyncRetrying
 
 from understudy.live.client import calls
-from understudy.live.client.calls import BatchTaken, Drawn, StudyOptions, Taken
-from understudy.live.client.client import URL
-from understudy.live.client.events import (
-    Context,
-    batches,
-    decision_event,
-    make_event,
-    observation_event,
-    reward_event,
-)
-from understudy.live.client.transport import AsyncConnection, retry_policy, settings_of
+from understudy.live.client.calls import URL, Call, Context
+from understudy.live.models import Action, BatchTaken, Drawn, StudyOptions, Taken
 
-if TYPE_CHECKING:
-    from understudy.logs.schema import Label
+T = TypeVar("T")
 
 
 class AsyncClient:
@@ -44,9 +35,9 @@ class AsyncClient:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = randomness.random,
     ) -> None:
-        retry, settings = retry_policy(retries, random), settings_of(url, token, timeout)
-        http = httpx.AsyncClient(**settings, transport=transport)
-        self._connection = AsyncConnection(http, retry, sleep)
+        settings = calls.http_settings(url, token, timeout)
+        self._retry = calls.retry_settings(retries, random, sleep)
+        self._http = httpx.AsyncClient(**settings, transport=transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -55,18 +46,18 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the connections."""
-        await self._connection.close()
+        """Close the connections."""
+        await self._http.aclose()
 
     def open(self, name: str) -> AsyncStudyClient:
-        """A study by its name; this sends no request."""
-        return AsyncStudyClient(name, self._connection)
+        """Return the client of an existing study; this sends no request."""
+        return AsyncStudyClient(name, self)
 
     async def create_study(
-        self, name: str, actions: Sequence[Label], **options: Unpack[StudyOptions]
+        self, name: str, actions: Sequence[Action], **options: Unpack[StudyOptions]
     ) -> AsyncStudyClient:
-        """A new study; `StudyOptions` says what it can be created with."""
-        await self._connection.ask(calls.create_study(name, actions, options))
+        """Create a study and return its client; `StudyOptions` describes the options."""
+        await self._ask(calls.create_study(name, actions, options))
         return self.open(name)
 
     async def load_snapshot(
@@ -77,89 +68,120 @@ class AsyncClient:
         reward_wait: float | None = None,
         default_reward: float | None = None,
     ) -> AsyncStudyClient:
-        """A new study that goes on from a policy.json, of a service or of `understudy learn`."""
-        await self._connection.ask(
-            calls.load_snapshot(
-                name, policy_json, reward_wait=reward_wait, default_reward=default_reward
-            )
-        )
+        """Create a study that continues a policy.json, of a service or of `understudy learn`."""
+        await self._ask(calls.load_snapshot(name, policy_json, reward_wait, default_reward))
         return self.open(name)
 
     async def studies(self, *, archived: bool = False) -> list[dict[str, Any]]:
-        """All studies; `archived` adds those that take no more events."""
-        return await self._connection.ask(calls.studies(archived=archived))
+        """List the studies; `archived` adds those that take no more events."""
+        return await self._ask(calls.studies(archived=archived))
 
     async def study(self, name: str) -> dict[str, Any]:
-        """What a study is, and how far it has come."""
-        return await self._connection.ask(calls.about(name))
+        """Describe a study: its options, its counts, and how far it has come."""
+        return await self._ask(calls.view(name))
 
     async def archive(self, name: str) -> dict[str, Any]:
-        """Let a study take no more events."""
-        return await self._connection.ask(calls.archive(name))
+        """Archive a study: it takes no more events."""
+        return await self._ask(calls.archive(name))
+
+    async def _ask(self, call: Call[T]) -> T:
+        return calls.read(call, await self._send(call, stream=False))
+
+    async def _rows(self, call: Call[Any]) -> AsyncIterator[dict[str, Any]]:
+        """Yield the objects of a response as they come, one per line."""
+        response, rest = await self._send(call, stream=True), b""
+        try:
+            async for received in response.aiter_bytes():
+                rows, rest = calls.complete_rows(rest + received)
+                for row in rows:
+                    yield row
+            for row in calls.complete_rows(rest + b"\n")[0]:
+                yield row
+        except (httpx.RequestError, ValueError) as error:
+            raise calls.interruption(call, error) from None
+        finally:
+            await response.aclose()
+
+    async def _send(self, call: Call[Any], *, stream: bool) -> httpx.Response:
+        """Return a successful response, after as many tries as it takes and `retries` allows."""
+        try:
+            async for attempt in AsyncRetrying(**self._retry):
+                with attempt:
+                    response = await self._http.send(call.request(self._http), stream=stream)
+                    if not response.is_success:
+                        await response.aread()
+                    response.raise_for_status()
+        except httpx.HTTPError as error:
+            raise calls.failure(call, error, attempt.retry_state.attempt_number) from None
+        return response
 
 
 class AsyncStudyClient:
-    """A study of a live service; `AsyncClient.open` gives one."""
+    """A study of a live service; `AsyncClient.open` returns one."""
 
-    def __init__(self, name: str, connection: AsyncConnection) -> None:
-        self.name, self._connection = name, connection
+    def __init__(self, name: str, client: AsyncClient) -> None:
+        self.name, self._client = name, client
 
     async def observe(
         self,
-        action: Label,
+        action: Action,
         reward: float,
         *,
         propensity: float | None = None,
         context: Context | None = None,
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> Taken:
-        """A decision and its reward, in one piece."""
-        event = observation_event(action, reward, propensity, context, id)
-        return await self._connection.ask(calls.send(self.name, event))
+        """Send a decision and its reward."""
+        event = calls.decision_event(action, propensity, context, id, reward=reward)
+        return await self._client._ask(calls.send(self.name, event))
 
     async def decide(
         self,
-        action: Label,
+        action: Action,
         *,
         propensity: float | None = None,
         context: Context | None = None,
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> str:
-        """A decision whose reward will come later; gives the id that the reward must name."""
-        event = decision_event(action, propensity, context, id)
-        return (await self._connection.ask(calls.send(self.name, event))).id
+        """Send a decision whose reward will come later; return the id for `reward`."""
+        event = calls.decision_event(action, propensity, context, id)
+        return (await self._client._ask(calls.send(self.name, event))).id
 
     async def reward(self, id: str, reward: float) -> Taken:  # noqa: A002 - its name in the event
-        """The reward of an earlier decision."""
-        return await self._connection.ask(calls.send(self.name, reward_event(id, reward)))
+        """Send the reward of an earlier decision."""
+        return await self._client._ask(calls.send(self.name, calls.reward_event(id, reward)))
 
     async def send(self, events: Iterable[Mapping[str, Any]]) -> BatchTaken:
-        """Many events, each a mapping with `action`, `propensity`, `context`, `reward`, `id`."""
+        """Send many events, each a mapping with `action`, `propensity`, `context`, `reward`, `id`.
+
+        They are sent by the thousand. An invalid event raises an error when its thousand is due:
+        give events ids of your own if you may want to send them again.
+        """
         taken = BatchTaken()
-        for first, batch in batches(map(make_event, events)):
-            taken += await self._connection.ask(calls.batch(self.name, batch, first))
+        for first, batch in calls.batches(events):
+            taken += await self._client._ask(calls.batch(self.name, batch, first))
         return taken
 
-    async def policy(self, context: Context | None = None) -> dict[Label, float]:
-        """What the understudy would do now."""
-        return await self._connection.ask(calls.policy(self.name, context))
+    async def policy(self, context: Context | None = None) -> dict[Action, float]:
+        """Read the probabilities with which the understudy would act now, by action."""
+        return await self._client._ask(calls.policy(self.name, context))
 
     async def draw(self, context: Context | None = None) -> Drawn:
-        """An action drawn from that policy."""
-        return await self._connection.ask(calls.draw(self.name, context))
+        """Draw an action from that policy."""
+        return await self._client._ask(calls.draw(self.name, context))
 
     async def coverage(self) -> dict[str, Any]:
-        """What the decisions so far can say, action by action."""
-        return await self._connection.ask(calls.part(self.name, "coverage"))
+        """Read how well the decisions so far cover each action, and candidate policies."""
+        return await self._client._ask(calls.view(self.name, "coverage"))
 
     async def certificate(self) -> dict[str, Any]:
-        """What is certain about the understudy, with the curve of it."""
-        return await self._connection.ask(calls.part(self.name, "certificate"))
+        """Read the verdict on the understudy, the bounds behind it, and their curve."""
+        return await self._client._ask(calls.view(self.name, "certificate"))
 
     async def snapshot(self) -> str:
-        """The policy.json of this moment, as text."""
-        return await self._connection.ask(calls.snapshot(self.name))
+        """Read the policy.json of this moment, as text."""
+        return await self._client._ask(calls.snapshot(self.name))
 
     def log(self) -> AsyncIterator[dict[str, Any]]:
-        """What was learned from, decision by decision, in order."""
-        return self._connection.rows(calls.log(self.name))
+        """Iterate over the decisions that the study learned from, in order."""
+        return self._client._rows(calls.view(self.name, "log"))

@@ -8,22 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from understudy.constraints import COUNT
 from understudy.errors import Refused, ServiceUnavailable, Undelivered, UnderstudyError
-from understudy.live.client.calls import BatchTaken
-from understudy.live.client.events import (
-    LARGEST_BATCH,
-    Context,
-    OutgoingEvent,
-    decision_event,
-    observation_event,
-    reward_event,
-)
-
-if TYPE_CHECKING:
-    from understudy.logs.schema import Label
+from understudy.live.client.calls import Context, OutgoingEvent, decision_event, reward_event
+from understudy.live.models import MOST_EVENTS, Action, BatchTaken
 
 SMALLER_MAY_DO = {413, 422}  # refused whole, because of its size or of one event
 LATE = "late"
@@ -41,7 +31,7 @@ class Delivery:
     unsent: int = 0
 
     def missing(self) -> str:
-        """Which events did not reach the study; empty if all did.
+        """Say which events did not reach the study; empty if all did.
 
         >>> Delivery(taken=7, dropped=2, unsent=1).missing()
         '2 found no room (pass a larger most), 1 could not be sent'
@@ -54,35 +44,62 @@ class Delivery:
         return ", ".join(f"{number} {what}" for what, number in parts.items() if number)
 
 
-class Outbox:
-    """Holds at most so many events, rewards twice as many, and sends them by the batch.
+class Background:
+    """Takes events and returns at once; the end of its `with` block sends the rest.
 
-    While no service answers they wait. `trouble` is the last error of a request, if there was any.
+    At most `most` events wait, rewards twice as many, for a decision whose reward is lost counts as
+    the default reward. An event for which there is no room is not taken, and the method says so.
+    While no service answers, events wait, in their order. `delivery` counts what became of them,
+    `trouble` is the last error of a request, and `close` raises `Undelivered` if any did not reach
+    the study. `Client.background` returns one.
     """
 
     def __init__(self, send: Callable[[Sequence[OutgoingEvent]], BatchTaken], most: int) -> None:
-        self._send, self._most, self._size = send, COUNT("most", most), LARGEST_BATCH
+        self._send, self._most, self._size = send, COUNT("most", most), MOST_EVENTS
         self.delivery = Delivery()
         self.trouble: UnderstudyError | None = None
         self._waiting: deque[OutgoingEvent] = deque()
         self._changed, self._closing = Condition(), False
-        self._thread = Thread(target=self._work, name="understudy outbox", daemon=True)
+        self._thread = Thread(target=self._work, name="understudy background", daemon=True)
         self._thread.start()
         atexit.register(self.close)
 
-    def offer(self, event: OutgoingEvent) -> bool:
-        """Whether there is room for it."""
-        with self._changed:
-            room = self._most if event.opens else 2 * self._most
-            if self._closing or len(self._waiting) >= room:
-                self._count(dropped=1)
-                return False
-            self._waiting.append(event)
-            self._changed.notify_all()
-            return True
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def observe(
+        self,
+        action: Action,
+        reward: float,
+        *,
+        propensity: float | None = None,
+        context: Context | None = None,
+        id: str | None = None,  # noqa: A002 - its name in the event
+    ) -> bool:
+        """Take a decision and its reward; False if there is no room."""
+        return self._take(decision_event(action, propensity, context, id, reward=reward))
+
+    def decide(
+        self,
+        action: Action,
+        *,
+        propensity: float | None = None,
+        context: Context | None = None,
+        id: str | None = None,  # noqa: A002 - its name in the event
+    ) -> str | None:
+        """Take a decision; return the id for `reward`, or None if there is no room."""
+        event = decision_event(action, propensity, context, id)
+        return event.id if self._take(event) else None
+
+    def reward(self, id: str, reward: float) -> bool:  # noqa: A002 - its name in the event
+        """Take the reward of an earlier decision; False if there is no room."""
+        return self._take(reward_event(id, reward))
 
     def close(self) -> None:
-        """Send what is left, and wait for it; `Undelivered` if anything is missing in the end."""
+        """Send the rest, and wait for it; `Undelivered` if any event is missing in the end."""
         atexit.unregister(self.close)
         with self._changed:
             if self._closing:
@@ -94,6 +111,16 @@ class Outbox:
         if missing := self.delivery.missing():
             last = "" if self.trouble is None else f"; the last error: {self.trouble}"
             raise Undelivered(f"not all events reached the study: {missing}{last}")
+
+    def _take(self, event: OutgoingEvent) -> bool:
+        with self._changed:
+            room = self._most if event.opens else 2 * self._most
+            if self._closing or len(self._waiting) >= room:
+                self._count(dropped=1)
+                return False
+            self._waiting.append(event)
+            self._changed.notify_all()
+            return True
 
     def _work(self) -> None:
         while batch := self._next():
@@ -113,11 +140,11 @@ class Outbox:
                 else:
                     self._done(batch, refused=len(batch))
             else:
-                self._size = min(2 * self._size, LARGEST_BATCH)
+                self._size = min(2 * self._size, MOST_EVENTS)
                 self._sort(batch, taken)
 
     def _next(self) -> list[OutgoingEvent]:
-        """What to send now, nothing if that was all; it stays queued until it is done."""
+        """Wait for a batch and return it, empty at the end; it stays queued until it is done."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             return list(islice(self._waiting, self._size))
@@ -139,65 +166,3 @@ class Outbox:
         with self._changed:
             sums = {name: getattr(self.delivery, name) + number for name, number in more.items()}
             self.delivery = replace(self.delivery, **sums)
-
-
-class Background:
-    """Takes events and returns at once; the end of its `with` block sends what is left.
-
-    An event for which there is no room is not taken, and the method says so. Rewards have room
-    where decisions have none left, for a decision whose reward is lost counts as the default
-    reward. While no service answers, events wait, in their order. `delivery` counts what became of
-    them, `trouble` is the last error, and if any did not reach the study `close` raises
-    `Undelivered`. `Client.background` gives one.
-    """
-
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
-
-    def observe(
-        self,
-        action: Label,
-        reward: float,
-        *,
-        propensity: float | None = None,
-        context: Context | None = None,
-        id: str | None = None,  # noqa: A002 - its name in the event
-    ) -> bool:
-        """A decision and its reward; False if there is no room."""
-        return self._outbox.offer(observation_event(action, reward, propensity, context, id))
-
-    def decide(
-        self,
-        action: Label,
-        *,
-        propensity: float | None = None,
-        context: Context | None = None,
-        id: str | None = None,  # noqa: A002 - its name in the event
-    ) -> str | None:
-        """A decision; gives the id that its reward must name, or None if there is no room."""
-        event = decision_event(action, propensity, context, id)
-        return event.id if self._outbox.offer(event) else None
-
-    def reward(self, id: str, reward: float) -> bool:  # noqa: A002 - its name in the event
-        """The reward of an earlier decision; False if there is no room."""
-        return self._outbox.offer(reward_event(id, reward))
-
-    @property
-    def delivery(self) -> Delivery:
-        """What became of the events so far."""
-        return self._outbox.delivery
-
-    @property
-    def trouble(self) -> UnderstudyError | None:
-        """The last error of a request, if there was any."""
-        return self._outbox.trouble
-
-    def close(self) -> None:
-        """Send what is left, and wait for it; `Undelivered` if anything is missing in the end."""
-        self._outbox.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -1,103 +1,171 @@
-"""The requests of the client, each with how its response is read; nothing here does any I/O.
+"""Events, requests, the rule for retries and the reading of responses; nothing here does any I/O.
 
-So `Client` and `AsyncClient` send the same requests.
+`Client` and `AsyncClient` share all of it, so they send, retry and fail alike. A request may be
+sent again at any time: an event gets its id before the first try, and the service counts an id
+once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from itertools import islice
+from typing import Any, Generic, Literal, NamedTuple, SupportsFloat, TypeVar
 from urllib.parse import quote
 
 import httpx
+import numpy as np
+from pydantic import BaseModel, ValidationError
+from tenacity import RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
-from understudy.errors import InvalidArgument
-from understudy.live.client.events import Context, OutgoingEvent, as_json
-
-if TYPE_CHECKING:
-    from understudy.logs.schema import Label
+from understudy.constraints import POSITIVE, integer
+from understudy.errors import InvalidArgument, InvalidEvent, Refused, ServiceUnavailable
+from understudy.live import models
+from understudy.live.models import Action, BatchTaken, Drawn, Taken
 
 T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
+Context = Mapping[str, Any]
+
+URL = "http://127.0.0.1:8642"  # of `understudy serve` without options
+RETRIES = integer(0, "pass how often to try again, a whole number of at least 0")
+NOT_NOW = {429, 502, 503, 504}  # the service took nothing, and may take it later
+BACKOFF = wait_exponential(multiplier=0.25, max=10.0)  # seconds: five waits outlast a restart
+LONGEST_RETRY_AFTER = 120.0  # seconds: a longer wait is for the caller to decide
+
+FIELDS = ", ".join(models.Event.model_fields)
+REMEDIES = {
+    "id": f"pass a text of 1 to {models.LONGEST_ID} characters, such as the one `decide` returned",
+    "action": "pass the action that was taken, a text or a whole number",
+    "propensity": "pass the probability with which this action was taken, above 0 and at most 1",
+    "context": "pass a dict of texts, finite numbers, True, False or None",
+    "reward": "pass a finite number such as 1.0, within the study's reward range",
+}
+REASONS = {  # where pydantic's words do not help
+    "extra_forbidden": "events have no such field",
+    "greater_than_equal": "it must be at least {ge:g}",
+    "less_than_equal": "it must be at most {le:g}",
+}
+TOKEN_REMEDIES = {
+    401: "pass Client(token=...), made by `understudy token add NAME --scope write`",
+    403: "pass Client(token=...) with the scope that this needs",
+}
 
 
-class StudyOptions(TypedDict, total=False):
-    """What a study may be created with, beside its name and actions; all of it has a default.
-
-    Args:
-        learner: a learner by name, as for `understudy learn --learner`.
-        behavior: "logged" (each decision carries its propensity, the default), "estimated", or
-            production's fixed probabilities by action.
-        horizon: for how many decisions the learner is tuned; without one it needs none.
-        reward_range: the least and the largest reward; (0, 1) if left out.
-        reward_wait: for how many seconds a decision waits for its reward; an hour if left out.
-        default_reward: the reward of a decision whose wait is over; the lowest if left out.
-        confidence: that of the certificate; 0.95 if left out.
-        context: the kind of each part of a context, "number" or "text", by name.
-        warmup: how many decisions at first only teach what contexts look like.
-    """
-
-    learner: str | None
-    behavior: str | Mapping[str, float] | Mapping[int, float]
-    horizon: int | None
-    reward_range: tuple[float, float]
-    reward_wait: float | None
-    default_reward: float | None
-    confidence: float
-    context: Mapping[str, Literal["number", "text"]] | None
-    warmup: int | None
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """An action that was drawn from the policy after `learned` decisions, with its probability."""
-
-    action: Label
-    probability: float
-    learned: int
-
-
-@dataclass(frozen=True)
-class Taken:
-    """An event that is on disk: "accepted", or "known" if it was there before."""
+class OutgoingEvent(NamedTuple):
+    """A valid event as JSON; `opens` says whether it states a decision."""
 
     id: str
-    status: Literal["accepted", "known"]
+    opens: bool
+    text: str
 
 
-@dataclass(frozen=True)
-class RefusedEvent:
-    """An event that was not taken, by its place among all that were sent, and why."""
+def make_event(fields: Mapping[str, Any], *required: str) -> OutgoingEvent:
+    """Validate an event, as the service will; a field that is None is left out.
 
-    index: int
-    id: str
-    error: str
-    message: str
+    A decision without an id gets one.
 
-
-@dataclass(frozen=True)
-class BatchTaken:
-    """How many events were accepted, how many known before, and which were refused.
-
-    >>> BatchTaken(accepted=3) + BatchTaken(accepted=1, known=1)
-    BatchTaken(accepted=4, known=1, refused=())
+    >>> make_event({"id": "a1", "action": "mug", "propensity": np.float32(0.5), "reward": None})
+    OutgoingEvent(id='a1', opens=True, text='{"id":"a1","action":"mug","propensity":0.5}')
     """
+    if not isinstance(fields, Mapping):
+        raise InvalidEvent("event", fields, "it is no mapping", f"pass a dict of {FIELDS}")
+    stated = {name: value for name, value in fields.items() if value is not None}
+    for name in required:
+        if name not in stated:
+            raise InvalidEvent(name, None, "it is missing", REMEDIES[name])
+    opens = "action" in stated
+    if "id" not in stated:
+        if not opens:
+            raise InvalidEvent("id", None, "a reward needs that of its decision", REMEDIES["id"])
+        stated["id"] = str(uuid.uuid4())
+    return OutgoingEvent(stated["id"], opens, validated_json(models.Event, "event", stated))
 
-    accepted: int = 0
-    known: int = 0
-    refused: tuple[RefusedEvent, ...] = ()
 
-    def __add__(self, other: BatchTaken) -> BatchTaken:
-        return BatchTaken(
-            self.accepted + other.accepted,
-            self.known + other.known,
-            self.refused + other.refused,
-        )
+def decision_event(
+    action: Action,
+    propensity: float | None,
+    context: Context | None,
+    key: str | None,
+    **reward: float,
+) -> OutgoingEvent:
+    """Make the event of a decision, with its `reward` if that is passed; None is no reward."""
+    fields = {"id": key, "action": action, "propensity": propensity, "context": context, **reward}
+    return make_event(fields, "action", *reward)
+
+
+def reward_event(key: str, reward: float) -> OutgoingEvent:
+    """Make the event of a reward that follows its decision."""
+    return make_event({"id": key, "reward": reward}, "id", "reward")
+
+
+def batches(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, list[OutgoingEvent]]]:
+    """Validate events and split them into batches, each with the number of events before it."""
+    if isinstance(events, Mapping) or not isinstance(events, Iterable):
+        raise InvalidEvent("events", events, "it is no list of events", "pass [{...}, {...}]")
+    rest, first = _numbered(events), 0
+    while part := list(islice(rest, models.MOST_EVENTS)):
+        yield first, part
+        first += len(part)
+
+
+def _numbered(events: Iterable[Mapping[str, Any]]) -> Iterator[OutgoingEvent]:
+    """Validate events; an error names the place of its event, as those of the service do."""
+    for index, fields in enumerate(events):
+        try:
+            yield make_event(fields)
+        except InvalidEvent as error:
+            place = f"events.{index}.{error.argument}".removesuffix(".event")
+            raise InvalidEvent(place, error.value, error.reason, error.remedy) from None
+
+
+def _number(value: object) -> object:
+    """Convert a number that `json` cannot write: of NumPy, a `Decimal`, a `Fraction`."""
+    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+        return value.item()
+    if isinstance(value, SupportsFloat) and not isinstance(value, np.ndarray):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} is not a kind of JSON")
+
+
+JSON = json.JSONEncoder(default=_number, separators=(",", ":"), allow_nan=False)
+JSON_WITH_NAN = json.JSONEncoder(default=_number, separators=(",", ":"))
+
+
+def as_json(name: str, value: object, encoder: json.JSONEncoder = JSON) -> str:
+    """Write a value as JSON."""
+    try:
+        return encoder.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEvent(
+            name, value, f"JSON cannot hold it ({error})", "pass texts and finite numbers"
+        ) from None
+
+
+def validated_json(model: type[BaseModel], name: str, value: object) -> str:
+    """Write a value as JSON that the service will find valid, or say which field is not."""
+    text = as_json(name, value, JSON_WITH_NAN)  # the model finds the field that holds a NaN
+    try:
+        model.model_validate_json(text)
+    except ValidationError as error:
+        # A field of several types fails once for each: an error inside the right one tells most.
+        wrong = min(error.errors(include_url=False), key=lambda one: one["type"].endswith("_type"))
+        place, *inner = wrong["loc"] or (name,)
+        field = f"{place}.{inner[0]}" if place == "context" and inner else str(place)
+        words = REASONS.get(wrong["type"])
+        reason = words.format_map(wrong.get("ctx", {})) if words else wrong["msg"]
+        remedy = REMEDIES.get(str(place), f"pass {FIELDS}")
+        raise InvalidEvent(field, wrong["input"], reason, remedy) from None
+    return text
 
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A question; `first` is how many events were sent before those of this batch."""
+    """A request and how its response is read; `first` counts the events of earlier batches."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -106,17 +174,21 @@ class Call(Generic[T]):
     params: Mapping[str, str] = field(default_factory=dict)
     first: int = 0
 
+    def request(self, http: httpx.Client | httpx.AsyncClient) -> httpx.Request:
+        """Build the request for one try."""
+        return http.build_request(self.method, self.path, params=self.params, content=self.content)
+
+    def unavailable(self, reason: str) -> ServiceUnavailable:
+        """Make the error of a call that has no answer."""
+        return ServiceUnavailable(f"{self.method} {self.path}: {reason}")
+
 
 def create_study(
-    name: str, actions: Sequence[Label], options: StudyOptions
+    name: str, actions: Sequence[Action], options: models.StudyOptions
 ) -> Call[dict[str, Any]]:
-    """A new study.
-
-    >>> create_study("mugs", ["red", "blue"], {"reward_wait": 60.0}).content
-    '{"name": "mugs", "actions": ["red", "blue"], "reward_wait": 60.0}'
-    """
-    if isinstance(actions, str):
-        raise InvalidArgument("actions", actions, "it is one text", 'pass a list: ["red", "blue"]')
+    """Create a study."""
+    if isinstance(actions, str) or not isinstance(actions, Iterable):
+        raise InvalidArgument("actions", actions, "it is no list", 'pass one: ["red", "blue"]')
     given = {option: value for option, value in options.items() if value is not None}
     content = {"name": name, "actions": list(actions), **given}
     return Call("POST", "/v1/studies", _object, as_json("study", content))
@@ -125,124 +197,76 @@ def create_study(
 def load_snapshot(
     name: str,
     policy_json: str | Mapping[str, Any],
-    *,
     reward_wait: float | None,
     default_reward: float | None,
 ) -> Call[dict[str, Any]]:
-    """A study that goes on from a policy.json; text is sent as it is, to the last bit.
-
-    >>> load_snapshot("mugs", "{}", reward_wait=60.0, default_reward=None).params
-    {'name': 'mugs', 'reward_wait': '60.0'}
-    """
-    options = {"reward_wait": reward_wait, "default_reward": default_reward}
+    """Create a study from a policy.json; text is sent as it is, to the last bit."""
+    options = {"name": name, "reward_wait": reward_wait, "default_reward": default_reward}
     params = {option: str(value) for option, value in options.items() if value is not None}
     text = policy_json if isinstance(policy_json, str) else as_json("policy_json", policy_json)
-    return Call("POST", "/v1/snapshots", _object, text, {"name": name, **params})
+    if not text.lstrip().startswith("{"):
+        remedy = 'pass the text of the file: Path("policy.json").read_text()'
+        raise InvalidArgument("policy_json", policy_json, "it is no JSON object", remedy)
+    return Call("POST", "/v1/snapshots", _object, text, params)
 
 
 def studies(*, archived: bool) -> Call[list[dict[str, Any]]]:
-    """All studies.
-
-    >>> studies(archived=True).params
-    {'archived': 'true'}
-    """
+    """List the studies."""
     params = {"archived": "true"} if archived else {}
     return Call("GET", "/v1/studies", lambda said: list(said.json()["studies"]), params=params)
 
 
-def about(study: str) -> Call[dict[str, Any]]:
-    """What a study is, and how far it has come.
+def view(study: str, *part: Literal["coverage", "certificate", "log"]) -> Call[dict[str, Any]]:
+    """Read a study, or a part of it."""
+    return Call("GET", _path(study, *part), _object)
 
-    >>> about("mugs & cups").path
-    '/v1/studies/mugs%20%26%20cups'
-    """
-    return Call("GET", _path(study), _object)
+
+def snapshot(study: str) -> Call[str]:
+    """Read policy.json, as text."""
+    return Call("GET", _path(study, "snapshot"), lambda said: said.content.decode())
 
 
 def archive(study: str) -> Call[dict[str, Any]]:
-    """Take no more events.
-
-    >>> archive("mugs").path
-    '/v1/studies/mugs/archive'
-    """
+    """Archive a study."""
     return Call("POST", _path(study, "archive"), _object, "{}")
 
 
 def send(study: str, event: OutgoingEvent) -> Call[Taken]:
-    """One event.
-
-    >>> from understudy.live.client.events import make_event
-    >>> send("mugs", make_event({"id": "a1", "reward": 0.5})).content
-    '{"id": "a1", "reward": 0.5}'
-    """
-    return Call("POST", _path(study, "events"), _taken, event.text)
+    """Send one event."""
+    return Call("POST", _path(study, "events"), _reader(Taken), event.text)
 
 
 def batch(study: str, events: Sequence[OutgoingEvent], first: int = 0) -> Call[BatchTaken]:
-    """Many events; what is said about one of them counts from the first of all.
-
-    >>> from understudy.live.client.events import make_event
-    >>> batch("mugs", [make_event({"id": "a1", "reward": 0.5})]).content
-    '{"events": [{"id": "a1", "reward": 0.5}]}'
-    """
-    content = f'{{"events": [{", ".join(event.text for event in events)}]}}'
+    """Send a batch of events; their places in the response count from the first of all batches."""
 
     def read(said: httpx.Response) -> BatchTaken:
-        answer = said.json()
-        refused = tuple(
-            RefusedEvent(first + one["index"], one["id"], one["error"], one["message"])
-            for one in answer["refused"]
-        )
-        return BatchTaken(int(answer["accepted"]), int(answer["known"]), refused)
+        taken = BatchTaken.model_validate_json(said.content)
+        if taken.accepted + taken.known + len(taken.refused) != len(events):
+            raise ValueError("the response leaves events out")
+        moved = (one.model_copy(update={"index": first + one.index}) for one in taken.refused)
+        return taken.model_copy(update={"refused": tuple(moved)})
 
+    content = f'{{"events":[{",".join(event.text for event in events)}]}}'
     return Call("POST", _path(study, "batches"), read, content, first=first)
 
 
-def policy(study: str, context: Context | None) -> Call[dict[Label, float]]:
-    """What the understudy would do now.
+def policy(study: str, context: Context | None) -> Call[dict[Action, float]]:
+    """Read the probabilities with which the understudy would act now."""
 
-    >>> policy("mugs", {"age": 40}).params
-    {'context': '{"age": 40}'}
-    """
+    def read(said: httpx.Response) -> dict[Action, float]:
+        rows = models.PolicyNow.model_validate_json(said.content).policy
+        return {row.action: row.probability for row in rows}
+
+    draw(study, context)  # whose context is valid here too
     params = {} if context is None else {"context": as_json("context", context)}
-    return Call("GET", _path(study, "policy"), _policy, params=params)
+    return Call("GET", _path(study, "policy"), read, params=params)
 
 
 def draw(study: str, context: Context | None) -> Call[Drawn]:
-    """An action, drawn from the policy.
-
-    >>> draw("mugs", None).content
-    '{}'
-    """
-    content = {} if context is None else {"context": context}
-    return Call("POST", _path(study, "draw"), _drawn, as_json("context", content))
-
-
-def part(study: str, name: Literal["coverage", "certificate"]) -> Call[dict[str, Any]]:
-    """A part of what can be said about a study.
-
-    >>> part("mugs", "coverage").path
-    '/v1/studies/mugs/coverage'
-    """
-    return Call("GET", _path(study, name), _object)
-
-
-def snapshot(study: str) -> Call[str]:
-    """policy.json, as text.
-
-    >>> snapshot("mugs").read(httpx.Response(200, text="{}"))
-    '{}'
-    """
-    return Call("GET", _path(study, "snapshot"), lambda said: said.content.decode())
-
-
-def log(study: str) -> Call[None]:
-    """What was learned from, a decision a line: read as it comes, not at once.
-
-    >>> log("mugs").path
-    '/v1/studies/mugs/log'
-    """
-    return Call("GET", _path(study, "log"), lambda _: None)
+    """Draw an action from the policy."""
+    fields = {} if context is None else {"context": context}
+    text = validated_json(models.Draw, "context", fields)
+    return Call("POST", _path(study, "draw"), _reader(Drawn), text)
 
 
 def _path(study: str, *parts: str) -> str:
@@ -255,15 +279,133 @@ def _object(said: httpx.Response) -> dict[str, Any]:
     return dict(said.json())
 
 
-def _taken(said: httpx.Response) -> Taken:
-    answer = said.json()
-    return Taken(answer["id"], answer["status"])
+def _reader(model: type[Model]) -> Callable[[httpx.Response], Model]:
+    return lambda said: model.model_validate_json(said.content)
 
 
-def _drawn(said: httpx.Response) -> Drawn:
-    answer = said.json()
-    return Drawn(answer["action"], float(answer["probability"]), int(answer["learned"]))
+def http_settings(url: str, token: str | None, timeout: float) -> dict[str, Any]:
+    """Check the address and the token, and return the arguments of an httpx client."""
+    try:
+        found = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError):
+        found = httpx.URL("")
+    if found.scheme not in {"http", "https"} or not found.host:
+        raise InvalidArgument("url", url, "it is no address of a service", f'pass one like "{URL}"')
+    headers = {"accept": "application/json", "content-type": "application/json"}
+    if token is not None:
+        if (
+            not isinstance(token, str)
+            or not token.isascii()
+            or not token.isprintable()
+            or not token.strip()
+        ):
+            raise InvalidArgument("token", "…", "it is no token", "pass it as it was shown")
+        headers["authorization"] = f"Bearer {token}"
+    return {"base_url": found, "headers": headers, "timeout": POSITIVE("timeout", timeout)}
 
 
-def _policy(said: httpx.Response) -> dict[Label, float]:
-    return {row["action"]: float(row["probability"]) for row in said.json()["policy"]}
+def retry_settings(retries: int, random: Callable[[], float], sleep: Any) -> dict[str, Any]:
+    """Return the arguments of tenacity's `Retrying` or `AsyncRetrying`.
+
+    `random`, in [0, 1), spreads the tries of many clients.
+    """
+
+    def wait(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        return _retry_after(error) + BACKOFF(state) * (1.0 + random()) / 2.0
+
+    return {
+        "stop": stop_after_attempt(RETRIES("retries", retries) + 1),
+        "wait": wait,
+        "retry": retry_if_exception(_may_succeed_later),
+        "sleep": sleep,
+        "reraise": True,
+    }
+
+
+def _may_succeed_later(error: BaseException) -> bool:
+    if isinstance(error, httpx.HTTPStatusError):
+        not_now = error.response.status_code in NOT_NOW
+        return not_now and _retry_after(error) <= LONGEST_RETRY_AFTER
+    return isinstance(error, httpx.RequestError)
+
+
+def _retry_after(error: BaseException | None) -> float:
+    """Seconds for which a response asks to wait: they come as a number, or as a date."""
+    if not isinstance(error, httpx.HTTPStatusError):
+        return 0.0
+    said = error.response.headers.get("retry-after", "")
+    if said.isascii() and said.isdigit():
+        return float(said)
+    try:
+        until = parsedate_to_datetime(said)
+    except ValueError:
+        return 0.0
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
+
+
+def failure(call: Call[Any], error: httpx.HTTPError, tries: int) -> Refused | ServiceUnavailable:
+    """Make the error of a call from that of its last try."""
+    number = "one try" if tries == 1 else f"{tries} tries"
+    if not isinstance(error, httpx.HTTPStatusError):
+        return call.unavailable(
+            f"no answer in {number} ({type(error).__name__}: {error}); start it with "
+            "`understudy serve`, or pass the url of one that runs"
+        )
+    response = error.response
+    if response.is_redirect:
+        place = response.headers.get("location")
+        return call.unavailable(f"sent elsewhere, to {place}; pass the url of the service")
+    refused = _refused(response, call.first)
+    if response.status_code in NOT_NOW:
+        return call.unavailable(
+            f"not now, after {number} ({refused}); try again later, with the same ids"
+        )
+    return refused
+
+
+def _refused(response: httpx.Response, first: int) -> Refused:
+    """Read the reason that the service gives, or say that it gives none."""
+    try:
+        said = models.Refusal.model_validate_json(response.content)
+    except ValidationError:
+        error = response.reason_phrase.lower()
+        said = models.Refusal(error=error, message="it does not say why")
+    remedy = TOKEN_REMEDIES.get(response.status_code)
+    message = said.message if remedy is None else f"{said.message}; {remedy}"
+    fields = tuple((_shifted(wrong.field, first), wrong.message) for wrong in said.fields)
+    return Refused(response.status_code, said.error, message, fields)
+
+
+def _shifted(name: str, first: int) -> str:
+    """Count the event that a field is in from the first of all batches."""
+    match name.split("."):
+        case ["events", index, *rest] if index.isdigit():
+            return ".".join(["events", str(int(index) + first), *rest])
+    return name
+
+
+def read(call: Call[T], response: httpx.Response) -> T:
+    """Read the result of a call from its response."""
+    try:
+        return call.read(response)
+    except (ValueError, LookupError, TypeError):
+        raise call.unavailable(
+            "what answers is no Understudy service; pass the url of one"
+        ) from None
+
+
+def complete_rows(received: bytes) -> tuple[list[dict[str, Any]], bytes]:
+    """Read the JSON objects of a stream up to its last line feed, and return the rest.
+
+    Nothing else ends a line: texts may hold what Unicode calls the end of one.
+    """
+    *lines, rest = received.split(b"\n")
+    return [json.loads(line) for line in lines if line], rest
+
+
+def interruption(call: Call[Any], error: Exception) -> ServiceUnavailable:
+    """Make the error of a stream that broke off."""
+    return call.unavailable(f"it broke off ({type(error).__name__}: {error}); begin it again")

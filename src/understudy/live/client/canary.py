@@ -1,4 +1,4 @@
-"""A canary: production and its understudy take turns, and the log says with which probability."""
+"""A canary: production and its understudy take turns, with known probabilities."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARE = number(0.0, 1.0, "pass the share of decisions that the understudy takes,
 def mixture(
     production: Mapping[Action, float], understudy: Mapping[Any, float], share: float
 ) -> dict[Action, float]:
-    r"""What is played if the understudy takes a share of the decisions: $(1 - s)\, q + s\, \pi$.
+    r"""Mix two policies: the understudy takes a share of the decisions, $(1 - s)\, q + s\, \pi$.
 
     The propensity of a decision is the probability of its action under the mixture. Draw from the
     mixture, or throw a coin first and then draw from the chosen policy: that is the same.
@@ -41,6 +41,8 @@ def mixture(
 
 
 def _distribution(name: str, given: Mapping[Action, float]) -> dict[Action, float]:
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(name, given, "it is no mapping", "pass a dict: {action: probability}")
     found = {action: float(NONNEGATIVE(f"{name}[{action!r}]", p)) for action, p in given.items()}
     total = math.fsum(found.values())
     if abs(total - 1.0) > SUM_TOLERANCE:

@@ -1,40 +1,30 @@
-"""A client of a live service: whatever it sends it may send again, for every event has an id."""
+"""The client of a live service, which waits for each answer."""
 
 from __future__ import annotations
 
 import random as randomness
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx
+from tenacity import Retrying
 
 from understudy.live.client import calls
-from understudy.live.client.background import Background, Outbox
-from understudy.live.client.calls import BatchTaken, Drawn, StudyOptions, Taken
-from understudy.live.client.events import (
-    Context,
-    batches,
-    decision_event,
-    make_event,
-    observation_event,
-    reward_event,
-)
-from understudy.live.client.transport import Connection, retry_policy, settings_of
+from understudy.live.client.background import Background
+from understudy.live.client.calls import URL, Call, Context
+from understudy.live.models import Action, BatchTaken, Drawn, StudyOptions, Taken
 
-if TYPE_CHECKING:
-    from understudy.logs.schema import Label
-
-URL = "http://127.0.0.1:8642"
+T = TypeVar("T")
 
 
 class Client:
     """Talks to a live service. Use it in a `with` block, from as many threads as you like.
 
-    Lost connections, time-outs and the answers 429, 502, 503 and 504 are tried again, after a while
-    that doubles, and not before the service asked to (Retry-After). That is safe: events get their
-    id before the first try. All other refusals are raised at once, as `errors.Refused`; a service
-    that does not answer in the end is `errors.ServiceUnavailable`.
+    It tries again after lost connections, time-outs and the statuses 429, 502, 503 and 504, at
+    intervals that double, and not before the service asks for it (Retry-After). That is safe:
+    events get their id before the first try. All other refusals are raised at once, as
+    `errors.Refused`; a service that does not answer in the end is `errors.ServiceUnavailable`.
 
     Args:
         url: of the service.
@@ -62,9 +52,8 @@ class Client:
         sleep: Callable[[float], object] = time.sleep,
         random: Callable[[], float] = randomness.random,
     ) -> None:
-        retry, settings = retry_policy(retries, random), settings_of(url, token, timeout)
-        http = httpx.Client(**settings, transport=transport)
-        self._connection = Connection(http, retry, sleep)
+        self._retry = calls.retry_settings(retries, random, sleep)
+        self._http = httpx.Client(**calls.http_settings(url, token, timeout), transport=transport)
 
     def __enter__(self) -> Self:
         return self
@@ -73,18 +62,18 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Let go of the connections."""
-        self._connection.close()
+        """Close the connections."""
+        self._http.close()
 
     def open(self, name: str) -> StudyClient:
-        """A study by its name; this sends no request."""
-        return StudyClient(name, self._connection)
+        """Return the client of an existing study; this sends no request."""
+        return StudyClient(name, self)
 
     def create_study(
-        self, name: str, actions: Sequence[Label], **options: Unpack[StudyOptions]
+        self, name: str, actions: Sequence[Action], **options: Unpack[StudyOptions]
     ) -> StudyClient:
-        """A new study; `StudyOptions` says what it can be created with."""
-        self._connection.ask(calls.create_study(name, actions, options))
+        """Create a study and return its client; `StudyOptions` describes the options."""
+        self._ask(calls.create_study(name, actions, options))
         return self.open(name)
 
     def load_snapshot(
@@ -95,98 +84,122 @@ class Client:
         reward_wait: float | None = None,
         default_reward: float | None = None,
     ) -> StudyClient:
-        """A new study that goes on from a policy.json, of a service or of `understudy learn`."""
-        self._connection.ask(
-            calls.load_snapshot(
-                name, policy_json, reward_wait=reward_wait, default_reward=default_reward
-            )
-        )
+        """Create a study that continues a policy.json, of a service or of `understudy learn`."""
+        self._ask(calls.load_snapshot(name, policy_json, reward_wait, default_reward))
         return self.open(name)
 
     def studies(self, *, archived: bool = False) -> list[dict[str, Any]]:
-        """All studies; `archived` adds those that take no more events."""
-        return self._connection.ask(calls.studies(archived=archived))
+        """List the studies; `archived` adds those that take no more events."""
+        return self._ask(calls.studies(archived=archived))
 
     def study(self, name: str) -> dict[str, Any]:
-        """What a study is, and how far it has come."""
-        return self._connection.ask(calls.about(name))
+        """Describe a study: its options, its counts, and how far it has come."""
+        return self._ask(calls.view(name))
 
     def archive(self, name: str) -> dict[str, Any]:
-        """Let a study take no more events."""
-        return self._connection.ask(calls.archive(name))
+        """Archive a study: it takes no more events."""
+        return self._ask(calls.archive(name))
 
     def background(self, name: str, *, most: int = 10_000) -> Background:
-        """A thread that sends events of a study in the background; it holds at most `most`."""
-        return Background(
-            Outbox(lambda events: self._connection.ask(calls.batch(name, events)), most)
-        )
+        """Start a thread that sends events of a study; at most `most` of them wait for it."""
+        return Background(lambda events: self._ask(calls.batch(name, events)), most)
+
+    def _ask(self, call: Call[T]) -> T:
+        return calls.read(call, self._send(call, stream=False))
+
+    def _rows(self, call: Call[Any]) -> Iterator[dict[str, Any]]:
+        """Yield the objects of a response as they come, one per line."""
+        response, rest = self._send(call, stream=True), b""
+        try:
+            for received in response.iter_bytes():
+                rows, rest = calls.complete_rows(rest + received)
+                yield from rows
+            yield from calls.complete_rows(rest + b"\n")[0]
+        except (httpx.RequestError, ValueError) as error:
+            raise calls.interruption(call, error) from None
+        finally:
+            response.close()
+
+    def _send(self, call: Call[Any], *, stream: bool) -> httpx.Response:
+        """Return a successful response, after as many tries as it takes and `retries` allows."""
+        try:
+            for attempt in Retrying(**self._retry):
+                with attempt:
+                    response = self._http.send(call.request(self._http), stream=stream)
+                    if not response.is_success:
+                        response.read()
+                    response.raise_for_status()
+        except httpx.HTTPError as error:
+            raise calls.failure(call, error, attempt.retry_state.attempt_number) from None
+        return response
 
 
 class StudyClient:
-    """A study of a live service; `Client.open` gives one."""
+    """A study of a live service; `Client.open` returns one."""
 
-    def __init__(self, name: str, connection: Connection) -> None:
-        self.name, self._connection = name, connection
+    def __init__(self, name: str, client: Client) -> None:
+        self.name, self._client = name, client
 
     def observe(
         self,
-        action: Label,
+        action: Action,
         reward: float,
         *,
         propensity: float | None = None,
         context: Context | None = None,
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> Taken:
-        """A decision and its reward, in one piece."""
-        event = observation_event(action, reward, propensity, context, id)
-        return self._connection.ask(calls.send(self.name, event))
+        """Send a decision and its reward."""
+        event = calls.decision_event(action, propensity, context, id, reward=reward)
+        return self._client._ask(calls.send(self.name, event))
 
     def decide(
         self,
-        action: Label,
+        action: Action,
         *,
         propensity: float | None = None,
         context: Context | None = None,
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> str:
-        """A decision whose reward will come later; gives the id that the reward must name."""
-        event = decision_event(action, propensity, context, id)
-        return self._connection.ask(calls.send(self.name, event)).id
+        """Send a decision whose reward will come later; return the id for `reward`."""
+        event = calls.decision_event(action, propensity, context, id)
+        return self._client._ask(calls.send(self.name, event)).id
 
     def reward(self, id: str, reward: float) -> Taken:  # noqa: A002 - its name in the event
-        """The reward of an earlier decision."""
-        return self._connection.ask(calls.send(self.name, reward_event(id, reward)))
+        """Send the reward of an earlier decision."""
+        return self._client._ask(calls.send(self.name, calls.reward_event(id, reward)))
 
     def send(self, events: Iterable[Mapping[str, Any]]) -> BatchTaken:
-        """Many events, each a mapping with `action`, `propensity`, `context`, `reward`, `id`.
+        """Send many events, each a mapping with `action`, `propensity`, `context`, `reward`, `id`.
 
-        They are sent by the thousand. Give them ids of your own if you may want to send them again.
+        They are sent by the thousand. An invalid event raises an error when its thousand is due:
+        give events ids of your own if you may want to send them again.
         """
         taken = BatchTaken()
-        for first, batch in batches(map(make_event, events)):
-            taken += self._connection.ask(calls.batch(self.name, batch, first))
+        for first, batch in calls.batches(events):
+            taken += self._client._ask(calls.batch(self.name, batch, first))
         return taken
 
-    def policy(self, context: Context | None = None) -> dict[Label, float]:
-        """What the understudy would do now."""
-        return self._connection.ask(calls.policy(self.name, context))
+    def policy(self, context: Context | None = None) -> dict[Action, float]:
+        """Read the probabilities with which the understudy would act now, by action."""
+        return self._client._ask(calls.policy(self.name, context))
 
     def draw(self, context: Context | None = None) -> Drawn:
-        """An action drawn from that policy."""
-        return self._connection.ask(calls.draw(self.name, context))
+        """Draw an action from that policy."""
+        return self._client._ask(calls.draw(self.name, context))
 
     def coverage(self) -> dict[str, Any]:
-        """What the decisions so far can say, action by action."""
-        return self._connection.ask(calls.part(self.name, "coverage"))
+        """Read how well the decisions so far cover each action, and candidate policies."""
+        return self._client._ask(calls.view(self.name, "coverage"))
 
     def certificate(self) -> dict[str, Any]:
-        """What is certain about the understudy, with the curve of it."""
-        return self._connection.ask(calls.part(self.name, "certificate"))
+        """Read the verdict on the understudy, the bounds behind it, and their curve."""
+        return self._client._ask(calls.view(self.name, "certificate"))
 
     def snapshot(self) -> str:
-        """The policy.json of this moment, as text."""
-        return self._connection.ask(calls.snapshot(self.name))
+        """Read the policy.json of this moment, as text."""
+        return self._client._ask(calls.snapshot(self.name))
 
     def log(self) -> Iterator[dict[str, Any]]:
-        """What was learned from, decision by decision, in order."""
-        return self._connection.rows(calls.log(self.name))
+        """Iterate over the decisions that the study learned from, in order."""
+        return self._client._rows(calls.view(self.name, "log"))
