@@ -285,8 +285,9 @@ class Reader:
 
     def _kept(self, key: str) -> int:
         """Return a number that stores of version 0.5.0 do not have: there it is 0."""
-        query = "SELECT coalesce(max(value), 0) FROM meta WHERE key = ?"
-        return self._database.scalar(query, key)
+        return self._database.scalar(
+            f"SELECT coalesce(max(value), 0) FROM meta WHERE key = '{key}'"
+        )
 
     def close(self) -> None:
         """Close the connection."""

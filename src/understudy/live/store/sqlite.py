@@ -25,7 +25,6 @@ from understudy.live.store.store_files import (
     checked_path,
     create_private,
     last_acknowledged,
-    warn_of_readers,
     writer_lock,
 )
 
@@ -82,8 +81,8 @@ class Sqlite(Database):
             elif not self.path.exists():
                 raise StoreUnavailable(f"its file {self.path.name} is gone; bring it back")
             if self.access == "write":
-                warn_of_readers(self.path)
                 self._lock = stack.enter_context(writer_lock(self.path))
+                stack.callback(setattr, self, "_lock", None)
             connection = stack.enter_context(
                 closing(
                     sqlite3.connect(
@@ -113,10 +112,12 @@ class Sqlite(Database):
     def check(self) -> None:
         if self._lock is None or (gone := self._lock.missing()) is None:
             return
-        with suppress(StoreUnavailable):
+        if gone != self.path:
             # A removed NAME-wal is still open: its writes go to the file of the store before it is
             # closed. SQLite would do so itself only if no other process had the store open.
-            self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+            with suppress(StoreUnavailable):
+                self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.close()
         raise StoreUnavailable(f"its file {gone.name} was removed or replaced")
 
     def execute(self, statement: str, values: Sequence[object]) -> Any:

@@ -35,6 +35,8 @@ def checked_path(where: str, *, must_exist: bool) -> Path:
     try:
         if not where:
             reason = "no file is named"
+        elif where.endswith(os.sep):
+            reason = "this names a folder"
         elif where == ":memory:" or where.startswith("file:"):
             reason = "this is a name for SQLite, and a store is a file on a disk"
         else:
@@ -83,18 +85,6 @@ def create_private(path: Path) -> None:
         raise StoreUnavailable(reason) from error
 
 
-def warn_of_readers(path: Path) -> None:
-    """Log a warning if other users may read or change the store; its mode may be deliberate."""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & OTHERS:
-        log.warning(
-            "other users may open the store",
-            file=str(path),
-            mode=f"{mode:04o}",
-            remedy=f"chmod 600 {path.name}*, unless it is deliberate",
-        )
-
-
 class WriterLock:
     """NAME.lock: the lock of the one writer; the end of the process releases it too.
 
@@ -120,8 +110,19 @@ class WriterLock:
         self.sign(write)
 
     def _watch(self) -> None:
-        """Remember which files are at the paths of the store now, and which one is locked."""
+        """Remember which files the open store has; warn if other users may open them.
+
+        An older version made them so, or their owner did, and may have a reason.
+        """
         *data, lock = self._parts
+        mode = stat.S_IMODE(data[0].stat().st_mode)
+        if mode & OTHERS:
+            log.warning(
+                "other users may open the store",
+                file=str(data[0]),
+                mode=f"{mode:04o}",
+                remedy=f"chmod 600 {data[0].name}*",
+            )
         self._found = {path: _identity(path.stat()) for path in data if path.exists()}
         self._found[lock] = _identity(os.fstat(self._descriptor))
 
