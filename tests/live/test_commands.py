@@ -1,7 +1,6 @@
 """`understudy serve`, `audit`, `export` and `token`, as they are typed.
 
-The end of an export is that of `understudy.live.decision_log`, in batches of
-`understudy.live.store.sql`.
+The end of an export is that of `understudy.live.decision_log`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import understudy as us
 from tests.support.command_line import Run, understudy
 from tests.support.live.temporary_stores import Changes, Place, fresh
 from understudy.live.decision_log import export
-from understudy.live.store import sql
 
 __all__ = ["understudy"]  # a fixture
 
@@ -166,31 +164,26 @@ def test_a_service_without_tokens_is_not_open_to_others(
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_export_ends_where_the_study_ended_when_it_began(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A service that goes on writes faster than an export reads."""
-    monkeypatch.setattr(sql, "BATCH", 10)
+def test_export_ends_where_the_study_ended_when_it_began(tmp_path: Path) -> None:
+    """A service that goes on may write faster than an export reads."""
     here, spec = Place("store.db"), '{"name": "a", "actions": ["x", "y", "z"]}'
     with here.opened:
         store = here.writer()
         record = store.add_study("a", spec, None, 1)
 
-        def write(after: int, count: int) -> None:
-            decisions = fresh(record.key, count, after).decisions
+        def write(count: int) -> None:
+            last = store.last_seq(record.key)
+            decisions = fresh(record.key, count, last).decisions
             rewarded = [replace(d, reward=1.0, rewarded_at=d.seq) for d in decisions]
-            store.write([Changes(record.key, rewarded)], after + count)
-
-        write(0, 35)
-        written = [35]
+            store.write([Changes(record.key, rewarded)], last + count)
 
         def watch(*_: object) -> None:
-            assert len(written) < 100, "it does not end"
-            write(sum(written), 20)
-            written.append(20)
+            assert store.last_seq(record.key) < 100_000, "it does not end"
+            write(20_000)  # two batches of the export
 
-        assert export(here.reader(), record, tmp_path / "log.ndjson", 10**9, watch) == 35
-    assert len((tmp_path / "log.ndjson").read_text(encoding="utf-8").splitlines()) == 35
+        write(15_000)
+        assert export(here.reader(), record, tmp_path / "log.ndjson", 10**9, watch) == 15_000
+    assert len((tmp_path / "log.ndjson").read_text(encoding="utf-8").splitlines()) == 15_000
 
 
 def test_the_environment_names_the_store(

@@ -160,8 +160,9 @@ def test_a_removed_wal_loses_nothing(file: Place, tmp_path: Path, held: bool) ->
     if held:
         assert reader.last_seq(key) == 3
     (tmp_path / "store.db-wal").unlink()
+    store.write([fresh(key, 1, after=3)], 2)  # the look at all files is that of the poll
     with pytest.raises(StoreUnavailable, match=r"its file store\.db-wal was removed or replaced"):
-        store.write([fresh(key, 1, after=3)], 2)
+        store.check()
     reader.close()
     assert not store.open()
     assert (store.lost, store.last_seq(key)) == (0, 4)

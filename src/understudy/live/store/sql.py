@@ -51,7 +51,7 @@ class Database(ABC):
     closed. A subclass holds everything in which one database differs from another: `error` is the
     base class of the driver's exceptions, `begin` starts a transaction and lets no other writer
     start one, `create` holds the statements of an empty store, `tuning` is a statement for writers,
-    `tables` a query for the names of the tables.
+    `tables` a query for the names of the tables, `update` begins an update of several rows.
     """
 
     error: ClassVar[type[Exception]]
@@ -59,6 +59,7 @@ class Database(ABC):
     create: ClassVar[str]
     tuning: ClassVar[str]
     tables: ClassVar[str]
+    update: ClassVar[str] = "UPDATE"
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -101,12 +102,15 @@ class Database(ABC):
         """
         return 0
 
-    def check(self) -> None:  # noqa: B027 - the files of a database server are not ours
-        """Raise `StoreUnavailable` if a file of the open store was removed or replaced."""
+    # The files of a database server are not ours: so these do nothing unless a subclass has files.
+    def watch(self) -> None:  # noqa: B027
+        """Remember which files the open store has, for the next two."""
 
-    def acknowledge(self, write: int) -> None:  # noqa: ARG002
-        """Note outside of the database, if there is a place, that a write is on disk."""
-        self.check()
+    def check(self) -> None:  # noqa: B027
+        """Raise `StoreUnavailable` if a file of the store was removed or replaced since then."""
+
+    def acknowledge(self, write: int) -> None:  # noqa: B027
+        """Note outside of the database that a write is on disk, if the store is where it was."""
 
     def is_new(self) -> bool:
         """Return whether there is nothing yet; create nothing."""
@@ -350,6 +354,7 @@ class Store(TokenStore):
                 self._database.change("UPDATE meta SET value = ? WHERE key = 'epoch'", found + 1)
                 self._database.change(ADD_COUNTS)
                 writes = self._count_lost(max(self._writes, acknowledged or 0))
+            self._database.watch()
             self._database.acknowledge(writes)
             self.lost = self._kept("lost")
         except BaseException:  # a writer that has not counted itself must not write
@@ -415,13 +420,13 @@ class Store(TokenStore):
 
     @contextmanager
     def _acknowledged(self, clock: int) -> Iterator[None]:
-        """Commit everything that happens inside, or nothing, and count the write."""
+        """Commit everything that happens inside, or nothing; count the write, advance the clock."""
         write = self._writes + 1
         with self._database.transaction():
             yield
             self._database.change(
-                "UPDATE meta SET value = CASE WHEN key = 'writes' THEN ? WHEN value < ? THEN ? "
-                "ELSE value END WHERE key IN ('writes', 'clock')",  # one round trip for both
+                f"{self._database.update} meta SET value = CASE WHEN key = 'writes' THEN ? "
+                "WHEN value < ? THEN ? ELSE value END WHERE key IN ('writes', 'clock')",
                 *(write, clock, clock),
             )
         self._database.acknowledge(write)
