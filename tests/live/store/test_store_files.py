@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -22,13 +24,15 @@ from tests.support.live.temporary_stores import (
     process,
 )
 from understudy.errors import InvalidArgument, StoreInUse, StoreUnavailable
-from understudy.live.store import open_reader, open_store, open_tokens, stored_tokens
+from understudy.live.store import open_reader, open_store, open_tokens, sqlite, stored_tokens
 
 pytestmark = pytest.mark.plain
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[Place]:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """A place in a folder of its own; every write looks at the files of the store."""
+    monkeypatch.setattr(sqlite, "CHECK_EVERY", 0.0)
     here = Place(str(tmp_path / "store.db"))
     with here.opened:
         yield here
@@ -152,6 +156,28 @@ def test_another_file_in_its_place_is_noticed(file: Place, tmp_path: Path) -> No
         store.write([fresh(key, 1, after=3)], 2)
 
 
+def test_an_older_copy_under_a_writer_is_loaded_as_that_of_another_writer(
+    file: Place, tmp_path: Path
+) -> None:
+    """Even if the writer has not been away since the copy was made."""
+    store, key = a_store(file)
+    with (
+        closing(sqlite3.connect(file.where)) as own,
+        closing(sqlite3.connect(tmp_path / "copy.db")) as copy,
+    ):
+        own.backup(copy)
+    store.write([fresh(key, 1, after=3)], 2)
+    (tmp_path / "copy.db").replace(file.where)
+    with pytest.raises(StoreUnavailable, match="was removed or replaced"):
+        store.check()
+    for suffix in ("-wal", "-shm"):
+        (tmp_path / f"store.db{suffix}").unlink(missing_ok=True)
+    with structlog.testing.capture_logs() as logs:
+        assert store.open()
+    assert [entry.get("missing_writes") for entry in logs] == [1, None]  # and its mode
+    assert (store.lost, store.last_seq(key)) == (1, 3)
+
+
 @pytest.mark.parametrize("held", [False, True])
 def test_a_removed_wal_loses_nothing(file: Place, tmp_path: Path, held: bool) -> None:
     """Its writes go to the file of the store, also if another connection is open."""
@@ -160,9 +186,8 @@ def test_a_removed_wal_loses_nothing(file: Place, tmp_path: Path, held: bool) ->
     if held:
         assert reader.last_seq(key) == 3
     (tmp_path / "store.db-wal").unlink()
-    store.write([fresh(key, 1, after=3)], 2)  # the look at all files is that of the poll
     with pytest.raises(StoreUnavailable, match=r"its file store\.db-wal was removed or replaced"):
-        store.check()
+        store.write([fresh(key, 1, after=3)], 2)
     reader.close()
     assert not store.open()
     assert (store.lost, store.last_seq(key)) == (0, 4)

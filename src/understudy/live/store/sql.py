@@ -104,7 +104,7 @@ class Database(ABC):
 
     # The files of a database server are not ours: so these do nothing unless a subclass has files.
     def watch(self) -> None:  # noqa: B027
-        """Remember which files the open store has, for the next two."""
+        """Remember which files the open store has, for `check` and `acknowledge`."""
 
     def check(self) -> None:  # noqa: B027
         """Raise `StoreUnavailable` if a file of the store was removed or replaced since then."""
@@ -341,7 +341,7 @@ class Store(TokenStore):
         self._writes = 0  # the number of the last acknowledged write
 
     def open(self) -> bool:
-        """Connect and become the writer; return whether there was another one since the last time.
+        """Connect and become the writer; return whether another one, or a loss, changed the store.
 
         It may be called again after `StoreUnavailable`; if another process is the writer, it raises
         `StoreInUse`.
@@ -353,9 +353,12 @@ class Store(TokenStore):
                 found = self._database.scalar("SELECT value FROM meta WHERE key = 'epoch'")
                 self._database.change("UPDATE meta SET value = ? WHERE key = 'epoch'", found + 1)
                 self._database.change(ADD_COUNTS)
-                writes = self._count_lost(max(self._writes, acknowledged or 0))
+                writes = self._kept("writes")
+                missing = max(self._writes, acknowledged or 0) - writes
+                if missing > 0:
+                    self._count_lost(missing)
             self._database.watch()
-            self._database.acknowledge(writes)
+            self._database.acknowledge(writes + max(missing, 0))
             self.lost = self._kept("lost")
         except BaseException:  # a writer that has not counted itself must not write
             self._database.close()
@@ -363,27 +366,23 @@ class Store(TokenStore):
         if acknowledged is None and writes > 0 == self._writes:
             log.warning(
                 "it cannot be checked whether the store is complete",
-                reason="its file .lock is missing or empty, as after the restore of a backup",
+                reason="its file NAME.lock is missing or empty, as after the restore of a backup",
             )
         expected, self._epoch = self._epoch, found + 1
-        self._writes = writes
-        return found != expected
+        self._writes = writes + max(missing, 0)
+        return found != expected or missing > 0
 
-    def _count_lost(self, acknowledged: int) -> int:
-        """Note the acknowledged writes that are missing; return the number of the last write."""
-        found = self._kept("writes")
-        if (missing := acknowledged - found) <= 0:
-            return found
+    def _count_lost(self, missing: int) -> None:
+        """Note, in the store too, that acknowledged writes are missing."""
         log.error(
             "acknowledged events are missing from the store",
             missing_writes=missing,
             reason="NAME-wal was damaged or removed, or an older copy is in its place",
             remedy="restore a newer copy; or, for good: understudy audit --accept-loss",
         )
-        change = self._database.change
-        change("UPDATE meta SET value = value + ? WHERE key = 'lost'", missing)
-        change("UPDATE meta SET value = ? WHERE key = 'writes'", acknowledged)
-        return acknowledged
+        self._database.change(
+            "UPDATE meta SET value = value + ? WHERE key IN ('lost', 'writes')", missing
+        )
 
     def check(self) -> None:
         """Raise `StoreUnavailable` if a file of the store was removed; read `lost` again."""

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import ENOSPC
-from itertools import islice
 from pathlib import Path
 
 import structlog
@@ -120,17 +119,15 @@ class WriterLock:
             )
         self._found = {str(self._path): _identity(found)}
         wal = beside(self._path, "-wal")
-        self._found[str(wal)] = _identity(wal.stat())
+        if wal.exists():  # SQLite goes on without one where files cannot be shared in memory
+            self._found[str(wal)] = _identity(wal.stat())
         self._found[str(beside(self._path, ".lock"))] = _identity(os.fstat(self._descriptor))
 
-    def missing(self, most: int | None = None) -> str | None:
-        """Return the first of `most` paths at which there is no file, or another than before.
-
-        The first path is that of the store itself; a look at a path takes two microseconds.
-        """
-        for path, before in islice(self._found.items(), most):
+    def missing(self) -> str | None:
+        """Return the first path at which there is no file, or another than before."""
+        for path, before in self._found.items():
             try:
-                found = os.stat(path)  # noqa: PTH116 - after every write, and faster than Path.stat
+                found = os.stat(path)  # noqa: PTH116 - faster than Path.stat
             except OSError:
                 return path
             if _identity(found) != before:
