@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -127,6 +128,8 @@ def test_a_loss_can_be_accepted_before_a_writer_opens_the_store(
 ) -> None:
     where = tmp_path / "store.db"
     killed(where).unlink()
+    (row,) = json.loads(understudy("audit", "--json", "--store", str(where)).stdout)
+    assert (row["study"], row["passed"], len(row["faults"])) == (None, False, 1)
     assert understudy("audit", "--store", str(where), "--accept-loss").returncode == 0
     place = Place(str(where))
     with place.opened:
