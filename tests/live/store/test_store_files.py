@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -219,6 +220,16 @@ def test_a_killed_writer_leaves_its_number_beside_its_process(tmp_path: Path) ->
     assert lock.split() == [str(other.pid), "2"]  # a study, and a decision
 
 
+def ask_until(client: httpx.Client, status: int) -> dict[str, str]:
+    """What /readyz says when it has this status."""
+    for _ in range(6_000):
+        if (answer := client.get("/readyz")).status_code == status:
+            found: dict[str, str] = answer.json()
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"{answer.status_code}: {answer.text}")
+
+
 def test_the_service_notices_that_its_store_is_gone_and_back(tmp_path: Path) -> None:
     event = {"id": "e1", "action": "a", "propensity": 0.5, "reward": 1.0}
     where, away = tmp_path / "store.db", tmp_path / "away.db"
@@ -227,16 +238,14 @@ def test_the_service_notices_that_its_store_is_gone_and_back(tmp_path: Path) -> 
         assert client.post("/v1/studies", json=spec).status_code == 201
         assert client.post("/v1/studies/ads/events", json=event).status_code == 200
         where.rename(away)
-        while (ready := client.get("/readyz")).status_code == 200:  # nothing is sent: it looks
-            pass
-        assert (ready.status_code, ready.json()["error"]) == (503, "store unavailable")
-        assert "store.db" in ready.json()["message"]
+        ready = ask_until(client, 503)  # no event is sent: it looks by itself
+        assert ready["error"] == "store unavailable"
+        assert "store.db" in ready["message"]
         refused = client.post("/v1/studies/ads/events", json={**event, "id": "e2"})
         assert refused.status_code == 503
         assert not where.exists()
         away.rename(where)
-        while client.get("/readyz").status_code != 200:
-            pass
+        ask_until(client, 200)
         again = client.post("/v1/studies/ads/events", json={**event, "id": "e2"})
         assert again.status_code == 200
         assert server.stop() == 0
