@@ -1,4 +1,7 @@
-"""`understudy serve`, `audit`, `export` and `token`, as they are typed."""
+"""`understudy serve`, `audit`, `export` and `token`, as they are typed.
+
+The end of an export is that of `understudy.live.decision_log`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -15,7 +19,8 @@ import pytest
 
 import understudy as us
 from tests.support.command_line import Run, understudy
-from tests.support.live.temporary_stores import Place
+from tests.support.live.temporary_stores import Changes, Place, fresh
+from understudy.live.decision_log import export
 
 __all__ = ["understudy"]  # a fixture
 
@@ -89,10 +94,16 @@ def test_tokens_are_shown_once_listed_replaced_and_removed(tmp_path: Path, under
     [
         ("audit", "--store", "missing.db"),
         ("export", "ads", "--store", "missing.db", "--out", "x.parquet"),
+        ("token", "list", "--store", "missing.db"),
+        ("token", "remove", "ci", "--store", "missing.db"),
+        ("audit", "--accept-loss", "--store", "missing.db"),
     ],
 )
-def test_a_missing_store_is_one_line(arguments: tuple[str, ...], understudy: Run) -> None:
+def test_a_missing_store_is_one_line_and_stays_missing(
+    arguments: tuple[str, ...], tmp_path: Path, understudy: Run
+) -> None:
     found = understudy(*arguments)
+    assert list(tmp_path.iterdir()) == []
     assert found.returncode == 2
     assert "store = " in found.stderr
     assert "there is no such file" in found.stderr
@@ -142,9 +153,93 @@ def test_what_serve_refuses_is_one_line_and_leaves_no_store(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1"])
-def test_a_service_without_tokens_is_not_open_to_others(host: str, understudy: Run) -> None:
+def test_a_service_without_tokens_is_not_open_to_others(
+    host: str, tmp_path: Path, understudy: Run
+) -> None:
     refused = understudy("serve", "--host", host, "--port", "0")
+    assert list(tmp_path.iterdir()) == []  # no store either
     assert refused.returncode == 2
     assert "host = " in refused.stderr
     assert "understudy token add NAME --scope write" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+
+
+def test_export_ends_where_the_study_ended_when_it_began(tmp_path: Path) -> None:
+    """A service that goes on may write faster than an export reads."""
+    here, spec = Place("store.db"), '{"name": "a", "actions": ["x", "y", "z"]}'
+    with here.opened:
+        store = here.writer()
+        record = store.add_study("a", spec, None, 1)
+
+        def write(count: int) -> None:
+            last = store.last_seq(record.key)
+            decisions = fresh(record.key, count, last).decisions
+            rewarded = [replace(d, reward=1.0, rewarded_at=d.seq) for d in decisions]
+            store.write([Changes(record.key, rewarded)], last + count)
+
+        def watch(*_: object) -> None:
+            assert store.last_seq(record.key) < 100_000, "it does not end"
+            write(20_000)  # two batches of the export
+
+        write(15_000)
+        assert export(here.reader(), record, tmp_path / "log.ndjson", 10**9, watch) == 15_000
+    assert len((tmp_path / "log.ndjson").read_text(encoding="utf-8").splitlines()) == 15_000
+
+
+def test_the_environment_names_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Run
+) -> None:
+    monkeypatch.setenv("UNDERSTUDY_STORE", str(tmp_path / "own.db"))
+    assert understudy("token", "add", "ci", "--scope", "read").returncode == 0
+    assert understudy("token", "list").stdout == "ci\tread\n"
+    assert (tmp_path / "own.db").exists()
+    assert not (tmp_path / "understudy.db").exists()
+    for command in (("serve",), ("audit",), ("export",), ("token", "remove")):
+        assert "UNDERSTUDY_STORE" in understudy(*command, "--help").stdout
+
+
+URLS = (
+    "postgresql://ada:secret@127.0.0.1:{port}/db",
+    "postgresql://ada@127.0.0.1:{port}/db?password=secret",
+)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs Linux's process list")
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("shape", ["--store {}", "--store={}"])
+def test_a_password_on_the_command_line_is_hidden_and_warned_of(url: str, shape: str) -> None:
+    """A database that does not answer holds the process for a look at it."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = url.format(port=silent.getsockname()[1])
+        arguments = ["audit", *shape.format(store).split()]
+        with subprocess.Popen(
+            [*UNDERSTUDY, *arguments], stderr=subprocess.PIPE, text=True
+        ) as process:
+            silent.accept()[0].close()
+            listed = Path(f"/proc/{process.pid}/cmdline").read_text(encoding="utf-8")
+            silent.close()
+            assert process.stderr is not None
+            warning, error = process.stderr.read().splitlines()
+    assert "secret" not in listed + warning + error
+    assert "audit --store" in listed.replace("\0", " ")
+    assert "UNDERSTUDY_STORE" in warning
+    assert error.startswith("understudy: store = 'postgresql://…': ")
+    assert process.returncode == 2
+
+
+def test_only_a_password_on_the_command_line_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, understudy: Run
+) -> None:
+    without = understudy("audit", "--store", "postgresql://ada@127.0.0.1:1/db")
+    assert len(without.stderr.splitlines()) == 1
+    monkeypatch.setenv("UNDERSTUDY_STORE", "postgresql://ada:secret@127.0.0.1:1/db")
+    hidden = understudy("audit")
+    assert len(hidden.stderr.splitlines()) == 1
+    assert "secret" not in hidden.stderr
+
+
+@pytest.mark.parametrize("url", ["postgresql://ada:secret@127.0.0.1:1/db", "understudy.db"])
+def test_no_refusal_repeats_a_password(url: str, understudy: Run) -> None:
+    said = understudy("serve", "--host", "0.0.0.0", "--port", "0", "--store", url)
+    assert said.returncode == 2
+    assert "secret" not in said.stderr

@@ -1,5 +1,6 @@
 """Whatever is killed whenever: what was acknowledged is on disk, counts once, and is learned from.
 
+`understudy.live.store` finds no write missing after a kill.
 UNDERSTUDY_KILLS and UNDERSTUDY_SERVER_KILLS say how often; `make soak` kills more often.
 """
 
@@ -9,6 +10,7 @@ import asyncio
 import os
 import random
 import signal
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from tests.support.live.load_generator import Load
 from tests.support.live.postgresql_server import Cluster
 from tests.support.live.server_process import Server
 from tests.support.live.temporary_stores import Place, cluster, database
+from understudy.live.store import open_reader
 
 __all__ = ["cluster", "database"]  # fixtures
 
@@ -40,6 +43,8 @@ async def kill_often(server: Server, load: Load, rng: random.Random) -> None:
         server.tell(signal.SIGKILL)
         assert server.exit_code in {0, -signal.SIGKILL}
         kills += 1
+        with closing(open_reader(server.store)) as reader:
+            assert reader.lost_writes() == 0
         server.spawn()
         while rng.random() < 0.25 and kills < KILLS:
             await asyncio.sleep(rng.uniform(0.0, 3.0))

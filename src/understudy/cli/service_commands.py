@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from understudy import errors
 from understudy.cli import show_progress, wide_console
@@ -17,10 +18,32 @@ from understudy.cli import show_progress, wide_console
 if TYPE_CHECKING:
     from understudy.live.decision_log import AuditResult
 
+PASSWORD_SHOWN = (
+    "understudy: the command line showed the password of the store to other users of this machine; "
+    "set it in PGPASSFILE or PGPASSWORD, or the whole URL in UNDERSTUDY_STORE"
+)
+
+
+def _hide_url(context: click.Context, option: click.Parameter, store: str) -> str:
+    """Hide a URL of the command line from the process list, and warn of a password in it."""
+    source = context.get_parameter_source(option.name or "")
+    if "://" in store and source is ParameterSource.COMMANDLINE:
+        with suppress(ImportError):  # of the live extra; without it, the command ends soon
+            from setproctitle import getproctitle, setproctitle  # noqa: PLC0415 - only here
+
+            setproctitle(getproctitle().replace(store, "…"))
+        if "password=" in store or ":" in store.partition("://")[2].rpartition("@")[0]:
+            click.echo(PASSWORD_SHOWN, err=True)
+    return store
+
+
 STORE = click.option(
     "--store",
     default="understudy.db",
     show_default=True,
+    envvar="UNDERSTUDY_STORE",
+    show_envvar=True,
+    callback=_hide_url,
     metavar="FILE|postgresql://…",
     help="Where studies and their events are stored.",
 )
@@ -48,11 +71,17 @@ def serve(store: str, host: str, port: int) -> None:
 @click.command()
 @STORE
 @click.option("--json", "json_output", is_flag=True, help="Print JSON, not a table.")
-def audit(store: str, json_output: bool) -> int:
+@click.option("--accept-loss", is_flag=True, help="Accept, for good, that writes are missing.")
+def audit(store: str, json_output: bool, accept_loss: bool) -> int:
     """Process every study's events again, and compare with its snapshot, bit for bit.
 
-    The exit code is 1 if something differs. The service may be running.
+    The exit code is 1 if something differs, or if acknowledged writes are
+    missing. The service may be running.
     """
+    if accept_loss:
+        with _live_store(store) as stores, closing(stores.open_tokens(store, create=False)) as kept:
+            if lost := kept.accept_loss():
+                click.echo(f"accepted: {lost:,} acknowledged writes are missing", err=True)
     with (
         _live_store(store) as stores,
         closing(stores.open_reader(store)) as reader,
@@ -83,8 +112,9 @@ def _print_audit(results: list[AuditResult]) -> None:
 
     table = Table("study", "decisions", "compared up to", "found")
     for result in results:
+        name = "(the store)" if result.study is None else result.study
         faults = "\n".join(result.faults) or ("equal" if result.processed else "nothing kept yet")
-        table.add_row(result.study, f"{result.decisions:,}", f"{result.processed:,}", faults)
+        table.add_row(name, f"{result.decisions:,}", f"{result.processed:,}", faults)
     wide_console().print(table)
 
 
@@ -146,7 +176,10 @@ def add(name: str, scope: Any, replace: bool, store: str) -> None:
 @STORE
 def remove(name: str, store: str) -> None:
     """Remove a token; a running service notices within seconds."""
-    with _live_store(store) as stores, closing(stores.open_tokens(store)) as tokens:
+    with (
+        _live_store(store) as stores,
+        closing(stores.open_tokens(store, create=False)) as tokens,
+    ):
         there = tokens.remove_token(name)
         left = len(tokens.tokens())
     if not there:
@@ -166,15 +199,22 @@ def list_tokens(store: str) -> None:
 
 @contextmanager
 def _live_store(store: str) -> Iterator[Any]:
-    """Yield `live.store`, if its extra is installed; add the store's name to errors about it."""
+    """Yield `live.store`, if its extra is installed; add the store's name to errors about it.
+
+    Rows that another program has changed fail where they are used, with any of Python's errors.
+    """
     with errors.require_extra("live", "the live service"):
         import understudy.live.web.server  # noqa: F401, PLC0415
     from understudy.live import store as stores  # noqa: PLC0415 - only here
 
     try:
         yield stores
-    except errors.StoreInUse:
+    except (errors.StoreInUse, errors.InvalidArgument):
         raise
-    except errors.StoreUnavailable as error:
-        name = stores.hide_credentials(store)
-        raise errors.StoreUnavailable(f"store = {name!r}: {error}") from None
+    except (errors.StoreUnavailable, ValueError, TypeError, LookupError) as error:
+        name, reason = stores.hide_credentials(store), str(error)
+        if not isinstance(error, errors.StoreUnavailable):
+            reason = (
+                f"its content cannot be read ({type(error).__name__}: {errors.first_line(error)})"
+            )
+        raise errors.StoreUnavailable(f"store = {name!r}: {reason}") from error

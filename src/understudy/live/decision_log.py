@@ -33,13 +33,13 @@ FORMATS = (".parquet", ".ndjson")
 
 @dataclass(frozen=True)
 class AuditResult:
-    """The audit of one study.
+    """The audit of one study, or of the whole store if `study` is None.
 
     The newest snapshot covers `processed` of its `decisions`, 0 if there is none yet. Without
     `faults`, the snapshot equals the fold of the decisions, bit for bit.
     """
 
-    study: str
+    study: str | None
     decisions: int
     processed: int
     faults: tuple[str, ...]
@@ -50,8 +50,11 @@ class AuditResult:
 
 
 def audit(store: Reader, watch: ProgressCallback) -> list[AuditResult]:
-    """Audit every study of a store from its first decision."""
-    return [_audit_study(store, record, watch) for record in store.studies()]
+    """Audit every study of a store from its first decision; writes that are lost come first."""
+    lost = store.lost_writes()
+    fault = f"{lost:,} acknowledged writes are missing: restore a newer copy, or --accept-loss"
+    faults = [AuditResult(None, 0, 0, (fault,))] if lost else []
+    return faults + [_audit_study(store, record, watch) for record in store.studies()]
 
 
 def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) -> AuditResult:
@@ -127,7 +130,7 @@ def export(store: Reader, record: StudyRecord, out: Path, now: int, watch: Progr
     with scratch_folder(out.parent) as hidden:
         part = hidden / out.name
         with _open_file(part, spec) as write:
-            for decisions in _ready(store, record, spec, now):
+            for decisions in _ready(store, record, spec, now, last):
                 write(decisions)
                 rows += len(decisions)
                 watch(f"exporting {spec.name}", len(decisions), last)
@@ -162,16 +165,16 @@ def _row(decision: Decision, spec: StudySpec) -> dict[str, Any]:
 
 
 def _ready(
-    store: Reader, record: StudyRecord, spec: StudySpec, now: int
+    store: Reader, record: StudyRecord, spec: StudySpec, now: int, last: int
 ) -> Iterator[list[Decision]]:
-    """Yield batches of processed decisions, up to the first decision that still waits."""
+    """Yield batches of processed decisions up to `last`, or the first one that still waits."""
     snapshot = store.snapshot(record.key)
     processed = 0 if snapshot is None else snapshot.seq  # even if the clock has gone back since
 
     def is_due(decision: Decision) -> bool:
         return decision.seq <= processed or is_ready(decision, spec, now)
 
-    for decisions in store.batches(record.key):
+    for decisions in store.batches(record.key, last):  # a running service may add more
         ready = list(takewhile(is_due, decisions))
         if ready:
             yield ready

@@ -297,6 +297,7 @@ class Writer:
             if self.store_error is None:
                 self._process(self.studies.values())
                 if time.monotonic() >= self._tokens_at:  # other processes add and remove them
+                    self.store.check()
                     self.tokens = self.store.tokens()
                     self._tokens_at = time.monotonic() + TOKENS_EVERY
         except Exception as error:  # noqa: BLE001 - as above

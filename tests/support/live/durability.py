@@ -82,6 +82,7 @@ def prove(store: str, ledger: Ledger, policy: str, folder: Path) -> None:
         record = study_named(reader, ledger.study)
         decisions = [one for batch in reader.batches(record.key) for one in batch]
         ledger.check(decisions)
+        assert reader.lost_writes() == 0
         (audited,) = [one for one in audit(reader, ignore) if one.study == ledger.study]
         assert (audited.faults, audited.processed) == ((), len(decisions)), audited
         log = folder / f"{ledger.study}.ndjson"

@@ -28,6 +28,7 @@ from understudy.live.store.sql import Database, Reader, Store, TokenStore
 from understudy.live.web.tokens import digest_of
 
 __all__ = [
+    "Changes",
     "Place",
     "Scope",
     "TokenRecord",

@@ -5,11 +5,14 @@ One process writes to a store (`open_store`); any number read it, or change its 
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from understudy.errors import InvalidArgument
+from understudy.live.store.records import TokenRecord
 from understudy.live.store.sql import STORES, Access, Database, Reader, Store, TokenStore
 from understudy.live.store.sqlite import Sqlite
 
-__all__ = ["hide_credentials", "open_reader", "open_store", "open_tokens"]
+__all__ = ["hide_credentials", "open_reader", "open_store", "open_tokens", "stored_tokens"]
 
 
 def open_store(where: str) -> Store:
@@ -27,9 +30,16 @@ def open_reader(where: str) -> Reader:
     return Reader(_database(where, "read"))
 
 
-def open_tokens(where: str) -> TokenStore:
-    """Return the tokens of the store at a path or URL, which is created if it does not exist."""
-    return TokenStore(_database(where, "tokens"))
+def open_tokens(where: str, *, create: bool = True) -> TokenStore:
+    """Return the tokens of the store at a path or URL, which may be created if it is missing."""
+    return TokenStore(_database(where, "create" if create else "change"))
+
+
+def stored_tokens(where: str) -> list[TokenRecord]:
+    """Return the tokens of a store, none if there is no store yet; create nothing."""
+    database = _database(where, "create")
+    with closing(TokenStore(database)) as store:
+        return [] if database.is_new() else store.tokens()
 
 
 def hide_credentials(where: str) -> str:

@@ -69,6 +69,9 @@ ARRAYS = ", ".join(f"?::{TYPES.get(column, 'bigint')}[]" for column in COLUMNS)
 REASONS: dict[type[Exception], str] = {
     errors.DiskFull: "the disk of the database server is full",
     errors.ReadOnlySqlTransaction: "the database may only be read",
+    errors.InsufficientPrivilege: (
+        f"its user may not do this; let it own the schema {SCHEMA}, or create it"
+    ),
     errors.QueryCanceled: f"the database did not answer within {STATEMENT_TIMEOUT} seconds",
     errors.AdminShutdown: "the database server is shutting down",
     errors.CrashShutdown: "the database server has crashed",
@@ -159,7 +162,7 @@ def connection_settings(url: str) -> dict[str, Any]:
     """Return the settings of a URL, and our defaults for those that it leaves out."""
     try:
         given = conninfo_to_dict(url)
-    except psycopg.Error:  # its message repeats the URL, which may hold a password
+    except (psycopg.Error, UnicodeError):  # its message repeats the URL, which may hold a password
         raise InvalidArgument(
             "store",
             "postgresql://…",

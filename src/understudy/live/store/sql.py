@@ -9,7 +9,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
-from understudy.errors import InvalidArgument, StoreUnavailable
+import structlog
+
+from understudy.errors import InvalidArgument, StoreUnavailable, shorten
 from understudy.live.store.records import (
     COLUMNS,
     VERSION,
@@ -22,15 +24,24 @@ from understudy.live.store.records import (
     TokenRecord,
 )
 
-Access = Literal["read", "tokens", "write"]
+# "change": changes tokens beside the writer; "create": the same, and creates the store if there is
+# none; "write": the one writer, which creates it too.
+Access = Literal["read", "change", "create", "write"]
 Row = tuple[Any, ...]
 
 STORES = "pass the path of a file, or postgresql://user@host/database"
+TABLE_NAMES = {"meta", "studies", "decisions", "snapshots", "refused", "tokens"}  # in every store
 BATCH = 10_000  # decisions read at a time, some 3 MB
 SELECT_STUDIES = "SELECT key, name, spec, base, created_at, archived_at FROM studies"
 SELECT_DECISIONS = f"SELECT {', '.join(COLUMNS)} FROM decisions"
 INSERT_DECISIONS = f"INSERT INTO decisions (study, {', '.join(COLUMNS)})"
+# Writes are counted: a store that counts fewer than were acknowledged has lost some.
+ADD_COUNTS = (
+    "INSERT INTO meta (key, value) VALUES ('writes', 0), ('lost', 0) ON CONFLICT DO NOTHING"
+)
 as_row = attrgetter(*COLUMNS)  # the fields of a `Decision` as a row of `decisions`
+
+log = structlog.get_logger("understudy.live")
 
 
 class Database(ABC):
@@ -40,7 +51,7 @@ class Database(ABC):
     closed. A subclass holds everything in which one database differs from another: `error` is the
     base class of the driver's exceptions, `begin` starts a transaction and lets no other writer
     start one, `create` holds the statements of an empty store, `tuning` is a statement for writers,
-    `tables` a query for the names of the tables.
+    `tables` a query for the names of the tables, `update` begins an update of several rows.
     """
 
     error: ClassVar[type[Exception]]
@@ -48,9 +59,11 @@ class Database(ABC):
     create: ClassVar[str]
     tuning: ClassVar[str]
     tables: ClassVar[str]
+    update: ClassVar[str] = "UPDATE"
 
     def __init__(self, access: Access) -> None:
         self.access = access
+        self.may_create = access in {"create", "write"}  # until it has connected once
         self._resources = ExitStack()
         self._connection: Any = None
 
@@ -82,13 +95,35 @@ class Database(ABC):
     def translate(self, error: Any) -> Exception:
         """Return the error to raise for one of the driver's."""
 
+    def last_acknowledged(self) -> int | None:
+        """Return the number of the last acknowledged write as it is known outside of the database.
+
+        0 if the database has no such place, None if the place has no number.
+        """
+        return 0
+
+    # The files of a database server are not ours: so these do nothing unless a subclass has files.
+    def watch(self) -> None:  # noqa: B027
+        """Remember which files the open store has, for `check` and `acknowledge`."""
+
+    def check(self) -> None:  # noqa: B027
+        """Raise `StoreUnavailable` if a file of the store was removed or replaced since then."""
+
+    def acknowledge(self, write: int) -> None:  # noqa: B027
+        """Note outside of the database that a write is on disk, if the store is where it was."""
+
+    def is_new(self) -> bool:
+        """Return whether there is nothing yet; create nothing."""
+        with self._translated_errors(), self.open_connection() as connection:
+            return not connection.execute(self.tables).fetchall()
+
     def connect(self) -> None:
         """Connect, closing an earlier connection; create the tables, or check their version."""
         self.close()
         try:
             with self._translated_errors():
                 self._connection = self._resources.enter_context(self.open_connection())
-            if self.access != "read":
+            if self.may_create:
                 with self.transaction():
                     if not self.rows(self.tables):
                         for statement in self.create.split(";"):
@@ -96,6 +131,7 @@ class Database(ABC):
             self._check_version()
             if self.access != "read":
                 self.change(self.tuning)
+            self.may_create = False
         except BaseException:
             self.close()
             raise
@@ -130,8 +166,10 @@ class Database(ABC):
 
     def scalar(self, query: str, *values: object) -> int:
         """Return the one whole number that a query finds."""
-        ((number,),) = self.rows(query, *values)
-        return int(number)
+        rows = self.rows(query, *values)
+        if len(rows) != 1 or not isinstance(rows[0][0], int):
+            raise damaged(f"{query} finds {shorten(rows)}")
+        return rows[0][0]
 
     def change(self, statement: str, *values: object) -> int:
         """Run a statement; return how many rows it changed."""
@@ -164,12 +202,19 @@ class Database(ABC):
             raise StoreUnavailable(
                 f"this is no store of a live service: it {what}; name another, or a new one"
             )
+        if missing := TABLE_NAMES - found:
+            raise damaged(f"it has no table {', '.join(sorted(missing))}")
         version = self.scalar("SELECT value FROM meta WHERE key = 'format'")
         if version != VERSION:
             raise StoreUnavailable(
                 f"this store has format {version}, and this version of understudy reads format "
                 f"{VERSION}; use the version that wrote it, or name a new store"
             )
+
+
+def damaged(fault: str) -> StoreUnavailable:
+    """Return the error for a store that another program has changed, or that is incomplete."""
+    return StoreUnavailable(f"its content is damaged: {fault}; restore a backup")
 
 
 def constraint_error(said: str) -> InvalidArgument:
@@ -232,7 +277,21 @@ class Reader:
     def tokens(self) -> list[TokenRecord]:
         """Return all valid tokens."""
         rows = self._database.rows("SELECT name, digest, scope FROM tokens ORDER BY name")
-        return [TokenRecord(name, bytes.fromhex(digest), scope) for name, digest, scope in rows]
+        try:
+            return [TokenRecord(name, bytes.fromhex(digest), scope) for name, digest, scope in rows]
+        except (TypeError, ValueError):
+            raise damaged("a token has no digest") from None
+
+    def lost_writes(self) -> int:
+        """Return how many acknowledged writes are missing, and were not accepted as lost."""
+        acknowledged = self._database.last_acknowledged() or 0  # first: a writer may be at work
+        return self._kept("lost") + max(acknowledged - self._kept("writes"), 0)
+
+    def _kept(self, key: str) -> int:
+        """Return a number that stores of version 0.5.0 do not have: there it is 0."""
+        return self._database.scalar(
+            f"SELECT coalesce(max(value), 0) FROM meta WHERE key = '{key}'"
+        )
 
     def close(self) -> None:
         """Close the connection."""
@@ -240,7 +299,7 @@ class Reader:
 
 
 class TokenStore(Reader):
-    """A reader that also changes tokens; another process may be the writer."""
+    """A reader that also changes tokens and accepts losses; another process may be the writer."""
 
     def add_token(self, name: str, digest: bytes, scope: Scope, at: int) -> None:
         """Add a token, in place of one of the same name."""
@@ -255,30 +314,80 @@ class TokenStore(Reader):
         """Remove a token; return whether there was one."""
         return self._database.change("DELETE FROM tokens WHERE name = ?", name) > 0
 
+    def accept_loss(self) -> int:
+        """Accept that acknowledged writes are missing; return how many."""
+        acknowledged = self._database.last_acknowledged() or 0
+        lost = self.lost_writes()
+        with self._database.transaction():
+            self._database.change(ADD_COUNTS)
+            self._database.change("UPDATE meta SET value = 0 WHERE key = 'lost'")
+            self._database.change(
+                "UPDATE meta SET value = ? WHERE key = 'writes' AND value < ?",
+                *(acknowledged, acknowledged),
+            )
+        return lost
+
 
 class Store(TokenStore):
-    """The one writer of a store. When a method returns, its changes are on disk."""
+    """The one writer of a store. When a method returns, its changes are on disk.
+
+    `lost` counts acknowledged writes that are missing, and were not accepted as lost.
+    """
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
+        self.lost = 0
         self._epoch = 0  # that of a new store; every `open` adds one
+        self._writes = 0  # the number of the last acknowledged write
 
     def open(self) -> bool:
-        """Connect and become the writer; return whether there was another one since the last time.
+        """Connect and become the writer; return whether another one, or a loss, changed the store.
 
         It may be called again after `StoreUnavailable`; if another process is the writer, it raises
         `StoreInUse`.
         """
         self._database.connect()
         try:
+            acknowledged = self._database.last_acknowledged()
             with self._database.transaction():
                 found = self._database.scalar("SELECT value FROM meta WHERE key = 'epoch'")
                 self._database.change("UPDATE meta SET value = ? WHERE key = 'epoch'", found + 1)
+                self._database.change(ADD_COUNTS)
+                writes = self._kept("writes")
+                missing = max(self._writes, acknowledged or 0) - writes
+                if missing > 0:
+                    self._count_lost(missing)
+            self._database.watch()
+            self._database.acknowledge(writes + max(missing, 0))
+            self.lost = self._kept("lost")
         except BaseException:  # a writer that has not counted itself must not write
             self._database.close()
             raise
+        if acknowledged is None and writes > 0 == self._writes:
+            log.warning(
+                "it cannot be checked whether the store is complete",
+                reason="its file NAME.lock is missing or empty, as after the restore of a backup",
+            )
         expected, self._epoch = self._epoch, found + 1
-        return found != expected
+        self._writes = writes + max(missing, 0)
+        return found != expected or missing > 0
+
+    def _count_lost(self, missing: int) -> None:
+        """Note, in the store too, that acknowledged writes are missing."""
+        log.error(
+            "acknowledged events are missing from the store",
+            missing_writes=missing,
+            reason="NAME-wal was damaged or removed, or an older copy is in its place",
+            remedy="restore a newer copy; or, for good: understudy audit --accept-loss",
+        )
+        self._database.change(
+            "UPDATE meta SET value = value + ? WHERE key IN ('lost', 'writes')", missing
+        )
+
+    def check(self) -> None:
+        """Raise `StoreUnavailable` if a file of the store was removed; read `lost` again."""
+        self._database.check()
+        self.lost = self._kept("lost")
 
     def find(self, study: int, ids: Sequence[str]) -> dict[str, Decision]:
         """Return the decisions that have one of these ids, by id."""
@@ -287,7 +396,7 @@ class Store(TokenStore):
 
     def write(self, changes: Sequence[Changes], clock: int) -> None:
         """Write all changes in one transaction, or nothing."""
-        with self._database.transaction():
+        with self._acknowledged(clock):
             for change in changes:
                 self._database.insert(change.study, change.decisions)
                 self._set_rewards("reward", change.study, change.rewards)
@@ -298,7 +407,6 @@ class Store(TokenStore):
                         "(study, reason) DO UPDATE SET count = refused.count + excluded.count",
                         *(change.study, reason, count),
                     )
-            self._advance_clock(clock)
 
     def _set_rewards(self, column: str, study: int, rewards: Sequence[Rewarded]) -> None:
         if self._database.set_rewards(column, study, rewards) != len(rewards):
@@ -309,31 +417,38 @@ class Store(TokenStore):
                 "name decisions that are stored and wait for it, each once",
             )
 
-    def _advance_clock(self, clock: int) -> None:
-        self._database.change(
-            "UPDATE meta SET value = ? WHERE key = 'clock' AND value < ?", clock, clock
-        )
+    @contextmanager
+    def _acknowledged(self, clock: int) -> Iterator[None]:
+        """Commit everything that happens inside, or nothing; count the write, advance the clock."""
+        write = self._writes + 1
+        with self._database.transaction():
+            yield
+            self._database.change(
+                f"{self._database.update} meta SET value = CASE WHEN key = 'writes' THEN ? "
+                "WHEN value < ? THEN ? ELSE value END WHERE key IN ('writes', 'clock')",
+                *(write, clock, clock),
+            )
+        self._database.acknowledge(write)
+        self._writes = write
 
     def add_study(self, name: str, spec: str, base: str | None, at: int) -> StudyRecord:
         """Add a study."""
-        with self._database.transaction():
+        with self._acknowledged(at):
             self._database.change(
                 "INSERT INTO studies (key, name, spec, base, created_at) "
                 "SELECT coalesce(max(key), 0) + 1, ?, ?, ?, ? FROM studies",
                 *(name, spec, base, at),
             )
             (row,) = self._database.rows(f"{SELECT_STUDIES} WHERE name = ?", name)
-            self._advance_clock(at)
         return StudyRecord(*row)
 
     def archive(self, study: int, at: int) -> None:
         """Mark a study as archived."""
-        with self._database.transaction():
+        with self._acknowledged(at):
             self._database.change(
                 "UPDATE studies SET archived_at = ? WHERE key = ? AND archived_at IS NULL",
                 *(at, study),
             )
-            self._advance_clock(at)
 
     def save_snapshot(self, study: int, snapshot: Snapshot) -> None:
         """Save a snapshot in place of the one before."""

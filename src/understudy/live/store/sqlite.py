@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import sys
+import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from understudy.errors import InvalidArgument, StoreInUse, StoreUnavailable
+from understudy.errors import StoreUnavailable
 from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Rewarded
 from understudy.live.store.sql import (
     INSERT_DECISIONS,
     SELECT_DECISIONS,
-    STORES,
     Access,
     Database,
     Row,
     as_row,
     constraint_error,
 )
+from understudy.live.store.store_files import (
+    FULL_DISK,
+    WriterLock,
+    checked_path,
+    create_private,
+    last_acknowledged,
+    writer_lock,
+)
 
+# Seconds between two looks at the files of a store that acknowledges writes: a look takes six
+# microseconds, and gives up the interpreter's lock three times.
+CHECK_EVERY = 0.05
 BUSY_TIMEOUT = 5.0  # seconds that another program, such as a backup, may lock the file
 PRAGMAS = (
     "synchronous = FULL",  # a commit is on disk when it returns
@@ -35,7 +44,7 @@ PRAGMAS = (
 SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 WIDTH = 1 + len(COLUMNS)  # values per row of `decisions`: the study, and the fields of a Decision
 REASONS = {  # by SQLite's primary result codes
-    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_FULL: FULL_DISK,
     sqlite3.SQLITE_IOERR: "the disk cannot be read or written",
     sqlite3.SQLITE_READONLY: "its file may be read only",
     sqlite3.SQLITE_BUSY: "another program holds its file",
@@ -62,29 +71,69 @@ class Sqlite(Database):
     )
     tuning = "PRAGMA journal_mode = WAL"
     tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    # A row that is refused ends the transaction anyway. Without the words, SQLite keeps a journal
+    # of the statement, to undo the rows before: 10 microseconds.
+    update = "UPDATE OR ROLLBACK"
 
     def __init__(self, where: str, access: Access) -> None:
         super().__init__(access)
-        self.path = checked_path(where, must_exist=access == "read").resolve()
+        self.path = checked_path(where, must_exist=not self.may_create)
+        self._lock: WriterLock | None = None
+        self._check_at = 0.0
 
     @contextmanager
     def open_connection(self) -> Iterator[sqlite3.Connection]:
-        mode = "ro" if self.access == "read" else "rwc"
-        with (
-            writer_lock(self.path) if self.access == "write" else nullcontext(),
-            closing(
-                sqlite3.connect(
-                    f"{self.path.as_uri()}?mode={mode}",
-                    uri=True,
-                    timeout=BUSY_TIMEOUT,
-                    isolation_level=None,
-                    check_same_thread=False,
+        mode = "ro" if self.access == "read" else "rw"
+        with ExitStack() as stack:
+            if self.may_create:
+                create_private(self.path)
+            elif not self.path.exists():
+                raise StoreUnavailable(f"its file {self.path.name} is gone; bring it back")
+            if self.access == "write":
+                self._lock = stack.enter_context(writer_lock(self.path))
+                stack.callback(setattr, self, "_lock", None)
+            connection = stack.enter_context(
+                closing(
+                    sqlite3.connect(
+                        f"{self.path.as_uri()}?mode={mode}",
+                        uri=True,
+                        timeout=BUSY_TIMEOUT,
+                        isolation_level=None,
+                        check_same_thread=False,
+                    )
                 )
-            ) as connection,
-        ):
+            )
             for pragma in PRAGMAS if self.access != "read" else ():
                 connection.execute(f"PRAGMA {pragma}")
             yield connection
+
+    def is_new(self) -> bool:
+        return not self.path.exists() or super().is_new()
+
+    def last_acknowledged(self) -> int | None:
+        return last_acknowledged(self.path)
+
+    def watch(self) -> None:
+        if self._lock is not None:
+            self._lock.watch()
+
+    def acknowledge(self, write: int) -> None:
+        if time.monotonic() >= self._check_at:
+            self.check()
+        if self._lock is not None:
+            self._lock.sign(write)
+
+    def check(self) -> None:
+        self._check_at = time.monotonic() + CHECK_EVERY
+        if self._lock is None or (gone := self._lock.missing()) is None:
+            return
+        if gone != str(self.path):
+            # A removed NAME-wal is still open: its writes go to the file of the store before it is
+            # closed. SQLite would do so itself only if no other process had the store open.
+            with suppress(StoreUnavailable):
+                self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.close()
+        raise StoreUnavailable(f"its file {Path(gone).name} was removed or replaced")
 
     def execute(self, statement: str, values: Sequence[object]) -> Any:
         return self.connection.execute(statement, values)
@@ -133,20 +182,6 @@ class Sqlite(Database):
         return StoreUnavailable(REASONS.get(code, str(error)))
 
 
-def checked_path(where: str, *, must_exist: bool) -> Path:
-    """Return the path of a store; raise `InvalidArgument` if no store can be there."""
-    path = Path(where)
-    if not where or path.is_dir():
-        what = "this is a folder" if where else "no file is named"
-        raise InvalidArgument("store", where, what, STORES)
-    if not path.parent.is_dir():
-        what = f"there is no folder {str(path.parent)!r}"
-        raise InvalidArgument("store", where, what, "make it first")
-    if must_exist and not path.exists():
-        raise InvalidArgument("store", where, "there is no such file", STORES)
-    return path
-
-
 def placeholders(width: int, rows: int = 1) -> str:
     """Return the placeholders of rows of values.
 
@@ -166,33 +201,3 @@ def padded_groups(items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], int]]
     for start in range(0, len(items), SIZES[-1]):
         group = items[start : start + SIZES[-1]]
         yield group, SIZES[bisect_left(SIZES, len(group))]
-
-
-@contextmanager
-def writer_lock(path: Path) -> Iterator[None]:
-    """Hold the lock of a file's one writer; the end of the process releases it too."""
-    if sys.platform == "win32":
-        raise StoreUnavailable(
-            "Windows cannot lock a file as this store needs; use --store postgresql://…"
-        )
-    import fcntl  # noqa: PLC0415 - not on Windows
-
-    lock = path.with_name(path.name + ".lock")
-    try:
-        file = lock.open("a+b", buffering=0)
-    except OSError as error:
-        reason = f"its lock {lock.name} cannot be opened ({error.strerror})"
-        raise StoreUnavailable(reason) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = lock.read_text(encoding="utf-8") or "unknown"
-            raise StoreInUse(
-                f"another server writes to {str(path)!r}: process {holder}; "
-                "stop it first, or name another store"
-            ) from None
-        with suppress(OSError):  # on a full disk the lock holds without the process id
-            file.truncate(0)
-            file.write(str(os.getpid()).encode())
-        yield

@@ -137,6 +137,8 @@ class StudyMetrics(Collector):
         yield CounterMetricFamily("understudy_commits", "Groups on disk.", value=writer.commits)
         usable = float(writer.store_error is None)
         yield GaugeMetricFamily("understudy_store_usable", "1 if the store is.", value=usable)
+        lost = writer.store.lost
+        yield GaugeMetricFamily("understudy_store_lost", "Acknowledged, but missing.", value=lost)
 
     def describe(self) -> list[Metric]:
         """Nothing ahead of time: there are no studies before the start."""

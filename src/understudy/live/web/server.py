@@ -7,7 +7,7 @@ import ipaddress
 import logging
 import signal
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 
 import structlog
@@ -16,7 +16,7 @@ import uvicorn
 from understudy.errors import InvalidArgument
 from understudy.live.service import Service
 from understudy.live.state import precompile
-from understudy.live.store import open_tokens
+from understudy.live.store import hide_credentials, stored_tokens
 from understudy.live.web.app import make_app
 from understudy.live.web.http_protocol import BufferedHttpProtocol
 from understudy.live.web.metrics import LogRateLimit
@@ -85,14 +85,12 @@ def refuse_open(store: str, host: str, *, loopback: bool) -> None:
     """Raise `InvalidArgument` if others could reach a service that asks for no token."""
     if loopback:
         return
-    with closing(open_tokens(store)) as book:
-        tokens = book.tokens()
-    if not tokens:
+    if not stored_tokens(store):
         raise InvalidArgument(
             "host",
             host,
             "others could reach it, and the store has no token to tell them apart",
-            f"first: understudy token add NAME --scope write --store {store}",
+            f"first: understudy token add NAME --scope write --store {hide_credentials(store)}",
         )
 
 
