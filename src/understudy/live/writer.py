@@ -98,7 +98,7 @@ class Writer:
         self._pending: set[asyncio.Future[Any]] = set()
         self._turn_at: float | None = None
         self._step = WAITING
-        self._stall: str | None = None
+        self._is_stalled = False  # at the last look
         self._watcher: asyncio.TimerHandle
         self._answered_all = False
         self._outages = Outages()
@@ -163,13 +163,14 @@ class Writer:
     def _watch(self) -> None:
         """Answer requests that wait for a store that hangs; look again in a second."""
         self._watcher = self._loop.call_later(WATCH, self._watch)
-        before, self._stall = self._stall, self._stalled()
-        if self._stall is not None:
-            if before is None:
-                log.warning("the store cannot be used", reason=self._stall)
-            self._fail_pending(self._stall)
-        elif before is not None:
-            log.info("the store has answered")
+        stall = self._stalled()
+        if stall is not None:
+            if not self._is_stalled:
+                log.warning("the store cannot be used", reason=stall)
+            self._fail_pending(stall)
+        elif self._is_stalled:
+            log.info("the store can be used again")
+        self._is_stalled = stall is not None
 
     def _fail_pending(self, reason: str) -> None:
         for future in self._pending:
@@ -199,7 +200,7 @@ class Writer:
     def _check_available(self) -> None:
         if self.stopping:
             raise StoreUnavailable("the service is shutting down")
-        if self._stall is not None and (stall := self._stalled()) is not None:
+        if (stall := self._stalled()) is not None:
             raise StoreUnavailable(stall)
         if self.store_error is not None and time.monotonic() < self._retry_at:
             raise StoreUnavailable(self.store_error)
