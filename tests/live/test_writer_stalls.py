@@ -103,10 +103,10 @@ def test_whatever_hangs_new_requests_are_refused(
     async def play() -> None:
         async with asyncio.timeout(60), served(tmp_path / "store.db", clock) as service:
             study = service.study("ads")
-            waiting = Event(id="waiting", action="a", propensity=0.5)
-            await service.ingest(study, [event("1"), waiting])
             with hanging(service, method):
-                sent = service.writer.submit(study, [event("new")])  # so there is more to save
+                waiting = Event(id="waiting", action="a", propensity=0.5)
+                sent = service.writer.submit(study, [event("1"), waiting])
+                await until(lambda: sent.done() or service.writer.unavailable is not None)
                 clock.turn(60.0)
                 await until(lambda: service.writer.unavailable is not None)
                 with pytest.raises(StoreUnavailable):
