@@ -27,11 +27,10 @@ from tests.support.live.running_service import (
     served,
     study_spec,
 )
-from tests.support.live.single_study import SECOND, SingleStudy, statuses
+from tests.support.live.single_study import SECOND, Decision, Outage, SingleStudy, statuses
 from tests.support.live.temporary_stores import Place, audited, decisions_in
 from tests.support.strategies import quick
 from understudy.live.clock import Outages, RewardWait, ServiceClock
-from understudy.live.store.records import Decision, Outage
 
 __all__ = ["understudy"]  # a fixture
 

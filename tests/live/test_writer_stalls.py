@@ -1,11 +1,11 @@
-"""A store that hangs: `understudy.live.writer` and `understudy.live.reader_thread` say so."""
+"""A store that hangs: `understudy.live.writer` says so, refuses requests, and ends in time."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,12 @@ import pytest
 import structlog
 
 from tests.support.live.load_generator import until
-from tests.support.live.local_server import serving
+from tests.support.live.local_server import serving_service
 from tests.support.live.running_service import Event, Service, TurnedClock, served, study_spec
 from tests.support.live.single_study import statuses
 from tests.support.live.temporary_stores import decisions_in
 from understudy.errors import StoreUnavailable
 from understudy.live import writer
-from understudy.live.reader_thread import ReaderThread
-from understudy.live.web.app import make_app
 
 pytestmark = pytest.mark.plain
 
@@ -221,7 +219,7 @@ def test_readiness_and_metrics_say_so(tmp_path: Path) -> None:
     service = Service(str(tmp_path / "store.db"))
     with (
         structlog.testing.capture_logs(),
-        serving(lambda: make_app(service)) as url,
+        serving_service(service) as url,
         httpx.Client(base_url=url, timeout=60.0) as http,
     ):
         spec = {"name": "ads", "actions": ["a", "b"]}
@@ -238,52 +236,3 @@ def test_readiness_and_metrics_say_so(tmp_path: Path) -> None:
             assert http.get("/v1/studies/ads/policy").status_code == 200
         while http.get("/readyz").status_code != 200:
             pass
-
-
-def blocked_by(gate: threading.Event) -> Callable[..., Any]:
-    def open_it(*_: object) -> Any:
-        gate.wait()
-        raise StoreUnavailable("it is gone")
-
-    return open_it
-
-
-def test_reads_of_a_store_that_hangs_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = threading.Event()
-    monkeypatch.setattr("understudy.live.service.STALLED", 0.05, raising=False)
-
-    async def play() -> None:
-        async with asyncio.timeout(60), served(tmp_path / "store.db") as service:
-            study = service.study("ads")
-            await service.ingest(study, [event("1")])
-            with monkeypatch.context() as patched:
-                patched.setattr("understudy.live.service.open_reader", blocked_by(gate))
-                with pytest.raises(StoreUnavailable, match="not answered"):
-                    await asyncio.to_thread(list, service.log_lines(study))
-            (lines,) = await asyncio.to_thread(list, service.log_lines(study))
-            assert lines.startswith('{"id":"1"')
-
-    try:
-        asyncio.run(play())
-    finally:
-        gate.set()
-
-
-def test_readers_that_hang_are_few() -> None:
-    """They keep their slots until the store answers, and free them then."""
-    gate, slots = threading.Event(), threading.Semaphore(2)
-    for _ in range(2):
-        with (
-            pytest.raises(StoreUnavailable, match="has not answered"),
-            ReaderThread(blocked_by(gate), slots, 0.01) as reader,
-        ):
-            reader.read(lambda store: store.clock())
-    with pytest.raises(StoreUnavailable, match="too many requests"):
-        ReaderThread(blocked_by(gate), slots, 0.01)
-    gate.set()
-    for _ in range(3):
-        with (
-            pytest.raises(StoreUnavailable, match="it is gone"),
-            ReaderThread(blocked_by(gate), slots, 60.0) as reader,
-        ):
-            reader.read(lambda store: store.clock())

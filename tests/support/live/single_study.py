@@ -13,9 +13,18 @@ from understudy.live.decision_log import AuditResult, audit, export, study_named
 from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.spec import Event, StudySpec
 from understudy.live.store import open_store
-from understudy.live.store.records import Outage, Snapshot
+from understudy.live.store.records import Decision, Outage, Snapshot
 
-__all__ = ["LEARNED", "SECOND", "Event", "SingleStudy", "learned_parts", "statuses"]
+__all__ = [
+    "LEARNED",
+    "SECOND",
+    "Decision",
+    "Event",
+    "Outage",
+    "SingleStudy",
+    "learned_parts",
+    "statuses",
+]
 
 SECOND = 1_000_000
 LEARNED = (
