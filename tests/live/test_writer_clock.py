@@ -258,6 +258,27 @@ def test_a_pause_of_the_process_is_an_outage(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_new_study_knows_the_outages_before_it(tmp_path: Path) -> None:
+    """Its decisions wait as long now as they would after a restart."""
+    clock = TurnedClock(LONG_AGO)
+
+    async def run() -> None:
+        async with served(tmp_path / "store.db", clock) as service:
+            await service.ingest(service.study("ads"), [decide("1")])
+            await turned(service, clock, 100.0)
+            await service.create(study_spec("new", 1.0))
+            study = service.study("new")
+            await service.ingest(study, [decide("1")])
+            before = study.next_deadline()
+            assert before == (LONG_AGO + 100 + 15 + 1) * SECOND + 1
+        async with served(tmp_path / "store.db", clock) as service:
+            study = service.study("new")
+            await until(lambda: study.next_deadline() is not None)
+            assert study.next_deadline() == before
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("snapshot", ["none", "newest", "damaged"])
 def test_set_back(tmp_path: Path, snapshot: str) -> None:
     """Decisions keep their order, a wait that was over stays over, the others begin again."""

@@ -65,7 +65,7 @@ class Service:
         self.writer.start(asyncio.get_running_loop())
 
     async def stop(self) -> bool:
-        """Stop the writer when all queued events are on disk; return whether they are."""
+        """Stop the writer when all queued events are on disk; False if the store did not answer."""
         self.stopped.set()
         return await self.writer.stop()
 
@@ -102,7 +102,7 @@ class Service:
             raise HttpError(409, "too many", f"there are {MOST_STUDIES:,} studies already")
         store = self.writer.store
         record = store.add_study(spec.name, spec.model_dump_json(), base, self.writer.now())
-        study = LiveStudy(record, store)
+        study = LiveStudy(record, store, self.writer.outages)
         self.writer.studies = {**self.writer.studies, spec.name: study}
         return study
 

@@ -43,8 +43,8 @@ SNAPSHOT_PAUSE = 0.05  # seconds: no further snapshot is begun after that, reque
 # or a connection needs to fail by itself, with a better reason; less than the ten of a client.
 STALLED = 6.0
 WATCH = 1.0  # seconds between two looks at the thread
-# Seconds without a turn of the thread that are an outage: turns are a twentieth of a second apart,
-# and a healthy disk writes in a few milliseconds.
+# Microseconds without a turn of the thread that are an outage: turns are a twentieth of a second
+# apart, and a healthy disk writes in a few milliseconds.
 PAUSE = 2 * SECOND
 # Microseconds between two writes of the clock while decisions wait: after a crash, so much time is
 # taken for an outage at most; and a commit every five seconds costs nothing.
@@ -79,8 +79,8 @@ class Writer:
     """Owns the store and changes the studies. The event loop calls `submit` and `run`.
 
     `store_error` is the last error of the store, if it has not worked since; `unavailable` says why
-    requests are refused. `_kept` is a time that is on disk, `_seen` the time of the last turn, None
-    if the store was opened since.
+    requests are refused; `outages` are those on disk. `_kept` is a time that is on disk, and `_seen`
+    the time of the last turn, None if the store was opened since.
     """
 
     def __init__(self, store: Store, clock: ServiceClock) -> None:
@@ -101,7 +101,7 @@ class Writer:
         self._is_stalled = False  # at the last look
         self._watcher: asyncio.TimerHandle
         self._answered_all = False
-        self._outages = Outages()
+        self.outages = Outages()
         self._kept = 0
         self._seen: int | None = None
         self._outdated = False
@@ -221,37 +221,35 @@ class Writer:
 
     def _note_outage(self, begun: int, now: int) -> None:
         """Write an outage that ends now, if decisions waited."""
-        outage = self._outages.next(begun, now + RETURN * SECOND)
+        outage = self.outages.next(begun, now + RETURN * SECOND)
         if outage is not None and any(study.has_waiting for study in self.studies.values()):
             self.store.write_clock(now, outage)
             self._kept = now
-            self._share(self._outages + outage)
-
-    def _share(self, outages: Outages) -> None:
-        self._outages = outages
-        for study in self.studies.values():
-            study.wait = replace(study.wait, outages=outages)
+            self.outages = self.outages + outage
+            for study in self.studies.values():
+                study.wait = replace(study.wait, outages=self.outages)
 
     def _open_store(self) -> None:
         """Become the writer, and load the studies: another writer may have changed them."""
         self._outdated = self.store.open() or self._outdated  # until all studies are loaded
         self._kept = self.store.clock()
         self.clock.not_before(self._kept)
-        tokens, outages = self.store.tokens(), Outages(self.store.outages())
+        self.outages = Outages(self.store.outages())
+        tokens = self.store.tokens()
         known = {study.record.key: study for study in self.studies.values()}
         studies = [
             self._load_study(record, known.get(record.key)) for record in self.store.studies()
         ]
         self.tokens = tokens
         self.studies = {study.spec.name: study for study in studies}
-        self._share(outages)
         self._outdated = False
         self._seen = None
 
     def _load_study(self, record: StudyRecord, known: LiveStudy | None) -> LiveStudy:
         if known is None:
-            return LiveStudy(record, self.store)  # without outages: `_share` follows
+            return LiveStudy(record, self.store, self.outages)
         known.record = record
+        known.wait = replace(known.wait, outages=self.outages)
         if self._outdated:
             known.load(self.store)
         else:
