@@ -27,7 +27,14 @@ from tests.support.live.running_service import (
     served,
     study_spec,
 )
-from tests.support.live.single_study import SECOND, Decision, Outage, SingleStudy, statuses
+from tests.support.live.single_study import (
+    SECOND,
+    Decision,
+    Outage,
+    SingleStudy,
+    StudyState,
+    statuses,
+)
 from tests.support.live.temporary_stores import Place, audited, decisions_in
 from tests.support.strategies import quick
 from understudy.live.clock import Outages, RewardWait, ServiceClock
@@ -313,7 +320,31 @@ def test_set_back(tmp_path: Path, snapshot: str) -> None:
     assert [found.faults for found in one.audit()] == [()]
     times = [row.decided_at / SECOND for row in one.store.decisions(1, 0, 99)]
     assert times == [1.0, 1.0, *[500.0] * 6]
-    assert one.store.clock() / SECOND == 510.5
+    assert (one.store.clock() / SECOND, one.store.outages()) == (510.5, [])
+    one.store.close()
+
+
+def test_set_back_keeps_what_0_5_0_took_for_expired(tmp_path: Path) -> None:
+    """It processed by a clock that it did not write; its snapshot tells. Outages are cut off."""
+    one = SingleStudy(tmp_path, reward_wait=10.0)
+    one.outage(600.0)
+    one.outage(5.0)
+    one.send(decide("over"), decide("waits"))
+    one.now += 11 * SECOND
+    one.process()
+    assert one.study.state.expired == 2
+    state = StudyState.begin(one.study.spec).after(one.store.decisions(1, 0, 1))
+    snapshot = state.snapshot()
+    assert snapshot is not None
+    one.store.save_snapshot(1, snapshot)
+    one.set_back(500.0)
+    assert one.store.outages() == [Outage(SECOND, 500 * SECOND)]
+    one.save_snapshot_text(1, "{}")  # a snapshot is only a cache
+    one.restart()
+    assert one.study.state.expired == 1
+    assert statuses(one.send(reward("over"), reward("waits"))) == ["late", "accepted"]
+    one.study.save_snapshot(one.store)
+    assert [found.faults for found in one.audit()] == [()]
     one.store.close()
 
 

@@ -79,8 +79,8 @@ class Writer:
     """Owns the store and changes the studies. The event loop calls `submit` and `run`.
 
     `store_error` is the last error of the store, if it has not worked since; `unavailable` says why
-    requests are refused; `outages` are those on disk. `_kept` is a time that is on disk, and `_seen`
-    the time of the last turn, None if the store was opened since.
+    requests are refused; `outages` are those on disk. `_kept` is a time on disk, and `_seen` the
+    time of the last turn, None if the store was opened since.
     """
 
     def __init__(self, store: Store, clock: ServiceClock) -> None:

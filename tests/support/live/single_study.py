@@ -12,6 +12,7 @@ from understudy.live.clock import Outages, set_back
 from understudy.live.decision_log import AuditResult, audit, export, study_named
 from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.spec import Event, StudySpec
+from understudy.live.state import StudyState
 from understudy.live.store import open_store
 from understudy.live.store.records import Decision, Outage, Snapshot
 
@@ -22,6 +23,7 @@ __all__ = [
     "Event",
     "Outage",
     "SingleStudy",
+    "StudyState",
     "learned_parts",
     "statuses",
 ]
