@@ -41,6 +41,10 @@ def test_an_old_store_opens_and_goes_on(tmp_path: Path) -> None:
     expected["audit"] = read("live", "later-audit.json")
     found["audit"] = live.audited(store)
     before, after = read("live", "exported.json"), read("live", "later-exported.json")
+    # The clock of 0.5.0 stood still in the year 2100; it goes on now.
+    del expected["later"]["loaded"]["study"]["body"]["created_at"]
+    for row in (row for rows in after.values() for row in rows):
+        del row["time"]
     expected["logs"] = {name: [*before[name], *after[name]] for name in live.STUDIES}
     found["logs"] = logs
     assert_same(expected, found)

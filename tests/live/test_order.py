@@ -271,6 +271,41 @@ def test_the_certificate_holds_when_only_clicks_come_early(tmp_path: Path) -> No
         one.store.close()
 
 
+def test_the_certificate_holds_across_outages(tmp_path: Path) -> None:
+    """Clicks come early, and there are outages longer than the wait.
+
+    The same decisions are processed, in the same order, and more of them with their own rewards.
+    """
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        one = SingleStudy(folder, behavior={"a": 0.5, "b": 0.5}, reward_wait=10.0)
+        clicked = []
+        for i in range(60):
+            one.send(Event(id=f"c{i}", action="ab"[int(rng.integers(2))]))
+            clicks = bool(rng.random() < 0.1)
+            if i % 20 == 19:
+                one.outage(100.0)
+            if clicks:  # a client that kept it delivers it after the outage
+                assert statuses(one.send(Event(id=f"c{i}", reward=1.0))) == ["accepted"]
+                clicked.append(i)
+            one.wait(0.01)
+            certificate = one.study.state.study.certificate  # type: ignore[union-attr]
+            assert certificate is not None
+            assert certificate.lower <= 0.1 * certificate.rounds + 1e-9
+            assert one.study.state.seq == first_without_click(one)
+        one.wait(10.1)
+        rows = one.store.decisions(one.study.record.key, 0, 1_000)
+        assert [row.seq - 1 for row in rows if row.reward == 1.0] == clicked
+        certificate = one.study.state.study.certificate  # type: ignore[union-attr]
+        assert certificate is not None
+        assert (certificate.rounds, one.study.state.expired) == (60, 60 - len(clicked))
+        assert certificate.lower <= 6.0 <= certificate.upper
+        assert all(found.passed for found in one.audit())
+        one.store.close()
+
+
 def first_without_click(one: SingleStudy) -> int:
     rows = one.store.decisions(one.study.record.key, 0, 1_000)
     return next((row.seq - 1 for row in rows if row.reward is None), len(rows))

@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.live.durability import survive
 from tests.support.live.load_generator import Load, until
+from tests.support.live.postgresql_server import Cluster
 from tests.support.live.server_process import Server
 from tests.support.live.temporary_stores import Place, cluster, database, decisions_in, place
 from tests.support.small_disks import fill_up, small_disk
@@ -99,6 +100,39 @@ def test_a_full_disk(tmp_path: Path) -> None:
     ):
         load = survive(server, trouble, tmp_path)
         assert load.unanswered == 0
+
+
+@pytest.mark.full
+@pytest.mark.needs("pg_ctl")
+def test_a_database_that_hangs(cluster: Cluster, database: Place) -> None:
+    """Its processes are stopped, so connections stay open: requests are refused with the reason.
+
+    When it goes on, so does the service. If it does not, the service ends all the same.
+    """
+    with Server(database.where) as server, started(server) as client:
+        assert client.post("/v1/studies/ads/events", json=EVENT).status_code == 200
+        cluster.pause()
+        try:
+            second = {**EVENT, "id": "e2"}
+            refused = client.post("/v1/studies/ads/events", json=second)
+            ready, log = client.get("/readyz"), client.get("/v1/studies/ads/log")
+            assert (refused.status_code, ready.status_code, log.status_code) == (503, 503, 503)
+            for answer in (refused, ready):
+                assert "waiting for its store for " in answer.json()["message"]
+            assert "\nunderstudy_store_usable 0.0\n" in client.get("/metrics").text
+            assert client.get("/healthz").status_code == 200
+            assert client.get("/v1/studies/ads/policy").status_code == 200
+            cluster.resume()
+            while client.get("/readyz").status_code != 200:
+                pass
+            assert client.post("/v1/studies/ads/events", json=second).json()["status"] == "known"
+            cluster.pause()
+            assert client.post("/v1/studies/ads/events", json=EVENT).status_code == 503
+            server.tell(signal.SIGTERM)
+            assert server.exit_code >= 0
+        finally:
+            cluster.resume()
+    assert ids_in(database.where) == ["e1", "e2"]
 
 
 @pytest.mark.full

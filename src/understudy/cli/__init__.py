@@ -27,7 +27,7 @@ POSITIVE = click.IntRange(min=1)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 MODULES = {
     "log_commands": ("certify", "coverage", "learn"),
-    "service_commands": ("audit", "export", "serve", "token"),
+    "service_commands": ("audit", "clock", "export", "serve", "token"),
     "paper": ("paper",),
     "bench": ("bench",),
 }

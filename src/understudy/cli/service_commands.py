@@ -1,4 +1,4 @@
-"""The commands of the live service: `understudy serve`, `audit`, `export`, `token`."""
+"""The commands of the live service: `understudy serve`, `audit`, `export`, `clock`, `token`."""
 
 from __future__ import annotations
 
@@ -136,12 +136,42 @@ def export(study: str, store: str, out: Path) -> None:
         from understudy.live import decision_log  # noqa: PLC0415 - only here
 
         record = decision_log.study_named(reader, study)
-        now = max(time.time_ns() // MICROSECOND, reader.clock())
         with show_progress() as watch:
-            rows = decision_log.export(reader, record, out, now, watch)
+            rows = decision_log.export(reader, record, out, reader.clock(), watch)
     click.echo(f"wrote {rows:,} decisions to {out}")
     if record.base is not None:
         click.echo("the study goes on from a policy.json: what that was learned from is not in it")
+
+
+@click.command()
+@STORE
+@click.option(
+    "--set-back",
+    is_flag=True,
+    help="Set the store's clock to the machine's; stop the service first.",
+)
+def clock(store: str, set_back: bool) -> None:
+    """Show the clock of a store beside the machine's.
+
+    The store's never goes back by itself, so one wrong time of the machine stays
+    in it. Waits are measured all the same; times of decisions are wrong. After
+    --set-back, times that lie in the future are the present; decisions keep
+    their order, and a wait that is over stays over.
+    """
+    with _live_store(store) as stores:
+        from understudy.live import clock as clocks  # noqa: PLC0415 - only here
+
+        with closing(stores.open_reader(store)) as reader:
+            found = clocks.Clocks(reader.clock(), clocks.machine_time())
+        if set_back:
+            with closing(stores.open_store(store)) as writer:
+                writer.open()
+                clocks.set_back(writer, found.machine)
+    side = "ahead" if found.ahead > 0 else "behind"
+    click.echo(f"store    {clocks.shown(found.kept)}, {abs(found.ahead):,.0f} seconds {side}")
+    click.echo(f"machine  {clocks.shown(found.machine)}")
+    if set_back:
+        click.echo("the store's clock was set back to the machine's")
 
 
 @click.group()

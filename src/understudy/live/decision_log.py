@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from understudy.errors import InvalidArgument
-from understudy.live.live_study import is_ready
+from understudy.live.clock import RewardWait, reward_wait
 from understudy.live.spec import StudySpec
 from understudy.live.state import COLUMN_TYPES, StudyState
 from understudy.live.store.records import Decision, Snapshot, StudyRecord, moment
@@ -66,8 +66,9 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
     faults: list[str] = []
     previous = Decision(0, "", 0, None, None, 0)
     for decisions in store.batches(record.key, last):  # a running service may add more
+        wait = reward_wait(store, record, spec)  # read after the rewards that depend on it
         for decision in decisions:
-            faults += _faults(previous, decision, spec)
+            faults += _faults(previous, decision, wait)
             previous = decision
         state = state.after([decision for decision in decisions if decision.seq <= processed])
         watch(f"auditing {spec.name}", len(decisions), last)
@@ -78,7 +79,7 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
     return AuditResult(spec.name, last, processed, tuple(faults[:MOST_FAULTS]))
 
 
-def _faults(previous: Decision, decision: Decision, spec: StudySpec) -> Iterator[str]:
+def _faults(previous: Decision, decision: Decision, wait: RewardWait) -> Iterator[str]:
     """Yield the faults of a decision that follows another."""
     if decision.seq != previous.seq + 1:
         yield f"decision {decision.seq} comes after {previous.seq}"
@@ -88,8 +89,9 @@ def _faults(previous: Decision, decision: Decision, spec: StudySpec) -> Iterator
     if len(rewards) != (decision.rewarded_at is not None):
         yield f"decision {decision.seq} has a reward without a time, or a time without one"
     elif decision.rewarded_at is not None:
-        waited = decision.rewarded_at - decision.decided_at
-        if waited < 0 or (decision.reward is not None and waited > spec.reward_wait_us):
+        waited = wait.waited(decision.decided_at, decision.rewarded_at)
+        early = decision.rewarded_at < decision.decided_at
+        if early or (decision.reward is not None and waited > wait.length):
             yield f"decision {decision.seq} was rewarded when it did not wait"
 
 
@@ -169,10 +171,11 @@ def _ready(
 ) -> Iterator[list[Decision]]:
     """Yield batches of processed decisions up to `last`, or the first one that still waits."""
     snapshot = store.snapshot(record.key)
-    processed = 0 if snapshot is None else snapshot.seq  # even if the clock has gone back since
+    processed = 0 if snapshot is None else snapshot.seq  # 0.5.0 did not write every time it went by
+    wait = reward_wait(store, record, spec)
 
     def is_due(decision: Decision) -> bool:
-        return decision.seq <= processed or is_ready(decision, spec, now)
+        return decision.seq <= processed or wait.is_ready(decision, now)
 
     for decisions in store.batches(record.key, last):  # a running service may add more
         ready = list(takewhile(is_due, decisions))

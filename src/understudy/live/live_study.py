@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import structlog
 
 from understudy.errors import InvalidSnapshot, shorten
+from understudy.live.clock import Outages, RewardWait
 from understudy.live.models import Event
 from understudy.live.spec import SECOND, StudySpec
 from understudy.live.state import StudyState
@@ -34,6 +35,7 @@ REASONS: dict[str, str] = {
     "archived": "this study is archived: it takes rewards of decisions that wait, and no others",
     "unknown decision": "no decision has this id; send the decision first, then its reward",
 }
+NO_OUTAGES = Outages()
 COUNTED = frozenset(REASONS) - {"late"}  # late rewards are counted per decision, in the store
 
 log = structlog.get_logger("understudy.live")
@@ -54,17 +56,6 @@ class Outcome(NamedTuple):
     def reason(self) -> str:
         """Why it was refused."""
         return REASONS[self.status] + (f" ({self.difference})" if self.difference else "")
-
-
-def is_ready(decision: Decision, spec: StudySpec, now: int) -> bool:
-    """Return whether a decision has its reward, or no time left for it.
-
-    >>> spec = StudySpec.of({"name": "a", "actions": [0, 1], "reward_wait": 1.0})
-    >>> decision = Decision(1, "x", 0, 0.5, None, decided_at=0)
-    >>> is_ready(decision, spec, now=1_000_000), is_ready(decision, spec, now=1_000_001)
-    (False, True)
-    """
-    return decision.reward is not None or now > decision.decided_at + spec.reward_wait_us
 
 
 class Rate:
@@ -158,7 +149,7 @@ class Ingest:
             return "accepted"
         if event.reward is None or found.reward is not None:
             return "known"
-        if found.seq <= self._study.state.seq or is_ready(found, self._spec, self.now):
+        if found.seq <= self._study.state.seq or self._study.wait.is_over(found, self.now):
             self._add_late_reward(found, event.reward)
             return "late"
         self._add_reward(found, event.reward)
@@ -205,7 +196,7 @@ class LiveStudy:
     why the study has stopped learning, if it has.
     """
 
-    def __init__(self, record: StudyRecord, store: Reader) -> None:
+    def __init__(self, record: StudyRecord, store: Reader, outages: Outages = NO_OUTAGES) -> None:
         self.record = record
         self.spec = StudySpec.model_validate_json(record.spec)
         self.spec_data: dict[str, Any] = json.loads(record.spec)
@@ -214,10 +205,12 @@ class LiveStudy:
         self.malformed = 0
         self.fault: str | None = None
         self._policy: tuple[tuple[int, int, int, int], bytes] | None = None
+        self.wait = RewardWait(self.spec.reward_wait_us, outages)
         self.load(store)
 
     def load(self, store: Reader) -> None:
         """Load the state from the store."""
+        self.wait = replace(self.wait, closed=store.closed_seq(self.record.key))
         try:
             self.state = self._restored(StudyState.begin(self.spec, self.record.base), store)
         except InvalidSnapshot as error:  # the policy.json that it continues cannot be read
@@ -296,10 +289,24 @@ class LiveStudy:
         self.waiting.extend(decisions)
         self.by_id.update((decision.id, decision) for decision in decisions)
 
-    def process(self, store: Reader, now: int) -> bool:
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a decision waits for its reward, or for its turn."""
+        return self.next_seq > self.state.seq + 1
+
+    def expires_between(self, kept: int, now: int) -> bool:
+        """Return whether the wait of the oldest decision ends between two times."""
+        if not self.waiting or self.fault is not None:
+            return False
+        oldest = self.waiting[0]
+        is_over = self.wait.is_over
+        return oldest.reward is None and is_over(oldest, now) and not is_over(oldest, kept)
+
+    def process(self, store: Reader, clock: int) -> bool:
         """Process at most a chunk of ready decisions; return whether more may be ready.
 
-        After an error the decisions stay in the store, and `fault` says why.
+        `clock` must be on disk: then the decisions that expire by it have expired for good. After
+        an error the decisions stay in the store, and `fault` says why.
         """
         if self.fault is not None:
             return False
@@ -308,7 +315,7 @@ class LiveStudy:
             self.all_in_memory = len(found) < CHUNK
             self._remember(found)
         first = islice(self.waiting, CHUNK)
-        ready = list(takewhile(lambda decision: is_ready(decision, self.spec, now), first))
+        ready = list(takewhile(lambda decision: self.wait.is_ready(decision, clock), first))
         if not ready:
             return False
         try:
@@ -324,7 +331,7 @@ class LiveStudy:
     def next_deadline(self) -> int | None:
         """Return the time at which the oldest decision stops waiting for its reward, if any."""
         try:
-            return self.waiting[0].decided_at + self.spec.reward_wait_us + 1
+            return self.wait.deadline(self.waiting[0])
         except IndexError:  # the writer's thread may have processed it meanwhile
             return None
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import structlog
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, UnderstudyError
+from understudy.live.clock import ServiceClock
 from understudy.live.decision_log import as_lines
 from understudy.live.live_study import REASONS, LiveStudy, Outcome
 from understudy.live.models import Event
+from understudy.live.reader_thread import MOST_READERS, ReaderThread
 from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store import open_reader, open_store
 from understudy.live.store.records import TokenRecord, moment
-from understudy.live.writer import Writer
+from understudy.live.writer import STALLED, Writer
 from understudy.logs.policy import from_text
 from understudy.logs.schema import Label
 
@@ -44,11 +47,12 @@ class Service:
     `where` is the path or URL of the store.
     """
 
-    def __init__(self, where: str) -> None:
+    def __init__(self, where: str, clock: ServiceClock | None = None) -> None:
         self.where = where
         self.rng = np.random.default_rng()
         self.stopped = asyncio.Event()
-        self.writer = Writer(open_store(where))
+        self.writer = Writer(open_store(where), clock or ServiceClock())
+        self._reader_slots = threading.Semaphore(MOST_READERS)
         self._promoted: dict[tuple[str, int], datetime] = {}
 
     def open(self) -> None:
@@ -61,10 +65,10 @@ class Service:
             await asyncio.to_thread(self.open)
         self.writer.start(asyncio.get_running_loop())
 
-    async def stop(self) -> None:
-        """Stop the writer when all queued events are on disk."""
+    async def stop(self) -> bool:
+        """Stop the writer when all queued events are on disk; False if the store did not answer."""
         self.stopped.set()
-        await asyncio.to_thread(self.writer.stop)
+        return await self.writer.stop()
 
     @property
     def studies(self) -> dict[str, LiveStudy]:
@@ -99,7 +103,7 @@ class Service:
             raise HttpError(409, "too many", f"there are {MOST_STUDIES:,} studies already")
         store = self.writer.store
         record = store.add_study(spec.name, spec.model_dump_json(), base, self.writer.now())
-        study = LiveStudy(record, store)
+        study = LiveStudy(record, store, self.writer.outages)
         self.writer.studies = {**self.writer.studies, spec.name: study}
         return study
 
@@ -140,9 +144,13 @@ class Service:
 
     def log_lines(self, study: LiveStudy) -> Iterator[str]:
         """Yield the processed decisions as NDJSON, many lines at a time."""
-        with closing(open_reader(self.where)) as reader:
-            for decisions in reader.batches(study.record.key, study.state.seq):
+        with self._reader() as reader:
+            batches = reader.read(lambda store: store.batches(study.record.key, study.state.seq))
+            while decisions := reader.read(lambda _: next(batches, None)):
                 yield as_lines(decisions, study.spec)
+
+    def _reader(self) -> ReaderThread:
+        return ReaderThread(partial(open_reader, self.where), self._reader_slots, STALLED)
 
     def promoted_since(self, study: LiveStudy, state: StudyState) -> datetime | None:
         """Return the time of the decision at which promotion was first justified."""
@@ -153,8 +161,8 @@ class Service:
         if key not in self._promoted:
             at = study.record.created_at
             if seq:
-                with closing(open_reader(self.where)) as reader:
-                    found = reader.decisions(study.record.key, seq - 1, 1)
+                with self._reader() as reader:
+                    found = reader.read(lambda store: store.decisions(study.record.key, seq - 1, 1))
                 if not found:
                     raise InvalidArgument(
                         "seq", seq, "there is no such decision", "audit the store"

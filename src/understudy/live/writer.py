@@ -4,6 +4,9 @@ While one group is being written the next one gathers, so a commit is shared by 
 came in the meantime: durability costs latency, not throughput. An event that comes alone is
 processed before it is answered, unless an earlier decision still waits for its reward. Under load,
 events are answered first and processed a moment later, many at a time.
+
+A store may hang for any time, and the thread with it. The event loop notices, answers all requests
+that wait, and refuses new ones until the thread goes on.
 """
 
 from __future__ import annotations
@@ -13,14 +16,17 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
 from understudy.errors import StoreUnavailable
+from understudy.live.clock import FAR_AHEAD, RETURN, Outages, ServiceClock, shown
 from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.models import Event
+from understudy.live.spec import SECOND
 from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.store.sql import Store
 
@@ -34,7 +40,20 @@ TOKENS_EVERY = 2.0  # seconds until an added or removed token counts
 SNAPSHOT_EVERY = 10.0  # seconds: a crash costs at most about so much work at the next start
 SNAPSHOT_SHARE = 50.0  # snapshots may take a fiftieth of the time
 SNAPSHOT_PAUSE = 0.05  # seconds: no further snapshot is begun after that, requests wait meanwhile
-MICROSECOND = 1_000  # nanoseconds
+# Seconds after which a store that does not answer counts as unavailable: a second more than SQLite
+# or a connection needs to fail by itself, with a better reason; less than the ten of a client.
+STALLED = 6.0
+WATCH = 1.0  # seconds between two looks at the thread
+# Microseconds without a turn of the thread that are an outage: turns are a twentieth of a second
+# apart, and a healthy disk writes in a few milliseconds.
+PAUSE = 2 * SECOND
+# Microseconds between two writes of the clock while decisions wait: after a crash, so much time is
+# taken for an outage at most; and a commit every five seconds costs nothing.
+BEAT = 5 * SECOND
+GRACE = 10.0  # seconds for the last writes: as long as the server gives requests
+
+# Steps of a turn, for the reason if one takes too long.
+WAITING, PROCESSING = "waiting for its store", "reading and processing decisions"
 
 Answer = tuple[asyncio.Future[Any], Any, BaseException | None]  # a future, its result or error
 log = structlog.get_logger("understudy.live")
@@ -60,11 +79,14 @@ class StoreTask:
 class Writer:
     """Owns the store and changes the studies. The event loop calls `submit` and `run`.
 
-    `store_error` says why the store cannot be used, if it cannot.
+    `store_error` is the last error of the store, if it has not worked since; `unavailable` says why
+    requests are refused; `outages` are those on disk. `_kept` is a time on disk, and `_seen` the
+    time of the last turn, None if the store was opened since.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: ServiceClock) -> None:
         self.store = store
+        self.clock = clock
         self.studies: dict[str, LiveStudy] = {}
         self.tokens: list[TokenRecord] = []
         self.store_error: str | None = None
@@ -74,7 +96,15 @@ class Writer:
         self._loop: asyncio.AbstractEventLoop
         self._queue: queue.SimpleQueue[EventRequest | StoreTask | None] = queue.SimpleQueue()
         self._queued = 0
-        self._clock = 0
+        self._pending: set[asyncio.Future[Any]] = set()
+        self._turn_at: float | None = None
+        self._step = WAITING
+        self._is_stalled = False  # at the last look
+        self._watcher: asyncio.TimerHandle
+        self._answered_all = False
+        self.outages = Outages()
+        self._kept = 0
+        self._seen: int | None = None
         self._outdated = False
         self._unprocessed = False
         self._busy = False
@@ -82,23 +112,72 @@ class Writer:
         self._snapshot_at = 0.0
         self._tokens_at = 0.0
         self._retry_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="understudy-writer")
+        self._thread = threading.Thread(target=self._run, name="understudy-writer", daemon=True)
 
     def open(self) -> None:
         """Become the writer of the store, and load its studies."""
         self._open_store()
         self.is_open = True
+        now, ahead = self.clock.now(), self.clock.ahead()
+        if ahead > FAR_AHEAD * SECOND:
+            log.warning(
+                "the store's clock is far ahead of the machine's, and the service goes on with it",
+                store=shown(now),
+                machine=shown(now - ahead),
+                remedy="if the machine's is right, stop the service: understudy clock --set-back",
+            )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread; answers go to this event loop."""
         self._loop = loop
         self._thread.start()
+        self._watch()
 
-    def stop(self) -> None:
-        """Write all queued requests, save snapshots, close the store."""
+    async def stop(self, grace: float = GRACE) -> bool:
+        """Write all queued requests, save snapshots, close the store; wait so many seconds for it.
+
+        Return whether the store has answered every request. The others may be on disk or not.
+        """
         self.stopping = True
         self._queue.put(None)
-        self._thread.join()
+        await asyncio.to_thread(self._thread.join, grace)
+        self._watcher.cancel()
+        if not self._answered_all:
+            log.error("the service ends before its store has answered", reason=self._stalled())
+            self._fail_pending("the service has ended before its store answered")
+        return self._answered_all
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why requests are refused now; None if they are not."""
+        if self.stopping:
+            return "the service is shutting down"
+        return self._stalled() or self.store_error
+
+    def _stalled(self) -> str | None:
+        """Say what the thread has been doing, if its present turn takes too long."""
+        began = self._turn_at
+        if began is None or (lasted := time.monotonic() - began) < STALLED:
+            return None
+        return f"the service has been {self._step} for {lasted:.0f} seconds"
+
+    def _watch(self) -> None:
+        """Answer requests that wait for a store that hangs; look again in a second."""
+        self._watcher = self._loop.call_later(WATCH, self._watch)
+        stall = self._stalled()
+        if stall is not None:
+            if not self._is_stalled:
+                log.warning("the store cannot be used", reason=stall)
+            self._fail_pending(stall)
+        elif self._is_stalled:
+            log.info("the store can be used again")
+        self._is_stalled = stall is not None
+
+    def _fail_pending(self, reason: str) -> None:
+        for future in self._pending:
+            if not future.done():
+                future.set_exception(StoreUnavailable(reason))
+        self._pending.clear()
 
     def submit(self, study: LiveStudy, events: Sequence[Event]) -> asyncio.Future[list[Outcome]]:
         """Queue events; their outcomes come when they are on disk."""
@@ -106,6 +185,7 @@ class Writer:
         if self._queued + len(events) > MOST_QUEUED:
             raise StoreUnavailable("more events are waiting to be written than there is room for")
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        self._pending.add(future)
         self._queued += len(events)
         self._queue.put(EventRequest(study, events, future))
         return future
@@ -114,28 +194,48 @@ class Writer:
         """Queue work for the thread that owns the store."""
         self._check_available()
         future: asyncio.Future[Any] = self._loop.create_future()
+        self._pending.add(future)
         self._queue.put(StoreTask(work, future))
         return future
 
     def _check_available(self) -> None:
         if self.stopping:
             raise StoreUnavailable("the service is shutting down")
+        if (stall := self._stalled()) is not None:
+            raise StoreUnavailable(stall)
         if self.store_error is not None and time.monotonic() < self._retry_at:
             raise StoreUnavailable(self.store_error)
 
     def now(self) -> int:
-        """Return the time in microseconds, which never goes back; for the writer's own thread."""
-        self._clock = self.time()
-        return self._clock
+        """Return the time for a write, after noting an outage before it; for the thread alone."""
+        now = self.clock.now()
+        if self._seen is None:
+            self._note_outage(self._kept, now)
+        elif now > self._seen + PAUSE:
+            self._note_outage(self._seen, now)
+        self._seen = now
+        return now
 
     def time(self) -> int:
-        """Return the same time for readers in other threads: it does not advance the clock."""
-        return max(self._clock, time.time_ns() // MICROSECOND)
+        """Return the time, for other threads."""
+        return self.clock.now()
+
+    def _note_outage(self, begun: int, now: int) -> None:
+        """Write an outage that ends now, if decisions waited."""
+        outage = self.outages.next(begun, now + RETURN * SECOND)
+        if outage is not None and any(study.has_waiting for study in self.studies.values()):
+            self.store.write_clock(now, outage)
+            self._kept = now
+            self.outages = self.outages + outage
+            for study in self.studies.values():
+                study.wait = replace(study.wait, outages=self.outages)
 
     def _open_store(self) -> None:
         """Become the writer, and load the studies: another writer may have changed them."""
         self._outdated = self.store.open() or self._outdated  # until all studies are loaded
-        self._clock = max(self._clock, self.store.clock())
+        self._kept = self.store.clock()
+        self.clock.not_before(self._kept)
+        self.outages = Outages(self.store.outages())
         tokens = self.store.tokens()
         known = {study.record.key: study for study in self.studies.values()}
         studies = [
@@ -144,11 +244,13 @@ class Writer:
         self.tokens = tokens
         self.studies = {study.spec.name: study for study in studies}
         self._outdated = False
+        self._seen = None
 
     def _load_study(self, record: StudyRecord, known: LiveStudy | None) -> LiveStudy:
         if known is None:
-            return LiveStudy(record, self.store)
+            return LiveStudy(record, self.store, self.outages)
         known.record = record
+        known.wait = replace(known.wait, outages=self.outages)
         if self._outdated:
             known.load(self.store)
         else:
@@ -158,12 +260,15 @@ class Writer:
     def _run(self) -> None:
         stopping = False
         while not stopping:
+            self._turn_at = None
             group, stopping = self._gather()
+            self._turn_at = time.monotonic()
             for task in (item for item in group if isinstance(item, StoreTask)):
                 self._run_task(task)
             requests = [item for item in group if isinstance(item, EventRequest)]
             if requests:
                 self._write(requests)
+            self._answered_all = stopping
             if self._unprocessed or time.monotonic() >= self._poll_at or stopping:
                 self._poll()
             if time.monotonic() >= self._snapshot_at or stopping:
@@ -233,6 +338,7 @@ class Writer:
         groups = {study: study.ingest(self.store, own, now) for study, own in ids.items()}
         outcomes = [groups[request.study].add(request.events) for request in requests]
         self.store.write([ingest.changes for ingest in groups.values()], now)
+        self._kept = now
         self.commits += 1
         for study, ingest in groups.items():
             study.apply(ingest)
@@ -240,12 +346,14 @@ class Writer:
 
     def _answer(self, answers: Sequence[Answer], events: int = 0) -> None:
         """Resolve futures in one call to the event loop, which is another thread."""
-        self._loop.call_soon_threadsafe(self._resolve, answers, events)
+        with suppress(RuntimeError):  # the loop is closed: the service ended while the store hung
+            self._loop.call_soon_threadsafe(self._resolve, answers, events)
 
     def _resolve(self, answers: Sequence[Answer], events: int) -> None:
         self._queued -= events
         for future, result, error in answers:
-            if future.done():  # the client has disconnected
+            self._pending.discard(future)
+            if future.done():  # the client has disconnected, or did not get its answer in time
                 continue
             if error is None:
                 future.set_result(result)
@@ -282,11 +390,21 @@ class Writer:
 
     def _process(self, studies: Iterable[LiveStudy]) -> None:
         """Process a chunk of each study's ready decisions."""
+        self._step = PROCESSING
         try:
-            more = [study.process(self.store, self.now()) for study in studies]
+            more = [study.process(self.store, self._kept) for study in studies]
             self._unprocessed = any(more)
         except Exception as error:  # noqa: BLE001 - the thread must go on, and answer requests
             self._lose_store(error)
+        self._step = WAITING
+
+    def _beat(self) -> None:
+        """Write the time while decisions wait: every few seconds, and when a wait is over."""
+        now, studies = self.now(), self.studies.values()
+        due = any(study.expires_between(self._kept, now) for study in studies)
+        if due or (now >= self._kept + BEAT and any(study.has_waiting for study in studies)):
+            self.store.write_clock(now)
+            self._kept = now
 
     def _poll(self) -> None:
         """Process expired decisions, read the tokens, reopen a lost store."""
@@ -295,6 +413,7 @@ class Writer:
             if self.store_error is not None and time.monotonic() >= self._retry_at:
                 self._reopen_store()
             if self.store_error is None:
+                self._beat()
                 self._process(self.studies.values())
                 if time.monotonic() >= self._tokens_at:  # other processes add and remove them
                     self.store.check()

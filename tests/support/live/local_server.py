@@ -15,7 +15,7 @@ from understudy.live.service import Service
 from understudy.live.web.app import make_app
 from understudy.live.web.http_protocol import BufferedHttpProtocol
 
-__all__ = ["serving", "serving_store"]
+__all__ = ["serving", "serving_service", "serving_store"]
 
 
 @contextlib.contextmanager
@@ -48,6 +48,11 @@ def serving(
         ending()
         running[0].should_exit = True
         thread.join()
+
+
+def serving_service(service: Service) -> contextlib.AbstractContextManager[str]:
+    """The address of a service."""
+    return serving(lambda: make_app(service))
 
 
 def serving_store(path: Path) -> contextlib.AbstractContextManager[str]:

@@ -71,6 +71,16 @@ class Cluster:
         for lock in (self._data / "postmaster.pid", *self.folder.glob(".s.PGSQL.*.lock")):
             lock.unlink(missing_ok=True)
 
+    def pause(self) -> None:
+        """Stop all of its processes: connections stay open, and nothing is answered."""
+        for process in self._processes():
+            os.kill(process, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        for process in self._processes():
+            os.kill(process, signal.SIGCONT)
+
     @property
     def running(self) -> bool:
         return any(is_running(process) for process in self._processes())

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from understudy.live.clock import Outages, set_back
 from understudy.live.decision_log import AuditResult, audit, export, study_named
 from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.models import Event
 from understudy.live.spec import StudySpec
+from understudy.live.state import StudyState
 from understudy.live.store import open_store
-from understudy.live.store.records import Snapshot
+from understudy.live.store.records import Decision, Outage, Snapshot
 
-__all__ = ["LEARNED", "SECOND", "Event", "SingleStudy", "learned_parts", "statuses"]
+__all__ = [
+    "LEARNED",
+    "SECOND",
+    "Decision",
+    "Event",
+    "Outage",
+    "SingleStudy",
+    "StudyState",
+    "learned_parts",
+    "statuses",
+]
 
 SECOND = 1_000_000
 LEARNED = (
@@ -50,6 +63,15 @@ class SingleStudy:
     def wait(self, seconds: float) -> None:
         """Let time pass, and process what has expired."""
         self.now += round(seconds * SECOND)
+        self.store.write_clock(self.now)
+        self.process()
+
+    def outage(self, seconds: float) -> None:
+        """Let time pass in which nothing can be delivered."""
+        begun, self.now = self.now, self.now + round(seconds * SECOND)
+        outages = self.study.wait.outages + Outage(begun, self.now)
+        self.store.write_clock(self.now, outages.found[-1])
+        self.study.wait = replace(self.study.wait, outages=outages)
         self.process()
 
     def process(self) -> None:
@@ -64,8 +86,14 @@ class SingleStudy:
         self.store = open_store(str(self.path))
         self.store.open()
         (record,) = self.store.studies()
-        self.study = LiveStudy(record, self.store)
+        self.study = LiveStudy(record, self.store, Outages(self.store.outages()))
         self.process()
+
+    def set_back(self, seconds: float) -> None:
+        """Set the clock of the store back to a time, and begin again from what is on disk."""
+        self.now = round(seconds * SECOND)
+        set_back(self.store, self.now)
+        self.restart()
 
     def audit(self, progress: Callable[..., None] = lambda *_: None) -> list[AuditResult]:
         """What an audit of the store finds."""

@@ -41,6 +41,12 @@ CREATE TABLE tokens (
 INSERT INTO meta (key, value) VALUES ('format', {version}), ('clock', 0), ('epoch', 0)
 """
 
+# Tables that 0.5.0 did not have, and ignores. A writer adds them when it opens a store.
+LATER_TABLES = """
+CREATE TABLE outages (begun BIGINT PRIMARY KEY, ended BIGINT NOT NULL);
+CREATE TABLE closed (study BIGINT PRIMARY KEY REFERENCES studies (key), seq BIGINT NOT NULL)
+"""
+
 
 @dataclass(slots=True)
 class Decision:
@@ -72,6 +78,13 @@ class Rewarded(NamedTuple):
     seq: int
     reward: float
     rewarded_at: int
+
+
+class Outage(NamedTuple):
+    """An interval that does not count as waiting: clients could not deliver rewards."""
+
+    begun: int
+    ended: int
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
@@ -14,9 +14,11 @@ import structlog
 from understudy.errors import InvalidArgument, StoreUnavailable, shorten
 from understudy.live.store.records import (
     COLUMNS,
+    LATER_TABLES,
     VERSION,
     Changes,
     Decision,
+    Outage,
     Rewarded,
     Scope,
     Snapshot,
@@ -39,6 +41,12 @@ INSERT_DECISIONS = f"INSERT INTO decisions (study, {', '.join(COLUMNS)})"
 ADD_COUNTS = (
     "INSERT INTO meta (key, value) VALUES ('writes', 0), ('lost', 0) ON CONFLICT DO NOTHING"
 )
+TIMES = {
+    "studies": ("created_at", "archived_at"),
+    "decisions": ("decided_at", "rewarded_at"),
+    "tokens": ("created_at",),
+    "outages": ("ended",),
+}  # the columns that hold times, but for those that begin outages
 as_row = attrgetter(*COLUMNS)  # the fields of a `Decision` as a row of `decisions`
 
 log = structlog.get_logger("understudy.live")
@@ -129,6 +137,10 @@ class Database(ABC):
                         for statement in self.create.split(";"):
                             self.change(statement)
             self._check_version()
+            if self.access == "write" and not self.has_table("outages"):
+                with self.transaction():
+                    for statement in LATER_TABLES.split(";"):
+                        self.change(statement)
             if self.access != "read":
                 self.change(self.tuning)
             self.may_create = False
@@ -175,6 +187,10 @@ class Database(ABC):
         """Run a statement; return how many rows it changed."""
         with self._translated_errors():
             return int(self.execute(statement, values).rowcount)
+
+    def has_table(self, name: str) -> bool:
+        """Return whether there is such a table: 0.5.0 had fewer."""
+        return (name,) in self.rows(self.tables)
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -242,9 +258,10 @@ class Reader:
         query = f"{SELECT_DECISIONS} WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"
         return [Decision(*row) for row in self._database.rows(query, study, after, limit)]
 
-    def batches(self, study: int, until: int = sys.maxsize) -> Iterator[list[Decision]]:
-        """Yield the decisions of a study in order, a batch at a time, up to a `seq`."""
-        after = 0
+    def batches(
+        self, study: int, until: int = sys.maxsize, *, after: int = 0
+    ) -> Iterator[list[Decision]]:
+        """Yield the decisions of a study in order, a batch at a time, between two `seq`."""
         while found := self.decisions(study, after, min(BATCH, until - after)):
             yield found
             after = found[-1].seq
@@ -273,6 +290,21 @@ class Reader:
     def clock(self) -> int:
         """Return the latest time that was written."""
         return self._database.scalar("SELECT value FROM meta WHERE key = 'clock'")
+
+    def outages(self) -> list[Outage]:
+        """Return all outages, in order."""
+        if not self._database.has_table("outages"):
+            return []
+        rows = self._database.rows("SELECT begun, ended FROM outages ORDER BY begun")
+        return [Outage(*row) for row in rows]
+
+    def closed_seq(self, study: int) -> int:
+        """Return the `seq` up to which no decision waits, whatever the clock says."""
+        if not self._database.has_table("closed"):
+            return 0
+        return self._database.scalar(
+            "SELECT coalesce(max(seq), 0) FROM closed WHERE study = ?", study
+        )
 
     def tokens(self) -> list[TokenRecord]:
         """Return all valid tokens."""
@@ -430,6 +462,29 @@ class Store(TokenStore):
             )
         self._database.acknowledge(write)
         self._writes = write
+
+    def write_clock(self, clock: int, outage: Outage | None = None) -> None:
+        """Write the time, and the outage that ends there."""
+        with self._acknowledged(clock):
+            if outage is not None:
+                self._database.change("INSERT INTO outages (begun, ended) VALUES (?, ?)", *outage)
+
+    def set_back(self, clock: int, closed: Mapping[int, int]) -> None:
+        """Set the clock and all later times back; `closed` has a `seq` for each study."""
+        with self._acknowledged(clock):
+            for table, columns in TIMES.items():
+                for column in columns:
+                    self._database.change(
+                        f"UPDATE {table} SET {column} = ? WHERE {column} > ?", clock, clock
+                    )
+            self._database.change("DELETE FROM outages WHERE begun >= ?", clock)
+            self._database.change("UPDATE meta SET value = ? WHERE key = 'clock'", clock)
+            for study, seq in closed.items():
+                self._database.change(
+                    "INSERT INTO closed (study, seq) VALUES (?, ?) "
+                    "ON CONFLICT (study) DO UPDATE SET seq = excluded.seq",
+                    *(study, seq),
+                )
 
     def add_study(self, name: str, spec: str, base: str | None, at: int) -> StudyRecord:
         """Add a study."""

@@ -18,6 +18,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from understudy.live.service import Service
+from understudy.live.spec import SECOND
 from understudy.live.web import page
 from understudy.live.web.answers import answer, refuse
 from understudy.live.web.docs import BASE, docs_page
@@ -93,9 +94,7 @@ def _ready(service: Service) -> Handler:
     """Whether events would be taken now."""
 
     async def endpoint(_: Request) -> Response:
-        writer = service.writer
-        if writer.store_error is not None or writer.stopping:
-            reason = writer.store_error or "the service is shutting down"
+        if (reason := service.writer.unavailable) is not None:
             return refuse(503, "store unavailable", reason)
         return answer(200, {"status": "ready"})
 
@@ -135,10 +134,13 @@ class StudyMetrics(Collector):
                 refused.add_metric([name, reason], count)
         yield from (decisions, learned, expired, refused)
         yield CounterMetricFamily("understudy_commits", "Groups on disk.", value=writer.commits)
-        usable = float(writer.store_error is None)
+        usable = float(writer.unavailable is None)
         yield GaugeMetricFamily("understudy_store_usable", "1 if the store is.", value=usable)
         lost = writer.store.lost
         yield GaugeMetricFamily("understudy_store_lost", "Acknowledged, but missing.", value=lost)
+        ahead = writer.clock.ahead() / SECOND
+        about = "Seconds by which the service's clock is ahead of the machine's."
+        yield GaugeMetricFamily("understudy_clock_ahead_seconds", about, value=ahead)
 
     def describe(self) -> list[Metric]:
         """Nothing ahead of time: there are no studies before the start."""
