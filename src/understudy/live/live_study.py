@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import structlog
 
-from understudy.errors import InvalidSnapshot, shorten
+from understudy.errors import InvalidSnapshot, UnderstudyError, shorten
 from understudy.live.spec import SECOND, Event, StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store.records import Changes, Decision, Rewarded, StudyRecord
@@ -24,7 +24,9 @@ from understudy.live.store.sql import Reader, Store
 from understudy.logs.runs.study import LAST
 
 MOST_IN_MEMORY = 100_000  # decisions that wait: some 30 MB; a reward in memory needs no query
+MOST_TEXT = 1 << 26  # characters of their contexts: one may have 64,000, and a byte or four each
 CHUNK = 4_096  # decisions processed, or read back, at a time: some milliseconds of work
+CHUNK_VALUES = 32_768  # values in their contexts: of 1,000 characters each, some 32 MB
 
 Status = Literal["accepted", "known", "conflict", "late", "unknown decision", "archived"]
 REASONS: dict[str, str] = {
@@ -196,6 +198,11 @@ class Ingest:
             self.changes.late.append(Rewarded(found.seq, reward, self.now))
 
 
+def _text_length(decisions: Sequence[Decision]) -> int:
+    """Return the number of characters in the contexts of decisions."""
+    return sum(len(decision.context) for decision in decisions if decision.context is not None)
+
+
 class LiveStudy:
     """A study: its state, and the decisions that wait to be processed.
 
@@ -209,14 +216,16 @@ class LiveStudy:
         self.spec = StudySpec.model_validate_json(record.spec)
         self.spec_data: dict[str, Any] = json.loads(record.spec)
         self.rate = Rate()
+        self.chunk = min(CHUNK, CHUNK_VALUES // len(self.spec.context or "1"))
         self.known = 0
         self.malformed = 0
-        self.fault: str | None = None
+        self.fault: str | None
         self._policy: tuple[tuple[int, int, int, int], bytes] | None = None
         self.load(store)
 
     def load(self, store: Reader) -> None:
         """Load the state from the store."""
+        self.fault = None
         try:
             self.state = self._restored(StudyState.begin(self.spec, self.record.base), store)
         except InvalidSnapshot as error:  # the policy.json that it continues cannot be read
@@ -247,6 +256,7 @@ class LiveStudy:
         """Drop the decisions in memory: the last write may or may not have happened."""
         self.next_seq = store.last_seq(self.record.key) + 1
         self.waiting = deque[Decision]()
+        self.waiting_text = 0
         self.by_id: dict[str, Decision] = {}
         self.all_in_memory = self.next_seq == self.state.seq + 1
 
@@ -278,7 +288,8 @@ class LiveStudy:
         """Apply a group of events that is on disk now."""
         changes = ingest.changes
         self.next_seq = ingest.next_seq
-        fits = len(self.waiting) + len(changes.decisions) <= MOST_IN_MEMORY
+        rows, text = len(changes.decisions), _text_length(changes.decisions)
+        fits = len(self.waiting) + rows <= MOST_IN_MEMORY and self.waiting_text + text <= MOST_TEXT
         self.all_in_memory = self.all_in_memory and fits
         if self.all_in_memory:
             self._remember(changes.decisions)
@@ -293,6 +304,7 @@ class LiveStudy:
 
     def _remember(self, decisions: Sequence[Decision]) -> None:
         self.waiting.extend(decisions)
+        self.waiting_text += _text_length(decisions)
         self.by_id.update((decision.id, decision) for decision in decisions)
 
     def process(self, store: Reader, now: int) -> bool:
@@ -303,10 +315,10 @@ class LiveStudy:
         if self.fault is not None:
             return False
         if not self.waiting and not self.all_in_memory:
-            found = store.decisions(self.record.key, self.state.seq, CHUNK)
-            self.all_in_memory = len(found) < CHUNK
+            found = store.decisions(self.record.key, self.state.seq, self.chunk)
+            self.all_in_memory = len(found) < self.chunk
             self._remember(found)
-        first = islice(self.waiting, CHUNK)
+        first = islice(self.waiting, self.chunk)
         ready = list(takewhile(lambda decision: is_ready(decision, self.spec, now), first))
         if not ready:
             return False
@@ -318,7 +330,8 @@ class LiveStudy:
         for decision in ready:
             self.waiting.popleft()
             del self.by_id[decision.id]
-        return len(ready) == CHUNK or (not self.waiting and not self.all_in_memory)
+        self.waiting_text -= _text_length(ready)
+        return len(ready) == self.chunk or (not self.waiting and not self.all_in_memory)
 
     def next_deadline(self) -> int | None:
         """Return the time at which the oldest decision stops waiting for its reward, if any."""
@@ -346,5 +359,11 @@ class LiveStudy:
             self.snapshot_seq = snapshot.seq
 
     def _stop_learning(self, error: Exception) -> None:
-        log.error("a study cannot go on", study=self.spec.name, exc_info=error)
-        self.fault = f"{type(error).__name__}: {error}"
+        """Note why the study stops; its decisions are in the store, those of a warm-up too."""
+        if isinstance(error, UnderstudyError):  # the message says all
+            self.fault = str(error)
+            log.error("a study has stopped", study=self.spec.name, reason=self.fault)
+        else:
+            self.fault = f"{type(error).__name__}: {error}"
+            log.error("a study has stopped", study=self.spec.name, exc_info=error)
+        self.state = self.state.without_warmup_rows()

@@ -1,0 +1,157 @@
+"""The warm-up of contexts (`understudy.live.state`): when it ends, and when a study stops.
+
+Decisions in memory (`understudy.live.live_study`) are bounded by the length of their contexts too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import understudy as us
+from tests.support.asgi import ask
+from tests.support.live.single_study import Event, SingleStudy, learned_parts
+from understudy.live import live_study, state
+from understudy.live.service import Service
+from understudy.live.web.app import make_app
+from understudy.live.web.study_views import StudyViews
+
+COLUMNS = {"size": "number", "color": "text"}
+Contexts = Callable[[int], dict[str, Any]]
+
+
+def colorful(number: int) -> dict[str, Any]:
+    """Contexts with five features: the constant, the size, and three colors."""
+    return {"size": float(number % 7), "color": ("red", "green", "blue")[number % 3]}
+
+
+def dated(number: int) -> dict[str, Any]:
+    return {"size": float(number), "color": f"2024-05-{number % 28 + 1:02d}"}
+
+
+def constant(_: int) -> dict[str, Any]:
+    return {"size": None, "color": None}
+
+
+def send(single: SingleStudy, contexts: Contexts, *numbers: int, rewarded: bool = True) -> None:
+    """Send decisions in one group."""
+    outcomes = single.send(
+        *(
+            Event(
+                id=str(number),
+                action="ab"[number % 2],
+                propensity=0.5,
+                context=contexts(number),
+                reward=number % 3 / 2 if rewarded else None,
+            )
+            for number in numbers
+        )
+    )
+    assert {outcome.status for outcome in outcomes} == {"accepted"}
+
+
+@pytest.mark.parametrize(
+    ("contexts", "reason"),
+    [
+        (dated, "context color = '2024-05-01': a date does not come again"),
+        (colorful, "contexts = '5 features, 2 actions': the state of the learner would have 50"),
+    ],
+)
+def test_a_warm_up_that_cannot_succeed_stops_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contexts: Contexts, reason: str
+) -> None:
+    monkeypatch.setattr("understudy.logs.features.LARGEST_STATE", 49)
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    send(single, contexts, *range(9))
+    assert (single.study.fault, single.study.state.warmup_left) == (None, 1)
+    send(single, contexts, 9, 10)
+    for _ in range(2):  # after a restart it stops at the same decision, for the same reason
+        assert str(single.study.fault).startswith(reason)
+        assert (single.study.next_seq, single.study.state.learned) == (12, 0)
+        assert single.study.state.warmup_rows == ()
+        single.restart()
+
+
+def test_only_equal_contexts_prolong_a_warm_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MOST_WARMUP_ROWS", 50)
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    send(single, constant, *range(39))
+    assert (single.study.fault, single.study.state.warmup_left) == (None, 1)
+    send(single, constant, 39)  # the next warm-up would have 80 decisions
+    assert "context = '40 decisions': all contexts are alike" in str(single.study.fault)
+
+
+def test_a_stopped_study_is_shown_as_stopped(tmp_path: Path) -> None:
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    service = Service(str(single.path))
+    service.writer.studies = {"study": single.study}
+    views, app = StudyViews(service), make_app(service)
+    send(single, dated, *range(9))
+    before = views.version("study")
+    assert views.summary("study")["kind"] == "warming up"
+    assert b'understudy_stopped{study="study"} 0.0' in ask(app, "GET", "/metrics").body
+    send(single, dated, 9)
+    fault = single.study.fault
+    assert views.version("study") != before
+    for shown in (views.summary("study"), views.view("study")):
+        assert (shown["kind"], shown["word"], shown["style"]) == ("stopped", "Stopped", "bad")
+        assert shown["why"] == f"{fault}."
+    described = ask(app, "GET", "/v1/studies/study").json
+    assert (described["fault"], described["warmup_left"]) == (fault, 0)
+    assert b'understudy_stopped{study="study"} 1.0' in ask(app, "GET", "/metrics").body
+
+
+@pytest.mark.parametrize("group", [1, 7, 100])
+def test_a_warm_up_ends_when_its_contexts_fill_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int
+) -> None:
+    def long(number: int) -> dict[str, Any]:
+        return {"size": float(number % 7), "color": "é" * (100 * (number % 3))}
+
+    monkeypatch.setattr(state, "MOST_WARMUP_BYTES", 6_000)  # about 230 bytes a decision
+    monkeypatch.setattr(state, "ROWS_PER_FRAME", 8)
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=60)
+    for start in range(0, 100, group):
+        send(single, long, *range(start, min(100, start + group)))
+    warmup = single.study.state.warmup
+    assert (warmup, single.study.state.learned) == (27, 73)
+    out = tmp_path / "log.ndjson"
+    assert single.export(out) == 100
+    found = us.logs.learn(out, actions=["a", "b"], context=list(COLUMNS), warmup=warmup)
+    assert learned_parts(found.policy.to_json()) == learned_parts(single.policy())
+    assert [result.faults for result in single.audit()] == [()]
+
+
+def test_a_full_warm_up_of_equal_contexts_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MOST_WARMUP_BYTES", 600)
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=60)
+    send(single, constant, *range(40))
+    assert "context = '21 decisions': all contexts are alike" in str(single.study.fault)
+
+
+def test_long_contexts_that_wait_stay_in_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 40 decisions, ten fit in memory; the rest are read back ten at a time."""
+    monkeypatch.setattr(live_study, "MOST_TEXT", 320)  # some 31 characters each
+    monkeypatch.setattr(live_study, "CHUNK_VALUES", 20)
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10, reward_wait=60.0)
+    most = 0
+    for number in range(40):
+        send(single, colorful, number, rewarded=False)
+        most = max(most, len(single.study.waiting))
+    assert (most, single.study.all_in_memory) == (10, False)
+    single.now += 61_000_000
+    while single.study.process(single.store, single.now):
+        assert len(single.study.waiting) <= 10
+    assert (single.study.state.seq, single.study.state.expired) == (40, 40)
+    assert single.study.waiting_text == 0
+    send(single, colorful, *range(40, 50), rewarded=False)  # all fits again
+    assert (len(single.study.waiting), single.study.all_in_memory) == (10, True)
