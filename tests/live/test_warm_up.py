@@ -1,7 +1,4 @@
-"""The warm-up of contexts (`understudy.live.state`): when it ends, and when a study stops.
-
-Decisions in memory (`understudy.live.live_study`) are bounded by the length of their contexts too.
-"""
+"""The warm-up of contexts (`understudy.live.state`): when it ends, and when a study stops."""
 
 from __future__ import annotations
 
@@ -12,20 +9,13 @@ from typing import Any
 import pytest
 
 import understudy as us
-from tests.support.asgi import ask
+from tests.support.live.changing_study import shown
 from tests.support.live.single_study import Event, SingleStudy, learned_parts
-from understudy.live import live_study, state
-from understudy.live.service import Service
-from understudy.live.web.app import make_app
-from understudy.live.web.study_views import StudyViews
+from understudy.live import state
 
 COLUMNS = {"size": "number", "color": "text"}
+WIDE = [f"x{number}" for number in range(30)]
 Contexts = Callable[[int], dict[str, Any]]
-
-
-def colorful(number: int) -> dict[str, Any]:
-    """Contexts with five features: the constant, the size, and three colors."""
-    return {"size": float(number % 7), "color": ("red", "green", "blue")[number % 3]}
 
 
 def dated(number: int) -> dict[str, Any]:
@@ -36,7 +26,7 @@ def constant(_: int) -> dict[str, Any]:
     return {"size": None, "color": None}
 
 
-def send(single: SingleStudy, contexts: Contexts, *numbers: int, rewarded: bool = True) -> None:
+def send(single: SingleStudy, contexts: Contexts, *numbers: int) -> None:
     """Send decisions in one group."""
     outcomes = single.send(
         *(
@@ -45,7 +35,7 @@ def send(single: SingleStudy, contexts: Contexts, *numbers: int, rewarded: bool 
                 action="ab"[number % 2],
                 propensity=0.5,
                 context=contexts(number),
-                reward=number % 3 / 2 if rewarded else None,
+                reward=number % 3 / 2,
             )
             for number in numbers
         )
@@ -54,17 +44,21 @@ def send(single: SingleStudy, contexts: Contexts, *numbers: int, rewarded: bool 
 
 
 @pytest.mark.parametrize(
-    ("contexts", "reason"),
+    ("spec", "contexts", "reason"),
     [
-        (dated, "context color = '2024-05-01': a date does not come again"),
-        (colorful, "contexts = '5 features, 2 actions': the state of the learner would have 50"),
+        ({"context": COLUMNS}, dated, "context color = '2024-05-01': a date does not come again"),
+        (
+            {"context": dict.fromkeys(WIDE, "number"), "actions": [*"ab", *range(9_998)]},
+            lambda number: dict.fromkeys(WIDE, float(number)),
+            "contexts = '31 features, 10000 actions': the state of the learner would have 9,",
+        ),
     ],
+    ids=["dates", "too many features"],
 )
 def test_a_warm_up_that_cannot_succeed_stops_with_its_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contexts: Contexts, reason: str
+    tmp_path: Path, spec: dict[str, Any], contexts: Contexts, reason: str
 ) -> None:
-    monkeypatch.setattr("understudy.logs.features.LARGEST_STATE", 49)
-    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    single = SingleStudy(tmp_path, warmup=10, **spec)
     send(single, contexts, *range(9))
     assert (single.study.fault, single.study.state.warmup_left) == (None, 1)
     send(single, contexts, 9, 10)
@@ -88,22 +82,20 @@ def test_only_equal_contexts_prolong_a_warm_up(
 
 def test_a_stopped_study_is_shown_as_stopped(tmp_path: Path) -> None:
     single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
-    service = Service(str(single.path))
-    service.writer.studies = {"study": single.study}
-    views, app = StudyViews(service), make_app(service)
+    views, get = shown(single)
     send(single, dated, *range(9))
     before = views.version("study")
     assert views.summary("study")["kind"] == "warming up"
-    assert b'understudy_stopped{study="study"} 0.0' in ask(app, "GET", "/metrics").body
+    assert b'understudy_stopped{study="study"} 0.0' in get("/metrics").body
     send(single, dated, 9)
     fault = single.study.fault
     assert views.version("study") != before
-    for shown in (views.summary("study"), views.view("study")):
-        assert (shown["kind"], shown["word"], shown["style"]) == ("stopped", "Stopped", "bad")
-        assert shown["why"] == f"{fault}."
-    described = ask(app, "GET", "/v1/studies/study").json
+    for view in (views.summary("study"), views.view("study")):
+        assert (view["kind"], view["word"], view["style"]) == ("stopped", "Stopped", "bad")
+        assert view["why"] == f"{fault}."
+    described = get("/v1/studies/study").json
     assert (described["fault"], described["warmup_left"]) == (fault, 0)
-    assert b'understudy_stopped{study="study"} 1.0' in ask(app, "GET", "/metrics").body
+    assert b'understudy_stopped{study="study"} 1.0' in get("/metrics").body
 
 
 @pytest.mark.parametrize("group", [1, 7, 100])
@@ -134,24 +126,3 @@ def test_a_full_warm_up_of_equal_contexts_stops(
     single = SingleStudy(tmp_path, context=COLUMNS, warmup=60)
     send(single, constant, *range(40))
     assert "context = '21 decisions': all contexts are alike" in str(single.study.fault)
-
-
-def test_long_contexts_that_wait_stay_in_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of 40 decisions, ten fit in memory; the rest are read back ten at a time."""
-    monkeypatch.setattr(live_study, "MOST_TEXT", 320)  # some 31 characters each
-    monkeypatch.setattr(live_study, "CHUNK_VALUES", 20)
-    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10, reward_wait=60.0)
-    most = 0
-    for number in range(40):
-        send(single, colorful, number, rewarded=False)
-        most = max(most, len(single.study.waiting))
-    assert (most, single.study.all_in_memory) == (10, False)
-    single.now += 61_000_000
-    while single.study.process(single.store, single.now):
-        assert len(single.study.waiting) <= 10
-    assert (single.study.state.seq, single.study.state.expired) == (40, 40)
-    assert single.study.waiting_text == 0
-    send(single, colorful, *range(40, 50), rewarded=False)  # all fits again
-    assert (len(single.study.waiting), single.study.all_in_memory) == (10, True)
