@@ -19,7 +19,7 @@ import structlog
 from understudy.errors import InvalidSnapshot, UnderstudyError, shorten
 from understudy.live.spec import SECOND, Event, StudySpec
 from understudy.live.state import StudyState
-from understudy.live.store.records import Changes, Decision, Rewarded, StudyRecord
+from understudy.live.store.records import Changes, Decision, Rewarded, Snapshot, StudyRecord
 from understudy.live.store.sql import Reader, Store
 from understudy.logs.runs.study import LAST
 
@@ -27,6 +27,7 @@ MOST_IN_MEMORY = 100_000  # decisions that wait: some 30 MB; a reward in memory 
 MOST_TEXT = 1 << 26  # characters of their contexts: one may have 64,000, and a byte or four each
 CHUNK = 4_096  # decisions processed, or read back, at a time: some milliseconds of work
 CHUNK_VALUES = 32_768  # values in their contexts: of 1,000 characters each, some 32 MB
+CHUNK_WORK = 1 << 26  # numbers of the learner's state that they change: some 60 milliseconds
 
 Status = Literal["accepted", "known", "conflict", "late", "unknown decision", "archived"]
 REASONS: dict[str, str] = {
@@ -198,6 +199,16 @@ class Ingest:
             self.changes.late.append(Rewarded(found.seq, reward, self.now))
 
 
+class MadeSnapshot(NamedTuple):
+    """A snapshot, the error of making it, or None in a warm-up; and how often the study was loaded.
+
+    Another writer may have processed other rewards before the study was loaded again.
+    """
+
+    load: int
+    result: Snapshot | Exception | None
+
+
 def _text_length(decisions: Sequence[Decision]) -> int:
     """Return the number of characters in the contexts of decisions."""
     return sum(len(decision.context) for decision in decisions if decision.context is not None)
@@ -216,15 +227,16 @@ class LiveStudy:
         self.spec = StudySpec.model_validate_json(record.spec)
         self.spec_data: dict[str, Any] = json.loads(record.spec)
         self.rate = Rate()
-        self.chunk = min(CHUNK, CHUNK_VALUES // len(self.spec.context or "1"))
         self.known = 0
         self.malformed = 0
+        self.loads = 0
         self.fault: str | None
         self._policy: tuple[tuple[int, int, int, int], bytes] | None = None
         self.load(store)
 
     def load(self, store: Reader) -> None:
         """Load the state from the store."""
+        self.loads += 1
         self.fault = None
         try:
             self.state = self._restored(StudyState.begin(self.spec, self.record.base), store)
@@ -314,11 +326,12 @@ class LiveStudy:
         """
         if self.fault is not None:
             return False
+        chunk = self._chunk_size()
         if not self.waiting and not self.all_in_memory:
-            found = store.decisions(self.record.key, self.state.seq, self.chunk)
-            self.all_in_memory = len(found) < self.chunk
+            found = store.decisions(self.record.key, self.state.seq, chunk)
+            self.all_in_memory = len(found) < chunk
             self._remember(found)
-        first = islice(self.waiting, self.chunk)
+        first = islice(self.waiting, chunk)
         ready = list(takewhile(lambda decision: is_ready(decision, self.spec, now), first))
         if not ready:
             return False
@@ -331,7 +344,12 @@ class LiveStudy:
             self.waiting.popleft()
             del self.by_id[decision.id]
         self.waiting_text -= _text_length(ready)
-        return len(ready) == self.chunk or (not self.waiting and not self.all_in_memory)
+        return len(ready) == chunk or (not self.waiting and not self.all_in_memory)
+
+    def _chunk_size(self) -> int:
+        """Return how many decisions to process at a time: requests wait meanwhile."""
+        columns = len(self.spec.context or "-")
+        return max(1, min(CHUNK, CHUNK_VALUES // columns, CHUNK_WORK // self.state.numbers))
 
     def next_deadline(self) -> int | None:
         """Return the time at which the oldest decision stops waiting for its reward, if any."""
@@ -342,21 +360,31 @@ class LiveStudy:
 
     def unsaved(self) -> int:
         """Return how many decisions are newer than the snapshot: a crash repeats their work."""
-        return self.state.seq - self.snapshot_seq
+        return self.state.seq - self.snapshot_seq if self.fault is None else 0
+
+    def make_snapshot(self, pause: Callable[[], object] = lambda: None) -> MadeSnapshot:
+        """Make a snapshot of the state; any thread may do it."""
+        load = self.loads  # before the state: the writer may load the study in between
+        try:
+            return MadeSnapshot(load, self.state.snapshot(pause))
+        except Exception as error:  # noqa: BLE001 - any error stops this study, and no other
+            return MadeSnapshot(load, error)
 
     def save_snapshot(self, store: Store) -> None:
-        """Write a snapshot, if the state is newer than the last one."""
-        state = self.state
-        if state.seq <= self.snapshot_seq or self.fault is not None:
+        """Make a snapshot and write it, if the state is newer than the last one."""
+        if self.unsaved():
+            self.keep_snapshot(store, self.make_snapshot())
+
+    def keep_snapshot(self, store: Store, made: MadeSnapshot) -> None:
+        """Write a snapshot that was made, unless the study has stopped or was loaded since."""
+        result = made.result
+        if self.fault is not None or result is None or made.load != self.loads:
             return
-        try:
-            snapshot = state.snapshot()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._stop_learning(error)
-            return
-        if snapshot is not None:
-            store.save_snapshot(self.record.key, snapshot)
-            self.snapshot_seq = snapshot.seq
+        if isinstance(result, Exception):
+            self._stop_learning(result)
+        elif result.seq > self.snapshot_seq:
+            store.save_snapshot(self.record.key, result)
+            self.snapshot_seq = result.seq
 
     def _stop_learning(self, error: Exception) -> None:
         """Note why the study stops; its decisions are in the store, those of a warm-up too."""

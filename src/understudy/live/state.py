@@ -9,7 +9,7 @@ the first rows would all have rewards, and no bound would hold.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -191,6 +191,12 @@ class StudyState:
         return 0 if self.study is None else self.study.rounds
 
     @property
+    def numbers(self) -> int:
+        """The size of the learner's state, K p², or K without contexts: the work of a decision."""
+        features = 1 if self.contextual is None else len(self.contextual.encoder.features)
+        return len(self.spec.labels) * features**2
+
+    @property
     def promoted_seq(self) -> int | None:
         """The `seq` at which the certificate first justified promotion; 0 if before the first."""
         certificate = None if self.study is None else self.study.certificate
@@ -253,10 +259,13 @@ class StudyState:
         coverage = coverage_of_policy(self.policy)
         return LearnResult(policy=self.policy, coverage=coverage, intake=nothing, oddities={})
 
-    def snapshot(self) -> Snapshot | None:
-        """Return a snapshot for the store, with which a start need not process all decisions."""
+    def snapshot(self, pause: Callable[[], object] = lambda: None) -> Snapshot | None:
+        """Return a snapshot for the store, with which a start need not process all decisions.
+
+        `pause` is called again and again: it may let other threads run.
+        """
         policy = self.policy
-        return None if policy is None else Snapshot(self.seq, policy.to_json(), self.expired)
+        return None if policy is None else Snapshot(self.seq, policy.to_json(pause), self.expired)
 
 
 def _context_bytes(decision: Decision) -> bytes:
