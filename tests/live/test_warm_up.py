@@ -96,6 +96,9 @@ def test_a_stopped_study_is_shown_as_stopped(tmp_path: Path) -> None:
     described = get("/v1/studies/study").json
     assert (described["fault"], described["warmup_left"]) == (fault, 0)
     assert b'understudy_stopped{study="study"} 1.0' in get("/metrics").body
+    refused = get("/v1/studies/study/snapshot")
+    assert (refused.status, refused.json["error"]) == (409, "stopped")
+    assert refused.json["message"] == fault
 
 
 @pytest.mark.parametrize("group", [1, 7, 100])

@@ -17,6 +17,11 @@ BATCH = 0.05  # seconds: small snapshots are made for so long before they are wr
 PAUSE = 5e-4  # seconds between two pieces of a text: enough for another thread to take over
 
 
+def let_others_run() -> None:
+    """Give up the interpreter's lock for a moment."""
+    time.sleep(PAUSE)
+
+
 class SnapshotSaver:
     """Saves snapshots as often as they are cheap, the studies with the most new decisions first.
 
@@ -80,7 +85,7 @@ class SnapshotSaver:
     def _pause(self) -> None:
         if self._ending:
             raise InterruptedError("the service ends: a newer snapshot follows")
-        time.sleep(PAUSE)
+        let_others_run()
 
     def _write(self, store: Store) -> None:
         begun = self._clock()
