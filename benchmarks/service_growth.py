@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.service_load import free_port
 from understudy.errors import UnderstudyError
 
-__all__ = ["main"]
+__all__ = ["main", "measure"]
 
 STAGES = 10
 BATCH = 1_000
@@ -58,11 +58,11 @@ def service(store: str, port: int) -> Iterator[int]:
 
 
 def _is_ready(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5.0)
-    try:
-        return _request(connection, "/readyz") == HTTPStatus.OK
-    except OSError:
-        return False
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5.0)) as connection:
+        try:
+            return _request(connection, "/readyz") == HTTPStatus.OK
+        except OSError:
+            return False
 
 
 def _request(connection: http.client.HTTPConnection, path: str, body: object = None) -> int:
@@ -87,8 +87,8 @@ def _id(number: int) -> str:
 class Sender:
     """Sends events, and counts them."""
 
-    def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60.0)
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
         self._rng = random.Random(0)
         self.sent = 0
 
@@ -121,8 +121,9 @@ class Sender:
 def measure(store: str, events: int) -> None:
     """Print a line for each stage, and one for the restart."""
     port = free_port()
-    with service(store, port) as process:
-        sender = Sender(port)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60.0)
+    with service(store, port) as process, closing(connection):
+        sender = Sender(connection)
         sender.create()
         for stage in range(1, STAGES + 1):
             while sender.sent < stage * events // (2 * STAGES):

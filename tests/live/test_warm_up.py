@@ -129,3 +129,26 @@ def test_a_full_warm_up_of_equal_contexts_stops(
     single = SingleStudy(tmp_path, context=COLUMNS, warmup=60)
     send(single, constant, *range(40))
     assert "context = '21 decisions': all contexts are alike" in str(single.study.fault)
+
+
+def test_states_of_a_warm_up_are_values(tmp_path: Path) -> None:
+    """Two states that follow the same one do not see each other's decisions."""
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    send(single, dated, *range(6))
+    decisions = single.store.decisions(single.study.record.key, 0, 10)
+    first = state.StudyState.begin(single.study.spec).after(decisions[:3])
+    one, other = first.after(decisions[3:]), first.after(decisions[4:])
+    assert [s.warmup_left for s in (first, one, other)] == [7, 4, 5]
+    contexts = [[context for _, context in s.warmup_rows] for s in (one, other)]
+    stored = [(decision.context or "").encode() for decision in decisions]
+    assert contexts == [stored, [*stored[:3], *stored[4:]]]
+
+
+def test_a_decision_costs_the_same_late_in_a_warm_up(tmp_path: Path) -> None:
+    """The state takes one more row, and copies none."""
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=100)
+    send(single, constant, 0)
+    rows = single.study.state.warmup_rows
+    send(single, constant, *range(1, 50))
+    assert single.study.state.warmup_rows is rows
+    assert len(rows) == 50

@@ -361,7 +361,9 @@ class LiveStudy:
 
     def unsaved(self) -> int:
         """Return how many decisions are newer than the snapshot: a crash repeats their work."""
-        return self.state.seq - self.snapshot_seq if self.fault is None else 0
+        if self.fault is not None or self.state.study is None:  # a warm-up has no snapshot
+            return 0
+        return self.state.seq - self.snapshot_seq
 
     def make_snapshot(self, pause: Callable[[], object] = lambda: None) -> MadeSnapshot:
         """Make a snapshot of the state; any thread may do it."""

@@ -32,6 +32,7 @@ from understudy.types import Log
 MOST_WARMUP_ROWS = 200_000  # twice the largest `warmup`, so that each can be doubled once
 MOST_WARMUP_BYTES = 1 << 27  # of contexts: twice 1,000 of 64 texts with 1,000 characters each
 ROWS_PER_FRAME = 512  # contexts parsed at a time: objects of Python take ten times their text
+WarmupRow = tuple[int, bytes]  # the action and the context of a decision
 COLUMN_TYPES = {"number": pl.Float64(), "text": pl.String()}
 
 
@@ -39,11 +40,12 @@ COLUMN_TYPES = {"number": pl.Float64(), "text": pl.String()}
 class StudyState:
     """A study after the decisions up to `seq`, as an immutable value.
 
-    During the warm-up of contexts there is neither `study` nor `settings`, and `warmup_rows` holds
-    the action and the context of each decision so far; `warmup` counts them afterwards.
-    `last_features` are those of the last rows, over which a policy with contexts is averaged.
-    `expired` counts the decisions that got the default reward. `base_study` is the study in the
-    policy.json that this one continues, if any.
+    During the warm-up of contexts there is neither `study` nor `settings`. The first `warmup_count`
+    of `warmup_rows` are the actions and contexts of its decisions: states that follow each other
+    share this list, and only add to it. `warmup` counts them afterwards. `last_features` are those
+    of the last rows, over which a policy with contexts is averaged. `expired` counts the decisions
+    that got the default reward. `base_study` is the study in the policy.json that this one
+    continues, if any.
     """
 
     spec: StudySpec
@@ -52,7 +54,8 @@ class StudyState:
     study: Study | None = None
     settings: Settings | None = None
     contextual: ContextFeatures | None = None
-    warmup_rows: tuple[tuple[int, bytes], ...] = ()
+    warmup_rows: Sequence[WarmupRow] = ()
+    warmup_count: int = 0
     warmup_bytes: int = 0
     warmup: int = 0
     last_features: Array | None = None
@@ -117,7 +120,7 @@ class StudyState:
         that fills `MOST_WARMUP_BYTES`: the contexts alone determine where, so a study does not
         depend on the size of its groups.
         """
-        rows, size, total = list(self.warmup_rows), self._warmup_size, self.warmup_bytes
+        rows, size, total = self._rows_to_extend(), self._warmup_size, self.warmup_bytes
         for count, decision in enumerate(decisions, start=1):
             context = _context_bytes(decision)
             rows.append((decision.action, context))
@@ -139,9 +142,18 @@ class StudyState:
             else:
                 learned = ready.after(decisions[count:])
                 return replace(learned, seq=self.seq, expired=self.expired)
-        return replace(self, warmup_rows=tuple(rows), warmup_bytes=total)
+        return replace(self, warmup_rows=rows, warmup_count=len(rows), warmup_bytes=total)
 
-    def _finish_warm_up(self, rows: Sequence[tuple[int, bytes]]) -> StudyState:
+    def _rows_to_extend(self) -> list[WarmupRow]:
+        """Return the list of rows, or a copy if another state has added to it: a warm-up is long,
+        and may get its decisions one by one.
+        """
+        rows = self.warmup_rows
+        if isinstance(rows, list) and len(rows) == self.warmup_count:
+            return rows
+        return list(rows[: self.warmup_count])
+
+    def _finish_warm_up(self, rows: Sequence[WarmupRow]) -> StudyState:
         actions = np.array([action for action, _ in rows], dtype=np.int64)
         frame = self._context_frame([context for _, context in rows])
         names = tuple(self.spec.context or ())
@@ -153,7 +165,7 @@ class StudyState:
 
     def without_warmup_rows(self) -> StudyState:
         """Return the state without the decisions of the warm-up, which take memory."""
-        return replace(self, warmup_rows=(), warmup_bytes=0)
+        return replace(self, warmup_rows=(), warmup_count=0, warmup_bytes=0)
 
     def _learn(self, study: Study, decisions: Sequence[Decision]) -> StudyState:
         spec, q, x, last = self.spec, None, None, None
@@ -210,13 +222,13 @@ class StudyState:
     @property
     def warmup_left(self) -> int:
         """The least number of decisions that the warm-up still needs."""
-        return 0 if self.study is not None else self._warmup_size - len(self.warmup_rows)
+        return 0 if self.study is not None else self._warmup_size - self.warmup_count
 
     @property
     def _warmup_size(self) -> int:
         """The next size of the warm-up: in smaller ones all contexts were equal."""
         size = self.spec.warmup
-        while size <= len(self.warmup_rows):
+        while size <= self.warmup_count:
             size *= 2
         return size
 
