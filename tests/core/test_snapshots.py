@@ -27,6 +27,7 @@ from understudy.snapshots import (
     as_data,
     from_data,
     from_json,
+    indented,
     to_json,
     write_atomically,
 )
@@ -632,3 +633,39 @@ def test_games_are_data_too() -> None:
         again = from_data(as_data(game), "game")
         assert as_data(again) == as_data(game)
         assert type(again.adversary) is type(adversary)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=5)
+    | st.lists(inner, max_size=5).map(tuple)
+    | st.dictionaries(st.text(max_size=5), inner, max_size=5),
+    max_leaves=30,
+)  # fmt: skip
+
+
+@given(JSON, st.integers(1, 4))
+def test_indented_text_is_that_of_json(content: Any, piece: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("understudy.snapshots.PIECE", piece)
+        found = indented(content)
+    assert found == json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1)
+
+
+def test_indented_text_has_no_nan() -> None:
+    for content in (np.nan, [1.0, np.inf], {"a": {"b": [np.nan]}}):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            indented(content)
+
+
+def test_other_threads_may_run_while_a_long_text_is_made() -> None:
+    pauses = 0
+
+    def pause() -> None:
+        nonlocal pauses
+        pauses += 1
+
+    numbers = np.random.default_rng(0).random(50_000).tolist()
+    text = indented({"a": numbers, "b": [{"c": number} for number in numbers]}, pause)
+    assert pauses >= len(text) // (1 << 16)

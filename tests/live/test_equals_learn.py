@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import understudy as us
-from tests.support.live.single_study import Event, SingleStudy, learned_parts, statuses
+from tests.support.live.single_study import Event, SingleStudy, learned_parts
 from understudy.live.state import StudyState
 
 K = ["north", "south", "west"]
@@ -129,14 +129,3 @@ def test_contexts_that_never_change_prolong_the_warm_up(tmp_path: Path) -> None:
             assert single.study.state.warmup_left == 7  # alike up to 10: then 20, then 40
     assert single.study.state.warmup == 40
     assert single.study.state.learned == 24
-
-
-def test_a_warm_up_that_cannot_end_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.live.state.MOST_WARMUP_ROWS", 50)
-    one = SingleStudy(tmp_path, context={"age": "number"}, warmup=10)
-    for i in range(60):
-        context = {"age": 40.0}
-        sent = Event(id=str(i), action="a", propensity=0.5, reward=1.0, context=context)
-        assert statuses(one.send(sent)) == ["accepted"]
-    assert "all contexts are alike" in str(one.study.fault)
-    assert len(one.study.state.warmup_rows) == 50

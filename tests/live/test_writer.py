@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -168,7 +167,7 @@ def test_a_study_that_cannot_be_kept_does_not_trouble_others(
             state_class = type(ads.state)
             snapshot = state_class.snapshot
 
-            def one_fails(state: Any) -> Any:
+            def one_fails(state: Any, *_: object) -> Any:
                 if state.spec.name == "ads" and state.seq:
                     raise ValueError("no number")
                 return snapshot(state)
@@ -180,26 +179,6 @@ def test_a_study_that_cannot_be_kept_does_not_trouble_others(
             assert (ads.fault, other.fault) == ("ValueError: no number", None)
             assert (ads.snapshot_seq, other.snapshot_seq) == (0, 1)
             assert service.writer.store_error is None
-
-    asyncio.run(play())
-
-
-def test_snapshots_delay_requests_briefly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not kept in one moment is kept in the next."""
-    monkeypatch.setattr(writer, "SNAPSHOT_PAUSE", 0.0)
-
-    async def play() -> None:
-        async with served(tmp_path / "store.db") as service:
-            study = service.study("ads")
-            await service.ingest(study, [event("1")])
-            await service.writer.run(lambda: service.writer._save_snapshots(all_of_them=False))
-            assert (study.snapshot_seq, service.writer._snapshot_at < time.monotonic() + 5.0) == (
-                0,
-                True,
-            )
-            monkeypatch.setattr(writer, "SNAPSHOT_PAUSE", 5.0)
-            await service.writer.run(lambda: service.writer._save_snapshots(all_of_them=False))
-            assert (study.snapshot_seq, study.unsaved()) == (1, 0)
 
     asyncio.run(play())
 

@@ -22,6 +22,7 @@ from benchmarks.baselines import (
 from benchmarks.instructions import WORKLOADS, count
 from benchmarks.measurement import Benchmark, Contender, Ratio, machine
 from benchmarks.replay import skipped
+from benchmarks.service_growth import measure as measure_growth
 from tests.support.command_line import Run, understudy
 from tests.support.paths import ROOT
 from understudy import cli
@@ -220,3 +221,14 @@ def test_no_round_takes_more_instructions_than_it_did(name: str) -> None:
         pytest.skip(f"counted with {kept['versions']}, other versions count otherwise")
     found = count(name)
     assert found == pytest.approx(kept["counts"][name], rel=0.1), "make bench writes new counts"
+
+
+@pytest.mark.full
+def test_the_service_is_measured_as_its_store_grows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measure_growth(str(tmp_path / "store.db"), 20_000)
+    *stages, restart = capsys.readouterr().out.splitlines()
+    assert len(stages) == 10
+    assert stages[-1].lstrip().startswith("20,000 events")
+    assert restart.startswith("restart after kill -9: ")

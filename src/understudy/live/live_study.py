@@ -15,18 +15,22 @@ from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple
 
 import structlog
+from pydantic_core import to_json
 
-from understudy.errors import InvalidSnapshot, shorten
+from understudy.errors import InvalidSnapshot, UnderstudyError, shorten
 from understudy.live.clock import Outages, RewardWait
 from understudy.live.models import Event
 from understudy.live.spec import SECOND, StudySpec
 from understudy.live.state import StudyState
-from understudy.live.store.records import Changes, Decision, Rewarded, StudyRecord
+from understudy.live.store.records import Changes, Decision, Rewarded, Snapshot, StudyRecord
 from understudy.live.store.sql import Reader, Store
 from understudy.logs.runs.study import LAST
 
 MOST_IN_MEMORY = 100_000  # decisions that wait: some 30 MB; a reward in memory needs no query
+MOST_TEXT = 1 << 26  # characters of their contexts: one may have 64,000, and a byte or four each
 CHUNK = 4_096  # decisions processed, or read back, at a time: some milliseconds of work
+CHUNK_VALUES = 32_768  # values in their contexts: of 1,000 characters each, some 32 MB
+CHUNK_WORK = 1 << 26  # numbers of the learner's state that they change: some 60 milliseconds
 
 Status = Literal["accepted", "known", "conflict", "late", "unknown decision", "archived"]
 REASONS: dict[str, str] = {
@@ -188,6 +192,21 @@ class Ingest:
             self.changes.late.append(Rewarded(found.seq, reward, self.now))
 
 
+class MadeSnapshot(NamedTuple):
+    """A snapshot, the error of making it, or None in a warm-up; and how often the study was loaded.
+
+    Another writer may have processed other rewards before the study was loaded again.
+    """
+
+    load: int
+    result: Snapshot | Exception | None
+
+
+def _text_length(decisions: Sequence[Decision]) -> int:
+    """Return the number of characters in the contexts of decisions."""
+    return sum(len(decision.context) for decision in decisions if decision.context is not None)
+
+
 class LiveStudy:
     """A study: its state, and the decisions that wait to be processed.
 
@@ -203,7 +222,8 @@ class LiveStudy:
         self.rate = Rate()
         self.known = 0
         self.malformed = 0
-        self.fault: str | None = None
+        self.loads = 0
+        self.fault: str | None
         self._policy: tuple[tuple[int, int, int, int], bytes] | None = None
         self.wait = RewardWait(self.spec.reward_wait_us, outages)
         self.load(store)
@@ -211,6 +231,8 @@ class LiveStudy:
     def load(self, store: Reader) -> None:
         """Load the state from the store."""
         self.wait = replace(self.wait, closed=store.closed_seq(self.record.key))
+        self.loads += 1
+        self.fault = None
         try:
             self.state = self._restored(StudyState.begin(self.spec, self.record.base), store)
         except InvalidSnapshot as error:  # the policy.json that it continues cannot be read
@@ -241,6 +263,7 @@ class LiveStudy:
         """Drop the decisions in memory: the last write may or may not have happened."""
         self.next_seq = store.last_seq(self.record.key) + 1
         self.waiting = deque[Decision]()
+        self.waiting_text = 0
         self.by_id: dict[str, Decision] = {}
         self.all_in_memory = self.next_seq == self.state.seq + 1
 
@@ -260,7 +283,7 @@ class LiveStudy:
         version = self.version
         if self._policy is None or self._policy[0] != version:
             shown = show(self, self.state)
-            self._policy = version, json.dumps(shown, ensure_ascii=False).encode()
+            self._policy = version, to_json(shown)  # seven times faster than json
         return self._policy[1]
 
     def ingest(self, store: Store, ids: Sequence[str], now: int) -> Ingest:
@@ -272,7 +295,8 @@ class LiveStudy:
         """Apply a group of events that is on disk now."""
         changes = ingest.changes
         self.next_seq = ingest.next_seq
-        fits = len(self.waiting) + len(changes.decisions) <= MOST_IN_MEMORY
+        rows, text = len(changes.decisions), _text_length(changes.decisions)
+        fits = len(self.waiting) + rows <= MOST_IN_MEMORY and self.waiting_text + text <= MOST_TEXT
         self.all_in_memory = self.all_in_memory and fits
         if self.all_in_memory:
             self._remember(changes.decisions)
@@ -287,6 +311,7 @@ class LiveStudy:
 
     def _remember(self, decisions: Sequence[Decision]) -> None:
         self.waiting.extend(decisions)
+        self.waiting_text += _text_length(decisions)
         self.by_id.update((decision.id, decision) for decision in decisions)
 
     @property
@@ -310,11 +335,12 @@ class LiveStudy:
         """
         if self.fault is not None:
             return False
+        chunk = self._chunk_size()
         if not self.waiting and not self.all_in_memory:
-            found = store.decisions(self.record.key, self.state.seq, CHUNK)
-            self.all_in_memory = len(found) < CHUNK
+            found = store.decisions(self.record.key, self.state.seq, chunk)
+            self.all_in_memory = len(found) < chunk
             self._remember(found)
-        first = islice(self.waiting, CHUNK)
+        first = islice(self.waiting, chunk)
         ready = list(takewhile(lambda decision: self.wait.is_ready(decision, clock), first))
         if not ready:
             return False
@@ -326,7 +352,13 @@ class LiveStudy:
         for decision in ready:
             self.waiting.popleft()
             del self.by_id[decision.id]
-        return len(ready) == CHUNK or (not self.waiting and not self.all_in_memory)
+        self.waiting_text -= _text_length(ready)
+        return len(ready) == chunk or (not self.waiting and not self.all_in_memory)
+
+    def _chunk_size(self) -> int:
+        """Return how many decisions to process at a time: requests wait meanwhile."""
+        columns = len(self.spec.context or "-")
+        return max(1, min(CHUNK, CHUNK_VALUES // columns, CHUNK_WORK // self.state.numbers))
 
     def next_deadline(self) -> int | None:
         """Return the time at which the oldest decision stops waiting for its reward, if any."""
@@ -337,22 +369,40 @@ class LiveStudy:
 
     def unsaved(self) -> int:
         """Return how many decisions are newer than the snapshot: a crash repeats their work."""
+        if self.fault is not None or self.state.study is None:  # a warm-up has no snapshot
+            return 0
         return self.state.seq - self.snapshot_seq
 
-    def save_snapshot(self, store: Store) -> None:
-        """Write a snapshot, if the state is newer than the last one."""
-        state = self.state
-        if state.seq <= self.snapshot_seq or self.fault is not None:
-            return
+    def make_snapshot(self, pause: Callable[[], object] = lambda: None) -> MadeSnapshot:
+        """Make a snapshot of the state; any thread may do it."""
+        load = self.loads  # before the state: the writer may load the study in between
         try:
-            snapshot = state.snapshot()
-        except Exception as error:  # noqa: BLE001 - as above
-            self._stop_learning(error)
+            return MadeSnapshot(load, self.state.snapshot(pause))
+        except Exception as error:  # noqa: BLE001 - any error stops this study, and no other
+            return MadeSnapshot(load, error)
+
+    def save_snapshot(self, store: Store) -> None:
+        """Make a snapshot and write it, if the state is newer than the last one."""
+        if self.unsaved():
+            self.keep_snapshot(store, self.make_snapshot())
+
+    def keep_snapshot(self, store: Store, made: MadeSnapshot) -> None:
+        """Write a snapshot that was made, unless the study has stopped or was loaded since."""
+        result = made.result
+        if self.fault is not None or result is None or made.load != self.loads:
             return
-        if snapshot is not None:
-            store.save_snapshot(self.record.key, snapshot)
-            self.snapshot_seq = snapshot.seq
+        if isinstance(result, Exception):
+            self._stop_learning(result)
+        elif result.seq > self.snapshot_seq:
+            store.save_snapshot(self.record.key, result)
+            self.snapshot_seq = result.seq
 
     def _stop_learning(self, error: Exception) -> None:
-        log.error("a study cannot go on", study=self.spec.name, exc_info=error)
-        self.fault = f"{type(error).__name__}: {error}"
+        """Note why the study stops; its decisions are in the store, those of a warm-up too."""
+        if isinstance(error, UnderstudyError):  # the message says all
+            self.fault = str(error)
+            log.error("a study has stopped", study=self.spec.name, reason=self.fault)
+        else:
+            self.fault = f"{type(error).__name__}: {error}"
+            log.error("a study has stopped", study=self.spec.name, exc_info=error)
+        self.state = self.state.without_warmup_rows()

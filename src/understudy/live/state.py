@@ -9,7 +9,7 @@ the first rows would all have rewards, and no bound would hold.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot
-from understudy.logs.features import ContextFeatures
+from understudy.logs.features import ConstantContexts, ContextFeatures
 from understudy.logs.learn import coverage_of_policy
 from understudy.logs.policy import Policy, Provenance, from_text, playable
 from understudy.logs.results import LearnResult
@@ -30,6 +30,9 @@ from understudy.logs.settings import Choice, Settings, choose, choose_contextual
 from understudy.types import Log
 
 MOST_WARMUP_ROWS = 200_000  # twice the largest `warmup`, so that each can be doubled once
+MOST_WARMUP_BYTES = 1 << 27  # of contexts: twice 1,000 of 64 texts with 1,000 characters each
+ROWS_PER_FRAME = 512  # contexts parsed at a time: objects of Python take ten times their text
+WarmupRow = tuple[int, bytes]  # the action and the context of a decision
 COLUMN_TYPES = {"number": pl.Float64(), "text": pl.String()}
 
 
@@ -37,10 +40,12 @@ COLUMN_TYPES = {"number": pl.Float64(), "text": pl.String()}
 class StudyState:
     """A study after the decisions up to `seq`, as an immutable value.
 
-    During the warm-up of contexts there is neither `study` nor `settings`, and `warmup_rows` holds
-    the decisions so far; `warmup` counts them afterwards. `last_features` are those of the last
-    rows, over which a policy with contexts is averaged. `expired` counts the decisions that got the
-    default reward. `base_study` is the study in the policy.json that this one continues, if any.
+    During the warm-up of contexts there is neither `study` nor `settings`. The first `warmup_count`
+    of `warmup_rows` are the actions and contexts of its decisions: states that follow each other
+    share this list, and only add to it. `warmup` counts them afterwards. `last_features` are those
+    of the last rows, over which a policy with contexts is averaged. `expired` counts the decisions
+    that got the default reward. `base_study` is the study in the policy.json that this one
+    continues, if any.
     """
 
     spec: StudySpec
@@ -49,7 +54,9 @@ class StudyState:
     study: Study | None = None
     settings: Settings | None = None
     contextual: ContextFeatures | None = None
-    warmup_rows: tuple[Decision, ...] = ()
+    warmup_rows: Sequence[WarmupRow] = ()
+    warmup_count: int = 0
+    warmup_bytes: int = 0
     warmup: int = 0
     last_features: Array | None = None
     base_study: Study | None = None
@@ -73,9 +80,8 @@ class StudyState:
         rows = min(LAST, found.learned)  # rows of the warm-up are not part of the average
         if found.contextual is None or not rows:
             return found
-        return replace(
-            found, last_features=found.contextual.features(found._context_frame(before[-rows:]))
-        )
+        last = found._context_frame(list(map(_context_bytes, before[-rows:])))
+        return replace(found, last_features=found.contextual.features(last))
 
     def _with_policy(self, policy: Policy) -> StudyState:
         return replace(
@@ -110,34 +116,56 @@ class StudyState:
     def _warm_up(self, decisions: Sequence[Decision]) -> StudyState:
         """Collect decisions until their contexts differ; learn from those that follow.
 
-        If all contexts of the warm-up are equal, its size doubles.
+        If all contexts of the warm-up are equal, its size doubles. It ends early with the decision
+        that fills `MOST_WARMUP_BYTES`: the contexts alone determine where, so a study does not
+        depend on the size of its groups.
         """
-        rows = [*self.warmup_rows, *decisions]
-        size = self._warmup_size
-        while size <= len(rows):
+        rows, size, total = self._rows_to_extend(), self._warmup_size, self.warmup_bytes
+        for count, decision in enumerate(decisions, start=1):
+            context = _context_bytes(decision)
+            rows.append((decision.action, context))
+            total += len(context)
+            is_full = total >= MOST_WARMUP_BYTES
+            if len(rows) < size and not is_full:
+                continue
             try:
-                ready = self._finish_warm_up(rows[:size])
-            except InvalidLog:
+                ready = self._finish_warm_up(rows)
+            except ConstantContexts:
                 size *= 2
+                if is_full or size > MOST_WARMUP_ROWS:
+                    raise InvalidLog(
+                        "context",
+                        f"{len(rows):,} decisions",
+                        "all contexts are alike, so no policy can depend on them",
+                        "create a study without contexts, or with others",
+                    ) from None
             else:
-                learned = ready.after(rows[size:])
+                learned = ready.after(decisions[count:])
                 return replace(learned, seq=self.seq, expired=self.expired)
-        if len(rows) > MOST_WARMUP_ROWS:
-            raise InvalidLog(
-                "context",
-                f"{len(rows):,} decisions",
-                "all contexts are alike, so no policy can depend on them",
-                "create a study without contexts, or with others",
-            )
-        return replace(self, warmup_rows=tuple(rows))
+        return replace(self, warmup_rows=rows, warmup_count=len(rows), warmup_bytes=total)
 
-    def _finish_warm_up(self, rows: Sequence[Decision]) -> StudyState:
-        actions = np.array([row.action for row in rows], dtype=np.int64)
+    def _rows_to_extend(self) -> list[WarmupRow]:
+        """Return the list of rows, or a copy if another state has added to it: a warm-up is long,
+        and may get its decisions one by one.
+        """
+        rows = self.warmup_rows
+        if isinstance(rows, list) and len(rows) == self.warmup_count:
+            return rows
+        return list(rows[: self.warmup_count])
+
+    def _finish_warm_up(self, rows: Sequence[WarmupRow]) -> StudyState:
+        actions = np.array([action for action, _ in rows], dtype=np.int64)
+        frame = self._context_frame([context for _, context in rows])
         names = tuple(self.spec.context or ())
         choice, contextual = choose_contextual(
-            self._context_frame(rows), actions, names, len(self.spec.labels), self.spec.horizon
+            frame, actions, names, len(self.spec.labels), self.spec.horizon
         )
-        return replace(self, warmup_rows=(), warmup=len(rows))._begin_learning(choice, contextual)
+        begun = self.without_warmup_rows()._begin_learning(choice, contextual)
+        return replace(begun, warmup=len(rows))
+
+    def without_warmup_rows(self) -> StudyState:
+        """Return the state without the decisions of the warm-up, which take memory."""
+        return replace(self, warmup_rows=(), warmup_count=0, warmup_bytes=0)
 
     def _learn(self, study: Study, decisions: Sequence[Decision]) -> StudyState:
         spec, q, x, last = self.spec, None, None, None
@@ -147,19 +175,22 @@ class StudyState:
         if spec.propensity_source == LOGGED:
             q = np.array([d.propensity for d in decisions], dtype=np.float64)
         if self.contextual is not None:
-            x = self.contextual.features(self._context_frame(decisions))
+            x = self.contextual.features(self._context_frame(list(map(_context_bytes, decisions))))
             last = last_rows(self.last_features, x)
         log = Log._of(actions, spec.scale.unit(rewards), q, x)  # events were checked on arrival
         return replace(self, study=study.after(log), last_features=last)
 
-    def _context_frame(self, decisions: Sequence[Decision]) -> pl.DataFrame:
-        rows = [json.loads(decision.context or "{}") for decision in decisions]
-        return pl.DataFrame(
-            {
+    def _context_frame(self, contexts: Sequence[bytes]) -> pl.DataFrame:
+        kinds = (self.spec.context or {}).items()
+        frames = []
+        for start in range(0, len(contexts), ROWS_PER_FRAME):
+            rows = [json.loads(context) for context in contexts[start : start + ROWS_PER_FRAME]]
+            columns = {
                 CONTEXT + name: pl.Series([row[name] for row in rows], dtype=COLUMN_TYPES[kind])
-                for name, kind in (self.spec.context or {}).items()
+                for name, kind in kinds
             }
-        )
+            frames.append(pl.DataFrame(columns))
+        return pl.concat(frames)
 
     @property
     def learned(self) -> int:
@@ -170,6 +201,12 @@ class StudyState:
     def rounds(self) -> int:
         """The number of rows learned from, with those of the policy.json that it continues."""
         return 0 if self.study is None else self.study.rounds
+
+    @property
+    def numbers(self) -> int:
+        """The size of the learner's state, K p², or K without contexts: the work of a decision."""
+        features = 1 if self.contextual is None else len(self.contextual.encoder.features)
+        return len(self.spec.labels) * features**2
 
     @property
     def promoted_seq(self) -> int | None:
@@ -185,13 +222,13 @@ class StudyState:
     @property
     def warmup_left(self) -> int:
         """The least number of decisions that the warm-up still needs."""
-        return 0 if self.study is not None else self._warmup_size - len(self.warmup_rows)
+        return 0 if self.study is not None else self._warmup_size - self.warmup_count
 
     @property
     def _warmup_size(self) -> int:
         """The next size of the warm-up: in smaller ones all contexts were equal."""
         size = self.spec.warmup
-        while size <= len(self.warmup_rows):
+        while size <= self.warmup_count:
             size *= 2
         return size
 
@@ -234,10 +271,17 @@ class StudyState:
         coverage = coverage_of_policy(self.policy)
         return LearnResult(policy=self.policy, coverage=coverage, intake=nothing, oddities={})
 
-    def snapshot(self) -> Snapshot | None:
-        """Return a snapshot for the store, with which a start need not process all decisions."""
+    def snapshot(self, pause: Callable[[], object] = lambda: None) -> Snapshot | None:
+        """Return a snapshot for the store, with which a start need not process all decisions.
+
+        `pause` is called again and again: it may let other threads run.
+        """
         policy = self.policy
-        return None if policy is None else Snapshot(self.seq, policy.to_json(), self.expired)
+        return None if policy is None else Snapshot(self.seq, policy.to_json(pause), self.expired)
+
+
+def _context_bytes(decision: Decision) -> bytes:
+    return (decision.context or "{}").encode()
 
 
 def precompile() -> None:

@@ -26,6 +26,7 @@ from understudy.errors import StoreUnavailable
 from understudy.live.clock import FAR_AHEAD, RETURN, Outages, ServiceClock, shown
 from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.models import Event
+from understudy.live.snapshot_saver import SnapshotSaver
 from understudy.live.spec import SECOND
 from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.store.sql import Store
@@ -39,7 +40,6 @@ RETRY = 0.5  # seconds between two attempts to reopen a lost store: clients retr
 TOKENS_EVERY = 2.0  # seconds until an added or removed token counts
 SNAPSHOT_EVERY = 10.0  # seconds: a crash costs at most about so much work at the next start
 SNAPSHOT_SHARE = 50.0  # snapshots may take a fiftieth of the time
-SNAPSHOT_PAUSE = 0.05  # seconds: no further snapshot is begun after that, requests wait meanwhile
 # Seconds after which a store that does not answer counts as unavailable: a second more than SQLite
 # or a connection needs to fail by itself, with a better reason; less than the ten of a client.
 STALLED = 6.0
@@ -109,7 +109,7 @@ class Writer:
         self._unprocessed = False
         self._busy = False
         self._poll_at = 0.0
-        self._snapshot_at = 0.0
+        self._snapshots = SnapshotSaver(SNAPSHOT_EVERY, SNAPSHOT_SHARE)
         self._tokens_at = 0.0
         self._retry_at = 0.0
         self._thread = threading.Thread(target=self._run, name="understudy-writer", daemon=True)
@@ -271,8 +271,7 @@ class Writer:
             self._answered_all = stopping
             if self._unprocessed or time.monotonic() >= self._poll_at or stopping:
                 self._poll()
-            if time.monotonic() >= self._snapshot_at or stopping:
-                self._save_snapshots(all_of_them=stopping)
+            self._save_snapshots(all_of_them=stopping)
         self.store.close()
 
     def _gather(self) -> tuple[list[EventRequest | StoreTask], bool]:
@@ -423,21 +422,14 @@ class Writer:
             self._lose_store(error)
 
     def _save_snapshots(self, *, all_of_them: bool) -> None:
-        """Save snapshots, which make the next start quick, as often as they are cheap.
-
-        Requests wait meanwhile: so it stops after a moment, and the studies with the most unsaved
-        decisions come first.
-        """
-        begun, finished = time.monotonic(), True
-        if self.store_error is None:
-            try:
-                for study in sorted(self.studies.values(), key=LiveStudy.unsaved, reverse=True):
-                    finished = all_of_them or time.monotonic() < begun + SNAPSHOT_PAUSE
-                    if not finished:
-                        break
-                    study.save_snapshot(self.store)
-            except Exception as error:  # noqa: BLE001 - as above
-                self._lose_store(error)
-        took = time.monotonic() - begun
-        pause = max(SNAPSHOT_EVERY if finished else 0.0, SNAPSHOT_SHARE * took)
-        self._snapshot_at = time.monotonic() + pause
+        """Save snapshots, which make the next start quick."""
+        if self.store_error is not None:
+            return
+        studies = self.studies.values()
+        try:
+            if all_of_them:
+                self._snapshots.finish(self.store, studies)
+            else:
+                self._snapshots.advance(self.store, studies)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._lose_store(error)

@@ -34,6 +34,10 @@ LARGEST_STATE = 1 << 23  # numbers in V, and in the state, K p² each: 64 MB
 COUNT = integer(0, "pass a number of rows")
 
 
+class ConstantContexts(InvalidLog):
+    """No column of contexts changes within a warm-up, so there are no features; later ones may."""
+
+
 @dataclass(frozen=True, eq=False)
 class ContextFeatures:
     """An encoder, the learner that takes its features, and statistics of their warm-up.
@@ -125,10 +129,10 @@ def fit_context_features(
 
 
 def _check_size(encoder: Encoder, rows: int, n_actions: int) -> None:
-    """Raise `InvalidLog` if there are no features but the constant, or too many."""
+    """Raise `ConstantContexts` if the constant is the only feature, `InvalidLog` if too many."""
     p = len(encoder.features)
     if not encoder.columns:
-        raise InvalidLog(
+        raise ConstantContexts(
             "contexts",
             ", ".join(encoder.constants),
             f"no context changes in the {counted(rows, 'row')} of the warm-up, "

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from understudy.snapshots import (
     fields_as_data,
     fields_from_data,
     from_data,
+    indented,
     parse,
     write_atomically,
 )
@@ -149,8 +150,11 @@ class Policy:
         """Write policy.json; an error leaves no partial file."""
         write_atomically(Path(path), self.to_json().encode())
 
-    def to_json(self) -> str:
-        """The text of policy.json: equal policies, bit for bit, give equal texts."""
+    def to_json(self, pause: Callable[[], object] = lambda: None) -> str:
+        """The text of policy.json: equal policies, bit for bit, give equal texts.
+
+        `pause` is called again and again: it may let other threads run.
+        """
         study = self.study
         content = {
             "format": FORMAT,
@@ -182,7 +186,7 @@ class Policy:
             "tally": fields_as_data(study.sums),
             "stretches": fields_as_data(study.counts_over_time),
         }
-        return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=1)
+        return indented(content, pause)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Policy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.asgi import ask
+from tests.support.asgi import Answer, ask
 from tests.support.live.single_study import Event, SingleStudy
 from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
@@ -13,7 +13,7 @@ from understudy.live.state import StudyState
 from understudy.live.web.app import make_app
 from understudy.live.web.study_views import StudyViews
 
-__all__ = ["asked", "learn_one", "watched"]
+__all__ = ["asked", "learn_one", "shown", "watched"]
 
 
 def learn_one(single: SingleStudy) -> None:
@@ -53,6 +53,14 @@ def asked(single: SingleStudy) -> Callable[..., Any]:
         return found.json
 
     return answer
+
+
+def shown(single: SingleStudy) -> tuple[StudyViews, Callable[[str], Answer]]:
+    """The views of a study, and a function that requests a path of its service."""
+    service = Service(str(single.path))
+    service.writer.studies = {"study": single.study}
+    app = make_app(service)
+    return StudyViews(service), lambda path: ask(app, "GET", path)
 
 
 def watched(single: SingleStudy) -> dict[str, Any]:

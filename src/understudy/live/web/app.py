@@ -126,13 +126,17 @@ class StudyMetrics(Collector):
         refused = CounterMetricFamily(
             "understudy_refused", "Events that were not taken.", labels=["study", "reason"]
         )
+        stopped = GaugeMetricFamily(
+            "understudy_stopped", "1 if the study has stopped learning.", labels=["study"]
+        )
         for name, study in writer.studies.items():
+            stopped.add_metric([name], float(study.fault is not None))
             decisions.add_metric([name], study.next_seq - 1)
             learned.add_metric([name], study.state.seq)
             expired.add_metric([name], study.state.expired)
             for reason, count in study.refusals().items():
                 refused.add_metric([name, reason], count)
-        yield from (decisions, learned, expired, refused)
+        yield from (decisions, learned, expired, refused, stopped)
         yield CounterMetricFamily("understudy_commits", "Groups on disk.", value=writer.commits)
         usable = float(writer.unavailable is None)
         yield GaugeMetricFamily("understudy_store_usable", "1 if the store is.", value=usable)

@@ -17,6 +17,7 @@ from understudy.errors import InvalidArgument
 from understudy.live.live_study import LiveStudy
 from understudy.live.models import Context, Event
 from understudy.live.service import HttpError, Service
+from understudy.live.snapshot_saver import let_others_run
 from understudy.live.spec import StudySpec
 from understudy.live.web.answers import JSON, answer, refuse, refuse_body
 from understudy.live.web.field_errors import names_in, names_in_spec, repeated_names
@@ -176,13 +177,14 @@ class Handlers:
     async def read_snapshot(self, request: Request) -> Response:
         """policy.json, as `understudy learn` writes it."""
         study = self._study(request)
-        policy = study.state.policy
-        if policy is None:
+        made = await asyncio.to_thread(study.state.snapshot, let_others_run)
+        if made is None and study.fault is not None:
+            raise HttpError(409, "stopped", study.fault)
+        if made is None:
             left = study.state.warmup_left
             raise HttpError(409, "warming up", f"{left} more decisions prepare contexts")
-        text = await asyncio.to_thread(policy.to_json)
-        name = f'attachment; filename="{study.spec.name}.policy.json"'
-        return Response(text, media_type="application/json", headers={"content-disposition": name})
+        named = {"content-disposition": f'attachment; filename="{study.spec.name}.policy.json"'}
+        return Response(made.policy, media_type="application/json", headers=named)
 
     async def read_log(self, request: Request) -> Response:
         """What was learned from, in order."""

@@ -31,7 +31,7 @@ def describe(study: LiveStudy, state: StudyState, now: int) -> dict[str, Any]:
         "late": study.late,
         "known": study.known,
         "refused": dict(study.refusals()),
-        "warmup_left": state.warmup_left,
+        "warmup_left": state.warmup_left if study.fault is None else 0,
         "events_per_second": study.rate.at(now),
         "fault": study.fault,
     }

@@ -63,6 +63,7 @@ class StudyViews:
             warmup_left=now["warmup_left"] or None,
             archived=now["archived_at"] is not None,
             blocked_until=None if due is None else moment(due),
+            fault=study.fault,
         )
 
 
@@ -85,8 +86,6 @@ def _settings(study: LiveStudy) -> list[tuple[str, str]]:
     if base is not None and base.rounds:
         rows = counted(base.rounds, "row")
         found.append(("Goes on from", f"a policy that was learned from {rows}"))
-    if study.fault is not None:
-        found.append(("Stopped learning", study.fault))
     return found
 
 

@@ -14,8 +14,9 @@ from understudy.report.render import environment, sections
 from understudy.report.tables import TextCell, TextColumn, TextTable
 from understudy.report.words import Mark
 
-Kind = VerdictKind | Literal["waiting", "warming up"]
+Kind = VerdictKind | Literal["waiting", "warming up", "stopped"]
 WAITING, WARMING_UP = Mark("…", "Waiting", "open"), Mark("…", "Warming up", "open")
+STOPPED = Mark("!", "Stopped", "bad")
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -47,7 +48,8 @@ class Counters:
     earlier decision; `expired` ones were counted with the default reward, and `late` rewards came
     after that. `known` events were sent again and counted once, `refused` ones by reason. Nothing
     is learned past the oldest decision without a reward, which is waited for until `blocked_until`.
-    `warmup_left` is how many decisions prepare the contexts, if any do.
+    `warmup_left` is how many decisions prepare the contexts, if any do. `fault` says why the study
+    has stopped learning, if it has.
     """
 
     decisions: int = 0
@@ -62,6 +64,7 @@ class Counters:
     warmup_left: int | None = None
     archived: bool = False
     blocked_until: datetime | None = None
+    fault: str | None = None
 
     @property
     def rejected(self) -> dict[str, int]:
@@ -90,7 +93,11 @@ def headline_of(report: Report | None, counters: Counters) -> Headline:
     'Waiting: no reward is known yet.'
     >>> headline_of(None, Counters(decisions=660, warmup_left=340)).sentence
     'Warming up: 340 more decisions prepare the contexts.'
+    >>> headline_of(None, Counters(fault="all contexts are alike")).sentence
+    'Stopped: all contexts are alike.'
     """
+    if counters.fault is not None:
+        return Headline("stopped", STOPPED, f"{counters.fault}.")
     if counters.warmup_left:
         prepare = "prepares" if counters.warmup_left == 1 else "prepare"
         left = counted(counters.warmup_left, "more decision")

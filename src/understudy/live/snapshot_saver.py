@@ -1,0 +1,98 @@
+"""Snapshots of studies: a thread of its own makes their texts, and the writer's thread writes them.
+
+A state is an immutable value, so any thread can make its snapshot. That of a study with 10 000
+actions takes a second and has 14 MB; events must not wait for it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from understudy.live.live_study import LiveStudy, MadeSnapshot
+from understudy.live.store.sql import Store
+
+BATCH = 0.05  # seconds: small snapshots are made for so long before they are written together
+PAUSE = 5e-4  # seconds between two pieces of a text: enough for another thread to take over
+
+
+def let_others_run() -> None:
+    """Give up the interpreter's lock for a moment."""
+    time.sleep(PAUSE)
+
+
+class SnapshotSaver:
+    """Saves snapshots as often as they are cheap, the studies with the most new decisions first.
+
+    The writer's thread calls `advance` at every turn, and `finish` at the end. All studies are
+    saved `every` so many seconds, or less often, so that snapshots take 1/`share` of the time.
+    """
+
+    def __init__(
+        self, every: float, share: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._every = every
+        self._share = share
+        self._clock = clock
+        self._next_at = 0.0
+        self._thread: threading.Thread | None = None
+        self._made: list[tuple[LiveStudy, MadeSnapshot]] = []
+        self._made_all = True
+        self._took = 0.0
+        self._ending = False
+
+    def advance(self, store: Store, studies: Iterable[LiveStudy]) -> None:
+        """Write the snapshots that are made, or begin to make others when it is time."""
+        if self._thread is None:
+            if self._clock() >= self._next_at:
+                self._begin(studies)
+        elif not self._thread.is_alive():
+            self._thread = None
+            self._next_at = self._clock() + self._every  # if the store cannot be written
+            self._write(store)
+
+    def finish(self, store: Store, studies: Iterable[LiveStudy]) -> None:
+        """Save the newest snapshot of every study; one that is being made is given up."""
+        if self._thread is not None:
+            self._ending = True
+            self._thread.join()
+            self._thread, self._ending = None, False
+        for study in studies:
+            study.save_snapshot(store)
+
+    def _begin(self, studies: Iterable[LiveStudy]) -> None:
+        unsaved = [study for study in studies if study.unsaved()]
+        unsaved.sort(key=LiveStudy.unsaved, reverse=True)
+        if not unsaved:
+            self._next_at = self._clock() + self._every
+            return
+        self._made = []
+        self._thread = threading.Thread(
+            target=self._make, args=(unsaved,), name="understudy-snapshots", daemon=True
+        )
+        self._thread.start()
+
+    def _make(self, studies: list[LiveStudy]) -> None:
+        begun = self._clock()
+        for study in studies:
+            self._made.append((study, study.make_snapshot(self._pause)))
+            if self._clock() > begun + BATCH or self._ending:
+                break
+        self._made_all = len(self._made) == len(studies)
+        self._took = self._clock() - begun
+
+    def _pause(self) -> None:
+        if self._ending:
+            raise InterruptedError("the service ends: a newer snapshot follows")
+        let_others_run()
+
+    def _write(self, store: Store) -> None:
+        begun = self._clock()
+        for study, made in self._made:
+            study.keep_snapshot(store, made)
+        self._made = []
+        took = self._took + self._clock() - begun
+        self._next_at = self._clock() + max(
+            self._every if self._made_all else 0.0, self._share * took
+        )

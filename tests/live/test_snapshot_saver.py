@@ -1,0 +1,149 @@
+"""`understudy.live.snapshot_saver`: a thread of its own makes snapshots, the writer writes them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.live.single_study import Event, SingleStudy
+from understudy.live.snapshot_saver import SnapshotSaver
+
+EVERY, SHARE, PATIENCE = 10.0, 50.0, 60.0
+
+
+class Hold:
+    """Holds the making of snapshots until it is released; `errors` are those that end it."""
+
+    def __init__(self, single: SingleStudy, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun = threading.Event()
+        self.released = threading.Event()
+        self.threads: list[str] = []
+        self.errors: list[Exception] = []
+        state_class = type(single.study.state)
+        made = state_class.snapshot
+
+        def held(state: Any, pause: Callable[[], object] = lambda: None) -> Any:
+            self.threads.append(threading.current_thread().name)
+            self.begun.set()
+            assert self.released.wait(PATIENCE)
+            try:
+                pause()
+            except Exception as error:
+                self.errors.append(error)
+                raise
+            return made(state, pause)
+
+        monkeypatch.setattr(state_class, "snapshot", held)
+
+
+@pytest.fixture
+def single(tmp_path: Path) -> Iterator[SingleStudy]:
+    one = SingleStudy(tmp_path)
+    yield one
+    one.store.close()
+
+
+def learn(single: SingleStudy, number: int) -> None:
+    single.send(Event(id=str(number), action="a", propensity=0.5, reward=1.0))
+
+
+def saved(single: SingleStudy) -> Any:
+    return single.store.snapshot(single.study.record.key)
+
+
+def advance_until_idle(saver: SnapshotSaver, single: SingleStudy) -> None:
+    """Begin, wait for the thread, and write."""
+    saver.advance(single.store, [single.study])
+    thread = saver._thread
+    if thread is not None:
+        thread.join(PATIENCE)
+        saver.advance(single.store, [single.study])
+
+
+def test_the_writer_goes_on_while_a_snapshot_is_made(
+    single: SingleStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, saver = Hold(single, monkeypatch), SnapshotSaver(EVERY, SHARE)
+    learn(single, 1)
+    saver.advance(single.store, [single.study])
+    assert hold.begun.wait(PATIENCE)
+    for number in (2, 3):  # a turn of the writer: events, and a look at the snapshots
+        learn(single, number)
+        saver.advance(single.store, [single.study])
+    assert (single.study.state.seq, saved(single)) == (3, None)
+    hold.released.set()
+    advance_until_idle(saver, single)
+    assert (saved(single).seq, single.study.snapshot_seq) == (1, 1)
+    assert hold.threads == ["understudy-snapshots"]
+    assert [result.faults for result in single.audit()] == [()]
+
+
+def test_at_the_end_the_newest_states_are_saved(
+    single: SingleStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot that is being made is given up: its study is saved with all its decisions."""
+    hold, saver = Hold(single, monkeypatch), SnapshotSaver(EVERY, SHARE)
+    learn(single, 1)
+    saver.advance(single.store, [single.study])
+    assert hold.begun.wait(PATIENCE)
+    learn(single, 2)
+    join = threading.Thread.join
+
+    def release_and_join(thread: threading.Thread) -> None:
+        hold.released.set()
+        join(thread, PATIENCE)
+
+    monkeypatch.setattr(threading.Thread, "join", release_and_join)
+    saver.finish(single.store, [single.study])
+    assert [type(error) for error in hold.errors] == [InterruptedError]
+    assert (saved(single).seq, single.study.fault) == (2, None)
+
+
+def test_a_snapshot_of_a_study_that_was_loaded_again_is_dropped(
+    single: SingleStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, saver = Hold(single, monkeypatch), SnapshotSaver(EVERY, SHARE)
+    learn(single, 1)
+    saver.advance(single.store, [single.study])
+    assert hold.begun.wait(PATIENCE)
+    single.study.load(single.store)  # another writer may have processed other rewards
+    hold.released.set()
+    advance_until_idle(saver, single)
+    assert saved(single) is None
+
+
+def test_an_error_stops_the_study_alone(
+    single: SingleStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("no number")
+
+    learn(single, 1)
+    monkeypatch.setattr(type(single.study.state), "snapshot", fail)
+    saver = SnapshotSaver(EVERY, SHARE)
+    advance_until_idle(saver, single)
+    assert (single.study.fault, single.study.unsaved()) == ("ValueError: no number", 0)
+
+
+def test_snapshots_take_a_share_of_the_time(single: SingleStudy) -> None:
+    now = [0.0]
+
+    def clock() -> float:
+        now[0] += 1.0  # every look takes a second
+        return now[0]
+
+    saver = SnapshotSaver(EVERY, SHARE, clock)
+    learn(single, 1)
+    advance_until_idle(saver, single)
+    assert single.study.snapshot_seq == 1
+    learn(single, 2)
+    now[0] += 100.0
+    advance_until_idle(saver, single)
+    assert single.study.snapshot_seq == 1  # making and writing took three seconds
+    now[0] += 100.0
+    advance_until_idle(saver, single)
+    assert single.study.snapshot_seq == 2

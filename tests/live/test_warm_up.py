@@ -1,0 +1,154 @@
+"""The warm-up of contexts (`understudy.live.state`): when it ends, and when a study stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import understudy as us
+from tests.support.live.changing_study import shown
+from tests.support.live.single_study import Event, SingleStudy, learned_parts
+from understudy.live import state
+
+COLUMNS = {"size": "number", "color": "text"}
+WIDE = [f"x{number}" for number in range(30)]
+Contexts = Callable[[int], dict[str, Any]]
+
+
+def dated(number: int) -> dict[str, Any]:
+    return {"size": float(number), "color": f"2024-05-{number % 28 + 1:02d}"}
+
+
+def constant(_: int) -> dict[str, Any]:
+    return {"size": None, "color": None}
+
+
+def send(single: SingleStudy, contexts: Contexts, *numbers: int) -> None:
+    """Send decisions in one group."""
+    outcomes = single.send(
+        *(
+            Event(
+                id=str(number),
+                action="ab"[number % 2],
+                propensity=0.5,
+                context=contexts(number),
+                reward=number % 3 / 2,
+            )
+            for number in numbers
+        )
+    )
+    assert {outcome.status for outcome in outcomes} == {"accepted"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "contexts", "reason"),
+    [
+        ({"context": COLUMNS}, dated, "context color = '2024-05-01': a date does not come again"),
+        (
+            {"context": dict.fromkeys(WIDE, "number"), "actions": [*"ab", *range(9_998)]},
+            lambda number: dict.fromkeys(WIDE, float(number)),
+            "contexts = '31 features, 10000 actions': the state of the learner would have 9,",
+        ),
+    ],
+    ids=["dates", "too many features"],
+)
+def test_a_warm_up_that_cannot_succeed_stops_with_its_reason(
+    tmp_path: Path, spec: dict[str, Any], contexts: Contexts, reason: str
+) -> None:
+    single = SingleStudy(tmp_path, warmup=10, **spec)
+    send(single, contexts, *range(9))
+    assert (single.study.fault, single.study.state.warmup_left) == (None, 1)
+    send(single, contexts, 9, 10)
+    for _ in range(2):  # after a restart it stops at the same decision, for the same reason
+        assert str(single.study.fault).startswith(reason)
+        assert (single.study.next_seq, single.study.state.learned) == (12, 0)
+        assert single.study.state.warmup_rows == ()
+        single.restart()
+
+
+def test_only_equal_contexts_prolong_a_warm_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MOST_WARMUP_ROWS", 50)
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    send(single, constant, *range(39))
+    assert (single.study.fault, single.study.state.warmup_left) == (None, 1)
+    send(single, constant, 39)  # the next warm-up would have 80 decisions
+    assert "context = '40 decisions': all contexts are alike" in str(single.study.fault)
+
+
+def test_a_stopped_study_is_shown_as_stopped(tmp_path: Path) -> None:
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    views, get = shown(single)
+    send(single, dated, *range(9))
+    before = views.version("study")
+    assert views.summary("study")["kind"] == "warming up"
+    assert b'understudy_stopped{study="study"} 0.0' in get("/metrics").body
+    send(single, dated, 9)
+    fault = single.study.fault
+    assert views.version("study") != before
+    for view in (views.summary("study"), views.view("study")):
+        assert (view["kind"], view["word"], view["style"]) == ("stopped", "Stopped", "bad")
+        assert view["why"] == f"{fault}."
+    described = get("/v1/studies/study").json
+    assert (described["fault"], described["warmup_left"]) == (fault, 0)
+    assert b'understudy_stopped{study="study"} 1.0' in get("/metrics").body
+    refused = get("/v1/studies/study/snapshot")
+    assert (refused.status, refused.json["error"]) == (409, "stopped")
+    assert refused.json["message"] == fault
+
+
+@pytest.mark.parametrize("group", [1, 7, 100])
+def test_a_warm_up_ends_when_its_contexts_fill_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int
+) -> None:
+    def long(number: int) -> dict[str, Any]:
+        return {"size": float(number % 7), "color": "é" * (100 * (number % 3))}
+
+    monkeypatch.setattr(state, "MOST_WARMUP_BYTES", 6_000)  # about 230 bytes a decision
+    monkeypatch.setattr(state, "ROWS_PER_FRAME", 8)
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=60)
+    for start in range(0, 100, group):
+        send(single, long, *range(start, min(100, start + group)))
+    warmup = single.study.state.warmup
+    assert (warmup, single.study.state.learned) == (27, 73)
+    out = tmp_path / "log.ndjson"
+    assert single.export(out) == 100
+    found = us.logs.learn(out, actions=["a", "b"], context=list(COLUMNS), warmup=warmup)
+    assert learned_parts(found.policy.to_json()) == learned_parts(single.policy())
+    assert [result.faults for result in single.audit()] == [()]
+
+
+def test_a_full_warm_up_of_equal_contexts_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MOST_WARMUP_BYTES", 600)
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=60)
+    send(single, constant, *range(40))
+    assert "context = '21 decisions': all contexts are alike" in str(single.study.fault)
+
+
+def test_states_of_a_warm_up_are_values(tmp_path: Path) -> None:
+    """Two states that follow the same one do not see each other's decisions."""
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    send(single, dated, *range(6))
+    decisions = single.store.decisions(single.study.record.key, 0, 10)
+    first = state.StudyState.begin(single.study.spec).after(decisions[:3])
+    one, other = first.after(decisions[3:]), first.after(decisions[4:])
+    assert [s.warmup_left for s in (first, one, other)] == [7, 4, 5]
+    contexts = [[context for _, context in s.warmup_rows] for s in (one, other)]
+    stored = [(decision.context or "").encode() for decision in decisions]
+    assert contexts == [stored, [*stored[:3], *stored[4:]]]
+
+
+def test_a_decision_costs_the_same_late_in_a_warm_up(tmp_path: Path) -> None:
+    """The state takes one more row, and copies none."""
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=100)
+    send(single, constant, 0)
+    rows = single.study.state.warmup_rows
+    send(single, constant, *range(1, 50))
+    assert single.study.state.warmup_rows is rows
+    assert len(rows) == 50
