@@ -19,7 +19,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from understudy.live.service import HttpError
 
 CONNECTION = "understudy.connection"  # the key of a request's connection in its ASGI scope
-CHECK_EVERY = 1.0  # seconds between two looks at the deadlines: they need not be exact
 SITE = 64  # bits: a provider gives every IPv6 customer so many addresses, at least
 
 
@@ -37,6 +36,7 @@ class ConnectionLimits:
     head_seconds: float = 15.0  # a client that pools connections keeps them for 5 seconds
     body_seconds: float = 60.0  # 1 MiB comes within it at 140 kbit/s
     write_seconds: float = 60.0  # for the next 48 KiB of a response to be read
+    check_seconds: float = 1.0  # between two looks at the deadlines: they need not be exact
 
 
 class Connections:
@@ -68,7 +68,7 @@ class Connections:
         self._count += 1
         if not self._checking:
             self._checking = True
-            connection.loop.call_later(CHECK_EVERY, self._check, connection.loop)
+            connection.loop.call_later(self.limits.check_seconds, self._check, connection.loop)
 
     def remove(self, connection: ConnectionProtocol) -> None:
         """Forget a connection; it may have been removed already."""
@@ -102,7 +102,7 @@ class Connections:
         self.close_expired(loop.time())
         self._checking = self._count > 0
         if self._checking:
-            loop.call_later(CHECK_EVERY, self._check, loop)
+            loop.call_later(self.limits.check_seconds, self._check, loop)
 
     def _add_other(self, connection: ConnectionProtocol) -> None:
         self._others.setdefault(connection.address, {})[connection] = None

@@ -104,7 +104,7 @@ class AuthMiddleware:
             refusal = _foreign(scope, headers)
         else:
             refusal = None if needed is None else self._unauthorized(needed, scope, headers)
-        if refusal is None and (open_here or needed is not None):
+        if refusal is None and needed is not None:
             authorize(scope)  # its connection is kept when there are too many
         if refusal is None and scope["method"] not in READING:
             refusal = self._unfit_body(scope["path"], headers)
