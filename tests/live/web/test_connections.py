@@ -154,6 +154,16 @@ def test_a_silent_connection_is_closed_whatever_came_before(quick: str, sent: by
         read_all(own)
 
 
+@pytest.mark.parametrize("sent", [b"\r\n", HEAD, b"what"])
+def test_bytes_after_a_response_do_not_keep_a_connection(quick: str, sent: bytes) -> None:
+    """uvicorn forgets its own time-out when bytes come that are no request yet."""
+    with connected(quick) as own:
+        own.sendall(WHOLE)
+        read_response(own)
+        own.sendall(sent)
+        read_all(own)
+
+
 @pytest.mark.parametrize(
     "begin", [HEAD + b"x: ", HEAD + b"content-length: 999999\r\n\r\n", CHUNKED + b"fffff\r\n"]
 )
@@ -220,6 +230,15 @@ def test_bytes_that_are_no_request_are_answered_in_json(
     assert b"connection: close" in head
     assert json.loads(body)["error"] == error
     assert json.loads(body)["message"]
+
+
+def test_an_error_does_not_get_into_a_response_that_is_under_way(patient: str) -> None:
+    with connected(patient) as own:
+        own.sendall(b"GET /stream HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        found = own.recv(65_536)
+        own.sendall(b"what\r\n\r\n")
+        found += read_all(own)
+    assert found.count(b"HTTP/1.1") == 1
 
 
 def test_many_pipelined_requests_are_closed_few_are_answered(patient: str) -> None:
