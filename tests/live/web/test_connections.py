@@ -128,7 +128,7 @@ def is_open(own: socket.socket) -> bool:
     """Whether the service still answers here."""
     with suppress(ConnectionError):
         own.sendall(WHOLE)
-        return own.recv(65_536) != b""
+        return own.recv(65_536).startswith(b"HTTP/1.1 200")
     return False
 
 

@@ -38,7 +38,10 @@ SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not 
 LOOK = 0.05  # seconds between two looks for a signal while kernels are compiled
 STOPS = (signal.SIGINT, signal.SIGTERM)
 WRITER = "understudy-writer"  # the thread that owns the store
+LAST_WORDS = 1.0  # seconds for the last line: standard error may be a pipe that is not read
 FAILED = 1
+
+log = structlog.get_logger("understudy.live")
 
 
 def serve(store: str, host: str, port: int) -> None:
@@ -98,7 +101,9 @@ def _limits() -> ConnectionLimits:
 def _compile(server: ServiceServer, service: Service) -> None:
     """Compile kernels, in a thread: the compiler cannot be interrupted, a start can."""
     _say("compiling what learns; the first time, this takes some twenty seconds")
-    compiling = ThreadPoolExecutor(1).submit(precompile)
+    pool = ThreadPoolExecutor(1)
+    compiling = pool.submit(precompile)
+    pool.shutdown(wait=False)
     while not (compiling.done() or server.should_exit):
         wait([compiling], LOOK)
     if not compiling.done():
@@ -167,7 +172,7 @@ class ServiceServer(uvicorn.Server):
     def _end_in_time(self) -> None:
         self._signals.get()
         time.sleep(GRACE)
-        _leave(f"something hangs for {GRACE} seconds")
+        _leave(f"it has not stopped within {GRACE} seconds of a signal")
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -188,7 +193,12 @@ class ServiceServer(uvicorn.Server):
 
 def _leave(reason: str) -> None:
     """End the process at once: a thread that hangs would keep it."""
-    _say(f"understudy: {reason}; the service ends without closing the store")
+    words = "the service ends without closing its store"
+    saying = threading.Thread(
+        target=log.error, args=[words], kwargs={"reason": reason}, daemon=True
+    )
+    saying.start()
+    saying.join(LAST_WORDS)
     os._exit(FAILED)
 
 
