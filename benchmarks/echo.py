@@ -1,6 +1,7 @@
 """A server that returns the body of each request: the speed of the framework, without a service.
 
-It is a plain route on a FastAPI application, on the server settings of the service.
+It is a plain route on a FastAPI application, on the server settings of the service, with uvicorn's
+own protocol.
 """
 
 from __future__ import annotations
@@ -25,4 +26,4 @@ app = FastAPI()
 app.add_route("/echo", _echo, methods=["POST"])
 
 if __name__ == "__main__":
-    uvicorn.Server(configure(app, port=int(sys.argv[1]))).run()
+    uvicorn.Server(configure(app, port=int(sys.argv[1]), http="httptools")).run()

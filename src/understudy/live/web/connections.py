@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections import Counter
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -30,7 +31,7 @@ class ConnectionLimits:
     """
 
     connections: int = 1_000  # a connection costs about 20 KiB, and an open file
-    authorized: int = 900  # requests under way; others always find room to be answered
+    authorized: int = 900  # requests under way: fewer, so that there is room to refuse others
     pipelined: int = 16  # requests that wait for the one before; most clients send none
     head_bytes: int = 64 * 1024  # eight times what other servers take: tokens are short
     head_seconds: float = 15.0  # a client that pools connections keeps them for 5 seconds
@@ -48,9 +49,8 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
         self.limits = limits or ConnectionLimits()
-        self._authorized: set[ConnectionProtocol] = set()
-        self._others: dict[str, dict[ConnectionProtocol, None]] = {}  # by address; oldest first
-        self._count = 0
+        self._open: dict[ConnectionProtocol, None] = {}  # first the longest without authorization
+        self._authorized = 0
         self._checking = False
 
     def protocol(self, *arguments: Any, **options: Any) -> ConnectionProtocol:
@@ -58,63 +58,49 @@ class Connections:
         return ConnectionProtocol(self, *arguments, **options)
 
     def add(self, connection: ConnectionProtocol) -> None:
-        if self._count >= self.limits.connections and self._others:
-            largest = max(self._others.values(), key=len)
-            longest = next(iter(largest))
-            longest.logger.warning("too many connections: %s loses its oldest", longest.address)
-            longest.transport.abort()
-            self.remove(longest)
-        self._add_other(connection)
-        self._count += 1
+        if len(self._open) >= self.limits.connections:
+            self._make_room()
+        self._open[connection] = None
         if not self._checking:
             self._checking = True
             connection.loop.call_later(self.limits.check_seconds, self._check, connection.loop)
 
+    def _make_room(self) -> None:
+        others = [connection for connection in self._open if not connection.authorized]
+        held = Counter(connection.address for connection in others)
+        loser = max(others, key=lambda connection: held[connection.address])  # the first of them
+        loser.logger.warning("too many connections: the oldest of %s is closed", loser.address)
+        loser.transport.abort()
+        self.remove(loser)
+
     def remove(self, connection: ConnectionProtocol) -> None:
         """Forget a connection; it may have been removed already."""
-        if connection in self._authorized:
-            self._authorized.remove(connection)
-        elif not self._remove_other(connection):
-            return
-        self._count -= 1
+        self.release(connection)
+        self._open.pop(connection, None)
 
     def authorize(self, connection: ConnectionProtocol) -> None:
         """Keep a connection, until its response is complete."""
-        if len(self._authorized) >= self.limits.authorized:
+        if self._authorized >= self.limits.authorized:
             message = "too many requests are under way; try again in a second"
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", message)
-        if self._remove_other(connection):
-            self._authorized.add(connection)
+        if connection in self._open and not connection.authorized:
+            connection.authorized = True
+            self._authorized += 1
 
     def release(self, connection: ConnectionProtocol) -> None:
-        """End an authorization, if there is one."""
-        if connection in self._authorized:
-            self._authorized.remove(connection)
-            self._add_other(connection)
-
-    def close_expired(self, now: float) -> None:
-        """Close every connection of which a deadline has passed."""
-        others = [connection for each in self._others.values() for connection in each]
-        for connection in (*self._authorized, *others):
-            connection.check(now)
+        """End the authorization of a connection, if it has one."""
+        if connection.authorized:
+            connection.authorized = False
+            self._authorized -= 1
+            self._open[connection] = self._open.pop(connection)  # to the end
 
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.close_expired(loop.time())
-        self._checking = self._count > 0
+        now = loop.time()
+        for connection in list(self._open):
+            connection.check(now)
+        self._checking = bool(self._open)
         if self._checking:
             loop.call_later(self.limits.check_seconds, self._check, loop)
-
-    def _add_other(self, connection: ConnectionProtocol) -> None:
-        self._others.setdefault(connection.address, {})[connection] = None
-
-    def _remove_other(self, connection: ConnectionProtocol) -> bool:
-        group = self._others.get(connection.address, {})
-        if connection not in group:
-            return False
-        del group[connection]
-        if not group:
-            del self._others[connection.address]
-        return True
 
 
 class ConnectionProtocol(HttpToolsProtocol):
@@ -127,6 +113,7 @@ class ConnectionProtocol(HttpToolsProtocol):
     def __init__(self, connections: Connections, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.address = ""
+        self.authorized = False
         self._all = connections
         self._limits = connections.limits
         self._read_by = self._write_by = math.inf
