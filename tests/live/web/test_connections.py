@@ -22,10 +22,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.support.live.local_server import serving
+from tests.support.live.local_server import serving, serving_store
 from tests.support.live.temporary_stores import add_tokens
-from understudy.live.service import Service
-from understudy.live.web.app import make_app
 from understudy.live.web.connections import ConnectionLimits
 
 pytestmark = pytest.mark.plain
@@ -301,7 +299,7 @@ def test_a_newcomer_takes_the_place_of_the_oldest_of_the_largest_address() -> No
 def service(folder: Path, limits: ConnectionLimits) -> Iterator[str]:
     store = folder / "store.db"
     add_tokens(store, write="valid")
-    with serving(lambda: make_app(Service(str(store))), limits=limits) as url:
+    with serving_store(store, limits) as url:
         yield url
 
 

@@ -41,12 +41,12 @@ def hang():
 
 """
 DURING_THE_START = [
-    "understudy.live.service.Service.open",
+    "understudy.live.web.server.Service.open",
     "understudy.live.web.server.precompile",
     "gc.collect",
     "uvicorn.Server.run",
     "uvicorn.Server.startup",
-    "understudy.live.writer.Writer.start",
+    "understudy.live.web.server.Service.start",
 ]
 
 

@@ -52,6 +52,8 @@ def serving(
         thread.join()
 
 
-def serving_store(path: Path) -> contextlib.AbstractContextManager[str]:
+def serving_store(
+    path: Path, limits: ConnectionLimits | None = None
+) -> contextlib.AbstractContextManager[str]:
     """The address of the service of a store."""
-    return serving(lambda: make_app(Service(str(path))))
+    return serving(lambda: make_app(Service(str(path))), limits=limits)
