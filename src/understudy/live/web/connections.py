@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections import Counter
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_network
+from itertools import chain
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -49,8 +49,8 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
         self.limits = limits or ConnectionLimits()
-        self._open: dict[ConnectionProtocol, None] = {}  # first the longest without authorization
-        self._authorized = 0
+        self._authorized: set[ConnectionProtocol] = set()
+        self._others: dict[str, dict[ConnectionProtocol, None]] = {}  # by address; oldest first
         self._checking = False
 
     def protocol(self, *arguments: Any, **options: Any) -> ConnectionProtocol:
@@ -58,47 +58,48 @@ class Connections:
         return ConnectionProtocol(self, *arguments, **options)
 
     def add(self, connection: ConnectionProtocol) -> None:
-        if len(self._open) >= self.limits.connections:
-            self._make_room()
-        self._open[connection] = None
+        if len(self) >= self.limits.connections:
+            largest = max(self._others.values(), key=len)
+            oldest = next(iter(largest))
+            oldest.logger.warning("too many connections: %s loses its oldest", oldest.address)
+            oldest.transport.abort()
+            self.remove(oldest)
+        self._others.setdefault(connection.address, {})[connection] = None
         if not self._checking:
             self._checking = True
             connection.loop.call_later(self.limits.check_seconds, self._check, connection.loop)
 
-    def _make_room(self) -> None:
-        others = [connection for connection in self._open if not connection.authorized]
-        held = Counter(connection.address for connection in others)
-        loser = max(others, key=lambda connection: held[connection.address])  # the first of them
-        loser.logger.warning("too many connections: the oldest of %s is closed", loser.address)
-        loser.transport.abort()
-        self.remove(loser)
-
     def remove(self, connection: ConnectionProtocol) -> None:
         """Forget a connection; it may have been removed already."""
-        self.release(connection)
-        self._open.pop(connection, None)
+        self._authorized.discard(connection)
+        group = self._others.get(connection.address, {})
+        group.pop(connection, None)
+        if not group:
+            self._others.pop(connection.address, None)
 
     def authorize(self, connection: ConnectionProtocol) -> None:
         """Keep a connection, until its response is complete."""
-        if self._authorized >= self.limits.authorized:
+        if len(self._authorized) >= self.limits.authorized:
             message = "too many requests are under way; try again in a second"
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", message)
-        if connection in self._open and not connection.authorized:
-            connection.authorized = True
-            self._authorized += 1
+        if connection in self._others.get(connection.address, ()):
+            self.remove(connection)
+            self._authorized.add(connection)
 
     def release(self, connection: ConnectionProtocol) -> None:
         """End the authorization of a connection, if it has one."""
-        if connection.authorized:
-            connection.authorized = False
-            self._authorized -= 1
-            self._open[connection] = self._open.pop(connection)  # to the end
+        if connection in self._authorized:
+            self._authorized.remove(connection)
+            self._others.setdefault(connection.address, {})[connection] = None
+
+    def __len__(self) -> int:
+        return len(self._authorized) + sum(map(len, self._others.values()))
 
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for connection in list(self._open):
+        for connection in [*self._authorized, *chain.from_iterable(self._others.values())]:
             connection.check(now)
-        self._checking = bool(self._open)
+        self._checking = len(self) > 0
         if self._checking:
             loop.call_later(self.limits.check_seconds, self._check, loop)
 
@@ -113,7 +114,6 @@ class ConnectionProtocol(HttpToolsProtocol):
     def __init__(self, connections: Connections, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.address = ""
-        self.authorized = False
         self._all = connections
         self._limits = connections.limits
         self._read_by = self._write_by = math.inf
