@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import MutableMapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_network
@@ -197,13 +196,6 @@ class ConnectionProtocol(HttpToolsProtocol):
             )
             self.transport.write((head + body).encode())
         self.transport.close()
-
-
-def authorize(scope: MutableMapping[str, Any]) -> None:
-    """Keep the connection of a request with a valid token, see `ConnectionProtocol.authorize`."""
-    connection = scope.get(CONNECTION)  # other servers, and tests, have none
-    if connection is not None:
-        connection.authorize()
 
 
 def share_of(address: str) -> str:

@@ -32,8 +32,10 @@ from understudy.live.web.app import make_app
 from understudy.live.web.connections import ConnectionLimits, Connections
 from understudy.live.web.metrics import LogRateLimit
 
-REQUEST_GRACE = 5  # seconds after a signal for requests that are under way: most need milliseconds
-GRACE = 16  # seconds until the process ends, whatever hangs: the writer takes up to ten of them
+REQUEST_GRACE = (
+    7  # seconds for requests under way at a signal: a store that hangs is noticed after 6
+)
+GRACE = 18  # seconds until the process ends, whatever hangs: the writer takes up to ten of them
 SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
 LOOK = 0.05  # seconds between two looks for a signal while kernels are compiled
 STOPS = (signal.SIGINT, signal.SIGTERM)
