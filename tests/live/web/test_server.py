@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -106,28 +108,44 @@ def test_a_store_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize("lost", ["2>&-", "2>/dev/full", "<&- >&- 2>&-"])
-def test_the_service_starts_without_a_standard_error(lost: str, tmp_path: Path) -> None:
+@contextmanager
+def started(shell: str, store: Path) -> Iterator[int]:
+    """The port of a service that a line of shell starts, which says `"$@"`; it must end well."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]  # it cannot say which one it chose
-    command = [*COMMAND, "--store", str(tmp_path / "store.db"), "--port", str(port)]
-    process = subprocess.Popen(["/bin/sh", "-c", f'exec "$@" {lost}', "sh", *command])
+        port = found.getsockname()[1]  # it may have no way to say which one it chose
+    command = [*COMMAND, "--store", str(store), "--port", str(port)]
+    process = subprocess.Popen(["/bin/sh", "-c", shell, "sh", *command])
     try:
-        while not answers(f"http://127.0.0.1:{port}/readyz"):
+        while not answers(port):
             assert process.poll() is None, "it has ended"
             time.sleep(0.05)
+        yield port
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
 
 
-def answers(url: str) -> bool:
+def answers(port: int) -> bool:
     try:
-        return httpx.get(url).is_success
+        return httpx.get(f"http://127.0.0.1:{port}/readyz").is_success
     except httpx.TransportError:
         return False
+
+
+@pytest.mark.parametrize("lost", ["2>&-", "2>/dev/full", "<&- >&- 2>&-"])
+def test_the_service_starts_without_a_standard_error(lost: str, tmp_path: Path) -> None:
+    with started(f'exec "$@" {lost}', tmp_path / "store.db"):
+        pass
+
+
+def test_few_open_files_allow_few_connections(tmp_path: Path) -> None:
+    """Silent connections do not use up the files of the system's limit."""
+    with started('ulimit -n 200; exec "$@"', tmp_path / "store.db") as port, ExitStack() as held:
+        for _ in range(300):
+            held.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+        assert answers(port)
 
 
 @pytest.mark.parametrize("lost", ["2>&-", "2>/dev/full"])
