@@ -137,7 +137,7 @@ def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:
         return []
     single = timings[SINGLE].value / timings[ECHO].value
     return [
-        Ratio(f"{SINGLE} / {ECHO}", single, at_least=0.4),
+        Ratio(f"{SINGLE} / {ECHO}", single, at_least=0.45),
         Ratio(f"{BATCHES}, a second", timings[BATCHES].value, at_least=20_000),
     ]
 

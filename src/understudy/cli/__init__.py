@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ __all__ = ["main"]
 
 BAD_INPUT = 2
 INTERRUPTED = 130
-STANDARD_ERROR = 2
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 NARROWEST = 80  # a narrower table would cut numbers off
 POSITIVE = click.IntRange(min=1)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -59,6 +59,7 @@ def app() -> None:
 
 def main() -> None:
     """Run the command line; bad input ends it with one line and exit code 2."""
+    open_standard_streams()
     try:
         with silence_native_stderr():
             status = app(standalone_mode=False)
@@ -80,6 +81,31 @@ def main() -> None:
 def _fail(message: str) -> None:
     click.echo(f"understudy: {' '.join(message.split())}", err=True)
     sys.exit(BAD_INPUT)
+
+
+class LenientFile(io.FileIO):
+    """A file that loses what cannot be written to it: a full disk must not end a command."""
+
+    def write(self, data: Any, /) -> int:
+        with suppress(OSError):
+            super().write(data)
+        return len(data)
+
+
+def lenient_text(descriptor: int) -> io.TextIOWrapper:
+    """Return a text file on a descriptor, to which writing never fails."""
+    raw = LenientFile(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw), errors="backslashreplace", line_buffering=True)
+
+
+def open_standard_streams() -> None:
+    """Let closed standard streams lead nowhere, and writing to standard error never fail."""
+    while (unused := os.open(os.devnull, os.O_RDWR)) <= STANDARD_ERROR:
+        pass  # else the next open file, such as a store, would become standard error
+    os.close(unused)
+    sys.stdout = sys.stdout or lenient_text(STANDARD_OUTPUT)
+    if sys.stderr is None or _is_standard_error():
+        sys.stderr = lenient_text(STANDARD_ERROR)
 
 
 def wide_console() -> Console:
@@ -109,7 +135,7 @@ def silence_native_stderr() -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(os.close, kept)
         if _is_standard_error():
-            ours = stack.enter_context(os.fdopen(kept, "w", buffering=1, closefd=False))
+            ours = stack.enter_context(lenient_text(kept))
             stack.enter_context(redirect_stderr(ours))
         nowhere = stack.enter_context(Path(os.devnull).open("wb"))
         os.dup2(nowhere.fileno(), STANDARD_ERROR)

@@ -7,29 +7,31 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from understudy.live.service import Service
 from understudy.live.web.app import make_app
-from understudy.live.web.http_protocol import BufferedHttpProtocol
+from understudy.live.web.connections import ConnectionLimits, Connections
 
 __all__ = ["serving", "serving_service", "serving_store"]
 
 
 @contextlib.contextmanager
 def serving(
-    make: Callable[[], ASGIApp], ending: Callable[[], object] = lambda: None
+    make: Callable[[], ASGIApp],
+    ending: Callable[[], object] = lambda: None,
+    limits: ConnectionLimits | None = None,
 ) -> Iterator[str]:
     """The address of the application that `make` gives; `ending` is called before the end."""
     ready = threading.Event()
     running: list[uvicorn.Server] = []
 
     async def serve() -> None:
-        config = uvicorn.Config(
-            make(), port=0, log_level="error", log_config=None, http=BufferedHttpProtocol
-        )
+        http: Any = Connections(limits).protocol
+        config = uvicorn.Config(make(), port=0, log_level="error", log_config=None, http=http)
         server = uvicorn.Server(config)
         running.append(server)
         task = asyncio.create_task(server.serve())
@@ -55,6 +57,8 @@ def serving_service(service: Service) -> contextlib.AbstractContextManager[str]:
     return serving(lambda: make_app(service))
 
 
-def serving_store(path: Path) -> contextlib.AbstractContextManager[str]:
+def serving_store(
+    path: Path, limits: ConnectionLimits | None = None
+) -> contextlib.AbstractContextManager[str]:
     """The address of the service of a store."""
-    return serving(lambda: make_app(Service(str(path))))
+    return serving(lambda: make_app(Service(str(path))), limits=limits)

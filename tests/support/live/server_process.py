@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-__all__ = ["Server"]
+__all__ = ["COMMAND", "PATIENCE", "Server"]
 
 COMMAND = (sys.executable, "-m", "understudy", "serve")
 LISTENING = "listening on "

@@ -27,6 +27,7 @@ from understudy.live.web.access_rules import (
     needed_scope,
 )
 from understudy.live.web.answers import JSON, refuse, refuse_argument, refuse_body
+from understudy.live.web.connections import CONNECTION
 from understudy.live.web.request_log import LoggedRequest, RequestLog, address_of
 from understudy.live.web.tokens import BadTokens, Clock, TokenRegistry
 
@@ -103,6 +104,8 @@ class AuthMiddleware:
             refusal = _foreign(scope, headers)
         else:
             refusal = None if needed is None else self._unauthorized(needed, scope, headers)
+        if refusal is None and needed is not None and CONNECTION in scope:
+            scope[CONNECTION].authorize()
         if refusal is None and scope["method"] not in READING:
             refusal = self._unfit_body(scope["path"], headers)
         return refusal

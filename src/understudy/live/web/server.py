@@ -5,25 +5,45 @@ from __future__ import annotations
 import gc
 import ipaddress
 import logging
+import os
+import resource
 import signal
 import sys
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from queue import SimpleQueue
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
+from types import FrameType
+from typing import Any
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 from understudy.errors import InvalidArgument
 from understudy.live.service import Service
 from understudy.live.state import precompile
 from understudy.live.store import hide_credentials, stored_tokens
 from understudy.live.web.app import make_app
-from understudy.live.web.http_protocol import BufferedHttpProtocol
+from understudy.live.web.connections import ConnectionLimits, Connections
 from understudy.live.web.metrics import LogRateLimit
 
-GRACE = 10  # seconds for requests that are under way at SIGTERM
+REQUEST_GRACE = (
+    7  # seconds for requests under way at a signal: a store that hangs is noticed after 6
+)
+GRACE = 18  # seconds until the process ends, whatever hangs: the writer takes up to ten of them
 SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
-MOST_CONNECTIONS = 1_000
+LOOK = 0.05  # seconds between two looks for a signal while kernels are compiled
+STOPS = (signal.SIGINT, signal.SIGTERM)
+WRITER = "understudy-writer"  # the thread that owns the store
+LAST_WORDS = 1.0  # seconds for the last line: standard error may be a pipe that is not read
+FAILED = 1
+
+log = structlog.get_logger("understudy.live")
 
 
 def serve(store: str, host: str, port: int) -> None:
@@ -34,27 +54,64 @@ def serve(store: str, host: str, port: int) -> None:
     sys.setswitchinterval(SWITCH)
     with _listening(host, port) as listening:
         service = Service(store)
+        app = make_app(service, loopback_only=loopback)
+        server = ServiceServer(configure(app), service)
+        server.handle_signals()
         service.open()
-        _say("compiling what learns; the first time, this takes some twenty seconds")
-        precompile()
-        config = uvicorn.Config(
-            make_app(service, loopback_only=loopback),
-            access_log=False,
-            proxy_headers=False,
-            log_config=None,
-            http=BufferedHttpProtocol,
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=GRACE,
-            limit_concurrency=MOST_CONNECTIONS,
-        )
-        for told_to_stop in (signal.SIGINT, signal.SIGTERM):
-            # uvicorn ends as it should, then raises the signal again, which would be the exit code
-            signal.signal(told_to_stop, lambda *_: None)
+        if not server.should_exit:
+            _compile(server, service)
+        if server.should_exit:
+            service.writer.store.close()
+            return
         gc.collect()
         gc.freeze()  # what was imported stays: no collection need go over it again
-        AnnouncingServer(config, service).run(sockets=[listening])
+        server.run(sockets=[listening])
         gc.unfreeze()  # so that it is let go at the end, as libraries expect
+    if any(thread.name == WRITER for thread in threading.enumerate()):
+        _leave("the store does not answer")
+
+
+def configure(app: ASGIApp, **options: Any) -> uvicorn.Config:
+    """Return uvicorn's settings for an application; options are those that differ."""
+    limits = _limits()
+    settings: dict[str, Any] = {
+        "access_log": False,
+        "proxy_headers": False,
+        "log_config": None,
+        "http": Connections(limits).protocol,
+        "ws": "none",
+        "server_header": False,
+        "timeout_keep_alive": limits.head_seconds,
+        "timeout_graceful_shutdown": REQUEST_GRACE,
+    }
+    return uvicorn.Config(app, **settings | options)
+
+
+def _limits() -> ConnectionLimits:
+    """Limits that leave half of the open files to the store, and to connections that wait."""
+    limits = ConnectionLimits()
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= files < 2 * limits.connections:
+        wanted = 2 * limits.connections
+        files = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+        connections = files // 2
+        limits = replace(limits, connections=connections, authorized=connections * 9 // 10)
+    return limits
+
+
+def _compile(server: ServiceServer, service: Service) -> None:
+    """Compile kernels, in a thread: the compiler cannot be interrupted, a start can."""
+    _say("compiling what learns; the first time, this takes some twenty seconds")
+    pool = ThreadPoolExecutor(1)
+    compiling = pool.submit(precompile)
+    pool.shutdown(wait=False)
+    while not (compiling.done() or server.should_exit):
+        wait([compiling], LOOK)
+    if not compiling.done():
+        service.writer.store.close()
+        os._exit(0)  # the end of the interpreter would wait for the compiler
+    compiling.result()
 
 
 def _listening(host: str, port: int) -> socket:
@@ -94,12 +151,33 @@ def refuse_open(store: str, host: str, *, loopback: bool) -> None:
         )
 
 
-class AnnouncingServer(uvicorn.Server):
-    """Says where it listens when it does."""
+class ServiceServer(uvicorn.Server):
+    """Announces its address, and ends within `GRACE` seconds after a signal, whatever hangs."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+        self._signals: SimpleQueue[int] = SimpleQueue()  # its `put` is safe in a signal handler
+
+    def handle_signals(self) -> None:
+        """From now on, a signal ends the server, even one that does not run yet."""
+        threading.Thread(target=self._end_in_time, daemon=True).start()
+        for stop in STOPS:
+            signal.signal(stop, self.handle_exit)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._signals.put(sig)
+
+    def _end_in_time(self) -> None:
+        self._signals.get()
+        time.sleep(GRACE)
+        _leave(f"it has not stopped within {GRACE} seconds of a signal")
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Do nothing: uvicorn's handlers would come late, and raise signals again at the end."""
+        yield
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
@@ -111,6 +189,17 @@ class AnnouncingServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         self._service.stopped.set()  # those who watch would never leave by themselves
         await super().shutdown(sockets)
+
+
+def _leave(reason: str) -> None:
+    """End the process at once: a thread that hangs would keep it."""
+    words = "the service ends without closing its store"
+    saying = threading.Thread(
+        target=log.error, args=[words], kwargs={"reason": reason}, daemon=True
+    )
+    saying.start()
+    saying.join(LAST_WORDS)
+    os._exit(FAILED)
 
 
 class RateLimitFilter(logging.Filter):
@@ -131,8 +220,9 @@ class RateLimitFilter(logging.Filter):
 
 
 def _say(line: str) -> None:
-    """Print a line to the terminal."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201
+    """Print a line to the terminal, if it can be written."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _log_as_json() -> None:

@@ -1,0 +1,155 @@
+"""Start and end of the service, `understudy.live.web.server`: signals, a lost standard error."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.live.server_process import COMMAND, PATIENCE
+
+pytestmark = pytest.mark.plain
+
+# The service, to which one function is not what it was.
+PROGRAM = """
+import os, signal, sys, threading
+from pkgutil import resolve_name
+from understudy.cli import main
+import understudy.live.web.server as server
+
+def during(path, what):
+    module, _, name = path.rpartition(".")
+    owner = resolve_name(module)
+    real = getattr(owner, name)
+    setattr(owner, name, lambda *given, **named: what() or real(*given, **named))
+
+def stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+def hang():
+    threading.Event().wait()
+
+"""
+DURING_THE_START = [
+    "understudy.live.web.server.Service.open",
+    "understudy.live.web.server.precompile",
+    "gc.collect",
+    "uvicorn.Server.run",
+    "uvicorn.Server.startup",
+    "understudy.live.web.server.Service.start",
+]
+
+
+def run(change: str, store: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", f"{PROGRAM}{change}\nmain()"]
+    options = ["serve", "--port", "0", "--store", str(store)]
+    return subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
+
+
+def end_of(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit code and standard error; an error if it does not end."""
+    try:
+        _, said = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    return process.returncode, said
+
+
+def is_closed(store: Path) -> bool:
+    """Whether the last process has closed a store: SQLite then removes its journal."""
+    return store.exists() and not store.with_name(f"{store.name}-wal").exists()
+
+
+@pytest.mark.parametrize("moment", DURING_THE_START)
+def test_a_signal_during_the_start_ends_the_service(moment: str, tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    what = "interrupt" if moment.endswith("run") else "stop"
+    code, said = end_of(run(f"during({moment!r}, {what})", store))
+    assert code == 0, said
+    assert "Traceback" not in said
+    assert is_closed(store)
+
+
+def test_a_signal_does_not_wait_for_the_compiler(tmp_path: Path) -> None:
+    store = tmp_path / "store.db"
+    process = run("during('understudy.live.web.server.precompile', hang)", store)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("compiling")
+    process.send_signal(signal.SIGTERM)
+    assert end_of(process)[0] == 0
+    assert is_closed(store)
+
+
+def test_a_store_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+    """It ends after its grace, and says that it did not close the store."""
+    change = "server.GRACE = 1; during('understudy.live.store.sql.Store.close', hang)"
+    process = run(change, tmp_path / "store.db")
+    assert process.stderr is not None
+    while "listening" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    code, said = end_of(process)
+    assert code == 1
+    line = json.loads(said.splitlines()[-1])
+    assert line["event"] == "the service ends without closing its store"
+    assert "within 1 seconds" in line["reason"]
+    assert "Traceback" not in said
+
+
+@contextmanager
+def started(shell: str, store: Path) -> Iterator[int]:
+    """The port of a service that a line of shell starts, which says `"$@"`; it must end well."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]  # it may have no way to say which one it chose
+    command = [*COMMAND, "--store", str(store), "--port", str(port)]
+    process = subprocess.Popen(["/bin/sh", "-c", shell, "sh", *command])
+    try:
+        while not answers(port):
+            assert process.poll() is None, "it has ended"
+            time.sleep(0.05)
+        yield port
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+
+
+def answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/readyz").is_success
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.parametrize("lost", ["2>&-", "2>/dev/full", "<&- >&- 2>&-"])
+def test_the_service_starts_without_a_standard_error(lost: str, tmp_path: Path) -> None:
+    with started(f'exec "$@" {lost}', tmp_path / "store.db"):
+        pass
+
+
+def test_few_open_files_allow_few_connections(tmp_path: Path) -> None:
+    """Silent connections do not use up the files of the system's limit."""
+    with started('ulimit -n 200; exec "$@"', tmp_path / "store.db") as port, ExitStack() as held:
+        for _ in range(300):
+            held.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))
+        assert answers(port)
+
+
+@pytest.mark.parametrize("lost", ["2>&-", "2>/dev/full"])
+def test_a_refused_start_without_a_standard_error_has_its_exit_code(lost: str) -> None:
+    command = [*COMMAND, "--store", "/nowhere/store.db", "--port", "0"]
+    done = subprocess.run(["/bin/sh", "-c", f'exec "$@" {lost}', "sh", *command], check=False)
+    assert done.returncode == 2
