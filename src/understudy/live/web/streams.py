@@ -1,24 +1,32 @@
-"""Server-sent events: the newest state of a study, at most once a second for each reader."""
+"""Responses that last: the newest state of a study as server-sent events, and logs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from sse_starlette import EventSourceResponse
+from sse_starlette.event import ServerSentEvent
+from starlette.concurrency import iterate_in_threadpool
+from starlette.requests import ClientDisconnect
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Send
+from starlette.types import Scope as HttpScope
 
-from understudy.errors import shorten
+from understudy.live.service import HttpError
 
-HEARTBEAT = 15.0  # seconds: less than what proxies and browsers wait for
-STILL_HERE = ": still here\n\n"
-HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+NDJSON, EVENT_STREAM = "application/x-ndjson", "text/event-stream"
+ALLOWED = "understudy.allowed"  # where a scope holds the function that checks its token again
+HEARTBEAT = 15.0  # seconds: less than proxies and browsers wait for
+SEND_SECONDS = 30.0  # for a client to take a part of a response: two heartbeats
+MOST_LOGS = 4  # that are read at a time: events do not wait for more
 
 
 class ViewSource(Protocol):
@@ -41,10 +49,27 @@ class ViewSource(Protocol):
         """All about a study: `views.show`."""
 
 
+class StateResponse(EventSourceResponse):
+    """The newest states of studies; a client that does not read them is left after a while."""
+
+    media_type = EVENT_STREAM
+
+    def __init__(self, states: AsyncIterator[str]) -> None:
+        super().__init__(
+            (ServerSentEvent(text, event="state", sep="\n") async for text in states),
+            ping=HEARTBEAT,
+            ping_message_factory=lambda: ServerSentEvent(comment="still here", sep="\n"),
+            sep="\n",
+            send_timeout=SEND_SECONDS,
+        )
+        del self.headers["cache-control"]  # the middleware has it for all of the API
+
+
 class Streams:
-    """What is shown of each study, made once for all who watch it, until `stop` is set."""
+    """The views of each study, made once for all clients that watch it, until `stop` is set."""
 
     def __init__(self, views: ViewSource, stop: asyncio.Event, interval: float = 1.0) -> None:
+        self.logs = asyncio.Semaphore(MOST_LOGS)
         self._views = views
         self._stop = stop
         self._interval = interval
@@ -52,36 +77,19 @@ class Streams:
         self._locks: defaultdict[Hashable, anyio.Lock] = defaultdict(anyio.Lock)
         self._one_thread = anyio.CapacityLimiter(1)  # drawing must not crowd out answering
 
-    async def of_study(self, request: Request) -> Response:
-        """The endpoint about one study, which the path names `study`."""
-        name = request.path_params["study"]
-        if name not in self._views.names():
-            message = f"there is no study {shorten(name)}: GET /v1/studies lists them"
-            return JSONResponse({"error": "unknown study", "message": message}, status_code=404)
-        return self._respond(name)
+    def respond(self, scope: HttpScope, name: str | None) -> StateResponse:
+        """The response about one study, or about all (None), while its token is valid."""
+        return StateResponse(self.states(name, scope.get(ALLOWED, lambda: True)))
 
-    async def of_all(self, request: Request) -> Response:  # noqa: ARG002 - what endpoints are given
-        """The endpoint about all studies."""
-        return self._respond(None)
-
-    def _respond(self, name: str | None) -> Response:
-        return StreamingResponse(self.stream(name), media_type="text/event-stream", headers=HEADERS)
-
-    async def stream(self, name: str | None) -> AsyncIterator[str]:
-        """An event with the state now, and with every later one; None is all studies."""
+    async def states(self, name: str | None, allowed: Callable[[], bool]) -> AsyncIterator[str]:
+        """Yield the state now, and every later one."""
         shown: Hashable = None
-        silent = 0.0
-        while not self._stop.is_set():
+        while not self._stop.is_set() and allowed():
             if self._version(name) != shown:
                 shown, text = await (self._all() if name is None else self._view(name))
-                silent = 0.0
-                yield f"event: state\ndata: {text}\n\n"
-            elif silent >= HEARTBEAT:
-                silent = 0.0
-                yield STILL_HERE
+                yield text
             with anyio.move_on_after(self._interval):
                 await self._stop.wait()
-            silent += self._interval
 
     def _version(self, name: str | None) -> Hashable:
         if name is not None:
@@ -113,3 +121,35 @@ class Streams:
 
 def _encoded(make: Callable[[str], dict[str, Any]], name: str) -> str:
     return json.dumps(make(name), allow_nan=False)
+
+
+class LogResponse(StreamingResponse):
+    """A log in parts; it ends if its client does not take a part in time.
+
+    Few are read at a time (`slots`), since reading holds the interpreter that events wait for.
+    """
+
+    media_type = NDJSON
+
+    def __init__(self, lines: Iterator[str], slots: asyncio.Semaphore) -> None:
+        super().__init__(())
+        self._lines = lines
+        self._slots = slots
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+        """Send the log, or raise `HttpError` if too many are being read."""
+        if self._slots.locked():
+            message = f"{MOST_LOGS} logs are being read now; try again"
+            raise HttpError(503, "busy", message)
+        async with self._slots:
+            first = await asyncio.to_thread(next, self._lines, "")  # raises if the store is away
+            self.body_iterator = iterate_in_threadpool(chain([first], self._lines))
+            await super().__call__(scope, receive, partial(_send_in_time, send))
+
+
+async def _send_in_time(send: Send, message: Message) -> None:
+    try:
+        with anyio.fail_after(SEND_SECONDS):
+            await send(message)
+    except TimeoutError:
+        raise ClientDisconnect from None
