@@ -90,7 +90,7 @@ class BatchTaken(BaseModel):
     BatchTaken(accepted=4, known=1, refused=())
     """
 
-    model_config = ANSWER
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
     accepted: int = 0
     known: int = 0
     refused: tuple[RefusedEvent, ...] = ()

@@ -35,7 +35,11 @@ PROMOTED = datetime(2026, 5, 3, 9, 30, tzinfo=UTC)
 def in_middleware(app: ASGIApp) -> AuthMiddleware:
     """As the service has it: the middleware gives every answer its headers."""
     return AuthMiddleware(
-        app, TokenRegistry(list), loopback_only=True, registry=CollectorRegistry()
+        app,
+        TokenRegistry(list),
+        loopback_only=True,
+        registry=CollectorRegistry(),
+        operations={},
     )
 
 

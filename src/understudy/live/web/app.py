@@ -55,12 +55,13 @@ WITH_BODY = {400, 413, 415}
 UNKNOWN_STUDY = "There is no such study."
 NOT_TAKEN = "The study is archived, or the event contradicts what is known."
 EXISTS = "There is another study of this name already."
-CONFLICTS = {
-    "send_event": NOT_TAKEN,
-    "send_batch": NOT_TAKEN,
-    "create_study": EXISTS,
-    "load_snapshot": EXISTS,
-    "read_snapshot": "Contexts are still being prepared.",
+OWN_REFUSALS = {
+    "send_event": {409: NOT_TAKEN},
+    "send_batch": {409: NOT_TAKEN},
+    "create_study": {409: EXISTS},
+    "load_snapshot": {409: EXISTS},
+    "read_policy": {400: "The context is no JSON."},
+    "read_snapshot": {409: "Contexts are still being prepared."},
 }
 
 
@@ -129,8 +130,7 @@ def _complete(operation: dict[str, Any], method: str, path: str) -> None:
         words = dict(REFUSALS)
     if "{study}" in path:
         words[404] = UNKNOWN_STUDY
-    if operation["operationId"] in CONFLICTS:
-        words[409] = CONFLICTS[operation["operationId"]]
+    words |= OWN_REFUSALS.get(operation["operationId"], {})
     content = {"application/json": {"schema": {"$ref": SCHEMAS.format(model=Refusal.__name__)}}}
     (done,) = (status for status in operation["responses"] if int(status) < HTTPStatus.BAD_REQUEST)
     operation |= {

@@ -151,16 +151,24 @@ async def send_batch(
     return models.BatchTaken(accepted=accepted, known=known, refused=refused)
 
 
-@router.get("/studies/{study}/policy", tags=["answers"], response_model=models.PolicyNow)
+ANY_CONTEXT = {"schema": {"type": "object", "additionalProperties": True}, "example": {"age": 40.0}}
+IN_QUERY = {  # FastAPI cannot describe a parameter that is JSON
+    "name": "context",
+    "in": "query",
+    "required": False,
+    "description": "Where the study has contexts: one of them, as JSON.",
+    "content": {JSON: ANY_CONTEXT},
+}
+
+
+@router.get(
+    "/studies/{study}/policy",
+    tags=["answers"],
+    response_model=models.PolicyNow,
+    openapi_extra={"parameters": [IN_QUERY]},
+)
 async def read_policy(
-    study: TheStudy,
-    context: Annotated[
-        str | None,
-        Query(
-            description="Where the study has contexts: one of them, as JSON.",
-            json_schema_extra={"contentMediaType": JSON, "contentSchema": {"type": "object"}},
-        ),
-    ] = None,
+    study: TheStudy, context: Annotated[str | None, Query(include_in_schema=False)] = None
 ) -> Any:
     """Read the policy of the understudy: the probabilities with which it would act now."""
     if context is None and study.spec.context is None:
