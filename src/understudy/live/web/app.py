@@ -23,8 +23,8 @@ from understudy.live.web import page
 from understudy.live.web.auth import READING, AuthMiddleware, needed_scope
 from understudy.live.web.metrics import StudyMetrics
 from understudy.live.web.refusals import HANDLERS
-from understudy.live.web.routes import OPERATIONS, hot_routes, router
-from understudy.live.web.streams import Streams
+from understudy.live.web.routes import OPERATIONS, Shared, hot_routes, router
+from understudy.live.web.streams import Slots, Streams
 from understudy.live.web.study_views import StudyViews
 from understudy.live.web.tokens import TokenRegistry
 
@@ -51,6 +51,7 @@ REFUSALS = {
     429: "Too many wrong tokens came from this address.",
     503: "The store cannot be used now, or too many ask for this. Nothing was written; try again.",
 }
+MOST_READS = 4  # at a time: each takes the interpreter, which events wait for, and some memory
 WITH_BODY = {400, 413, 415}
 UNKNOWN_STUDY = "There is no such study."
 NOT_TAKEN = "The study is archived, or the event contradicts what is known."
@@ -93,8 +94,12 @@ def make_app(service: Service, *, loopback_only: bool = True) -> FastAPI:
         openapi_url=None,
         redirect_slashes=False,
     )
-    app.state.service = service
-    app.state.streams = Streams(StudyViews(service), service.stopped)
+    app.state.shared = Shared(
+        service,
+        Streams(StudyViews(service), service.stopped),
+        reading=Slots(MOST_READS, f"{MOST_READS} logs or snapshots are being read"),
+        loading=Slots(1, "another policy.json is being loaded"),
+    )
     app.state.registry = registry
     app.state.document = document()
     return app
@@ -166,7 +171,7 @@ async def _alive(_: Request) -> Response:
 
 async def _ready(request: Request) -> Response:
     """Whether events would be taken now."""
-    writer = request.app.state.service.writer
+    writer = request.app.state.shared.service.writer
     if writer.store_error is not None or writer.stopping:
         reason = writer.store_error or "the service is shutting down"
         raise HttpError(503, "store unavailable", reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Body, Depends, Path, Query
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import Scope as HttpScope
 
+from understudy.errors import InvalidArgument
 from understudy.formatting import plain
 from understudy.live import models
 from understudy.live.live_study import LiveStudy
@@ -24,7 +25,7 @@ from understudy.live.models import Batch, Draw, Event, Number
 from understudy.live.service import HttpError, Service
 from understudy.live.spec import NAMING, StudySpec
 from understudy.live.web import refusals, study_json
-from understudy.live.web.streams import LogResponse, StateResponse, Streams
+from understudy.live.web.streams import LogResponse, Slots, StateResponse, Streams
 from understudy.live.web.study_json import StudyList, StudyNow
 
 JSON = "application/json"
@@ -34,6 +35,9 @@ EVENT = {"id": "d-1", "action": "small", "propensity": 0.5, "reward": 1.0}
 SPEC = {"name": "router", "actions": ["small", "large"], "reward_wait": 600.0}
 CONTEXT: TypeAdapter[dict[str, Any]] = TypeAdapter(models.Context)
 NO_CONTEXT = Draw()
+# Objects and lists of a policy.json: one of 10,000 actions has 10,464. So few take no memory, which
+# 24 MiB of "[]" do: 620 MiB.
+MOST_PARTS = 100_000
 
 M = TypeVar("M", bound=BaseModel)
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -81,18 +85,26 @@ def check_query(request: Request, known: set[str]) -> None:
         raise refusals.WrongFields(wrong)
 
 
-async def _service(request: Request) -> Service:
-    found: Service = request.app.state.service
+class Shared(NamedTuple):
+    """The objects that all requests share."""
+
+    service: Service
+    streams: Streams
+    reading: Slots
+    loading: Slots
+
+
+async def _shared(request: Request) -> Shared:
+    found: Shared = request.app.state.shared
     return found
 
 
-async def _streams(request: Request) -> Streams:
-    found: Streams = request.app.state.streams
-    return found
+async def _service(shared: TheShared) -> Service:
+    return shared.service
 
 
+TheShared = Annotated[Shared, Depends(_shared)]
 TheService = Annotated[Service, Depends(_service)]
-TheStreams = Annotated[Streams, Depends(_streams)]
 Name = Annotated[str, Path(description="The name of a study.", json_schema_extra=NAMED)]
 
 
@@ -206,21 +218,22 @@ async def read_coverage(study: TheStudy) -> Any:
 
 
 @router.get("/studies/{study}/snapshot", tags=["answers"], response_model=dict[str, Any])
-async def read_snapshot(study: TheStudy) -> Response:
+async def read_snapshot(shared: TheShared, study: TheStudy) -> Response:
     """Read the study as a policy.json, as `understudy learn` writes it."""
     policy = study.state.policy
     if policy is None:
         left = study.state.warmup_left
         raise HttpError(409, "warming up", f"{left} more decisions prepare contexts")
-    text = await asyncio.to_thread(policy.to_json)
+    async with shared.reading.one():
+        text = await asyncio.to_thread(policy.to_json)
     name = f'attachment; filename="{study.spec.name}.policy.json"'
     return Response(text, media_type=JSON, headers={"content-disposition": name})
 
 
 @router.get("/studies/{study}/log", tags=["answers"], status_code=200, response_class=LogResponse)
-async def read_log(service: TheService, study: TheStudy, streams: TheStreams) -> Response:
+async def read_log(shared: TheShared, study: TheStudy) -> Response:
     """Read the decisions that were learned from, in order, one JSON object a line."""
-    return LogResponse(service.log_lines(study), streams.logs)
+    return LogResponse(shared.service.log_lines(study), shared.reading)
 
 
 @router.post("/studies", tags=["studies"], status_code=201)
@@ -272,7 +285,8 @@ Default = Annotated[Number | None, Query(description="The reward of a decision t
 @router.post("/snapshots", tags=["studies"], status_code=201, openapi_extra=POLICY)
 async def load_snapshot(
     request: Request,
-    service: TheService,
+    shared: TheShared,
+    *,
     name: NewName,
     reward_wait: Wait = None,
     default_reward: Default = None,
@@ -281,26 +295,30 @@ async def load_snapshot(
 
     The body is a file that `understudy learn` wrote, or the snapshot of another service.
     """
-    text = (await request.body()).decode("utf-8", errors="replace")
-    study = await service.create_from_policy(
-        name, text, reward_wait=reward_wait, default_reward=default_reward
-    )
-    return _now(service, study)
+    async with shared.loading.one():
+        text = (await request.body()).decode("utf-8", errors="replace")
+        if text.count("{") + text.count("[") > MOST_PARTS:
+            remedy = "send one that `understudy learn` or a service wrote"
+            raise InvalidArgument("policy", "policy.json", "it has too many parts", remedy)
+        study = await shared.service.create_from_policy(
+            name, text, reward_wait=reward_wait, default_reward=default_reward
+        )
+    return _now(shared.service, study)
 
 
 @router.get("/studies/{study}/live", tags=["live"], status_code=200, response_class=StateResponse)
-async def watch_study(request: Request, study: TheStudy, streams: TheStreams) -> Response:
+async def watch_study(request: Request, shared: TheShared, study: TheStudy) -> Response:
     """Watch a study.
 
     Server-sent events, at most one a second; each holds all that the page shows.
     """
-    return streams.respond(request.scope, study.spec.name)
+    return shared.streams.respond(request.scope, study.spec.name)
 
 
 @router.get("/live", tags=["live"], status_code=200, response_class=StateResponse)
-async def watch_studies(request: Request, streams: TheStreams) -> Response:
+async def watch_studies(request: Request, shared: TheShared) -> Response:
     """Watch all studies: their state, whenever one changes."""
-    return streams.respond(request.scope, None)
+    return shared.streams.respond(request.scope, None)
 
 
 def _now(service: Service, study: LiveStudy) -> StudyNow:
@@ -333,7 +351,7 @@ def _taking(
     """An endpoint that takes events, and counts the requests that are malformed."""
 
     async def endpoint(request: Request) -> Response:
-        service: Service = request.app.state.service
+        service: Service = request.app.state.shared.service
         study = service.study(request.path_params["study"])
         body = await request.body()
         try:
@@ -347,7 +365,7 @@ def _taking(
 
 
 async def _policy(request: Request) -> Response:
-    service: Service = request.app.state.service
+    service: Service = request.app.state.shared.service
     found = await read_policy(service.study(request.path_params["study"]))
     return found if isinstance(found, Response) else JSONResponse(found)
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol
@@ -15,9 +16,8 @@ import anyio.to_thread
 from sse_starlette import EventSourceResponse
 from sse_starlette.event import ServerSentEvent
 from starlette.concurrency import iterate_in_threadpool
-from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Receive, Send
+from starlette.types import Receive, Send
 from starlette.types import Scope as HttpScope
 
 from understudy.live.service import HttpError
@@ -25,8 +25,6 @@ from understudy.live.service import HttpError
 NDJSON, EVENT_STREAM = "application/x-ndjson", "text/event-stream"
 ALLOWED = "understudy.allowed"  # where a scope holds the function that checks its token again
 HEARTBEAT = 15.0  # seconds: less than proxies and browsers wait for
-SEND_SECONDS = 30.0  # for a client to take a part of a response: two heartbeats
-MOST_LOGS = 4  # that are read at a time: events do not wait for more
 
 
 class ViewSource(Protocol):
@@ -49,8 +47,24 @@ class ViewSource(Protocol):
         """All about a study: `views.show`."""
 
 
+class Slots:
+    """Places for requests that take much memory, or the interpreter that events wait for."""
+
+    def __init__(self, most: int, busy: str) -> None:
+        self._free = asyncio.Semaphore(most)
+        self._busy = busy
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Hold a place; if there is none, raise `HttpError`: to wait would take memory too."""
+        if self._free.locked():
+            raise HttpError(503, "busy", f"{self._busy}; try again")
+        async with self._free:
+            yield
+
+
 class StateResponse(EventSourceResponse):
-    """The newest states of studies; a client that does not read them is left after a while."""
+    """The newest states of studies, and a comment every heartbeat."""
 
     media_type = EVENT_STREAM
 
@@ -60,7 +74,6 @@ class StateResponse(EventSourceResponse):
             ping=HEARTBEAT,
             ping_message_factory=lambda: ServerSentEvent(comment="still here", sep="\n"),
             sep="\n",
-            send_timeout=SEND_SECONDS,
         )
         del self.headers["cache-control"]  # the middleware has it for all of the API
 
@@ -69,7 +82,6 @@ class Streams:
     """The views of each study, made once for all clients that watch it, until `stop` is set."""
 
     def __init__(self, views: ViewSource, stop: asyncio.Event, interval: float = 1.0) -> None:
-        self.logs = asyncio.Semaphore(MOST_LOGS)
         self._views = views
         self._stop = stop
         self._interval = interval
@@ -124,32 +136,18 @@ def _encoded(make: Callable[[str], dict[str, Any]], name: str) -> str:
 
 
 class LogResponse(StreamingResponse):
-    """A log in parts; it ends if its client does not take a part in time.
-
-    Few are read at a time (`slots`), since reading holds the interpreter that events wait for.
-    """
+    """A log, a batch of lines at a time, while it holds one of a few `slots`."""
 
     media_type = NDJSON
 
-    def __init__(self, lines: Iterator[str], slots: asyncio.Semaphore) -> None:
+    def __init__(self, lines: Iterator[str], slots: Slots) -> None:
         super().__init__(())
         self._lines = lines
         self._slots = slots
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
-        """Send the log, or raise `HttpError` if too many are being read."""
-        if self._slots.locked():
-            message = f"{MOST_LOGS} logs are being read now; try again"
-            raise HttpError(503, "busy", message)
-        async with self._slots:
-            first = await asyncio.to_thread(next, self._lines, "")  # raises if the store is away
+        """Send the log; raise, before it begins, if there is no slot or no store."""
+        async with self._slots.one():
+            first = await asyncio.to_thread(next, self._lines, "")
             self.body_iterator = iterate_in_threadpool(chain([first], self._lines))
-            await super().__call__(scope, receive, partial(_send_in_time, send))
-
-
-async def _send_in_time(send: Send, message: Message) -> None:
-    try:
-        with anyio.fail_after(SEND_SECONDS):
-            await send(message)
-    except TimeoutError:
-        raise ClientDisconnect from None
+            await super().__call__(scope, receive, send)
