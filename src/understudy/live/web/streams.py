@@ -54,10 +54,15 @@ class Slots:
         self._free = asyncio.Semaphore(most)
         self._busy = busy
 
+    @property
+    def are_taken(self) -> bool:
+        """Whether there is no place."""
+        return self._free.locked()
+
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
         """Hold a place; if there is none, raise `HttpError`: to wait would take memory too."""
-        if self._free.locked():
+        if self.are_taken:
             raise HttpError(503, "busy", f"{self._busy}; try again")
         async with self._free:
             yield
