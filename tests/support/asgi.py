@@ -10,7 +10,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
-__all__ = ["Answer", "ask"]
+from understudy.live.service import HttpError, Service
+
+__all__ = ["Answer", "HttpError", "Service", "ask"]
 
 ADDRESS = "192.0.2.7"
 

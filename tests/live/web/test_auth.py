@@ -23,12 +23,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Connection
 
-from tests.support.asgi import ADDRESS, Answer, ask
+from tests.support.asgi import ADDRESS, Answer, HttpError, ask
 from tests.support.live.temporary_stores import Scope, TokenRecord
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, InvalidSnapshot, StoreInUse, StoreUnavailable
 from understudy.live.web import tokens
-from understudy.live.web.auth import CONNECTION, HEADERS, AuthMiddleware, HttpError, Limits
+from understudy.live.web.auth import CONNECTION, HEADERS, AuthMiddleware, Limits
 from understudy.live.web.refusals import HANDLERS
 from understudy.live.web.tokens import BadTokens, TokenRegistry, digest_of, new_token
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 import structlog
 
-from tests.support.asgi import Answer, ask
+from tests.support.asgi import Answer, Service, ask
 from tests.support.live.temporary_stores import TokenRecord
-from understudy.live.web.app import Service, document, make_app
+from understudy.live.web.app import document, make_app
 from understudy.live.web.auth import LIMITS
 from understudy.live.web.tokens import digest_of
 
@@ -150,7 +150,7 @@ def test_every_status_that_can_come_is_declared(app: Any, operation: Operation) 
 def test_the_document_says_which_token_is_needed(app: Any, operation: Operation) -> None:
     (security,) = operation.described["security"]
     method = "HEAD" if operation.described["tags"] == ["live"] else operation.method
-    headers = ({}, bearer("read"), bearer("write"))
+    headers: list[dict[str, str]] = [{}, bearer("read"), bearer("write")]
     statuses = [ask(with_tokens(app), method, operation.url, one).status for one in headers]
     passed = [status not in {401, 403} for status in statuses]
     expected = {"read": [False, True, True], "write": [False, False, True]}

@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.support.asgi import HttpError
 from understudy.live.web import streams
-from understudy.live.web.auth import HttpError
 from understudy.live.web.streams import LogResponse, Slots, Streams
 
 pytestmark = pytest.mark.plain
