@@ -132,7 +132,8 @@ async def send_event(
     (outcome,) = await service.ingest(study, (event,))
     if outcome.is_refused:
         raise HttpError(409, outcome.status, f"{plain(outcome.id, 60)}: {outcome.reason}")
-    return models.Taken(id=outcome.id, status="known" if outcome.status == "known" else "accepted")
+    status: Literal["accepted", "known"] = "known" if outcome.status == "known" else "accepted"
+    return models.Taken.model_construct(id=outcome.id, status=status)  # it was validated
 
 
 @router.post("/studies/{study}/batches", tags=["feedback"])
