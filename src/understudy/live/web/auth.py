@@ -68,7 +68,7 @@ class Limits:
     """The largest bodies, in bytes.
 
     A batch of 1,000 events has some 100 kB. A policy.json of 10,000 actions has 16.6 MB, and one of
-    100 actions and 64 contexts 22.9 MB: 24 MiB take both, and some 2 s and 350 MiB to read.
+    100 actions and 64 contexts 22.9 MB: 24 MiB take both, and some 2 s to read.
     """
 
     body: int = MEBIBYTE

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from understudy.formatting import plain
+from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -58,6 +59,18 @@ class RequestMetrics:
         times.observe(seconds)
 
 
+# Counters of every study: name, meaning, value.
+STUDY_COUNTERS: tuple[tuple[str, str, Callable[[LiveStudy], float]], ...] = (
+    ("understudy_decisions", "Decisions on disk.", lambda study: study.next_seq - 1),
+    ("understudy_folded", "Decisions processed.", lambda study: study.state.seq),
+    (
+        "understudy_expired",
+        "Decisions that got the default reward.",
+        lambda study: study.state.expired,
+    ),
+)
+
+
 class StudyMetrics(Collector):
     """The counts of every study, and the state of the store, read when they are asked for."""
 
@@ -67,25 +80,17 @@ class StudyMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return all of them."""
         writer = self._service.writer
-        decisions = CounterMetricFamily(
-            "understudy_decisions", "Decisions on disk.", labels=["study"]
-        )
-        processed = CounterMetricFamily(
-            "understudy_folded", "Decisions processed.", labels=["study"]
-        )
-        expired = CounterMetricFamily(
-            "understudy_expired", "Decisions that got the default reward.", labels=["study"]
-        )
-        refused = CounterMetricFamily(
-            "understudy_refused", "Events that were not taken.", labels=["study", "reason"]
-        )
+        for title, meaning, value in STUDY_COUNTERS:
+            family = CounterMetricFamily(title, meaning, labels=["study"])
+            for name, study in writer.studies.items():
+                family.add_metric([name], value(study))
+            yield family
+        labels = ["study", "reason"]
+        refused = CounterMetricFamily("understudy_refused", "Events not taken.", labels=labels)
         for name, study in writer.studies.items():
-            decisions.add_metric([name], study.next_seq - 1)
-            processed.add_metric([name], study.state.seq)
-            expired.add_metric([name], study.state.expired)
             for reason, count in study.refusals().items():
                 refused.add_metric([name, reason], count)
-        yield from (decisions, processed, expired, refused)
+        yield refused
         yield CounterMetricFamily("understudy_commits", "Groups on disk.", value=writer.commits)
         usable = float(writer.store_error is None)
         yield GaugeMetricFamily("understudy_store_usable", "1 if the store is.", value=usable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from http import HTTPStatus
@@ -31,8 +32,8 @@ LONGEST_INPUT = 60  # characters of a request that are sent back
 LONGEST_WORDS = 200  # characters of a message of another library, such as a list of allowed values
 NAMES = tuple({**StudySpec.model_fields, **Event.model_fields})
 PATTERNS = {
-    NAMING: "no name of a study: send small letters, digits, dots, dashes and underscores, 64 at "
-    "most, a letter or digit first",
+    NAMING: "it is no name of a study: send small letters, digits, dots, dashes and underscores, "
+    "64 at most, a letter or digit first",
     STORABLE: "it holds a character of code 0, which no store keeps: leave it out",
 }
 
@@ -76,8 +77,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         raise HTTPException(400, f"{message} at most")
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        name = next(name for name in names if names.count(name) > 1)
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise WrongFields({plain(name, LONGEST_INPUT): "it is there twice; send it once"})
     return found
 
@@ -105,7 +105,7 @@ def read_body(model: type[M], body: bytes) -> M:
 def invalid(error: ValidationError, *place: str, sent: Any = None) -> RequestValidationError:
     """An error of pydantic as FastAPI has it, in a part of a request; too many errors are one."""
     if error.error_count() > MOST_ERRORS:
-        return RequestValidationError(range(error.error_count()))
+        return RequestValidationError(range(error.error_count()))  # only their number is used
     errors = error.errors(include_url=False)
     return RequestValidationError(
         [{**one, "loc": (*place, *one["loc"])} for one in errors], body=sent
