@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
@@ -87,11 +88,12 @@ def make_app(service: Service, *, loopback_only: bool = True) -> FastAPI:
             await service.stop()
 
     app = FastAPI(
-        routes=[*hot_routes, *router.routes, *page.routes(), *_other_routes()],
+        routes=[*hot_routes, *router.routes, *page.routes(), *other_routes],
         middleware=[middleware],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
-        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
         redirect_slashes=False,
     )
     app.state.shared = Shared(
@@ -101,10 +103,11 @@ def make_app(service: Service, *, loopback_only: bool = True) -> FastAPI:
         loading=Slots(1, "another policy.json is being loaded"),
     )
     app.state.registry = registry
-    app.state.document = document()
+    app.openapi = document  # type: ignore[method-assign] # as FastAPI's own docs extend it
     return app
 
 
+@cache
 def document() -> dict[str, Any]:
     """Return FastAPI's OpenAPI document with the refusals and tokens of the middleware."""
     found = get_openapi(
@@ -152,19 +155,6 @@ def _complete(operation: dict[str, Any], method: str, path: str) -> None:
     }
 
 
-def _other_routes() -> list[Route]:
-    return [
-        Route("/openapi.json", _openapi),
-        Route("/healthz", _alive),
-        Route("/readyz", _ready),
-        Route("/metrics", _metrics),
-    ]
-
-
-async def _openapi(request: Request) -> Response:
-    return JSONResponse(request.app.state.document)
-
-
 async def _alive(_: Request) -> Response:
     return JSONResponse({"status": "alive"})
 
@@ -181,3 +171,6 @@ async def _ready(request: Request) -> Response:
 async def _metrics(request: Request) -> Response:
     content = generate_latest(request.app.state.registry)
     return Response(content, headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+other_routes = [Route("/healthz", _alive), Route("/readyz", _ready), Route("/metrics", _metrics)]

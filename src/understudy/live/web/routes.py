@@ -327,7 +327,13 @@ def _now(service: Service, study: LiveStudy) -> StudyNow:
 
 
 router.routes += [
-    JsonRoute(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
+    JsonRoute(
+        route.path,
+        route.endpoint,
+        methods=["HEAD"],
+        include_in_schema=False,
+        response_model=route.response_model,
+    )
     for route in router.routes
     if isinstance(route, JsonRoute) and route.methods == {"GET"}
 ]
