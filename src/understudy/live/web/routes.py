@@ -99,19 +99,19 @@ async def _shared(request: Request) -> Shared:
     return found
 
 
-async def _service(shared: TheShared) -> Service:
-    return shared.service
+async def _service(request: Request) -> Service:
+    return (await _shared(request)).service
+
+
+Name = Annotated[str, Path(description="The name of a study.", json_schema_extra=NAMED)]
+
+
+async def _study(request: Request, study: Name) -> LiveStudy:
+    return (await _shared(request)).service.study(study)
 
 
 TheShared = Annotated[Shared, Depends(_shared)]
 TheService = Annotated[Service, Depends(_service)]
-Name = Annotated[str, Path(description="The name of a study.", json_schema_extra=NAMED)]
-
-
-async def _study(study: Name, service: TheService) -> LiveStudy:
-    return service.study(study)
-
-
 TheStudy = Annotated[LiveStudy, Depends(_study)]
 router = APIRouter(
     prefix="/v1", route_class=JsonRoute, generate_unique_id_function=lambda route: route.name
@@ -342,7 +342,7 @@ router.routes += [
 class HotRoute(Route):
     """A route of Starlette for an operation that production waits for.
 
-    It comes before FastAPI's own route, which costs some 50 µs more, and answers GET and POST
+    It comes before FastAPI's own route, which costs some 100 µs more, and answers GET and POST
     without a query. It validates with the same model, and calls the same function.
     """
 
@@ -352,19 +352,22 @@ class HotRoute(Route):
         return (Match.NONE, {}) if others else super().matches(scope)
 
 
-def _taking(
-    model: type[M], answer: Callable[[Service, LiveStudy, M], Awaitable[BaseModel]]
+def _posted(
+    model: type[M],
+    answer: Callable[[Service, LiveStudy, M], Awaitable[BaseModel]],
+    *,
+    events: bool = True,
 ) -> Handler:
-    """An endpoint that takes events, and counts the requests that are malformed."""
+    """An endpoint whose body is a model; malformed `events` are counted, others may be empty."""
 
     async def endpoint(request: Request) -> Response:
         service: Service = request.app.state.shared.service
         study = service.study(request.path_params["study"])
-        body = await request.body()
+        body = await request.body() or (b"" if events else b"{}")
         try:
             result = await answer(service, study, refusals.read_body(model, body))
         except (HTTPException, RequestValidationError):
-            study.malformed += 1
+            study.malformed += events
             raise
         return Response(result.model_dump_json(), media_type=JSON)
 
@@ -377,11 +380,15 @@ async def _policy(request: Request) -> Response:
     return found if isinstance(found, Response) else JSONResponse(found)
 
 
-STUDY = "/v1/studies/{study}"
+def _hot(path: str, name: str, endpoint: Handler, method: str = "POST") -> HotRoute:
+    return HotRoute("/v1/studies/{study}" + path, endpoint, name=name, methods=[method])
+
+
 hot_routes = [
-    HotRoute(f"{STUDY}/events", _taking(Event, send_event), name="send_event", methods=["POST"]),
-    HotRoute(f"{STUDY}/policy", _policy, name="read_policy", methods=["GET"]),
-    HotRoute(f"{STUDY}/batches", _taking(Batch, send_batch), name="send_batch", methods=["POST"]),
+    _hot("/events", "send_event", _posted(Event, send_event)),
+    _hot("/policy", "read_policy", _policy, "GET"),
+    _hot("/draw", "draw_action", _posted(Draw, draw_action, events=False)),
+    _hot("/batches", "send_batch", _posted(Batch, send_batch)),
 ]
 OPERATIONS = {
     route.endpoint: route.name
