@@ -365,6 +365,7 @@ def test_the_server_learns_which_requests_are_authorized() -> None:
     ):
         connection = Offered()
         ask(make(records=records), headers=headers, extra={CONNECTION: connection})
+        ask(make(records=records), path="/healthz", extra={CONNECTION: connection})  # for all
         assert connection.authorized == times
     full = Offered(HttpError(503, "overloaded", "too many requests"))
     answer = ask(make(), headers=bearer(READ), extra={CONNECTION: full})

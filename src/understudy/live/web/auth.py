@@ -187,10 +187,12 @@ class AuthMiddleware:
     def _refusal(self, scope: HttpScope, headers: Headers) -> Response | None:
         """The refusal of a request that may not pass; None if it may."""
         method, path = scope["method"], scope["path"]
+        needed = needed_scope(method, path)
         if self._loopback_only and not self._tokens.exist():
-            refusal = _foreign(scope, headers) or _pass(scope, lambda: not self._tokens.exist())
+            refusal = _foreign(scope, headers)
+            if refusal is None and needed is not None:
+                refusal = _pass(scope, lambda: not self._tokens.exist())
         else:
-            needed = needed_scope(method, path)
             refusal = None if needed is None else self._unauthorized(needed, scope, headers)
         if refusal is None and method not in READING:
             refusal = _unfit_body(headers, self._limits.of(path))
