@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -44,24 +44,16 @@ def routes() -> list[Route]:
     >>> [route.path for route in routes()]
     ['/', '/studies/{study}', '/docs', '/assets/{name}']
     """
+    pages = {"/": "overview.html", "/studies/{study}": "study.html", "/docs": "docs.html"}
     return [
-        Route("/", _overview),
-        Route("/studies/{study}", _study),
-        Route("/docs", _docs),
+        *(Route(path, partial(_send_page, template)) for path, template in pages.items()),
         Route("/assets/{name}", _asset),
     ]
 
 
-async def _overview(request: Request) -> Response:
-    return _page("overview.html", root="./").answer(request)
-
-
-async def _study(request: Request) -> Response:
-    return _page("study.html", root="../").answer(request)
-
-
-async def _docs(request: Request) -> Response:
-    return _page("docs.html", root="./").answer(request)
+async def _send_page(template: str, request: Request) -> Response:
+    root = "../" if "study" in request.path_params else "./"
+    return _page(template, root).answer(request)
 
 
 async def _asset(request: Request) -> Response:
