@@ -51,7 +51,7 @@ def shape_of_document(document: dict[str, Any]) -> dict[str, Any]:
                 "parameters": {
                     f"{one['in']} {one['name']}": {
                         "required": one.get("required", False),
-                        "fields": dict(_content(one, document)),
+                        "fields": _without_null(dict(_content(one, document))),
                     }
                     for one in parameters
                 },
@@ -87,10 +87,10 @@ def _fields(schema: dict[str, Any], document: dict[str, Any], at: str) -> Iterat
     parts = [schema, *choices]
     types = sorted({kind for part in parts for kind in _types(part)})
     limits = {
-        name: part[name]
+        name: _as_number(part[name])
         for part in parts
         for name in CONSTRAINTS
-        if name in part and name != "type"
+        if part.get(name) is not None  # FastAPI writes no default that is null
     }
     required = sorted(name for part in parts for name in part.get("required", ()))
     yield at, {"types": types, "limits": limits, "required": required}
@@ -100,6 +100,19 @@ def _fields(schema: dict[str, Any], document: dict[str, Any], at: str) -> Iterat
         for key, sign in (("items", "[]"), ("additionalProperties", "{}")):
             if isinstance(part.get(key), dict):
                 yield from _fields(part[key], document, f"{at}{sign}")
+
+
+def _without_null(fields: dict[str, Any]) -> dict[str, Any]:
+    """A parameter cannot be null; FastAPI calls one that may be left out so."""
+    return {
+        name: {**field, "types": [kind for kind in field["types"] if kind != "null"]}
+        for name, field in fields.items()
+    }
+
+
+def _as_number(limit: Any) -> Any:
+    """FastAPI writes all bounds as floats."""
+    return float(limit) if isinstance(limit, int) and not isinstance(limit, bool) else limit
 
 
 def _types(schema: dict[str, Any]) -> list[str]:

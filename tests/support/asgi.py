@@ -10,7 +10,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
-__all__ = ["Answer", "ask"]
+from understudy.live.service import HttpError, Service
+
+__all__ = ["Answer", "HttpError", "Service", "ask"]
 
 ADDRESS = "192.0.2.7"
 
@@ -39,10 +41,11 @@ def ask(
     chunks: Sequence[bytes] = (b"",),
     *,
     client: tuple[str, int] | None = (ADDRESS, 1),
+    extra: Mapping[str, object] | None = None,
 ) -> Answer:
     """What it answers to a body that comes in these pieces, after which the caller leaves.
 
-    No piece at all: whoever waits for a body fails.
+    No piece at all: whoever waits for a body fails. `extra` are keys that a server adds.
     """
     given = {"host": "localhost:8000"} | dict(headers or {})
     scope: dict[str, Any] = {
@@ -54,6 +57,7 @@ def ask(
         "headers": [(k.lower().encode(), v.encode("latin-1")) for k, v in given.items()],
         "client": client,
         "state": {},
+        **(extra or {}),
     }
     incoming: list[Message] = [
         {"type": "http.request", "body": chunk, "more_body": i < len(chunks)}

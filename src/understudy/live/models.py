@@ -18,8 +18,16 @@ LARGEST_WHOLE = (1 << 63) - 1  # the largest BIGINT of SQL
 LONGEST_ID = 128  # characters: ids are indexed, and a UUID needs 36
 
 STORABLE = r"^[^\x00]*$"  # JSON can express a NUL, and PostgreSQL stores none
-Text = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=STORABLE)]
-Id = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID, pattern=STORABLE)]
+Text = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=200, pattern=STORABLE),
+    Field(examples=["small"]),
+]
+Id = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=LONGEST_ID, pattern=STORABLE),
+    Field(examples=["d-1"]),
+]
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 Action = Text | Whole
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -118,7 +126,7 @@ class BatchTaken(BaseModel):
     BatchTaken(accepted=4, known=1, refused=())
     """
 
-    model_config = ANSWER
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
     accepted: int = 0
     known: int = 0
     refused: tuple[RefusedEvent, ...] = ()

@@ -334,6 +334,31 @@ CONTRASTS = """() => {
 }"""
 
 
+@pytest.mark.parametrize("service", ["real"], indirect=True)
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "dark")])
+def test_the_operations_are_shown_by_swagger_ui_under_the_policy_of_contents(
+    visit: Visit, service: Service, width: int, scheme: str
+) -> None:
+    """`visit` fails if it asks another place, or if the browser complains of the policy."""
+    service.add("router")
+    page = visit("/docs", viewport={"width": width, "height": 800}, color_scheme=scheme)
+    operations = page.locator(".opblock")
+    expect(operations).to_have_count(15)
+    send = page.get_by_role("button", name="POST /v1/studies/{study}/events Send an event")
+    send.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("It is on disk when it is answered.")).to_be_visible()
+    page.get_by_role("button", name="Try it out").click()
+    page.get_by_role("textbox", name="study").fill("router")
+    page.get_by_role("button", name="Execute").click()
+    expect(page.locator(".live-responses-table .response-col_status").last).to_contain_text("200")
+    assert page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [width, width]
+    color = page.get_by_role("heading", level=1).evaluate("e => getComputedStyle(e).color")
+    assert (sum(map(int, re.findall(r"\d+", color)[:3])) > 400) == (scheme == "dark")
+    page.get_by_role("link", name="All studies").click()
+    live(page)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_letters_can_be_read_in_light_and_dark(visit: Visit, service: Service, scheme: str) -> None:
     service.add("router")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ import pytest
 
 import understudy as us
 from tests.support.live.local_server import serving_store
-from tests.support.live.temporary_stores import add_tokens, audited
+from tests.support.live.temporary_stores import add_tokens, audited, remove_token
+from understudy.live.web.auth import LIMITS
 
 pytestmark = pytest.mark.plain
 
@@ -326,6 +328,56 @@ def test_tokens_are_asked_for_once_there_are_any(tmp_path: Path) -> None:
         assert client.get("/metrics").status_code == 401
         public = ("/", "/studies/ads", "/docs", "/openapi.json", "/healthz", "/readyz")
         assert [client.get(path).status_code for path in public] == [200] * len(public)
+
+
+@pytest.mark.parametrize("path", ["/v1/live", "/v1/studies/ads/live"])
+def test_the_streams_of_a_removed_token_end(tmp_path: Path, path: str) -> None:
+    store = tmp_path / "store.db"
+    add_tokens(store, read="us_r", write="us_w")
+    with running(store) as client:
+        client.headers["authorization"] = "Bearer us_w"
+        create(client)
+        headers = {"authorization": "Bearer us_r"}
+        with client.stream("GET", path, headers=headers) as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "event: state"
+            remove_token(store, "read")
+            assert sum(line.startswith("data:") for line in lines) >= 1  # and there are no more
+        assert client.get(path, headers=headers).status_code == 401
+
+
+def test_a_snapshot_is_bounded_and_only_one_is_loaded_at_a_time(client: httpx.Client) -> None:
+    create(client)
+    load, kind = "/v1/snapshots?name=new", {"content-type": "application/json"}
+    large = client.post(load, content=b" " * (LIMITS.snapshot + 1), headers=kind)
+    assert (large.status_code, large.json()["error"]) == (413, "too large")
+    assert "25,165,824" in large.json()["message"]
+    parts = client.post(load, content=b"[" + b"[]," * 1_000_001 + b"[]]", headers=kind)
+    assert (parts.status_code, parts.json()["fields"][0]["field"]) == (422, "policy")
+    assert "too many parts" in parts.json()["message"]
+
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        yield b"{"
+        begun.set()
+        assert go_on.wait(60.0)
+        yield b"}"
+
+    answers: list[httpx.Response] = []
+    first = threading.Thread(
+        target=lambda: answers.append(client.post(load, content=slowly(), headers=kind))
+    )
+    first.start()
+    assert begun.wait(60.0)
+    eventually(lambda: client.post(load, content=b"{}", headers=kind).status_code == 503)
+    busy = client.post(load, content=b"{}", headers=kind)
+    assert (busy.json()["error"], busy.headers["retry-after"]) == ("busy", "1")
+    assert client.post("/v1/studies/ads/events", json=event(1)).status_code == 200
+    go_on.set()
+    first.join()
+    assert answers[0].status_code == 422
+    assert client.post(load, content=b"{}", headers=kind).status_code == 422
 
 
 def test_metrics_and_health(client: httpx.Client) -> None:

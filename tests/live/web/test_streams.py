@@ -1,4 +1,4 @@
-"""Server-sent events: every watcher gets the newest state, which is made once."""
+"""Streams: every watcher gets the newest state, which is made once; logs take turns."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, MutableMapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, MutableMapping
 from typing import Any
 
 import anyio
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.routing import Route
 
+from tests.support.asgi import HttpError
 from understudy.live.web import streams
-from understudy.live.web.streams import Streams
+from understudy.live.web.streams import LogResponse, Slots, Streams
 
 pytestmark = pytest.mark.plain
 
 SOON = 0.001  # seconds between two looks
 PATIENCE = 30.0  # seconds until a test that hangs has failed
+Message = MutableMapping[str, Any]
 
 
 class Counted:
@@ -61,26 +60,19 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(patient())
 
 
-def told(event: str) -> Any:
-    """What an event carries, read line by line."""
-    kind, data, *end = event.split("\n")
-    assert kind == "event: state"
-    assert end == ["", ""]
-    return json.loads(data.removeprefix("data: "))
+def watch(shared: Streams, name: str | None) -> AsyncIterator[str]:
+    return shared.states(name, lambda: True)
 
 
 async def changed(watcher: AsyncIterator[str]) -> Any:
-    """The next state; what comes in between says only that the service is there."""
-    async for event in watcher:
-        if not event.startswith(":"):
-            return told(event)
-    raise AssertionError("the stream has ended")
+    """The next state."""
+    return json.loads(await anext(watcher))
 
 
 def test_a_state_comes_at_once_and_again_when_it_has_changed() -> None:
     async def test() -> None:
         watched = Counted("a", "b")
-        watcher = Streams(watched, asyncio.Event(), SOON).stream("a")
+        watcher = watch(Streams(watched, asyncio.Event(), SOON), "a")
         assert await changed(watcher) == {"study": "a", "version": 0}
         watched.versions["b"] += 1
         watched.versions["a"] += 1
@@ -90,51 +82,16 @@ def test_a_state_comes_at_once_and_again_when_it_has_changed() -> None:
     run(test())
 
 
-def test_while_nothing_changes_only_a_comment_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "HEARTBEAT", 3 * SOON)
-
-    async def test() -> None:
-        watcher = Streams(Counted("a"), asyncio.Event(), SOON).stream("a")
-        events = [await anext(watcher) for _ in range(4)]
-        assert told(events[0]) == {"study": "a", "version": 0}
-        assert events[1:] == [": still here\n\n"] * 3
-
-    run(test())
-
-
-@pytest.mark.parametrize(("silence", "looks"), [(15.0, 16), (14.9, 16), (15.1, 17)])
-def test_the_comment_comes_after_the_silence_and_not_before(
-    monkeypatch: pytest.MonkeyPatch, silence: float, looks: int
-) -> None:
-    """Counted in looks at a second each, with a clock that does not wait."""
-    monkeypatch.setattr(streams, "HEARTBEAT", silence)
-    waits = 0
-
-    class Hurried(asyncio.Event):
-        async def wait(self) -> Any:
-            nonlocal waits
-            waits += 1
-
-    async def test() -> None:
-        watcher = Streams(Counted("a"), Hurried(), 1.0).stream("a")
-        told(await anext(watcher))
-        for comments in (1, 2):
-            assert await anext(watcher) == ": still here\n\n"
-            assert waits == comments * (looks - 1)
-
-    run(test())
-
-
 def test_a_state_is_made_once_for_all_who_watch_it_and_by_another_thread() -> None:
     async def test() -> None:
         watched = Counted("a")
         shared = Streams(watched, asyncio.Event(), SOON)
-        watchers = [shared.stream("a") for _ in range(20)]
+        watchers = [watch(shared, "a") for _ in range(20)]
         for version in range(3):
             watched.versions["a"] = version
             states = await asyncio.gather(*(changed(watcher) for watcher in watchers))
             assert states == [{"study": "a", "version": version}] * 20
-        late = await changed(shared.stream("a"))
+        late = await changed(watch(shared, "a"))
         assert late["version"] == 2
         assert watched.asked == {("view", "a", version): 1 for version in range(3)}
         assert threading.get_ident() not in watched.threads
@@ -153,7 +110,7 @@ def test_what_changes_while_it_is_drawn_is_drawn_again() -> None:
                 watched.versions["a"] = 1
 
         watched.while_drawing = arrive
-        watcher = Streams(watched, asyncio.Event(), SOON).stream("a")
+        watcher = watch(Streams(watched, asyncio.Event(), SOON), "a")
         assert [(await changed(watcher))["version"] for _ in range(2)] == [0, 1]
 
     run(test())
@@ -162,7 +119,7 @@ def test_what_changes_while_it_is_drawn_is_drawn_again() -> None:
 def test_of_all_studies_only_those_that_changed_are_drawn_again() -> None:
     async def test() -> None:
         watched = Counted("a", "b")
-        watcher = Streams(watched, asyncio.Event(), SOON).stream(None)
+        watcher = watch(Streams(watched, asyncio.Event(), SOON), None)
         assert [s["study"] for s in (await changed(watcher))["studies"]] == ["a", "b"]
         watched.versions["b"] = 1
         assert [s["version"] for s in (await changed(watcher))["studies"]] == [0, 1]
@@ -176,7 +133,7 @@ def test_of_all_studies_only_those_that_changed_are_drawn_again() -> None:
 
 def test_without_studies_the_state_is_that_there_are_none() -> None:
     async def test() -> None:
-        watcher = Streams(Counted(), asyncio.Event(), SOON).stream(None)
+        watcher = watch(Streams(Counted(), asyncio.Event(), SOON), None)
         assert await changed(watcher) == {"studies": []}
 
     run(test())
@@ -186,7 +143,7 @@ def test_without_studies_the_state_is_that_there_are_none() -> None:
 def test_stopping_ends_a_stream_though_it_waits(name: str | None) -> None:
     async def test() -> None:
         stop = asyncio.Event()
-        watcher = Streams(Counted("a"), stop, interval=3_600.0).stream(name)
+        watcher = watch(Streams(Counted("a"), stop, interval=3_600.0), name)
         await anext(watcher)
         asyncio.get_running_loop().call_later(SOON, stop.set)
         assert [event async for event in watcher] == []
@@ -194,44 +151,132 @@ def test_stopping_ends_a_stream_though_it_waits(name: str | None) -> None:
     run(test())
 
 
-def test_a_stream_ends_when_its_watcher_is_gone() -> None:
-    """As a server tells it: the watcher leaves after the first state."""
-
+@pytest.mark.parametrize("name", ["a", None])
+def test_a_stream_ends_with_its_token(name: str | None) -> None:
     async def test() -> None:
-        shared = Streams(Counted("a"), asyncio.Event(), interval=3_600.0)
-        app = Starlette(routes=[Route("/{study}", shared.of_study)])
-        seen = asyncio.Event()
-        sent: list[MutableMapping[str, Any]] = []
-
-        async def receive() -> MutableMapping[str, Any]:
-            await seen.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: MutableMapping[str, Any]) -> None:
-            sent.append(message)
-            if message.get("body"):
-                seen.set()
-
-        await app(scope("/a"), receive, send)
-        assert told(sent[1]["body"].decode())["study"] == "a"
-        headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        assert headers["content-type"] == "text/event-stream; charset=utf-8"
-        assert headers["cache-control"] == "no-store"
+        valid = [True]
+        shared = Streams(Counted("a"), asyncio.Event(), SOON)
+        watcher = shared.states(name, lambda: valid[0])
+        await anext(watcher)
+        valid[0] = False
+        assert [event async for event in watcher] == []
 
     run(test())
 
 
-def scope(path: str) -> dict[str, Any]:
-    asgi = {"version": "3.0", "spec_version": "2.3"}
-    asked = {"method": "GET", "path": path, "headers": [], "query_string": b""}
-    return {"type": "http", "asgi": asgi, **asked}
+# ── as responses ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_study_that_is_not_there_cannot_be_watched() -> None:
+SCOPE: dict[str, Any] = {
+    "type": "http",
+    "asgi": {"version": "3.0", "spec_version": "2.3"},
+    "method": "GET",
+    "path": "/v1/live",
+    "headers": [],
+    "query_string": b"",
+}
+
+
+class Reader:
+    """A client that leaves after so many parts of a body."""
+
+    def __init__(self, parts: int) -> None:
+        self.sent: list[Message] = []
+        self._left = parts
+        self._gone = asyncio.Event()
+
+    async def receive(self) -> Message:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        self.sent.append(message)
+        self._left -= bool(message.get("body"))
+        if self._left == 0:
+            self._gone.set()
+
+    @property
+    def bodies(self) -> list[str]:
+        return [one["body"].decode() for one in self.sent if one.get("body")]
+
+
+def test_a_stream_is_server_sent_events_and_ends_when_its_watcher_is_gone() -> None:
     async def test() -> None:
-        request = Request({**scope("/b"), "path_params": {"study": "b"}})
-        answer = await Streams(Counted("a"), asyncio.Event()).of_study(request)
-        assert answer.status_code == 404
-        assert json.loads(bytes(answer.body))["error"] == "unknown study"
+        reader = Reader(1)
+        shared = Streams(Counted("a"), asyncio.Event(), interval=3_600.0)
+        await shared.respond(SCOPE, "a")(SCOPE, reader.receive, reader.send)
+        assert reader.bodies == ['event: state\ndata: {"study": "a", "version": 0}\n\n']
+        headers = {name.decode(): value.decode() for name, value in reader.sent[0]["headers"]}
+        assert headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert headers["x-accel-buffering"] == "no"
+
+    run(test())
+
+
+def test_while_nothing_changes_only_a_comment_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "HEARTBEAT", 5 * SOON)
+
+    async def test() -> None:
+        reader = Reader(4)
+        shared = Streams(Counted("a"), asyncio.Event(), interval=3_600.0)
+        await shared.respond(SCOPE, "a")(SCOPE, reader.receive, reader.send)
+        assert reader.bodies[1:] == [": still here\n\n"] * 3
+
+    run(test())
+
+
+def test_logs_take_turns_and_those_that_find_no_place_are_refused() -> None:
+    """A client that does not read its log holds its place until the server closes it."""
+
+    async def test() -> None:
+        slots = Slots(2, "2 logs are being read")
+        reading, closed = asyncio.Event(), []
+
+        def lines() -> Iterator[str]:
+            try:
+                yield "1\n"
+                yield "2\n"
+            finally:
+                closed.append(True)
+
+        async def unread(_: Message) -> None:
+            await reading.wait()
+
+        async def never() -> Message:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        slow = [
+            asyncio.create_task(LogResponse(lines(), slots)(SCOPE, never, unread)) for _ in range(2)
+        ]
+        while not slots.are_taken:
+            await asyncio.sleep(0)
+        third = Reader(99)
+        with pytest.raises(HttpError) as caught:
+            await LogResponse(lines(), slots)(SCOPE, never, third.send)
+        assert (caught.value.status, caught.value.error) == (503, "busy")
+        assert third.sent == []
+        reading.set()
+        await asyncio.gather(*slow)
+        await LogResponse(lines(), slots)(SCOPE, never, third.send)
+        assert "".join(third.bodies) == "1\n2\n"
+        assert closed == [True] * 3
+
+    run(test())
+
+
+def test_a_log_that_cannot_be_read_gives_its_place_back() -> None:
+    async def test() -> None:
+        slots = Slots(1, "a log is being read")
+
+        def lost() -> Iterator[str]:
+            raise HttpError(503, "store unavailable", "gone")
+            yield ""
+
+        for _ in range(3):
+            reader = Reader(1)
+            with pytest.raises(HttpError, match="gone"):
+                await LogResponse(lost(), slots)(SCOPE, reader.receive, reader.send)
+            assert reader.sent == []
 
     run(test())

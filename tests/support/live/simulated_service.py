@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from tests.support.live.local_server import serving
 from understudy import logs
 from understudy.live.web import page
-from understudy.live.web.middleware import AuthMiddleware
+from understudy.live.web.auth import AuthMiddleware
 from understudy.live.web.streams import Streams
 from understudy.live.web.tokens import TokenRegistry
 from understudy.live.web.views import About, Counters, show, summarize
@@ -35,7 +35,11 @@ PROMOTED = datetime(2026, 5, 3, 9, 30, tzinfo=UTC)
 def in_middleware(app: ASGIApp) -> AuthMiddleware:
     """As the service has it: the middleware gives every answer its headers."""
     return AuthMiddleware(
-        app, TokenRegistry(list), loopback_only=True, registry=CollectorRegistry()
+        app,
+        TokenRegistry(list),
+        loopback_only=True,
+        registry=CollectorRegistry(),
+        operations={},
     )
 
 
@@ -63,15 +67,15 @@ class SimulatedService:
         self.url = ""
         self.studies: dict[str, SimulatedStudy] = {}
         self.stop = asyncio.Event()
-        streams = Streams(self, self.stop, interval)
+        self._streams = Streams(self, self.stop, interval)
         simulated = Starlette(
             routes=[
                 *page.routes(),
                 Route("/docs", _docs),
                 Route("/v1/studies", self._create, methods=["POST"]),
                 Route("/v1/studies/{study}/archive", self._archive, methods=["POST"]),
-                Route("/v1/studies/{study}/live", streams.of_study),
-                Route("/v1/live", streams.of_all),
+                Route("/v1/studies/{study}/live", self._watch),
+                Route("/v1/live", self._watch),
             ]
         )
         self.app = in_middleware(simulated)
@@ -123,6 +127,12 @@ class SimulatedService:
     def view(self, name: str) -> dict[str, Any]:
         study = self.studies[name]
         return show(study.about, study.report, study.counters)
+
+    async def _watch(self, request: Request) -> Response:
+        name = request.path_params.get("study")
+        if name is not None and name not in self.studies:
+            return JSONResponse({"error": "unknown study", "message": "none"}, status_code=404)
+        return self._streams.respond(request.scope, name)
 
     async def _create(self, request: Request) -> Response:
         asked = await request.json()

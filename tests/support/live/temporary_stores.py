@@ -44,6 +44,7 @@ __all__ = [
     "open_when_free",
     "place",
     "process",
+    "remove_token",
 ]
 
 HOLDER = """
@@ -159,6 +160,12 @@ def content(
         for study in studies
     ]
     return studies, each, reader.clock(), reader.tokens()
+
+
+def remove_token(path: Path, name: str) -> None:
+    """As `understudy token remove` does it."""
+    with closing(open_tokens(str(path))) as book:
+        assert book.remove_token(name)
 
 
 def audited(where: str | Path) -> list[AuditResult]:

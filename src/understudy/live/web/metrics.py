@@ -1,83 +1,140 @@
-"""Request metrics, and warnings at a limited rate, so that they cannot fill a disk."""
+"""Metrics of requests and studies, and warnings at a limited rate, so they cannot fill a disk."""
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from itertools import accumulate
 
 import structlog
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
-from prometheus_client.metrics_core import Metric
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from understudy.formatting import plain
+from understudy.live.live_study import LiveStudy
+from understudy.live.service import Service
+from understudy.live.spec import SECOND
+from understudy.live.writer import Writer
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER = "other"
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-EDGES = (*map(str, BUCKETS), "+Inf")
-MOST_A_SECOND = 10
+MOST_A_SECOND = 10  # lines: enough to see an attack, and some 300 MB a day at the most
 LONGEST_FACT = 200
 
+disable_created_metrics()  # type: ignore[no-untyped-call] # a time for each counter, which doubles their number
 
-class RequestMetrics(Collector):
+
+class RequestMetrics:
     """Requests, counted and timed until their answer begins: a stream may last for days.
 
-    Every request pays for this, so it only adds to plain numbers, from the one thread that
-    answers; `collect` turns them into metrics.
-
     >>> registry = CollectorRegistry()
-    >>> RequestMetrics(registry).count("GET", "list_studies", 200, 0.001)
-    >>> labels = {"method": "GET", "operation": "list_studies", "status": "200"}
+    >>> RequestMetrics(registry).count("GET", "read_studies", 200, 0.001)
+    >>> labels = {"method": "GET", "operation": "read_studies", "status": "200"}
     >>> registry.get_sample_value("understudy_requests_total", labels)
-    1
+    1.0
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests: dict[tuple[str, str, int], int] = {}
-        self._times: dict[str, _Times] = {}
-        registry.register(self)
+        labels = ("method", "operation", "status")
+        self._requests = Counter(
+            "understudy_requests", "Requests that were answered.", labels, registry=registry
+        )
+        self._seconds = Histogram(
+            "understudy_request_seconds",
+            "Seconds until an answer began.",
+            ("operation",),
+            registry=registry,
+            buckets=BUCKETS,
+        )
+        # `labels` checks and joins its arguments: too slow for every request.
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, method: str, operation: str, status: int, seconds: float) -> None:
-        """One more."""
+        """Count a request."""
         key = (method if method in METHODS else OTHER, operation, status)
-        self._requests[key] = self._requests.get(key, 0) + 1
-        times = self._times.get(operation)
-        if times is None:
-            times = self._times[operation] = _Times()
-        times.counts[bisect_left(BUCKETS, seconds)] += 1
-        times.total += seconds
+        if key not in self._children:
+            requests = self._requests.labels(key[0], operation, str(status))
+            self._children[key] = requests, self._seconds.labels(operation)
+        requests, times = self._children[key]
+        requests.inc()
+        times.observe(seconds)
+
+
+# Metrics of every study: kind, name, meaning, value.
+OF_STUDIES: tuple[tuple[type, str, str, Callable[[LiveStudy], float]], ...] = (
+    (
+        CounterMetricFamily,
+        "understudy_decisions",
+        "Decisions on disk.",
+        lambda study: study.next_seq - 1,
+    ),
+    (
+        CounterMetricFamily,
+        "understudy_folded",
+        "Decisions processed.",
+        lambda study: study.state.seq,
+    ),
+    (
+        CounterMetricFamily,
+        "understudy_expired",
+        "Decisions that got the default reward.",
+        lambda study: study.state.expired,
+    ),
+    (
+        GaugeMetricFamily,
+        "understudy_stopped",
+        "1 if the study has stopped learning.",
+        lambda study: study.fault is not None,
+    ),
+)
+# Metrics of the store, all gauges: name, meaning, value.
+OF_STORE: tuple[tuple[str, str, Callable[[Writer], float]], ...] = (
+    (
+        "understudy_store_usable",
+        "1 if the store can be used.",
+        lambda writer: writer.unavailable is None,
+    ),
+    (
+        "understudy_store_lost",
+        "Acknowledged writes that are missing from the store.",
+        lambda writer: writer.store.lost,
+    ),
+    (
+        "understudy_clock_ahead_seconds",
+        "Seconds by which the service's clock is ahead of the machine's.",
+        lambda writer: writer.clock.ahead() / SECOND,
+    ),
+)
+
+
+class StudyMetrics(Collector):
+    """The counts of every study, and the state of the store, read when they are asked for."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def collect(self) -> Iterator[Metric]:
-        """All of it, as Prometheus wants it."""
-        requests = CounterMetricFamily(
-            "understudy_requests",
-            "Requests that were answered.",
-            labels=("method", "operation", "status"),
-        )
-        for (method, operation, status), number in list(self._requests.items()):
-            requests.add_metric((method, operation, str(status)), number)
-        yield requests
-        seconds = HistogramMetricFamily(
-            "understudy_request_seconds", "Seconds until an answer began.", labels=("operation",)
-        )
-        for operation, times in list(self._times.items()):
-            counted = zip(EDGES, accumulate(times.counts), strict=True)
-            seconds.add_metric((operation,), list(counted), times.total)
-        yield seconds
+        """Return all of them."""
+        writer = self._service.writer
+        for kind, title, meaning, of_study in OF_STUDIES:
+            family = kind(title, meaning, labels=["study"])
+            for name, study in writer.studies.items():
+                family.add_metric([name], float(of_study(study)))
+            yield family
+        labels = ["study", "reason"]
+        refused = CounterMetricFamily("understudy_refused", "Events not taken.", labels=labels)
+        for name, study in writer.studies.items():
+            for reason, count in study.refusals().items():
+                refused.add_metric([name, reason], count)
+        yield refused
+        yield CounterMetricFamily("understudy_commits", "Groups on disk.", value=writer.commits)
+        for title, meaning, of_writer in OF_STORE:
+            yield GaugeMetricFamily(title, meaning, value=float(of_writer(writer)))
 
-
-class _Times:
-    """How many requests ended in each bucket, and how long all of them took."""
-
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * len(EDGES)
-        self.total = 0.0
+    def describe(self) -> list[Metric]:
+        """Return nothing: there are no studies before the start."""
+        return []
 
 
 class LogRateLimit:
@@ -113,7 +170,7 @@ class Warnings:
         self._unlogged = 0
 
     def refused(self, status: int, facts: Mapping[str, str]) -> None:
-        """A request that was not answered as its sender wished."""
+        """Log a request that was refused."""
         if not self._pace.allows(self._clock()):
             self._unlogged += 1
             return

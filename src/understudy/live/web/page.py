@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -39,24 +39,21 @@ class File(NamedTuple):
 
 
 def routes() -> list[Route]:
-    """The page of all studies, that of one, and what they load.
+    """The page of all studies, that of one, that of the API, and the files that they load.
 
     >>> [route.path for route in routes()]
-    ['/', '/studies/{study}', '/assets/{name}']
+    ['/', '/studies/{study}', '/docs', '/assets/{name}']
     """
+    pages = {"/": "overview.html", "/studies/{study}": "study.html", "/docs": "docs.html"}
     return [
-        Route("/", _overview),
-        Route("/studies/{study}", _study),
+        *(Route(path, partial(_send_page, template)) for path, template in pages.items()),
         Route("/assets/{name}", _asset),
     ]
 
 
-async def _overview(request: Request) -> Response:
-    return _page("overview.html", root="./").answer(request)
-
-
-async def _study(request: Request) -> Response:
-    return _page("study.html", root="../").answer(request)
+async def _send_page(template: str, request: Request) -> Response:
+    root = "../" if "study" in request.path_params else "./"
+    return _page(template, root).answer(request)
 
 
 async def _asset(request: Request) -> Response:
@@ -75,10 +72,11 @@ def _page(template: str, root: str) -> File:
 
 @cache
 def _assets() -> dict[str, File]:
-    """All files of the folder, and the style of reports."""
-    found = {
-        file.name: file.read_bytes() for file in (files("understudy.live.web") / "assets").iterdir()
-    }
-    style = files("understudy.report") / "templates" / "report.css"
-    found["report.css"] = style.read_bytes()
-    return {name: File.of(name, content) for name, content in found.items()}
+    """All files of the folder, the style of reports, and Swagger UI."""
+    swagger = files("fastapi_offline") / "static"
+    found = [
+        *(files("understudy.live.web") / "assets").iterdir(),
+        files("understudy.report") / "templates" / "report.css",
+        *(swagger / name for name in ("swagger-ui-bundle.js", "swagger-ui.css")),
+    ]
+    return {file.name: File.of(file.name, file.read_bytes()) for file in found}

@@ -1,24 +1,30 @@
-"""Server-sent events: the newest state of a study, at most once a second for each reader."""
+"""Responses that last: the newest state of a study as server-sent events, and logs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from sse_starlette import EventSourceResponse
+from sse_starlette.event import ServerSentEvent
+from starlette.concurrency import iterate_in_threadpool
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as HttpScope
 
-from understudy.errors import shorten
+from understudy.live.service import HttpError
 
-HEARTBEAT = 15.0  # seconds: less than what proxies and browsers wait for
-STILL_HERE = ": still here\n\n"
-HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+NDJSON, EVENT_STREAM = "application/x-ndjson", "text/event-stream"
+ALLOWED = "understudy.allowed"  # where a scope holds the function that checks its token again
+HEARTBEAT = 15.0  # seconds: less than proxies and browsers wait for
 
 
 class ViewSource(Protocol):
@@ -41,8 +47,44 @@ class ViewSource(Protocol):
         """All about a study: `views.show`."""
 
 
+class Slots:
+    """Places for requests that take much memory, or the interpreter that events wait for."""
+
+    def __init__(self, most: int, busy: str) -> None:
+        self._free = asyncio.Semaphore(most)
+        self._busy = busy
+
+    @property
+    def are_taken(self) -> bool:
+        """Whether there is no place."""
+        return self._free.locked()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Hold a place; if there is none, raise `HttpError`: to wait would take memory too."""
+        if self.are_taken:
+            raise HttpError(503, "busy", f"{self._busy}; try again")
+        async with self._free:
+            yield
+
+
+class StateResponse(EventSourceResponse):
+    """The newest states of studies, and a comment every heartbeat."""
+
+    media_type = EVENT_STREAM
+
+    def __init__(self, states: AsyncIterator[str]) -> None:
+        super().__init__(
+            (ServerSentEvent(text, event="state", sep="\n") async for text in states),
+            ping=HEARTBEAT,
+            ping_message_factory=lambda: ServerSentEvent(comment="still here", sep="\n"),
+            sep="\n",
+        )
+        del self.headers["cache-control"]  # the middleware has it for all of the API
+
+
 class Streams:
-    """What is shown of each study, made once for all who watch it, until `stop` is set."""
+    """The views of each study, made once for all clients that watch it, until `stop` is set."""
 
     def __init__(self, views: ViewSource, stop: asyncio.Event, interval: float = 1.0) -> None:
         self._views = views
@@ -52,36 +94,19 @@ class Streams:
         self._locks: defaultdict[Hashable, anyio.Lock] = defaultdict(anyio.Lock)
         self._one_thread = anyio.CapacityLimiter(1)  # drawing must not crowd out answering
 
-    async def of_study(self, request: Request) -> Response:
-        """The endpoint about one study, which the path names `study`."""
-        name = request.path_params["study"]
-        if name not in self._views.names():
-            message = f"there is no study {shorten(name)}: GET /v1/studies lists them"
-            return JSONResponse({"error": "unknown study", "message": message}, status_code=404)
-        return self._respond(name)
+    def respond(self, scope: HttpScope, name: str | None) -> StateResponse:
+        """The response about one study, or about all (None), while its token is valid."""
+        return StateResponse(self.states(name, scope.get(ALLOWED, lambda: True)))
 
-    async def of_all(self, request: Request) -> Response:  # noqa: ARG002 - what endpoints are given
-        """The endpoint about all studies."""
-        return self._respond(None)
-
-    def _respond(self, name: str | None) -> Response:
-        return StreamingResponse(self.stream(name), media_type="text/event-stream", headers=HEADERS)
-
-    async def stream(self, name: str | None) -> AsyncIterator[str]:
-        """An event with the state now, and with every later one; None is all studies."""
+    async def states(self, name: str | None, allowed: Callable[[], bool]) -> AsyncIterator[str]:
+        """Yield the state now, and every later one."""
         shown: Hashable = None
-        silent = 0.0
-        while not self._stop.is_set():
+        while not self._stop.is_set() and allowed():
             if self._version(name) != shown:
                 shown, text = await (self._all() if name is None else self._view(name))
-                silent = 0.0
-                yield f"event: state\ndata: {text}\n\n"
-            elif silent >= HEARTBEAT:
-                silent = 0.0
-                yield STILL_HERE
+                yield text
             with anyio.move_on_after(self._interval):
                 await self._stop.wait()
-            silent += self._interval
 
     def _version(self, name: str | None) -> Hashable:
         if name is not None:
@@ -113,3 +138,21 @@ class Streams:
 
 def _encoded(make: Callable[[str], dict[str, Any]], name: str) -> str:
     return json.dumps(make(name), allow_nan=False)
+
+
+class LogResponse(StreamingResponse):
+    """A log, a batch of lines at a time, while it holds one of a few `slots`."""
+
+    media_type = NDJSON
+
+    def __init__(self, lines: Iterator[str], slots: Slots) -> None:
+        super().__init__(())
+        self._lines = lines
+        self._slots = slots
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+        """Send the log; raise, before it begins, if there is no slot or no store."""
+        async with self._slots.one():
+            first = await asyncio.to_thread(next, self._lines, "")
+            self.body_iterator = iterate_in_threadpool(chain([first], self._lines))
+            await super().__call__(scope, receive, send)

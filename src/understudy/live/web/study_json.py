@@ -5,13 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 from understudy.live.live_study import LiveStudy
+from understudy.live.models import ANSWER
 from understudy.live.service import Service
+from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store.records import moment
 from understudy.report import CertificateCurve, as_dict
 
 NOTHING = "nothing was learned yet"
+
+
+class StudyNow(BaseModel):
+    """A study, and the counts of its events.
+
+    `decisions` were accepted; `folded` of them had their turn, `learned` were learned from, and
+    `expired` counted with the default reward. `late` rewards came too late, `known` events were
+    sent before (since the service started), `refused` by reason.
+    """
+
+    model_config = ANSWER
+    study: StudySpec
+    created_at: str
+    archived_at: str | None
+    decisions: int
+    folded: int
+    learned: int
+    waiting: int
+    expired: int
+    late: int
+    known: int
+    refused: dict[str, int]
+    warmup_left: int
+    events_per_second: float
+    fault: str | None = Field(description="why decisions are kept but not learned from, if so")
+
+
+class StudyList(BaseModel):
+    """All studies, the oldest first."""
+
+    model_config = ANSWER
+    studies: list[StudyNow]
 
 
 def describe(study: LiveStudy, state: StudyState, now: int) -> dict[str, Any]:
@@ -20,7 +56,7 @@ def describe(study: LiveStudy, state: StudyState, now: int) -> dict[str, Any]:
     archived = record.archived_at
     decisions = study.next_seq - 1
     return {
-        "study": study.spec_data,
+        "study": study.spec,
         "created_at": moment(record.created_at).isoformat(),
         "archived_at": None if archived is None else moment(archived).isoformat(),
         "decisions": decisions,

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, which only their holders know, and addresses that guess at them."""
+"""Tokens, which only their holders know, and the addresses that guess at them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 
-from understudy.errors import StoreUnavailable
 from understudy.live.store.records import Scope, TokenRecord
 
 PREFIX = "us_"  # so that people, and programs that look for secrets in code, know what it is
 RANDOM_BYTES = 32
-FRESH_SECONDS = 2.0
 MOST_BAD, WINDOW_SECONDS, MOST_ADDRESSES = 10, 60.0, 10_000
 
 Clock = Callable[[], float]
@@ -32,7 +30,7 @@ def new_token() -> str:
 
 
 def digest_of(token: str) -> bytes:
-    """What is kept of a token.
+    """Return the part of a token that a store keeps.
 
     >>> digest_of("us_a").hex()[:8]
     '0d4df3fa'
@@ -43,57 +41,47 @@ def digest_of(token: str) -> bytes:
 
 
 class TokenRegistry:
-    """The tokens that may be used, as `load` gave them at most two seconds ago.
+    """The tokens that may be used now, as `load` gives them; it must be quick.
 
-    A store that fails is read again after two seconds; until then all requests are refused.
-
-    >>> keys = TokenRegistry(lambda: [TokenRecord("ci", digest_of("us_a"), "read")])
-    >>> keys.exist(), keys.scope_of("us_a"), keys.scope_of("us_b")
+    >>> tokens = TokenRegistry(lambda: [TokenRecord("ci", digest_of("us_a"), "read")])
+    >>> tokens.exist(), tokens.scope_of(digest_of("us_a")), tokens.scope_of(digest_of("us_b"))
     (True, 'read', None)
     """
 
-    def __init__(
-        self, load: Callable[[], Sequence[TokenRecord]], clock: Clock = time.monotonic
-    ) -> None:
+    def __init__(self, load: Callable[[], Sequence[TokenRecord]]) -> None:
         self._load = load
-        self._clock = clock
-        self._records: Sequence[TokenRecord] = ()
-        self._unavailable: StoreUnavailable | None = None
-        self._stale_at = -math.inf
+        self._accepted: set[bytes] = set()
 
     def exist(self) -> bool:
         """Whether there is any token: without one, the service is open to its own machine."""
-        return len(self._fresh()) > 0
+        return len(self._load()) > 0
 
-    def scope_of(self, token: str) -> Scope | None:
-        """What the token allows; None if there is no such.
+    def scope_of(self, digest: bytes) -> Scope | None:
+        """Return the scope of a token by its digest; None if there is no such token.
 
-        All records are looked at whatever is found: how long it takes tells nothing.
+        It compares all records: how long it takes does not depend on the token.
         """
-        digest = digest_of(token)
         compare = hmac.compare_digest
-        scopes = [record.scope for record in self._fresh() if compare(record.digest, digest)]
-        return "write" if "write" in scopes else "read" if scopes else None
+        scopes = [record.scope for record in self._load() if compare(record.digest, digest)]
+        if not scopes:
+            self._accepted.discard(digest)
+            return None
+        self._accepted.add(digest)
+        return "write" if "write" in scopes else "read"
 
-    def _fresh(self) -> Sequence[TokenRecord]:
-        now = self._clock()
-        if now >= self._stale_at:
-            self._stale_at = now + FRESH_SECONDS
-            try:
-                self._records, self._unavailable = self._load(), None
-            except StoreUnavailable as error:
-                self._unavailable = error
-        if self._unavailable is not None:
-            raise StoreUnavailable(*self._unavailable.args)
-        return self._records
+    def was_accepted(self, digest: bytes) -> bool:
+        """Whether the token was accepted since the service started, and not refused since."""
+        return digest in self._accepted
 
 
 class BadTokens:
-    """Addresses that sent tokens which do not exist: ten a minute, then they have to wait.
+    """Addresses that sent wrong tokens: ten in a minute, then their tokens are not compared.
 
     >>> bad = BadTokens(clock=lambda: 0.0)
-    >>> [bad.wait("192.0.2.1") for _ in range(11)][8:], bad.wait("192.0.2.2")
-    ([0, 0, 60], 0)
+    >>> for _ in range(10):
+    ...     bad.note("192.0.2.1")
+    >>> bad.wait("192.0.2.1"), bad.wait("192.0.2.2")
+    (60, 0)
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
@@ -101,17 +89,15 @@ class BadTokens:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait(self, address: str) -> int:
-        """Note a bad token; the seconds until the next one is looked at again, 0 if this one was.
+        """Return the seconds for which tokens of an address are not compared, or 0."""
+        times = self._times.get(address)
+        if times is None or len(times) < MOST_BAD:
+            return 0
+        return max(0, math.ceil(WINDOW_SECONDS - (self._clock() - times[0])))
 
-        Tokens that come during the wait do not extend it.
-        """
-        now = self._clock()
-        times = self._times.setdefault(address, deque(maxlen=MOST_BAD))
+    def note(self, address: str) -> None:
+        """Note a wrong token."""
+        self._times.setdefault(address, deque(maxlen=MOST_BAD)).append(self._clock())
         self._times.move_to_end(address)
         if len(self._times) > MOST_ADDRESSES:
             self._times.popitem(last=False)
-        left = WINDOW_SECONDS - (now - times[0]) if len(times) == MOST_BAD else 0.0
-        if left > 0.0:
-            return math.ceil(left)
-        times.append(now)
-        return 0

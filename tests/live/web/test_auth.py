@@ -16,20 +16,20 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
+from pydantic import TypeAdapter
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Connection
 
-from tests.support.asgi import ADDRESS, Answer, ask
-from tests.support.live.sample_operations import Batch
+from tests.support.asgi import ADDRESS, Answer, HttpError, ask
 from tests.support.live.temporary_stores import Scope, TokenRecord
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, InvalidSnapshot, StoreInUse, StoreUnavailable
 from understudy.live.web import tokens
-from understudy.live.web.access_rules import HEADERS, Limits
-from understudy.live.web.middleware import AuthMiddleware
-from understudy.live.web.request_log import OPERATION
+from understudy.live.web.auth import CONNECTION, HEADERS, AuthMiddleware, Limits
+from understudy.live.web.refusals import HANDLERS
 from understudy.live.web.tokens import BadTokens, TokenRegistry, digest_of, new_token
 
 pytestmark = pytest.mark.plain
@@ -62,7 +62,7 @@ class Inside:
         if scope["type"] != "http":
             self.bodies.append(scope["type"].encode())
             return
-        scope[OPERATION] = "inside"
+        scope["endpoint"] = Inside
         self.bodies.append(await Request(scope, receive).body())
         if isinstance(self.outcome, Exception):
             raise self.outcome
@@ -77,14 +77,14 @@ def make(
     clock: Clock | None = None,
     registry: CollectorRegistry | None = None,
 ) -> AuthMiddleware:
-    clock = clock or Clock()
     return AuthMiddleware(
-        inside or Inside(),
-        TokenRegistry(lambda: list(records), clock),
+        ExceptionMiddleware(inside or Inside(), HANDLERS),  # as an application has it inside
+        TokenRegistry(lambda: records),
         loopback_only=loopback_only,
         registry=registry or CollectorRegistry(),
+        operations={Inside: "inside"},
         limits=LIMITS,
-        clock=clock,
+        clock=clock or Clock(),
     )
 
 
@@ -187,7 +187,7 @@ def test_every_record_is_looked_at_whatever_is_found(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("understudy.live.web.tokens.hmac.compare_digest", compare)
-        found = TokenRegistry(lambda: records).scope_of(token)
+        found = TokenRegistry(lambda: records).scope_of(digest_of(token))
     assert looked == [record.digest for record in records]
     assert found == dict(zip(known, scopes, strict=True)).get(token)
 
@@ -195,47 +195,17 @@ def test_every_record_is_looked_at_whatever_is_found(
 @pytest.mark.parametrize("scopes", [("read", "write"), ("write", "read")])
 def test_one_token_under_two_names_may_what_either_may(scopes: tuple[Scope, Scope]) -> None:
     records = [TokenRecord(scope, digest_of(READ), scope) for scope in scopes]
-    assert TokenRegistry(lambda: records).scope_of(READ) == "write"
+    assert TokenRegistry(lambda: records).scope_of(digest_of(READ)) == "write"
 
 
-def test_keys_are_asked_for_every_two_seconds() -> None:
-    clock, records, loads = Clock(), list(RECORDS), []
-
-    def load() -> list[TokenRecord]:
-        loads.append(clock.now)
-        return list(records)
-
-    keys = TokenRegistry(load, clock)
-    assert keys.scope_of(WRITE) == "write"
+def test_a_token_that_is_added_or_removed_counts_at_once() -> None:
+    records = list(RECORDS)
+    middleware = make(records=records)
+    assert ask(middleware, headers=bearer(WRITE)).status == 200
+    records.pop()
+    assert ask(middleware, headers=bearer(WRITE)).status == 401
     records.clear()
-    clock.now = 1.99
-    assert (keys.scope_of(WRITE), keys.exist()) == ("write", True)
-    clock.now = 2.0
-    assert (keys.scope_of(WRITE), keys.exist()) == (None, False)
-    assert loads == [0.0, 2.0]
-
-
-def test_while_the_store_is_away_nobody_gets_in_and_it_is_not_asked_more_often() -> None:
-    clock, away, loads = Clock(), [True], []
-
-    def load() -> list[TokenRecord]:
-        loads.append(clock.now)
-        if away[0]:
-            raise StoreUnavailable("the disk is gone")
-        return RECORDS
-
-    keys = TokenRegistry(load, clock)
-    middleware = AuthMiddleware(
-        Inside(), keys, loopback_only=True, registry=CollectorRegistry(), clock=clock
-    )
-    for _ in range(3):
-        answer = ask(middleware, "GET", "/v1/studies", bearer(WRITE))
-        assert (answer.status, answer.header("retry-after")) == (503, "1")
-        assert answer.json == {"error": "store unavailable", "message": "the disk is gone"}
-    assert ask(middleware, "GET", "/healthz").status == 200
-    assert loads == [0.0]
-    away[0], clock.now = False, 2.0
-    assert ask(middleware, "GET", "/v1/studies", bearer(WRITE)).status == 200
+    assert ask(middleware).status == 200  # open to its own machine again
 
 
 # ── wrong tokens ──────────────────────────────────────────────────────────────────────────────────
@@ -247,45 +217,80 @@ PAUSES = st.sampled_from([0.0, 0.25, 1.0, 3.0, 10.0, 45.0])
 @given(st.lists(st.tuples(st.sampled_from("aab"), PAUSES), min_size=30, max_size=90))
 @quick
 def test_ten_wrong_tokens_in_any_minute_and_no_more(steps: list[tuple[str, float]]) -> None:
-    """Against a list of all that was ever looked at."""
+    """Against a list of all that was ever compared."""
     clock = Clock()
     bad = BadTokens(clock)
-    looked: dict[str, list[float]] = defaultdict(list)
+    compared: dict[str, list[float]] = defaultdict(list)
     for address, seconds in steps:
         clock.now += seconds
-        recent = [at for at in looked[address] if clock.now - at < 60.0]
+        recent = [at for at in compared[address] if clock.now - at < 60.0]
         wait = bad.wait(address)
         assert (wait == 0) == (len(recent) < 10)
         if wait == 0:
-            looked[address].append(clock.now)
+            bad.note(address)
+            compared[address].append(clock.now)
         else:
             assert wait == math.ceil(60.0 - (clock.now - recent[-10]))
 
 
-def test_whoever_waits_as_long_as_told_is_looked_at_again() -> None:
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The digests that were compared with those of the store."""
+    found: list[bytes] = []
+
+    def compare(kept: bytes, sent: bytes) -> bool:
+        found.append(sent)
+        return kept == sent
+
+    monkeypatch.setattr("understudy.live.web.tokens.hmac.compare_digest", compare)
+    return found
+
+
+def test_an_address_that_guesses_waits_and_its_guesses_are_not_compared(
+    compared: list[bytes],
+) -> None:
     clock = Clock()
     middleware = make(clock=clock)
-    statuses = [ask(middleware, headers=bearer(WRONG)).status for _ in range(12)]
-    assert statuses == [401] * 10 + [429] * 2
+    guesses = [f"us_guess_{i}" for i in range(1_000)]
+    statuses = [ask(middleware, headers=bearer(guess)).status for guess in guesses]
+    assert statuses == [401] * 10 + [429] * 990
+    assert set(compared) == {digest_of(guess) for guess in guesses[:10]}
     clock.now = 12.25
     limited = ask(middleware, headers=bearer(WRONG))
     assert (limited.status, limited.header("retry-after")) == (429, "48")
-    assert ask(middleware, headers=bearer(READ)).status == 200  # a good token is never limited
-    assert ask(middleware).status == 401  # nor is one that is missing
+    assert ask(middleware).status == 401  # a missing token is no guess
     assert ask(middleware, headers=bearer(WRONG), client=("192.0.2.8", 1)).status == 401
     clock.now += 48
     assert ask(middleware, headers=bearer(WRONG)).status == 401
 
 
+def test_a_guesser_does_not_lock_out_those_who_share_its_address() -> None:
+    """Such as all clients of one proxy. A token that is new to the service has to wait."""
+    records = list(RECORDS)
+    clock = Clock()
+    middleware = make(records=records, clock=clock)
+    assert ask(middleware, headers=bearer(WRITE), client=("192.0.2.8", 1)).status == 200
+    for _ in range(20):
+        ask(middleware, headers=bearer(WRONG))
+    assert ask(middleware, headers=bearer(WRITE)).status == 200
+    assert ask(middleware, headers=bearer(READ)).status == 429
+    clock.now = 60.0
+    assert ask(middleware, headers=bearer(READ)).status == 200
+    for _ in range(20):
+        ask(middleware, headers=bearer(WRONG))
+    assert ask(middleware, headers=bearer(READ)).status == 200
+    del records[1]  # the token that may write
+    assert [ask(middleware, headers=bearer(WRITE)).status for _ in range(2)] == [401, 429]
+
+
 def test_the_addresses_that_are_remembered_are_bounded_and_the_oldest_goes() -> None:
     bad = BadTokens(lambda: 0.0)
     for _ in range(10):
-        assert bad.wait("first") == 0
-        assert bad.wait("busy") == 0
+        bad.note("first")
+        bad.note("busy")
     for i in range(tokens.MOST_ADDRESSES - 1):
-        assert bad.wait(f"address {i}") == 0
-        assert bad.wait("busy") == 60
-    assert len(bad._times) == tokens.MOST_ADDRESSES
+        bad.note(f"address {i}")
+        bad.note("busy")
     assert bad.wait("first") == 0  # forgotten, unlike the one that kept trying
     assert bad.wait("busy") == 60
 
@@ -319,6 +324,53 @@ def test_an_open_service_answers_to_names_of_its_own_machine_only(path: str) -> 
         assert ask(middleware, path=path, headers={"host": host}).status == 403, host
     behind_a_proxy = {**bearer(READ), "host": "understudy.example"}
     assert ask(make(), path=path, headers=behind_a_proxy).status == 200
+
+
+PROXIED = ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"]
+
+
+@pytest.mark.parametrize("name", PROXIED)
+def test_an_open_service_refuses_what_a_proxy_forwards(name: str) -> None:
+    """A proxy of this machine makes all the world look like this machine."""
+    for path in ("/", "/v1/studies", "/metrics"):
+        answer = ask(make(records=[]), path=path, headers={name: "203.0.113.9"})
+        assert (answer.status, answer.json["error"]) == (403, "forwarded")
+        assert "understudy token add" in answer.json["message"]
+    assert ask(make(), headers={name: "203.0.113.9", **bearer(READ)}).status == 200
+    assert ask(make(records=[]), headers={"x-forward": "1"}).status == 200
+
+
+class Offered:
+    """The connection of a request, as a server offers it."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.authorized = 0
+        self.error = error
+
+    def authorize(self) -> None:
+        self.authorized += 1
+        if self.error is not None:
+            raise self.error
+
+
+def test_the_server_learns_which_requests_are_authorized() -> None:
+    """It keeps their connections where there are too many."""
+    for records, headers, times in (
+        (RECORDS, bearer(READ), 1),
+        (RECORDS, bearer(WRONG), 0),
+        (RECORDS, {}, 0),
+        ([], {}, 1),
+        ([], {"host": "evil.com"}, 0),
+        ([], {"origin": "http://evil.com"}, 0),
+    ):
+        connection = Offered()
+        ask(make(records=records), headers=headers, extra={CONNECTION: connection})
+        ask(make(records=records), path="/healthz", extra={CONNECTION: connection})  # for all
+        assert connection.authorized == times
+    full = Offered(HttpError(503, "overloaded", "too many requests"))
+    answer = ask(make(), headers=bearer(READ), extra={CONNECTION: full})
+    assert (answer.status, answer.json["error"]) == (503, "overloaded")
+    assert answer.header("retry-after") == "1"
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -407,9 +459,9 @@ def test_bodies_are_sent_as_json(content_type: str | None, status: int) -> None:
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def refused_batch() -> Exception:
+def refused_value() -> Exception:
     try:
-        Batch.model_validate_json('{"events": [{"id": "a", "reward": 2}]}')
+        TypeAdapter(dict[str, float]).validate_python({"reward": "high"})
     except ValueError as error:
         return error
     raise AssertionError
@@ -424,7 +476,8 @@ OUTCOMES: list[tuple[Exception, int, str]] = [
         "eta = -1: it is negative; pass 1",
     ),
     (InvalidSnapshot("file", "x", "it is damaged", "save it again"), 422, "damaged"),
-    (refused_batch(), 422, "1 field is wrong: events.0.reward"),
+    (refused_value(), 422, 'reward: "high": it must be a valid number'),
+    (HttpError(404, "unknown study", "there is none"), 404, "there is none"),
     (RuntimeError("a secret"), 500, "its log has it as request"),
     (ZeroDivisionError(), 500, "its log has it as request"),
     (KeyError("a secret"), 500, "its log has it as request"),
@@ -439,7 +492,7 @@ def test_what_escapes_an_operation_is_answered(error: Exception, status: int, me
     assert message in answer.json["message"]
     assert "secret" not in answer.body.decode()
     assert answer.header("retry-after") == ("1" if status == 503 else None)
-    levels = {422: [], 503: ["warning"], 500: ["error", "warning"]}
+    levels = {404: [], 422: [], 503: ["warning"], 500: ["error", "warning"]}
     assert [line["log_level"] for line in logs] == levels[status]
     for line in logs:
         assert line["request"] == answer.header("x-request-id")
@@ -455,8 +508,9 @@ def test_an_answer_that_has_begun_is_broken_off_and_not_completed() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise StoreUnavailable("gone")
 
-    with structlog.testing.capture_logs() as logs, pytest.raises(StoreUnavailable):
+    with structlog.testing.capture_logs() as logs, pytest.raises(RuntimeError) as caught:
         ask(make(half, records=[]))
+    assert isinstance(caught.value.__cause__, StoreUnavailable)
     assert [line["event"] for line in logs] == ["request broken"]
 
 
@@ -488,7 +542,7 @@ def every_kind_of_answer() -> Iterator[tuple[str, Answer]]:
 def test_every_answer_has_the_headers_that_protect_it() -> None:
     with structlog.testing.capture_logs():
         answers = list(every_kind_of_answer())
-    assert {a.status for _, a in answers} == {200, 401, 403, 413, 415, 422, 429, 500, 503}
+    assert {a.status for _, a in answers} == {200, 401, 403, 404, 413, 415, 422, 429, 500, 503}
     for path, answer in answers:
         for name, value in HEADERS:
             assert answer.header(name.decode()) == value.decode()

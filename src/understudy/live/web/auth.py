@@ -1,0 +1,303 @@
+"""The middleware of the service: who may do what, limits of bodies, headers, and the request log.
+
+Every request pays for it, so it is one plain ASGI application around another, without a layer for
+each rule.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as HttpScope
+
+from understudy.formatting import plain
+from understudy.live.service import HttpError
+from understudy.live.store.records import Scope
+from understudy.live.web.connections import CONNECTION
+from understudy.live.web.metrics import OTHER, RequestMetrics, Warnings
+from understudy.live.web.refusals import LONGEST_INPUT, REASON, refuse, refuse_size
+from understudy.live.web.streams import ALLOWED
+from understudy.live.web.tokens import BadTokens, Clock, TokenRegistry, digest_of
+
+MEBIBYTE = 2**20
+LONGEST_LENGTH = 18  # digits of a number of bytes
+READING = frozenset({"GET", "HEAD"})
+PUBLIC = frozenset({"/", "/docs", "/openapi.json", "/healthz", "/readyz"})
+ASSETS, PAGES, API, SNAPSHOTS = "/assets/", "/studies/", "/v1/", "/v1/snapshots"
+DRAW = re.compile(r"/v1/studies/[^/]+/draw")
+LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+FORWARDED = re.compile(rb"forwarded|x-forwarded-.*|x-real-ip|via")
+JSON = b"application/json"
+WARNED = frozenset({401, 403, 429})
+GONE = 499  # for the counters: the client disconnected before there was a response
+
+# The page and its parts come from here and nowhere else, and no other site may frame or read them.
+HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+)
+API_HEADERS = (*HEADERS, (b"cache-control", b"no-store"))
+
+Headers = dict[bytes, bytes]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest bodies, in bytes.
+
+    A batch of 1,000 events has some 100 kB. A policy.json of 10,000 actions has 16.6 MB, and one of
+    100 actions and 64 contexts 22.9 MB: 24 MiB take both, and some 2 s to read.
+    """
+
+    body: int = MEBIBYTE
+    snapshot: int = 24 * MEBIBYTE
+
+    def of(self, path: str) -> int:
+        """Return the largest body of a request to this path."""
+        return self.snapshot if path == SNAPSHOTS else self.body
+
+
+LIMITS = Limits()
+
+
+def needed_scope(method: str, path: str) -> Scope | None:
+    """Return the scope that a token must have for a request; None if it needs no token.
+
+    A draw changes nothing, though it is a POST: a drawn action must not come from a cache.
+
+    >>> needed_scope("GET", "/v1/studies"), needed_scope("POST", "/v1/studies")
+    ('read', 'write')
+    >>> needed_scope("POST", "/v1/studies/a/draw"), needed_scope("GET", "/docs")
+    ('read', None)
+    """
+    if method in READING:
+        public = path in PUBLIC or path.startswith((ASSETS, PAGES))
+        return None if public else "read"
+    drawing = method == "POST" and path.endswith("/draw") and DRAW.fullmatch(path) is not None
+    return "read" if drawing else "write"
+
+
+class AuthMiddleware:
+    """ASGI middleware around the application that has the operations.
+
+    With tokens in the store, a request needs one that allows it. Without any, the service answers
+    its own machine if it listens there alone (`loopback_only`), and refuses all requests otherwise.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        tokens: TokenRegistry,
+        *,
+        loopback_only: bool,
+        registry: CollectorRegistry,
+        operations: Mapping[Any, str],
+        limits: Limits = LIMITS,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._app = app
+        self._bounded = RequestBodyLimitMiddleware(app, limits.body)
+        self._bounded_snapshot = RequestBodyLimitMiddleware(app, limits.snapshot)
+        self._tokens = tokens
+        self._loopback_only = loopback_only
+        self._limits = limits
+        self._operations = operations
+        self._clock = clock
+        self._bad_tokens = BadTokens(clock)
+        self._metrics = RequestMetrics(registry)
+        self._warnings = Warnings(clock)
+        # Unlike those of another start, and made without asking for randomness every time.
+        first = secrets.token_hex(4)
+        self._names = (f"{first}-{number:x}" for number in itertools.count(1))
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close"})
+            return
+        name = next(self._names)
+        begun = self._clock()
+        started = False
+
+        async def deliver(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                own = API_HEADERS if scope["path"].startswith(API) else HEADERS
+                given = message.get("headers", ())
+                message["headers"] = [*given, *own, (b"x-request-id", name.encode())]
+                self._count(scope, message["status"], begun, name)
+            await send(message)
+
+        try:
+            headers = dict(scope["headers"])
+            refusal = self._refusal(scope, headers)
+            if refusal is None:
+                await self._inside(scope, headers)(scope, receive, deliver)
+                return
+        except ClientDisconnect:
+            if not started:
+                self._count(scope, GONE, begun, name)
+            return
+        except Exception as error:
+            self._warnings.broken(error, _facts(scope, name))
+            if started:  # a half of an answer must not pass for the whole: the connection breaks
+                raise
+            message = f"an error of the service; its log has it as request {name}"
+            refusal = refuse(500, "internal", message)
+        await refusal(scope, receive, deliver)
+
+    def _count(self, scope: HttpScope, status: int, begun: float, name: str) -> None:
+        operation = self._operations.get(scope.get("endpoint"), OTHER)
+        self._metrics.count(scope["method"], operation, status, self._clock() - begun)
+        if status in WARNED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._warnings.refused(status, _facts(scope, name))
+
+    def _inside(self, scope: HttpScope, headers: Headers) -> ASGIApp:
+        """The application; behind a limit if the length of the body was not declared."""
+        declared = b"content-length" in headers and b"transfer-encoding" not in headers
+        if declared or scope["method"] in READING:
+            return self._app
+        return self._bounded_snapshot if scope["path"] == SNAPSHOTS else self._bounded
+
+    def _refusal(self, scope: HttpScope, headers: Headers) -> Response | None:
+        """The refusal of a request that may not pass; None if it may."""
+        method, path = scope["method"], scope["path"]
+        needed = needed_scope(method, path)
+        if self._loopback_only and not self._tokens.exist():
+            refusal = _foreign(scope, headers)
+            if refusal is None and needed is not None:
+                refusal = _pass(scope, lambda: not self._tokens.exist())
+        else:
+            refusal = None if needed is None else self._unauthorized(needed, scope, headers)
+        if refusal is None and method not in READING:
+            refusal = _unfit_body(headers, self._limits.of(path))
+        return refusal
+
+    def _unauthorized(self, needed: Scope, scope: HttpScope, headers: Headers) -> Response | None:
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if not token or scheme.lower() != b"bearer":
+            return _challenge(401, "no token", "send Authorization: Bearer TOKEN")
+        address = address_of(scope)
+        digest = digest_of(token.strip().decode("latin-1"))
+        # Others may share the address of one who guesses: tokens that were valid are not limited.
+        seconds = self._bad_tokens.wait(address)
+        if seconds and not self._tokens.was_accepted(digest):
+            message = f"too many wrong tokens came from your address; wait {seconds} seconds"
+            wait = {"retry-after": str(seconds)}
+            return refuse(429, "too many wrong tokens", message, headers=wait)
+        granted = self._tokens.scope_of(digest)
+        if granted is None:
+            self._bad_tokens.note(address)
+            message = "there is no such token, or no longer; ask the operator of the service"
+            return _challenge(401, "wrong token", message, 'error="invalid_token"')
+        if needed == "write" and granted == "read":
+            return _challenge(
+                403,
+                "read only",
+                "this token may only read; use one with the scope write",
+                'error="insufficient_scope", scope="write"',
+            )
+        return _pass(scope, lambda: self._tokens.scope_of(digest) is not None)
+
+
+def _pass(scope: HttpScope, allowed: Callable[[], bool]) -> Response | None:
+    """Note that a request is authorized, unless too many are; a stream asks again (`allowed`)."""
+    scope[ALLOWED] = allowed
+    try:
+        if CONNECTION in scope:
+            scope[CONNECTION].authorize()
+    except HttpError as error:
+        return refuse(error.status, error.error, str(error))
+    return None
+
+
+def _foreign(scope: HttpScope, headers: Headers) -> Response | None:
+    """The refusal of a request to an open service that is not of this machine and its pages.
+
+    A page of another site can send requests to this machine, and can make its own name lead here.
+    A proxy on this machine passes on requests of others.
+    """
+    host = headers.get(b"host", b"")
+    if LOOPBACK.fullmatch(host) is None:
+        message = "without tokens only this machine is served; ask for http://localhost"
+        return refuse(403, "foreign host", message)
+    origin = headers.get(b"origin")
+    own = scope["scheme"].encode() + b"://" + host.lower()
+    if origin is not None and origin.lower() != own:
+        message = "pages of other sites may not ask an open service; create a token"
+        return refuse(403, "foreign origin", message)
+    if any(FORWARDED.fullmatch(name) for name in headers):
+        message = (
+            "a proxy forwarded this request, and the service has no tokens, so anyone could use "
+            "it; create a token: understudy token add NAME --scope write"
+        )
+        return refuse(403, "forwarded", message)
+    return None
+
+
+def _unfit_body(headers: Headers, most: int) -> Response | None:
+    """The refusal of a body by its headers."""
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or len(length) > LONGEST_LENGTH:
+        return refuse(400, "malformed", "Content-Length is no number of bytes; send one")
+    if int(length) > most:
+        return refuse_size(most)
+    if int(length) == 0 and b"transfer-encoding" not in headers:
+        return None
+    if b"upgrade" in headers:  # then the body is not read as one
+        return refuse(400, "malformed", "send HTTP/1.1, and no Upgrade with a body")
+    given = headers.get(b"content-type", b"")
+    if given != JSON and given.partition(b";")[0].strip().lower() != JSON:
+        shown = plain(given.decode("latin-1"), LONGEST_INPUT) or "nothing"
+        message = f"the content type is {shown}; send content-type: {JSON.decode()}"
+        return refuse(415, "not JSON", message)
+    return None
+
+
+def _challenge(status: int, error: str, message: str, details: str = "") -> Response:
+    """The refusal of credentials, with the kind that is needed."""
+    scheme = f'Bearer realm="understudy"{details and ", " + details}'
+    return refuse(status, error, message, headers={"www-authenticate": scheme})
+
+
+def _facts(scope: HttpScope, name: str) -> dict[str, str]:
+    return {
+        "method": scope["method"],
+        "path": scope["path"],
+        "address": address_of(scope),
+        "request": name,
+        "reason": scope.get(REASON, ""),
+    }
+
+
+def address_of(scope: HttpScope) -> str:
+    """Return the address that a request comes from.
+
+    >>> address_of({"client": ("127.0.0.1", 50312)}), address_of({"client": None})
+    ('127.0.0.1', 'unknown')
+    """
+    client = scope.get("client")
+    return str(client[0]) if client else "unknown"

@@ -1,0 +1,291 @@
+"""Refusals: the answer to an error names the wrong fields, and says what to send instead."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from http import HTTPStatus
+from typing import Any, NoReturn, TypeVar
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
+
+from understudy.errors import InvalidArgument, StoreUnavailable, shorten
+from understudy.formatting import count, counted, plain
+from understudy.live.models import STORABLE, Event
+from understudy.live.service import HttpError
+from understudy.live.spec import MOST_ACTIONS, NAMING, StudySpec
+from understudy.logs.schema import first_few
+
+REASON = "understudy.reason"  # where a scope holds the reason of a refusal, for the log
+RETRY_SECONDS = "1"  # a lost store is tried again every second
+MOST_FIELDS = 100  # that are listed
+MOST_ERRORS = 1_000  # that are looked through: each takes some 50 µs
+LONGEST_INPUT = 60  # characters of a request that are sent back
+LONGEST_WORDS = 200  # characters of a message of another library, such as a list of allowed values
+NAMES = tuple({**StudySpec.model_fields, **Event.model_fields})
+PATTERNS = {
+    NAMING: "it is no name of a study: send small letters, digits, dots, dashes and underscores, "
+    "64 at most, a letter or digit first",
+    STORABLE: "it holds a character of code 0, which no store keeps: leave it out",
+}
+
+Place = tuple[int | str, ...]
+M = TypeVar("M", bound=BaseModel)
+
+
+class WrongFields(HTTPException):
+    """Fields of a request that cannot be used, with a message each.
+
+    It is an HTTP exception because FastAPI passes on no other error of a body.
+    """
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        super().__init__(422, ", ".join(fields))
+        self.fields = fields
+
+
+def parse_json(body: bytes | str) -> Any:
+    """Parse JSON in which no object repeats a name.
+
+    >>> parse_json(b'{"id": "a", "reward": 0.5}')
+    {'id': 'a', 'reward': 0.5}
+    """
+    try:
+        return _decode(body if isinstance(body, str) else body.decode())
+    except UnicodeDecodeError:
+        raise HTTPException(400, "the body is no JSON: it is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        raise HTTPException(400, f"the body is no JSON: {reason}") from None
+    except RecursionError:
+        raise HTTPException(400, "the body is nested too deeply: send plain values") from None
+    except ValueError:  # Python reads no whole number of more than 4,300 digits
+        raise HTTPException(400, "a number of the body has too many digits") from None
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MOST_ACTIONS:  # more than any model has: each wrong name takes time
+        message = f"an object of the body has {count(len(pairs))} names; send {count(MOST_ACTIONS)}"
+        raise HTTPException(400, f"{message} at most")
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise WrongFields({plain(name, LONGEST_INPUT): "it is there twice; send it once"})
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise HTTPException(400, f"the body is no JSON: JSON has no {name}; send a finite number")
+
+
+_decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).decode
+
+
+def read_body(model: type[M], body: bytes) -> M:
+    """Parse and validate a body, as FastAPI does for its own routes.
+
+    >>> read_body(Event, b'{"id": "a", "reward": 0.5}').reward
+    0.5
+    """
+    found = parse_json(body)
+    try:
+        return model.model_validate(found)
+    except ValidationError as error:
+        raise invalid(error, "body", sent=found) from None
+
+
+def invalid(error: ValidationError, *place: str, sent: Any = None) -> RequestValidationError:
+    """An error of pydantic as FastAPI has it, in a part of a request; too many errors are one."""
+    if error.error_count() > MOST_ERRORS:
+        return RequestValidationError(range(error.error_count()))  # only their number is used
+    errors = error.errors(include_url=False)
+    return RequestValidationError(
+        [{**one, "loc": (*place, *one["loc"])} for one in errors], body=sent
+    )
+
+
+def refuse(
+    status: int,
+    error: str,
+    message: str,
+    fields: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """A response that is a `Refusal`; one that holds for now alone says when to try again.
+
+    >>> refuse(404, "unknown study", "there is no study 'a'").body.decode()
+    '{"error":"unknown study","message":"there is no study \\'a\\'"}'
+    """
+    payload: dict[str, Any] = {"error": error, "message": message}
+    if fields:
+        listed = list(fields.items())[:MOST_FIELDS]
+        payload["fields"] = [{"field": field, "message": words} for field, words in listed]
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers = {"retry-after": RETRY_SECONDS, **(headers or {})}
+    return JSONResponse(payload, status, headers)
+
+
+def refuse_fields(fields: Mapping[str, str], status: int = 422, error: str = "invalid") -> Response:
+    """The refusal of a request for its wrong fields.
+
+    >>> refuse_fields({"reward": "2 is out of range"}).body.decode()
+    '{"error":"invalid","message":"reward: 2 is out of range","fields":[...]}'
+    """
+    if len(fields) == 1:
+        ((name, words),) = fields.items()
+        return refuse(status, error, f"{name}: {words}" if name else f"the body: {words}", fields)
+    rest = f"; the first {MOST_FIELDS} are listed" if len(fields) > MOST_FIELDS else ""
+    message = f"{counted(len(fields), 'field')} are wrong: {first_few(list(fields))}{rest}"
+    return refuse(status, error, message, fields)
+
+
+async def _wrong_fields(_: Request, error: WrongFields) -> Response:
+    return refuse_fields(error.fields)
+
+
+async def _invalid_request(_: Request, error: RequestValidationError) -> Response:
+    return _refuse_request(error.errors(), error.body)
+
+
+async def _invalid_value(_: Request, error: ValidationError) -> Response:
+    return _refuse_request(invalid(error, "body").errors(), None)
+
+
+async def _invalid_argument(_: Request, error: InvalidArgument) -> Response:
+    words = f"{shorten(error.value)}: {error.reason}; {error.remedy}"
+    return refuse(422, "invalid", str(error), {error.argument: words})
+
+
+async def _http_error(request: Request, error: HttpError) -> Response:
+    request.scope[REASON] = str(error)
+    return refuse(error.status, error.error, str(error))
+
+
+async def _store_unavailable(request: Request, error: StoreUnavailable) -> Response:
+    request.scope[REASON] = str(error)
+    return refuse(503, "store unavailable", str(error))
+
+
+async def _malformed(_: Request, error: HTTPException) -> Response:
+    return refuse(error.status_code, "malformed", error.detail, headers=error.headers)
+
+
+async def _unknown_path(request: Request, _: HTTPException) -> Response:
+    shown = plain(request.scope["path"], LONGEST_INPUT)
+    return refuse(404, "unknown path", f"there is nothing at {shown}; see /docs")
+
+
+async def _unknown_method(request: Request, _: HTTPException) -> Response:
+    routes = [one for one in request.app.routes if one.matches(request.scope)[0] != Match.NONE]
+    allowed = ", ".join(sorted({method for route in routes for method in route.methods}))
+    message = f"this path does not know the method; use {allowed}"
+    return refuse(405, "unknown method", message, headers={"allow": allowed})
+
+
+async def _too_large(request: Request, _: HTTPException) -> Response:
+    return refuse_size(request.scope[MAX_BODY_SIZE_SCOPE_KEY])
+
+
+# The middleware answers all other errors.
+HANDLERS: dict[int | type[Exception], Any] = {
+    404: _unknown_path,
+    405: _unknown_method,
+    413: _too_large,
+    HTTPException: _malformed,
+    WrongFields: _wrong_fields,
+    RequestValidationError: _invalid_request,
+    ValidationError: _invalid_value,
+    InvalidArgument: _invalid_argument,
+    HttpError: _http_error,
+    StoreUnavailable: _store_unavailable,
+}
+
+
+def refuse_size(most: int) -> Response:
+    """The refusal of a body of more bytes than `most`."""
+    return refuse(413, "too large", f"the body is too large; send at most {count(most)} bytes")
+
+
+def _refuse_request(errors: Sequence[Any], body: Any) -> Response:
+    """One message for each wrong field of a request."""
+    if len(errors) > MOST_ERRORS:
+        message = f"{count(len(errors))} things are wrong; send a body as /docs describes it"
+        return refuse(422, "invalid", message)
+    messages: dict[Place, list[str]] = {}
+    shown: dict[Place, str] = {}
+    for error in errors:
+        part, *rest = error["loc"]
+        place = _place(rest, error["type"], body) if part == "body" and body else tuple(rest)
+        messages.setdefault(place, []).append(_words(error, place))
+        shown[place] = _shown(error)
+    above = {place[:i] for place in messages for i in range(len(place))}
+    fields = {
+        # An error inside a value says more than that the value fits no type as a whole.
+        ".".join(plain(name, LONGEST_INPUT) for name in place): shown[place]
+        + ", or ".join(words).replace(", or it must be", ", or")
+        for place, words in messages.items()
+        if place not in above
+    }
+    malformed = errors[0]["type"] == "json_invalid"
+    if list(fields) == [""]:
+        return refuse(422, "invalid", f"the body: {fields['']}")
+    return refuse_fields(fields, *((400, "malformed") if malformed else ()))
+
+
+def _place(names: Sequence[int | str], kind: str, value: Any) -> Place:
+    """The path of a field in a body, without pydantic's names for the types of a union."""
+    place: list[int | str] = []
+    for name in names:
+        try:
+            value = value[name]
+        except (LookupError, TypeError):  # not a field of the value
+            if kind != "missing":
+                continue
+        place.append(name)
+    return tuple(place)
+
+
+def _words(error: Mapping[str, Any], place: Place) -> str:
+    """Why a field is wrong, in pydantic's words where ours say no more."""
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "extra_forbidden":
+            meant = get_close_matches(str(place[-1]), NAMES, 1)
+            remedy = f"did you mean {meant[0]}?" if meant else "leave it out, or see /docs"
+            return f"there is no such field; {remedy}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return "it must be an object, in { }"
+        case "missing":
+            return "it is missing; send it too"
+        case "greater_than_equal":
+            return f"it must be at least {context['ge']:g}"
+        case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
+            return PATTERNS[context["pattern"]]
+    message = error["msg"].replace("Input should be", "it must be")
+    return plain(message[:1].lower() + message[1:], LONGEST_WORDS)
+
+
+def _shown(error: Mapping[str, Any]) -> str:
+    """The value that was sent: as JSON if it is one value, else its kind."""
+    value = error["input"]
+    match value:
+        case _ if error["type"] in {"missing", "extra_forbidden", "json_invalid"}:
+            return ""
+        case str():
+            quoted = json.dumps(value[:LONGEST_INPUT], ensure_ascii=False)
+            return f"{plain(quoted, LONGEST_INPUT)}: "
+        case None | bool():
+            return f"{json.dumps(value)}: "
+        case list() | tuple():
+            return f"a list of {counted(len(value), 'item')}: "
+        case dict():
+            return "an object: "
+    return f"{shorten(value, LONGEST_INPUT)}: "

@@ -1,0 +1,399 @@
+"""The operations of the API, as typed functions; their OpenAPI follows from their types."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+from fastapi import APIRouter, Body, Depends, Path, Query
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Route
+from starlette.types import Scope as HttpScope
+
+from understudy.errors import InvalidArgument
+from understudy.formatting import plain
+from understudy.live import models
+from understudy.live.live_study import LiveStudy
+from understudy.live.models import Batch, Draw, Event, Number
+from understudy.live.service import HttpError, Service
+from understudy.live.snapshot_saver import let_others_run
+from understudy.live.spec import NAMING, StudySpec
+from understudy.live.web import refusals, study_json
+from understudy.live.web.streams import LogResponse, Slots, StateResponse, Streams
+from understudy.live.web.study_json import StudyList, StudyNow
+
+JSON = "application/json"
+UNKNOWN, TWICE = "there is no such parameter; leave it out", "it came more than once; send it once"
+NAMED = {"pattern": NAMING}  # in the document: no study has a wrong name, which is a 404
+EVENT = {"id": "d-1", "action": "small", "propensity": 0.5, "reward": 1.0}
+SPEC = {"name": "router", "actions": ["small", "large"], "reward_wait": 600.0}
+CONTEXT: TypeAdapter[dict[str, Any]] = TypeAdapter(models.Context)
+NO_CONTEXT = Draw()
+# A policy.json of 22.9 MB has 856,000 commas. Python parses more numbers, or lists, without letting
+# events in: 24 MiB of "[]," take 3.5 s and 620 MiB.
+MOST_COMMAS = 1_000_000
+
+M = TypeVar("M", bound=BaseModel)
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class JsonRequest(Request):
+    """A request whose body `parse_json` reads: it refuses repeated names."""
+
+    async def json(self) -> Any:
+        """Return the body."""
+        return refusals.parse_json(await self.body())
+
+
+class JsonRoute(APIRoute):
+    """A route of FastAPI that refuses unknown parameters, and answers HEAD with headers alone."""
+
+    def get_route_handler(self) -> Handler:
+        """Wrap FastAPI's own handler."""
+        handle = super().get_route_handler()
+        known = {field.alias for field in self.dependant.query_params}
+
+        async def handler(request: Request) -> Response:
+            check_query(request, known)
+            response = await handle(JsonRequest(request.scope, request.receive))
+            if request.method == "HEAD":  # a stream would never end
+                head = Response(status_code=response.status_code)
+                head.raw_headers = response.raw_headers
+                return head
+            return response
+
+        return handler
+
+
+def check_query(request: Request, known: set[str]) -> None:
+    """Refuse parameters of the query that would be ignored: they may be typos."""
+    if not request.scope["query_string"]:
+        return
+    sent = Counter(name for name, _ in request.query_params.multi_items())
+    wrong = {
+        plain(name, refusals.LONGEST_INPUT): TWICE if name in known else UNKNOWN
+        for name, times in sent.items()
+        if name not in known or times > 1
+    }
+    if wrong:
+        raise refusals.WrongFields(wrong)
+
+
+class Shared(NamedTuple):
+    """The objects that all requests share."""
+
+    service: Service
+    streams: Streams
+    reading: Slots
+    loading: Slots
+
+
+async def _shared(request: Request) -> Shared:
+    found: Shared = request.app.state.shared
+    return found
+
+
+async def _service(request: Request) -> Service:
+    return (await _shared(request)).service
+
+
+Name = Annotated[str, Path(description="The name of a study.", json_schema_extra=NAMED)]
+
+
+async def _study(request: Request, study: Name) -> LiveStudy:
+    return (await _shared(request)).service.study(study)
+
+
+TheShared = Annotated[Shared, Depends(_shared)]
+TheService = Annotated[Service, Depends(_service)]
+TheStudy = Annotated[LiveStudy, Depends(_study)]
+router = APIRouter(
+    prefix="/v1", route_class=JsonRoute, generate_unique_id_function=lambda route: route.name
+)
+
+
+@router.post("/studies/{study}/events", tags=["feedback"])
+async def send_event(
+    service: TheService, study: TheStudy, event: Annotated[Event, Body(examples=[EVENT])]
+) -> models.Taken:
+    """Send an event.
+
+    A decision with its reward, a decision alone, or the reward of a decision that was sent before.
+    It is on disk when it is answered.
+    """
+    if faults := study.spec.faults(event):
+        raise refusals.WrongFields(faults)
+    (outcome,) = await service.ingest(study, (event,))
+    if outcome.is_refused:
+        raise HttpError(409, outcome.status, f"{plain(outcome.id, 60)}: {outcome.reason}")
+    status: Literal["accepted", "known"] = "known" if outcome.status == "known" else "accepted"
+    return models.Taken.model_construct(id=outcome.id, status=status)  # it was validated
+
+
+@router.post("/studies/{study}/batches", tags=["feedback"])
+async def send_batch(
+    service: TheService,
+    study: TheStudy,
+    batch: Annotated[Batch, Body(examples=[{"events": [EVENT]}])],
+) -> models.BatchTaken:
+    """Send up to 1000 events.
+
+    If one of them is malformed, none is taken.
+    """
+    faults = {
+        f"events.{index}.{field}": message
+        for index, event in enumerate(batch.events)
+        for field, message in study.spec.faults(event).items()
+    }
+    if faults:
+        raise refusals.WrongFields(faults)
+    outcomes = await service.ingest(study, batch.events)
+    refused = tuple(
+        models.RefusedEvent(index=index, id=one.id, error=one.status, message=one.reason)
+        for index, one in enumerate(outcomes)
+        if one.is_refused
+    )
+    known = sum(outcome.status == "known" for outcome in outcomes)
+    accepted = len(outcomes) - known - len(refused)
+    return models.BatchTaken(accepted=accepted, known=known, refused=refused)
+
+
+ANY_CONTEXT = {"schema": {"type": "object", "additionalProperties": True}, "example": {"age": 40.0}}
+IN_QUERY = {  # FastAPI cannot describe a parameter that is JSON
+    "name": "context",
+    "in": "query",
+    "required": False,
+    "description": "Where the study has contexts: one of them, as JSON.",
+    "content": {JSON: ANY_CONTEXT},
+}
+
+
+@router.get(
+    "/studies/{study}/policy",
+    tags=["answers"],
+    response_model=models.PolicyNow,
+    openapi_extra={"parameters": [IN_QUERY]},
+)
+async def read_policy(
+    study: TheStudy, context: Annotated[str | None, Query(include_in_schema=False)] = None
+) -> Any:
+    """Read the policy of the understudy: the probabilities with which it would act now."""
+    if context is None and study.spec.context is None:
+        return Response(study.policy_json(study_json.policy_of), media_type=JSON)
+    try:
+        found = None if context is None else CONTEXT.validate_json(context, strict=True)
+    except ValidationError as error:
+        raise refusals.invalid(error, "query", "context") from None
+    return study_json.policy_of(study, study.state, found)
+
+
+@router.post("/studies/{study}/draw", tags=["answers"])
+async def draw_action(
+    service: TheService, study: TheStudy, draw: Annotated[Draw, Body(examples=[{}])] = NO_CONTEXT
+) -> models.Drawn:
+    """Draw an action from the policy.
+
+    With its probability. Nothing is written: if it is played, send it as an event.
+    """
+    state = study.state
+    action, probability = service.draw(state.probabilities(draw.context), study)
+    return models.Drawn(action=action, probability=probability, learned=state.learned)
+
+
+@router.get("/studies/{study}/certificate", tags=["answers"], response_model=models.CertificateNow)
+async def read_certificate(service: TheService, study: TheStudy) -> Any:
+    """Read the verdict, the certificate, and its curve."""
+    return await asyncio.to_thread(study_json.certificate_of, service, study)
+
+
+@router.get("/studies/{study}/coverage", tags=["answers"], response_model=models.CoverageNow)
+async def read_coverage(study: TheStudy) -> Any:
+    """Read how well the log covers each action, and candidate policies."""
+    return await asyncio.to_thread(study_json.coverage_of, study)
+
+
+@router.get("/studies/{study}/snapshot", tags=["answers"], response_model=dict[str, Any])
+async def read_snapshot(shared: TheShared, study: TheStudy) -> Response:
+    """Read the study as a policy.json, as `understudy learn` writes it."""
+    state = study.state
+    async with shared.reading.one():
+        made = await asyncio.to_thread(state.snapshot, let_others_run)
+    if made is None and study.fault is not None:
+        raise HttpError(409, "stopped", study.fault)
+    if made is None:
+        raise HttpError(409, "warming up", f"{state.warmup_left} more decisions prepare contexts")
+    name = f'attachment; filename="{study.spec.name}.policy.json"'
+    return Response(made.policy, media_type=JSON, headers={"content-disposition": name})
+
+
+@router.get("/studies/{study}/log", tags=["answers"], status_code=200, response_class=LogResponse)
+async def read_log(shared: TheShared, study: TheStudy) -> Response:
+    """Read the decisions that were learned from, in order, one JSON object a line."""
+    return LogResponse(shared.service.log_lines(study), shared.reading)
+
+
+@router.post("/studies", tags=["studies"], status_code=201)
+async def create_study(
+    service: TheService, spec: Annotated[StudySpec, Body(examples=[SPEC])]
+) -> StudyNow:
+    """Create a study.
+
+    What production does, what it earns, how long rewards take, and who learns.
+    """
+    spec.check()
+    return _now(service, await service.create(spec))
+
+
+@router.get("/studies", tags=["studies"])
+async def read_studies(
+    service: TheService,
+    archived: Annotated[
+        Literal["true", "false"], Query(description="Archived ones too.")
+    ] = "false",
+) -> StudyList:
+    """List studies."""
+    found = service.studies.values()
+    chosen = [one for one in found if archived == "true" or one.record.archived_at is None]
+    return StudyList(studies=[_now(service, study) for study in chosen])
+
+
+@router.get("/studies/{study}", tags=["studies"])
+async def read_study(service: TheService, study: TheStudy) -> StudyNow:
+    """Read a study, and the counts of its events."""
+    return _now(service, study)
+
+
+@router.post("/studies/{study}/archive", tags=["studies"])
+async def archive_study(service: TheService, study: Name) -> StudyNow:
+    """Archive a study.
+
+    It takes no more decisions, only rewards of those that wait. It keeps what it learned.
+    """
+    return _now(service, await service.archive(study))
+
+
+POLICY = {"requestBody": {"required": True, "content": {JSON: {"schema": {"type": "object"}}}}}
+NewName = Annotated[str, Query(description="The name of the new study.", json_schema_extra=NAMED)]
+Wait = Annotated[Number | None, Query(gt=0, description="Seconds to wait for a reward.")]
+Default = Annotated[Number | None, Query(description="The reward of a decision that gets none.")]
+
+
+@router.post("/snapshots", tags=["studies"], status_code=201, openapi_extra=POLICY)
+async def load_snapshot(
+    request: Request,
+    shared: TheShared,
+    *,
+    name: NewName,
+    reward_wait: Wait = None,
+    default_reward: Default = None,
+) -> StudyNow:
+    """Create a study that continues from a policy.json.
+
+    The body is a file that `understudy learn` wrote, or the snapshot of another service.
+    """
+    async with shared.loading.one():
+        text = (await request.body()).decode("utf-8", errors="replace")
+        if text.count(",") > MOST_COMMAS:
+            remedy = "send one that `understudy learn` or a service wrote"
+            raise InvalidArgument("policy", "policy.json", "it has too many parts", remedy)
+        study = await shared.service.create_from_policy(
+            name, text, reward_wait=reward_wait, default_reward=default_reward
+        )
+    return _now(shared.service, study)
+
+
+@router.get("/studies/{study}/live", tags=["live"], status_code=200, response_class=StateResponse)
+async def watch_study(request: Request, shared: TheShared, study: TheStudy) -> Response:
+    """Watch a study.
+
+    Server-sent events, at most one a second; each holds all that the page shows.
+    """
+    return shared.streams.respond(request.scope, study.spec.name)
+
+
+@router.get("/live", tags=["live"], status_code=200, response_class=StateResponse)
+async def watch_studies(request: Request, shared: TheShared) -> Response:
+    """Watch all studies: their state, whenever one changes."""
+    return shared.streams.respond(request.scope, None)
+
+
+def _now(service: Service, study: LiveStudy) -> StudyNow:
+    return StudyNow(**study_json.describe(study, study.state, service.writer.time()))
+
+
+router.routes += [
+    JsonRoute(
+        route.path,
+        route.endpoint,
+        methods=["HEAD"],
+        include_in_schema=False,
+        response_model=route.response_model,
+    )
+    for route in router.routes
+    if isinstance(route, JsonRoute) and route.methods == {"GET"}
+]
+
+
+class HotRoute(Route):
+    """A route of Starlette for an operation that production waits for.
+
+    It comes before FastAPI's own route, which costs some 100 µs more, and answers GET and POST
+    without a query. It validates with the same model, and calls the same function.
+    """
+
+    def matches(self, scope: HttpScope) -> tuple[Match, HttpScope]:
+        """Match as any route does, but for a query and for HEAD."""
+        others = scope["query_string"] or scope["method"] == "HEAD"
+        return (Match.NONE, {}) if others else super().matches(scope)
+
+
+def _posted(
+    model: type[M],
+    answer: Callable[[Service, LiveStudy, M], Awaitable[BaseModel]],
+    *,
+    events: bool = True,
+) -> Handler:
+    """An endpoint whose body is a model; malformed `events` are counted, others may be empty."""
+
+    async def endpoint(request: Request) -> Response:
+        service: Service = request.app.state.shared.service
+        study = service.study(request.path_params["study"])
+        body = await request.body() or (b"" if events else b"{}")
+        try:
+            result = await answer(service, study, refusals.read_body(model, body))
+        except (HTTPException, RequestValidationError):
+            study.malformed += events
+            raise
+        return Response(result.model_dump_json(), media_type=JSON)
+
+    return endpoint
+
+
+async def _policy(request: Request) -> Response:
+    service: Service = request.app.state.shared.service
+    found = await read_policy(service.study(request.path_params["study"]))
+    return found if isinstance(found, Response) else JSONResponse(found)
+
+
+def _hot(path: str, name: str, endpoint: Handler, method: str = "POST") -> HotRoute:
+    return HotRoute("/v1/studies/{study}" + path, endpoint, name=name, methods=[method])
+
+
+hot_routes = [
+    _hot("/events", "send_event", _posted(Event, send_event)),
+    _hot("/policy", "read_policy", _policy, "GET"),
+    _hot("/draw", "draw_action", _posted(Draw, draw_action, events=False)),
+    _hot("/batches", "send_batch", _posted(Batch, send_batch)),
+]
+OPERATIONS = {
+    route.endpoint: route.name
+    for route in (*hot_routes, *router.routes)
+    if isinstance(route, Route)
+}
