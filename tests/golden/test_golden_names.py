@@ -12,6 +12,8 @@ from .names import command_names, described, public
 pytestmark = pytest.mark.plain
 
 NAMES: dict[str, dict[str, Any]] = read("names.json")
+# Objects that a client makes: callers use their members, and construct none of them.
+MADE_BY_CLIENTS = ("Study", "AsyncStudy", "Background")
 
 
 @pytest.mark.parametrize(
@@ -21,6 +23,8 @@ def test_a_public_name(module: str, name: str) -> None:
     """It is there, under its old name too, with all arguments and members that it had."""
     found = described(public(module, name))
     for part, members in NAMES[module][name].items():
+        if module == "live" and name in MADE_BY_CLIENTS and part == "parameters":
+            continue
         missing = [member for member in members if member not in found[part]]
         assert not missing, f"{module}.{name} has lost {part}: {missing}"
 

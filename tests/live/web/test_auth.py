@@ -28,7 +28,7 @@ from tests.support.live.temporary_stores import Scope, TokenRecord
 from tests.support.strategies import quick
 from understudy.errors import InvalidArgument, InvalidSnapshot, StoreInUse, StoreUnavailable
 from understudy.live.web import tokens
-from understudy.live.web.auth import CONNECTION, HEADERS, AuthMiddleware, Limits
+from understudy.live.web.auth import HEADERS, AuthMiddleware, Limits
 from understudy.live.web.refusals import HANDLERS
 from understudy.live.web.tokens import BadTokens, TokenRegistry, digest_of, new_token
 
@@ -364,11 +364,13 @@ def test_the_server_learns_which_requests_are_authorized() -> None:
         ([], {"origin": "http://evil.com"}, 0),
     ):
         connection = Offered()
-        ask(make(records=records), headers=headers, extra={CONNECTION: connection})
-        ask(make(records=records), path="/healthz", extra={CONNECTION: connection})  # for all
+        ask(make(records=records), headers=headers, extra={"understudy.connection": connection})
+        ask(
+            make(records=records), path="/healthz", extra={"understudy.connection": connection}
+        )  # for all
         assert connection.authorized == times
     full = Offered(HttpError(503, "overloaded", "too many requests"))
-    answer = ask(make(), headers=bearer(READ), extra={CONNECTION: full})
+    answer = ask(make(), headers=bearer(READ), extra={"understudy.connection": full})
     assert (answer.status, answer.json["error"]) == (503, "overloaded")
     assert answer.header("retry-after") == "1"
 
