@@ -44,8 +44,8 @@ def described(value: Any) -> dict[str, Any]:
         found["parameters"] = _parameters(value)
     if inspect.isclass(value):
         fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-        models = getattr(value, "model_fields", ())  # of pydantic
-        members = {*dir(value), *(field.name for field in fields), *models}
+        declared = inspect.get_annotations(value)  # attributes of instances, fields of pydantic
+        members = {*dir(value), *(field.name for field in fields), *declared}
         found["members"] = sorted(name for name in members if not name.startswith("_"))
         if issubclass(value, BaseException):
             found["ancestors"] = [one.__name__ for one in value.__mro__]

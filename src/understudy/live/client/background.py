@@ -54,10 +54,12 @@ class Background:
     the study. `Client.background` returns one.
     """
 
+    delivery: Delivery
+    trouble: UnderstudyError | None
+
     def __init__(self, send: Callable[[Sequence[OutgoingEvent]], BatchTaken], most: int) -> None:
         self._send, self._most, self._size = send, COUNT("most", most), MOST_EVENTS
-        self.delivery = Delivery()
-        self.trouble: UnderstudyError | None = None
+        self.delivery, self.trouble = Delivery(), None
         self._waiting: deque[OutgoingEvent] = deque()
         self._changed, self._closing = Condition(), False
         self._thread = Thread(target=self._work, name="understudy background", daemon=True)
