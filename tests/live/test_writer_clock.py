@@ -35,11 +35,22 @@ from tests.support.live.single_study import (
     StudyState,
     statuses,
 )
-from tests.support.live.temporary_stores import Place, audited, decisions_in
+from tests.support.live.temporary_stores import (
+    Changes,
+    Place,
+    Rewarded,
+    audited,
+    cluster,
+    database,
+    database_of,
+    decisions_in,
+    open_when_free,
+    place,
+)
 from tests.support.strategies import quick
 from understudy.live.clock import Outages, RewardWait, ServiceClock
 
-__all__ = ["understudy"]  # a fixture
+__all__ = ["cluster", "database", "place", "understudy"]  # fixtures
 
 pytestmark = pytest.mark.plain
 
@@ -224,9 +235,9 @@ def test_the_clock_is_written_while_decisions_wait(tmp_path: Path) -> None:
 
     async def run() -> list[int]:
         async with served(tmp_path / "store.db", clock) as service:
-            study, place = service.study("ads"), Place(service.where)
+            study, here = service.study("ads"), Place(service.where)
             kept = []
-            with place.opened, closing(place.reader()) as reader:
+            with here.opened, closing(here.reader()) as reader:
 
                 async def pass_time() -> None:
                     for _ in range(6):
@@ -357,9 +368,9 @@ def test_the_command_sets_a_clock_back(
     assert re.fullmatch(
         r"store    2096-\S+Z, [\d,]+ seconds ahead\nmachine  20\S+Z\n", shown.stdout
     )
-    place = Place(str(path))
-    with place.opened:
-        place.writer()
+    here = Place(str(path))
+    with here.opened:
+        here.writer()
         refused = understudy("clock", "--set-back", "--store", str(path))
         assert (refused.returncode, "another server writes" in refused.stderr) == (2, True)
     done = understudy("clock", "--set-back", "--store", str(path))
@@ -371,20 +382,38 @@ def test_the_command_sets_a_clock_back(
     assert (missing.returncode, (tmp_path / "missing.db").exists()) == (2, False)
 
 
-def test_a_store_without_the_tables_of_outages_is_read(tmp_path: Path) -> None:
+def test_a_store_keeps_outages_and_sets_times_back(place: Place) -> None:
+    store, reader = place.writer(), place.reader()
+    spec = study_spec("ads").model_dump_json()
+    early, late = (store.add_study(name, spec, None, at).key for name, at in (("a", 5), ("b", 70)))
+    store.add_token("ci", bytes(32), "read", 70)
+    rows = [made_at(at, seq) for seq, at in enumerate((10, 60, 70), start=1)]
+    store.write([Changes(early, rows, [Rewarded(2, 1.0, 80)], [Rewarded(1, 1.0, 65)])], 80)
+    store.archive(late, 85)
+    for outage in (Outage(20, 30), Outage(40, 60), Outage(85, 100)):
+        store.write_clock(90, outage)
+    assert (reader.clock(), len(reader.outages())) == (90, 3)
+    store.set_back(50, {early: 2})
+    store.set_back(50, {early: 2, late: 0})  # again, after a lost answer
+    assert (reader.clock(), reader.outages()) == (50, [Outage(20, 30), Outage(40, 50)])
+    assert (reader.closed_seq(early), reader.closed_seq(late)) == (2, 0)
+    found = [(row.decided_at, row.rewarded_at) for row in reader.decisions(early, 0, 9)]
+    assert found == [(10, 50), (50, 50), (50, None)]
+    assert [(one.created_at, one.archived_at) for one in reader.studies()] == [(5, None), (50, 50)]
+    store.write_clock(40)
+    assert reader.clock() == 50  # it never goes back by itself
+
+
+def test_a_store_without_the_tables_of_outages_is_read(place: Place) -> None:
     """0.5.0 wrote it, and no writer has opened it since."""
-    place = Place(str(tmp_path / "store.db"))
-    with place.opened:
-        store = place.writer()
-        spec = study_spec("ads")
-        store.add_study("ads", spec.model_dump_json(), None, 1)
-        database = store._database
-        for table in ("outages", "closed"):
-            database.change(f"DROP TABLE {table}")
-        reader = place.reader()
-        assert (reader.outages(), reader.closed_seq(1)) == ([], 0)
-        assert [found.passed for found in audited(place.where)] == [True]
-        store.close()
-        store.open()
-        store.write_clock(9, Outage(2, 5))
-        assert reader.outages() == [Outage(2, 5)]
+    store = place.writer()
+    store.add_study("ads", study_spec("ads").model_dump_json(), None, 1)
+    for table in ("outages", "closed"):
+        database_of(store).change(f"DROP TABLE {table}")
+    reader = place.reader()
+    assert (reader.outages(), reader.closed_seq(1)) == ([], 0)
+    assert [found.passed for found in audited(place.where)] == [True]
+    store.close()
+    open_when_free(store)
+    store.write_clock(9, Outage(2, 5))
+    assert reader.outages() == [Outage(2, 5)]
