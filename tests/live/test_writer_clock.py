@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import pytest
@@ -24,6 +25,7 @@ from tests.support.live.running_service import (
     Service,
     TurnedClock,
     exported,
+    policy_after,
     served,
     study_spec,
 )
@@ -48,6 +50,8 @@ from tests.support.live.temporary_stores import (
     place,
 )
 from tests.support.strategies import quick
+from understudy.errors import StoreUnavailable
+from understudy.live import clock as clock_module
 from understudy.live.clock import Outages, RewardWait, ServiceClock
 
 __all__ = ["cluster", "database", "place", "understudy"]  # fixtures
@@ -226,7 +230,7 @@ def test_a_jump_of_the_machine_clock_is_not_kept(
 async def turned(service: Service, clock: TurnedClock, seconds: float) -> None:
     """Let time pass, and wait until the writer has noticed."""
     clock.turn(seconds)
-    await until(lambda: service.writer._seen == clock.now())
+    await until(lambda: service.writer.clock.seen == clock.now())
 
 
 def test_the_clock_is_written_while_decisions_wait(tmp_path: Path) -> None:
@@ -274,6 +278,85 @@ def test_a_pause_of_the_process_is_an_outage(tmp_path: Path) -> None:
             await until(lambda: study.state.expired == 1)
 
     asyncio.run(run())
+
+
+def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision that has expired for one server has expired for another, whose clock is behind."""
+    spec = study_spec("ads")
+
+    async def lost_and_found(first: Service, clock: TurnedClock, second: Service) -> str:
+        study = await first.create(spec)
+        await first.ingest(study, [decide("1")])
+        clock.turn(3_601.0)
+        await until(lambda: study.state.expired == 1)
+
+        def lose_it_to_the_second() -> None:
+            first.writer.store.close()
+            second.open()
+            fails_once = mock.Mock(side_effect=[StoreUnavailable("again"), []])
+            monkeypatch.setattr(first.writer.store, "tokens", fails_once)
+            raise StoreUnavailable("lost")
+
+        with pytest.raises(StoreUnavailable):
+            await first.writer.run(lose_it_to_the_second)
+        await second.start()
+        found = await second.ingest(second.study("ads"), [reward("1"), whole("2")])
+        assert statuses(found) == ["late", "accepted"]
+        await second.stop()
+        await until(lambda: first.writer.store_error is None and study.state.seq == 2)
+        assert study.state.policy is not None
+        return study.state.policy.to_json()
+
+    async def run() -> str:
+        clocks = TurnedClock(LONG_AGO), TurnedClock(LONG_AGO + 1)
+        first, second = (Service(str(tmp_path / "store.db"), one) for one in clocks)
+        await first.start()
+        try:
+            return await lost_and_found(first, clocks[0], second)
+        finally:
+            await first.stop()
+
+    monkeypatch.setattr(clock_module, "PAUSE", 10**12)  # the hour is no outage
+    with structlog.testing.capture_logs():
+        policy = asyncio.run(run())
+    expired = decide("1").model_copy(update={"reward": 0.0})
+    assert policy == policy_after(spec, [expired, whole("2")])
+    assert [row.reward for row in decisions_in(tmp_path / "store.db")] == [None, 1.0]
+
+
+def test_a_clock_that_goes_back_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decisions stay in their order, and wait as long as they may."""
+
+    async def at(seconds: int, *events: Event, hours: int) -> list[str]:
+        clock = TurnedClock(seconds)
+        async with served(tmp_path / "store.db", clock) as service:
+            study = service.study("ads")
+            found = await service.ingest(study, events) if events else []
+            if hours:
+                await until(lambda: service.writer.clock.seen is not None)  # an outage is noted
+                clock.turn(3_600.0 * hours)
+                await until(lambda: study.state.seq == study.next_seq - 1)
+            return statuses(found)
+
+    def run(seconds: int, *events: Event, hours: int = 0) -> list[str]:
+        return asyncio.run(at(seconds, *events, hours=hours))
+
+    monkeypatch.setattr(clock_module, "PAUSE", 10**12)  # hours that the test lets pass count
+    assert run(10_000, decide("0")) == ["accepted"]
+    assert run(1, decide("1"), whole("2")) == ["accepted", "accepted"]
+    assert run(10_000 + 3_600, reward("0")) == ["accepted"]
+    assert run(5_000, reward("1")) == ["accepted"]
+    assert run(10_000 + 3_601, decide("3")) == ["accepted"]
+    assert run(9_000, whole("4")) == ["accepted"]
+    assert run(10_000 + 7_200, whole("2")) == ["known"]
+    assert run(2, reward("3"), decide("5")) == ["accepted", "accepted"]
+    assert run(10_000 + 11_000, hours=2) == []
+    assert run(3, reward("5")) == ["late"]  # the wait was over, and stays so
+    assert exported(tmp_path / "store.db") == 6
+    times = [row.decided_at // SECOND for row in decisions_in(tmp_path / "store.db")]
+    assert times == [10_000, 10_000, 10_000, 13_601, 13_601, 17_200]
 
 
 def test_a_new_study_knows_the_outages_before_it(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ class StudyMetrics(Collector):
         yield CounterMetricFamily("understudy_commits", "Groups on disk.", value=writer.commits)
         usable = float(writer.unavailable is None)
         yield GaugeMetricFamily("understudy_store_usable", "1 if the store is.", value=usable)
-        ahead = writer.clock.ahead() / SECOND
+        ahead = writer.clock.running.ahead() / SECOND
         about = "Seconds by which the service's clock is ahead of the machine's."
         yield GaugeMetricFamily("understudy_clock_ahead_seconds", about, value=ahead)
 
