@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import pytest
@@ -24,6 +25,7 @@ from tests.support.live.running_service import (
     Service,
     TurnedClock,
     exported,
+    policy_after,
     served,
     study_spec,
 )
@@ -35,11 +37,24 @@ from tests.support.live.single_study import (
     StudyState,
     statuses,
 )
-from tests.support.live.temporary_stores import Place, audited, decisions_in
+from tests.support.live.temporary_stores import (
+    Changes,
+    Place,
+    Rewarded,
+    audited,
+    cluster,
+    database,
+    database_of,
+    decisions_in,
+    open_when_free,
+    place,
+)
 from tests.support.strategies import quick
+from understudy.errors import StoreUnavailable
+from understudy.live import clock as clock_module
 from understudy.live.clock import Outages, RewardWait, ServiceClock
 
-__all__ = ["understudy"]  # a fixture
+__all__ = ["cluster", "database", "place", "understudy"]  # fixtures
 
 pytestmark = pytest.mark.plain
 
@@ -215,7 +230,7 @@ def test_a_jump_of_the_machine_clock_is_not_kept(
 async def turned(service: Service, clock: TurnedClock, seconds: float) -> None:
     """Let time pass, and wait until the writer has noticed."""
     clock.turn(seconds)
-    await until(lambda: service.writer._seen == clock.now())
+    await until(lambda: service.writer.clock.seen == clock.now())
 
 
 def test_the_clock_is_written_while_decisions_wait(tmp_path: Path) -> None:
@@ -224,9 +239,9 @@ def test_the_clock_is_written_while_decisions_wait(tmp_path: Path) -> None:
 
     async def run() -> list[int]:
         async with served(tmp_path / "store.db", clock) as service:
-            study, place = service.study("ads"), Place(service.where)
+            study, here = service.study("ads"), Place(service.where)
             kept = []
-            with place.opened, closing(place.reader()) as reader:
+            with here.opened, closing(here.reader()) as reader:
 
                 async def pass_time() -> None:
                     for _ in range(6):
@@ -263,6 +278,85 @@ def test_a_pause_of_the_process_is_an_outage(tmp_path: Path) -> None:
             await until(lambda: study.state.expired == 1)
 
     asyncio.run(run())
+
+
+def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision that has expired for one server has expired for another, whose clock is behind."""
+    spec = study_spec("ads")
+
+    async def lost_and_found(first: Service, clock: TurnedClock, second: Service) -> str:
+        study = await first.create(spec)
+        await first.ingest(study, [decide("1")])
+        clock.turn(3_601.0)
+        await until(lambda: study.state.expired == 1)
+
+        def lose_it_to_the_second() -> None:
+            first.writer.store.close()
+            second.open()
+            fails_once = mock.Mock(side_effect=[StoreUnavailable("again"), []])
+            monkeypatch.setattr(first.writer.store, "tokens", fails_once)
+            raise StoreUnavailable("lost")
+
+        with pytest.raises(StoreUnavailable):
+            await first.writer.run(lose_it_to_the_second)
+        await second.start()
+        found = await second.ingest(second.study("ads"), [reward("1"), whole("2")])
+        assert statuses(found) == ["late", "accepted"]
+        await second.stop()
+        await until(lambda: first.writer.store_error is None and study.state.seq == 2)
+        assert study.state.policy is not None
+        return study.state.policy.to_json()
+
+    async def run() -> str:
+        clocks = TurnedClock(LONG_AGO), TurnedClock(LONG_AGO + 1)
+        first, second = (Service(str(tmp_path / "store.db"), one) for one in clocks)
+        await first.start()
+        try:
+            return await lost_and_found(first, clocks[0], second)
+        finally:
+            await first.stop()
+
+    monkeypatch.setattr(clock_module, "PAUSE", 10**12)  # the hour is no outage
+    with structlog.testing.capture_logs():
+        policy = asyncio.run(run())
+    expired = decide("1").model_copy(update={"reward": 0.0})
+    assert policy == policy_after(spec, [expired, whole("2")])
+    assert [row.reward for row in decisions_in(tmp_path / "store.db")] == [None, 1.0]
+
+
+def test_a_clock_that_goes_back_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decisions stay in their order, and wait as long as they may."""
+
+    async def at(seconds: int, *events: Event, hours: int) -> list[str]:
+        clock = TurnedClock(seconds)
+        async with served(tmp_path / "store.db", clock) as service:
+            study = service.study("ads")
+            found = await service.ingest(study, events) if events else []
+            if hours:
+                await until(lambda: service.writer.clock.seen is not None)  # an outage is noted
+                clock.turn(3_600.0 * hours)
+                await until(lambda: study.state.seq == study.next_seq - 1)
+            return statuses(found)
+
+    def run(seconds: int, *events: Event, hours: int = 0) -> list[str]:
+        return asyncio.run(at(seconds, *events, hours=hours))
+
+    monkeypatch.setattr(clock_module, "PAUSE", 10**12)  # hours that the test lets pass count
+    assert run(10_000, decide("0")) == ["accepted"]
+    assert run(1, decide("1"), whole("2")) == ["accepted", "accepted"]
+    assert run(10_000 + 3_600, reward("0")) == ["accepted"]
+    assert run(5_000, reward("1")) == ["accepted"]
+    assert run(10_000 + 3_601, decide("3")) == ["accepted"]
+    assert run(9_000, whole("4")) == ["accepted"]
+    assert run(10_000 + 7_200, whole("2")) == ["known"]
+    assert run(2, reward("3"), decide("5")) == ["accepted", "accepted"]
+    assert run(10_000 + 11_000, hours=2) == []
+    assert run(3, reward("5")) == ["late"]  # the wait was over, and stays so
+    assert exported(tmp_path / "store.db") == 6
+    times = [row.decided_at // SECOND for row in decisions_in(tmp_path / "store.db")]
+    assert times == [10_000, 10_000, 10_000, 13_601, 13_601, 17_200]
 
 
 def test_a_new_study_knows_the_outages_before_it(tmp_path: Path) -> None:
@@ -357,9 +451,9 @@ def test_the_command_sets_a_clock_back(
     assert re.fullmatch(
         r"store    2096-\S+Z, [\d,]+ seconds ahead\nmachine  20\S+Z\n", shown.stdout
     )
-    place = Place(str(path))
-    with place.opened:
-        place.writer()
+    here = Place(str(path))
+    with here.opened:
+        here.writer()
         refused = understudy("clock", "--set-back", "--store", str(path))
         assert (refused.returncode, "another server writes" in refused.stderr) == (2, True)
     done = understudy("clock", "--set-back", "--store", str(path))
@@ -371,20 +465,38 @@ def test_the_command_sets_a_clock_back(
     assert (missing.returncode, (tmp_path / "missing.db").exists()) == (2, False)
 
 
-def test_a_store_without_the_tables_of_outages_is_read(tmp_path: Path) -> None:
+def test_a_store_keeps_outages_and_sets_times_back(place: Place) -> None:
+    store, reader = place.writer(), place.reader()
+    spec = study_spec("ads").model_dump_json()
+    early, late = (store.add_study(name, spec, None, at).key for name, at in (("a", 5), ("b", 70)))
+    store.add_token("ci", bytes(32), "read", 70)
+    rows = [made_at(at, seq) for seq, at in enumerate((10, 60, 70), start=1)]
+    store.write([Changes(early, rows, [Rewarded(2, 1.0, 80)], [Rewarded(1, 1.0, 65)])], 80)
+    store.archive(late, 85)
+    for outage in (Outage(20, 30), Outage(40, 60), Outage(85, 100)):
+        store.write_clock(90, outage)
+    assert (reader.clock(), len(reader.outages())) == (90, 3)
+    store.set_back(50, {early: 2})
+    store.set_back(50, {early: 2, late: 0})  # again, after a lost answer
+    assert (reader.clock(), reader.outages()) == (50, [Outage(20, 30), Outage(40, 50)])
+    assert (reader.closed_seq(early), reader.closed_seq(late)) == (2, 0)
+    found = [(row.decided_at, row.rewarded_at) for row in reader.decisions(early, 0, 9)]
+    assert found == [(10, 50), (50, 50), (50, None)]
+    assert [(one.created_at, one.archived_at) for one in reader.studies()] == [(5, None), (50, 50)]
+    store.write_clock(40)
+    assert reader.clock() == 50  # it never goes back by itself
+
+
+def test_a_store_without_the_tables_of_outages_is_read(place: Place) -> None:
     """0.5.0 wrote it, and no writer has opened it since."""
-    place = Place(str(tmp_path / "store.db"))
-    with place.opened:
-        store = place.writer()
-        spec = study_spec("ads")
-        store.add_study("ads", spec.model_dump_json(), None, 1)
-        database = store._database
-        for table in ("outages", "closed"):
-            database.change(f"DROP TABLE {table}")
-        reader = place.reader()
-        assert (reader.outages(), reader.closed_seq(1)) == ([], 0)
-        assert [found.passed for found in audited(place.where)] == [True]
-        store.close()
-        store.open()
-        store.write_clock(9, Outage(2, 5))
-        assert reader.outages() == [Outage(2, 5)]
+    store = place.writer()
+    store.add_study("ads", study_spec("ads").model_dump_json(), None, 1)
+    for table in ("outages", "closed"):
+        database_of(store).change(f"DROP TABLE {table}")
+    reader = place.reader()
+    assert (reader.outages(), reader.closed_seq(1)) == ([], 0)
+    assert [found.passed for found in audited(place.where)] == [True]
+    store.close()
+    open_when_free(store)
+    store.write_clock(9, Outage(2, 5))
+    assert reader.outages() == [Outage(2, 5)]

@@ -1,4 +1,4 @@
-"""`understudy.live.writer` on a store that fails at any moment, and if the clock goes back."""
+"""`understudy.live.writer` on a store that fails at any moment."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from tests.support.live.load_generator import PATIENCE, until
 from tests.support.live.running_service import (
     Event,
     Service,
-    TurnedClock,
-    exported,
     policy_after,
     study_spec,
 )
@@ -213,91 +211,3 @@ def test_what_is_on_disk_is_acknowledged_even_if_processing_fails(
     assert any("an error of the service" in entry["event"] for entry in logs)
     monkeypatch.undo()
     assert [row.id for row in decisions_in(tmp_path / "store.db")] == ["d0"]
-
-
-def test_what_another_writer_did_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decision that has expired for one server has expired for another, whose clock is behind."""
-
-    async def lost_and_found(first: Service, clock: TurnedClock, second: Service) -> str:
-        study = await first.create(SPEC)
-        await first.ingest(study, [event(0, rewarded=False)])
-        clock.turn(3_601.0)
-        await until(lambda: study.state.expired == 1)
-
-        def lose_it_to_the_second() -> None:
-            first.writer.store.close()
-            second.open()
-            fails_once = mock.Mock(side_effect=[StoreUnavailable("again"), []])
-            monkeypatch.setattr(first.writer.store, "tokens", fails_once)
-            raise StoreUnavailable("lost")
-
-        with pytest.raises(StoreUnavailable):
-            await first.writer.run(lose_it_to_the_second)
-        await second.start()
-        found = await second.ingest(second.study(SPEC.name), [event(0, decided=False), event(1)])
-        assert [one.status for one in found] == ["late", "accepted"]
-        await second.stop()
-        await until(lambda: first.writer.store_error is None and study.state.seq == 2)
-        assert study.state.policy is not None
-        return study.state.policy.to_json()
-
-    async def run() -> str:
-        clocks = TurnedClock(10_000.0), TurnedClock(10_001.0)
-        first, second = (Service(str(tmp_path / "store.db"), clock) for clock in clocks)
-        await first.start()
-        try:
-            return await lost_and_found(first, clocks[0], second)
-        finally:
-            await first.stop()
-
-    for name in ("RETRY", "POLL"):
-        monkeypatch.setattr(writer, name, 0.01)
-    monkeypatch.setattr(writer, "PAUSE", 10**12)  # the hour is no outage
-    with structlog.testing.capture_logs():
-        policy = asyncio.run(run())
-    expired = event(0).model_copy(update={"reward": 0.0})
-    assert policy == policy_after(SPEC, [expired, event(1)])
-    rows = decisions_in(tmp_path / "store.db")
-    assert [row.reward for row in rows] == [None, event(1).reward]
-
-
-def test_a_clock_that_goes_back_stands_still(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Decisions stay in their order, and wait as long as they may."""
-
-    async def at(seconds: int, *events: Event, hours: int = 0) -> list[str]:
-        clock = TurnedClock(seconds)
-        service = Service(str(tmp_path / "store.db"), clock)
-        await service.start()
-        try:
-            if not service.studies:
-                await service.create(SPEC)
-            study = service.study(SPEC.name)
-            found = await service.ingest(study, events) if events else []
-            if hours:
-                await until(lambda: service.writer._seen is not None)  # the outage before is noted
-                clock.turn(3_600.0 * hours)
-                await until(lambda: study.state.seq == study.next_seq - 1)
-            return [one.status for one in found]
-        finally:
-            await service.stop()
-
-    def run(seconds: int, *events: Event, hours: int = 0) -> list[str]:
-        return asyncio.run(at(seconds, *events, hours=hours))
-
-    monkeypatch.setattr(writer, "PAUSE", 10**12)  # hours that a test lets pass are no outages
-    assert run(10_000, event(0, rewarded=False)) == ["accepted"]
-    assert run(1, event(1, rewarded=False), event(2)) == ["accepted", "accepted"]
-    assert run(10_000 + 3_600, event(0, decided=False)) == ["accepted"]
-    assert run(5_000, event(1, decided=False)) == ["accepted"]
-    assert run(10_000 + 3_601, event(3, rewarded=False)) == ["accepted"]
-    assert run(9_000, event(4)) == ["accepted"]
-    assert run(10_000 + 7_200, event(2)) == ["known"]
-    assert run(2, event(3, decided=False), event(5, rewarded=False)) == ["accepted", "accepted"]
-    assert run(10_000 + 11_000, hours=2) == []
-    assert run(3, event(5, decided=False)) == ["late"]  # the wait was over, and stays so
-    assert exported(tmp_path / "store.db") == 6
-    rows = decisions_in(tmp_path / "store.db")
-    times = [row.decided_at // 1_000_000 for row in rows]
-    assert times == [10_000, 10_000, 10_000, 13_601, 13_601, 17_200]

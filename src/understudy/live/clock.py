@@ -10,10 +10,10 @@ from __future__ import annotations
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,6 +26,12 @@ MICROSECOND = 1_000  # nanoseconds
 # Seconds until clients are back after an outage, and have sent the rewards that they kept: ours
 # waits at most 10 between two tries.
 RETURN = 15
+# Microseconds without a turn of the writer that are an outage: turns are a twentieth of a second
+# apart, and a healthy disk writes in a few milliseconds.
+PAUSE = 2 * SECOND
+# Microseconds between two writes of the clock while decisions wait: after a crash, so much time is
+# taken for an outage at most; and a commit every five seconds costs nothing.
+BEAT = 5 * SECOND
 # Seconds: a mistaken time zone or daylight saving sets a clock an hour wrong, and a kept clock that
 # is less ahead is overtaken soon.
 FAR_AHEAD = 3600
@@ -165,6 +171,71 @@ class RewardWait:
         """Return the first time at which a wait is over that is not over yet."""
         since = decision.decided_at
         return since + self.length + self.outages.after(since) + 1
+
+
+class WaitingStudy(Protocol):
+    """A study, as far as its decisions wait."""
+
+    wait: RewardWait
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a decision waits for its reward, or for its turn."""
+
+    def expires_between(self, kept: int, now: int) -> bool:
+        """Return whether the wait of the oldest decision ends between two times."""
+
+
+class StoreClock:
+    """The service's clock as the store keeps it, and the outages; for the writer's thread.
+
+    `kept` is a time on disk, and `seen` the time of the last turn, None if the store was opened
+    since.
+    """
+
+    def __init__(self, running: ServiceClock) -> None:
+        self.running = running
+        self.outages = Outages()
+        self.kept = 0
+        self.seen: int | None = None
+
+    def load(self, store: Reader) -> None:
+        """Go on from the store, which was just opened."""
+        self.kept = store.clock()
+        self.running.not_before(self.kept)
+        self.outages = Outages(store.outages())
+        self.seen = None
+
+    def now(self, store: Store, studies: Collection[WaitingStudy]) -> int:
+        """Return the time for a write, after noting an outage before it."""
+        now = self.running.now()
+        if self.seen is None or now > self.seen + PAUSE:
+            self._note_outage(store, studies, now)
+        self.seen = now
+        return now
+
+    def _note_outage(self, store: Store, studies: Collection[WaitingStudy], now: int) -> None:
+        """Write an outage that ends now, if decisions waited.
+
+        It begins at or after `kept`, so it prolongs no wait that was over.
+        """
+        begun = self.kept if self.seen is None else self.seen
+        outage = self.outages.next(begun, now + RETURN * SECOND)
+        if outage is None or not any(study.has_waiting for study in studies):
+            return
+        store.write_clock(now, outage)
+        self.kept = now
+        self.outages = self.outages + outage
+        for study in studies:
+            study.wait = replace(study.wait, outages=self.outages)
+
+    def beat(self, store: Store, studies: Collection[WaitingStudy]) -> None:
+        """Write the time while decisions wait: every few seconds, and when a wait is over."""
+        now = self.now(store, studies)
+        due = any(study.expires_between(self.kept, now) for study in studies)
+        if due or (now >= self.kept + BEAT and any(study.has_waiting for study in studies)):
+            store.write_clock(now)
+            self.kept = now
 
 
 def reward_wait(store: Reader, record: StudyRecord, spec: StudySpec) -> RewardWait:

@@ -103,7 +103,7 @@ class Service:
             raise HttpError(409, "too many", f"there are {MOST_STUDIES:,} studies already")
         store = self.writer.store
         record = store.add_study(spec.name, spec.model_dump_json(), base, self.writer.now())
-        study = LiveStudy(record, store, self.writer.outages)
+        study = LiveStudy(record, store, self.writer.clock.outages)
         self.writer.studies = {**self.writer.studies, spec.name: study}
         return study
 

@@ -23,7 +23,7 @@ from typing import Any
 import structlog
 
 from understudy.errors import StoreUnavailable
-from understudy.live.clock import FAR_AHEAD, RETURN, Outages, ServiceClock, shown
+from understudy.live.clock import FAR_AHEAD, ServiceClock, StoreClock, shown
 from understudy.live.live_study import LiveStudy, Outcome
 from understudy.live.models import Event
 from understudy.live.snapshot_saver import SnapshotSaver
@@ -44,12 +44,6 @@ SNAPSHOT_SHARE = 50.0  # snapshots may take a fiftieth of the time
 # or a connection needs to fail by itself, with a better reason; less than the ten of a client.
 STALLED = 6.0
 WATCH = 1.0  # seconds between two looks at the thread
-# Microseconds without a turn of the thread that are an outage: turns are a twentieth of a second
-# apart, and a healthy disk writes in a few milliseconds.
-PAUSE = 2 * SECOND
-# Microseconds between two writes of the clock while decisions wait: after a crash, so much time is
-# taken for an outage at most; and a commit every five seconds costs nothing.
-BEAT = 5 * SECOND
 GRACE = 10.0  # seconds for the last writes: as long as the server gives requests
 
 # Steps of a turn, for the reason if one takes too long.
@@ -80,13 +74,12 @@ class Writer:
     """Owns the store and changes the studies. The event loop calls `submit` and `run`.
 
     `store_error` is the last error of the store, if it has not worked since; `unavailable` says why
-    requests are refused; `outages` are those on disk. `_kept` is a time on disk, and `_seen` the
-    time of the last turn, None if the store was opened since.
+    requests are refused.
     """
 
     def __init__(self, store: Store, clock: ServiceClock) -> None:
         self.store = store
-        self.clock = clock
+        self.clock = StoreClock(clock)
         self.studies: dict[str, LiveStudy] = {}
         self.tokens: list[TokenRecord] = []
         self.store_error: str | None = None
@@ -102,9 +95,6 @@ class Writer:
         self._is_stalled = False  # at the last look
         self._watcher: asyncio.TimerHandle
         self._answered_all = False
-        self.outages = Outages()
-        self._kept = 0
-        self._seen: int | None = None
         self._outdated = False
         self._unprocessed = False
         self._busy = False
@@ -118,7 +108,7 @@ class Writer:
         """Become the writer of the store, and load its studies."""
         self._open_store()
         self.is_open = True
-        now, ahead = self.clock.now(), self.clock.ahead()
+        now, ahead = self.time(), self.clock.running.ahead()
         if ahead > FAR_AHEAD * SECOND:
             log.warning(
                 "the store's clock is far ahead of the machine's, and the service goes on with it",
@@ -207,35 +197,17 @@ class Writer:
             raise StoreUnavailable(self.store_error)
 
     def now(self) -> int:
-        """Return the time for a write, after noting an outage before it; for the thread alone."""
-        now = self.clock.now()
-        if self._seen is None:
-            self._note_outage(self._kept, now)
-        elif now > self._seen + PAUSE:
-            self._note_outage(self._seen, now)
-        self._seen = now
-        return now
+        """Return the time for a write; for the thread alone."""
+        return self.clock.now(self.store, self.studies.values())
 
     def time(self) -> int:
         """Return the time, for other threads."""
-        return self.clock.now()
-
-    def _note_outage(self, begun: int, now: int) -> None:
-        """Write an outage that ends now, if decisions waited."""
-        outage = self.outages.next(begun, now + RETURN * SECOND)
-        if outage is not None and any(study.has_waiting for study in self.studies.values()):
-            self.store.write_clock(now, outage)
-            self._kept = now
-            self.outages = self.outages + outage
-            for study in self.studies.values():
-                study.wait = replace(study.wait, outages=self.outages)
+        return self.clock.running.now()
 
     def _open_store(self) -> None:
         """Become the writer, and load the studies: another writer may have changed them."""
         self._outdated = self.store.open() or self._outdated  # until all studies are loaded
-        self._kept = self.store.clock()
-        self.clock.not_before(self._kept)
-        self.outages = Outages(self.store.outages())
+        self.clock.load(self.store)
         tokens = self.store.tokens()
         known = {study.record.key: study for study in self.studies.values()}
         studies = [
@@ -244,13 +216,12 @@ class Writer:
         self.tokens = tokens
         self.studies = {study.spec.name: study for study in studies}
         self._outdated = False
-        self._seen = None
 
     def _load_study(self, record: StudyRecord, known: LiveStudy | None) -> LiveStudy:
         if known is None:
-            return LiveStudy(record, self.store, self.outages)
+            return LiveStudy(record, self.store, self.clock.outages)
         known.record = record
-        known.wait = replace(known.wait, outages=self.outages)
+        known.wait = replace(known.wait, outages=self.clock.outages)
         if self._outdated:
             known.load(self.store)
         else:
@@ -337,7 +308,7 @@ class Writer:
         groups = {study: study.ingest(self.store, own, now) for study, own in ids.items()}
         outcomes = [groups[request.study].add(request.events) for request in requests]
         self.store.write([ingest.changes for ingest in groups.values()], now)
-        self._kept = now
+        self.clock.kept = now
         self.commits += 1
         for study, ingest in groups.items():
             study.apply(ingest)
@@ -391,19 +362,11 @@ class Writer:
         """Process a chunk of each study's ready decisions."""
         self._step = PROCESSING
         try:
-            more = [study.process(self.store, self._kept) for study in studies]
+            more = [study.process(self.store, self.clock.kept) for study in studies]
             self._unprocessed = any(more)
         except Exception as error:  # noqa: BLE001 - the thread must go on, and answer requests
             self._lose_store(error)
         self._step = WAITING
-
-    def _beat(self) -> None:
-        """Write the time while decisions wait: every few seconds, and when a wait is over."""
-        now, studies = self.now(), self.studies.values()
-        due = any(study.expires_between(self._kept, now) for study in studies)
-        if due or (now >= self._kept + BEAT and any(study.has_waiting for study in studies)):
-            self.store.write_clock(now)
-            self._kept = now
 
     def _poll(self) -> None:
         """Process expired decisions, read the tokens, reopen a lost store."""
@@ -412,7 +375,7 @@ class Writer:
             if self.store_error is not None and time.monotonic() >= self._retry_at:
                 self._reopen_store()
             if self.store_error is None:
-                self._beat()
+                self.clock.beat(self.store, self.studies.values())
                 self._process(self.studies.values())
                 if time.monotonic() >= self._tokens_at:  # other processes add and remove them
                     self.store.check()

@@ -19,6 +19,7 @@ from understudy.live.store import open_reader, open_store, open_tokens
 from understudy.live.store.records import (
     Changes,
     Decision,
+    Rewarded,
     Scope,
     Snapshot,
     StudyRecord,
@@ -30,6 +31,7 @@ from understudy.live.web.tokens import digest_of
 __all__ = [
     "Changes",
     "Place",
+    "Rewarded",
     "Scope",
     "TokenRecord",
     "a_store",

@@ -103,7 +103,7 @@ OF_STORE: tuple[tuple[str, str, Callable[[Writer], float]], ...] = (
     (
         "understudy_clock_ahead_seconds",
         "Seconds by which the service's clock is ahead of the machine's.",
-        lambda writer: writer.clock.ahead() / SECOND,
+        lambda writer: writer.clock.running.ahead() / SECOND,
     ),
 )
 
