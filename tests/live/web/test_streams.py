@@ -220,7 +220,9 @@ def test_while_nothing_changes_only_a_comment_is_sent(monkeypatch: pytest.Monkey
         reader = Reader(4)
         shared = Streams(Counted("a"), asyncio.Event(), interval=3_600.0)
         await shared.respond(SCOPE, "a")(SCOPE, reader.receive, reader.send)
-        assert reader.bodies[1:] == [": still here\n\n"] * 3
+        # The first comment may come before the first state: that depends on the machine's load.
+        assert sorted(reader.bodies)[:3] == [": still here\n\n"] * 3
+        assert sorted(reader.bodies)[3].startswith("event: state")
 
     run(test())
 
