@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -13,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from understudy import errors
-from understudy.cli import show_progress, wide_console
+from understudy.cli import INTERRUPTED, show_progress, wide_console
 
 if TYPE_CHECKING:
     from understudy.live.decision_log import AuditResult
@@ -62,7 +64,7 @@ def serve(store: str, host: str, port: int) -> None:
     http://127.0.0.1:8642/, the API at /docs. Another address than this
     machine's own needs a token first: understudy token add NAME --scope write.
     """
-    with _live_store(store):
+    with _ended_by_sigint(), _live_store(store):
         from understudy.live.web.server import serve as run  # noqa: PLC0415 - only here
 
         run(store, host, port)
@@ -225,6 +227,20 @@ def list_tokens(store: str) -> None:
     with _live_store(store) as stores, closing(stores.open_reader(store)) as reader:
         for record in reader.tokens():
             click.echo(f"{record.name}\t{record.scope}")
+
+
+@contextmanager
+def _ended_by_sigint() -> Iterator[None]:
+    """Let SIGINT end the process until the service handles it: an import may lose an exception.
+
+    Polars, when imported, replaces the system's own action and calls a handler of Python.
+    """
+    before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+    try:
+        yield
+    except BaseException:
+        signal.signal(signal.SIGINT, before)
+        raise
 
 
 @contextmanager

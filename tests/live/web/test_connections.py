@@ -295,6 +295,16 @@ def test_a_newcomer_takes_the_place_of_the_oldest_of_the_largest_address() -> No
         assert is_open(lonely)
 
 
+def test_connections_that_have_ended_do_not_count() -> None:
+    with serving(app, limits=few(3, 2)) as url, connected(url) as silent:
+        for _ in range(9):
+            with connected(url) as own:
+                assert is_open(own)
+                own.shutdown(socket.SHUT_WR)
+                read_all(own)
+        assert is_open(silent)
+
+
 @contextmanager
 def service(folder: Path, limits: ConnectionLimits) -> Iterator[str]:
     store = folder / "store.db"

@@ -82,6 +82,34 @@ def test_a_signal_during_the_start_ends_the_service(moment: str, tmp_path: Path)
     assert is_closed(store)
 
 
+@pytest.mark.parametrize("delay", [0.6, 0.9, 1.2, 1.5, 2.0, 2.5])
+def test_a_signal_at_any_time_ends_the_service(delay: float, tmp_path: Path) -> None:
+    """The delay only chooses the moment: all of them must end, in order once there is a store."""
+    store = tmp_path / "store.db"
+    process = run("", store)
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT if delay in (0.9, 1.5) else signal.SIGTERM)
+    code, said = end_of(process)
+    if "compiling" in said:
+        assert code == 0, said
+        assert is_closed(store)
+
+
+def test_a_signal_before_the_store_is_opened_ends_the_process(tmp_path: Path) -> None:
+    """A KeyboardInterrupt would be lost where native code calls Python, as here a callback."""
+    change = """
+import weakref
+def interrupt_a_callback():
+    class Native: pass
+    native = Native()
+    weakref.finalize(native, interrupt)
+    del native
+during('understudy.cli.service_commands._live_store', interrupt_a_callback)
+"""
+    assert end_of(run(change, tmp_path / "store.db"))[0] == 130
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_signal_does_not_wait_for_the_compiler(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     process = run("during('understudy.live.web.server.precompile', hang)", store)
