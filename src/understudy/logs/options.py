@@ -22,12 +22,14 @@ from understudy.logs.schema import (
     GIVEN,
     LOGGED,
     PRESETS,
+    UNKNOWN,
     Actions,
     Columns,
     Label,
     PropensitySource,
     RewardScale,
     first_few,
+    label_key,
 )
 from understudy.logs.settings import LEARNERS, Settings
 
@@ -223,8 +225,8 @@ class Options:
     def declared(self) -> frozenset[str]:
         """The actions of a list or of a given behavior, which are known before the log is read."""
         if self.actions is not None:
-            return frozenset(self.actions.texts)
-        return frozenset(str(label) for label in self.probabilities or ())
+            return frozenset(self.actions.keys)
+        return frozenset(label_key(label) for label in self.probabilities or ())
 
     def with_defaults_of(self, settings: Settings) -> Options:
         """The options, with the columns and the range of rewards of an earlier run as defaults."""
@@ -248,10 +250,11 @@ class Options:
 
 def require_same(option: str, value: object, earlier: object) -> None:
     """Raise `InvalidArgument` if an option contradicts the value of the earlier run."""
-    if value is not None and value != earlier:
-        shown, before = value, earlier
-        if isinstance(value, Actions) and isinstance(earlier, Actions):
-            shown, before = _differing_first(value, earlier), _differing_first(earlier, value)
+    same, shown, before = value == earlier, value, earlier
+    if isinstance(value, Actions) and isinstance(earlier, Actions):
+        same = set(value.keys) == set(earlier.keys)  # 0.5 had another order of "2.0" and "10.0"
+        shown, before = _differing_first(value, earlier), _differing_first(earlier, value)
+    if value is not None and not same:
         reason = f"the policy was learned with {shorten(before)}"
         remedy = "leave it out to go on as before, or begin again without --resume"
         raise InvalidArgument(option, shown, reason, remedy)
@@ -259,8 +262,7 @@ def require_same(option: str, value: object, earlier: object) -> None:
 
 def _differing_first(actions: Actions, others: Actions) -> Verbatim:
     """The number of actions and a few of them, first those that are not among the others."""
-    common = set(others.texts)
-    labels = sorted(actions.texts, key=lambda text: text in common)
+    labels = sorted(actions.texts, key=lambda text: others.index(text) != UNKNOWN)
     return Verbatim(f"{len(labels):,} actions ({first_few(labels)})")
 
 
@@ -281,7 +283,7 @@ def _preset(name: str | None) -> dict[str, Any]:
 def _actions(value: Iterable[Label] | str | os.PathLike[str] | None) -> Actions | None:
     if isinstance(value, str | os.PathLike):
         return read_actions(Path(value))
-    return None if value is None else Actions.from_labels(value)
+    return None if value is None else Actions.from_labels(map(label_key, value))
 
 
 def _behavior(

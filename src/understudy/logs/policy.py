@@ -23,7 +23,7 @@ from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import by_reason
 from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.runs.study import CertificatePath, Study
-from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Actions, Label, is_unicode
+from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, UNKNOWN, Actions, Label, is_unicode
 from understudy.logs.settings import REMEDY, Settings
 from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 from understudy.snapshots import (
@@ -132,10 +132,9 @@ class Policy:
     def knows_rows(self, log: LogStatistics, counts_over_time: Integers | None) -> bool:
         """Whether the sums of a log are those of the rows that it was learned from."""
         sums, learned = log.sums, self.study.sums
-        index = {text: i for i, text in enumerate(log.actions.texts)}
-        if sums.rows != learned.rows or not index.keys() >= set(self.actions.texts):
+        order = [log.actions.index(key) for key in self.actions.keys]
+        if sums.rows != learned.rows or UNKNOWN in order:
             return False
-        order = [index[text] for text in self.actions.texts]
         same = all(
             np.allclose(column[order], own, rtol=1e-9, atol=0.0, equal_nan=True)
             for column, own in ((sums.counts, learned.counts), (sums.rewards, learned.rewards))

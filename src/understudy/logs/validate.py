@@ -45,6 +45,7 @@ from understudy.logs.schema import (
     UNKNOWN,
     Actions,
     RewardScale,
+    column_text,
     label_text,
 )
 from understudy.types import Integers, Log
@@ -215,7 +216,7 @@ def _parse(
     if rules.actions is None:  # any label is an action
         labels, actions = frame[ACTION], np.zeros(len(frame), dtype=np.int64)
         if not labels.dtype.is_integer():
-            labels = labels_of(labels)
+            labels = frame.select(column_text(pl.col(ACTION), labels.dtype)).to_series()
         if labels.null_count():
             actions[labels.is_null().to_numpy()] = UNKNOWN
     else:
@@ -265,7 +266,8 @@ def _listed(file: str, frame: pl.DataFrame) -> pl.Series:
         lists = among.arr.to_list() if isinstance(kind, pl.Array) else among
         listed = lists.list.eval(label_text(pl.element(), inner))
     else:
-        listed = _labels_in(label_text(among, kind))
+        texts = _labels_in(column_text(among, kind))
+        listed = texts.list.eval(label_text(pl.element(), pl.String()))
     label = label_text(pl.col(ACTION), frame[ACTION].dtype)
     inside = frame.select(listed.list.contains(label).fill_null(value=True).alias(LISTED))
     return inside.to_series()
@@ -287,7 +289,8 @@ def _labels_in(text: pl.Expr) -> pl.Expr:
 def _quarantined(file: str, rejected: pl.DataFrame, rules: Sequence[Rule]) -> pl.DataFrame:
     """The rejected rows as quarantine.parquet has them, with their reasons."""
     categories = pl.selectors.by_dtype(pl.Categorical, pl.Enum)
-    readable = rejected.with_columns(labels_of(rejected[ACTION]), categories.cast(pl.String))
+    label = column_text(pl.col(ACTION), rejected[ACTION].dtype).alias(LABEL)
+    readable = rejected.with_columns(label, categories.cast(pl.String))
     reasons = readable.select(first_reason(rules)).to_series()
     values = {
         name: pl.col(name).cast(pl.String, strict=False).str.slice(0, LONGEST)

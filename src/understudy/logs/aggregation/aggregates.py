@@ -47,6 +47,7 @@ from understudy.logs.schema import (
     Actions,
     Columns,
     RewardScale,
+    label_key,
 )
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.logs.validate import MOST_ACTIONS, labels_of
@@ -240,7 +241,8 @@ def log_statistics(
     rows = rows_of(frame, columns, reward_range=reward_range, propensities=behavior is None)
     fixed = None
     if behavior is not None:
-        actions = Actions.from_labels(behavior) if actions is None else actions
+        labels = map(label_key, behavior)
+        actions = Actions.from_labels(labels) if actions is None else actions
         fixed = behavior_vector(behavior, actions)
     R, q = nw.col(REWARD), nw.col(PROPENSITY)
     terms = {"rewards": R}

@@ -183,8 +183,8 @@ class AggregateRun:
             actions = options.actions
             known = {label for target in targets for label in target.labels}
             statistics = log_statistics(frame, columns, actions=actions, **self._reading)
-            if actions is None and not known <= set(statistics.actions.texts):
-                actions = Actions.from_labels(known | set(statistics.actions.texts))
+            if actions is None and not known <= set(statistics.actions.keys):
+                actions = Actions.from_labels(known | set(statistics.actions.keys))
                 statistics = log_statistics(frame, columns, actions=actions, **self._reading)
             declared = bool(options.declared())
             candidates = all_candidates(targets, fingerprints, statistics, declared=declared)
@@ -219,7 +219,7 @@ class AggregateRun:
             if options.probabilities is None:
                 statistics = log_statistics(frame, columns, **self._reading)
                 known = options.declared() | target.labels
-                actions = Actions.from_labels(known | set(statistics.actions.texts))
+                actions = Actions.from_labels(known | set(statistics.actions.keys))
             else:
                 actions = declared_actions(options, target.labels)
             summed = certify_sums(
