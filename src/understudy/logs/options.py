@@ -31,7 +31,13 @@ from understudy.logs.schema import (
     first_few,
     label_key,
 )
-from understudy.logs.settings import LEARNERS, Settings
+from understudy.logs.settings import (
+    ALLOW,
+    LEARNERS,
+    REPEATED_ROWS,
+    RepeatedRowsOption,
+    Settings,
+)
 
 NAMED_SOURCES: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
 DEFAULT_CONFIDENCE = 0.95  # of certificates: the usual one of bounds
@@ -70,6 +76,17 @@ class LogOptions(TypedDict, total=False):
     ]
     time: Annotated[str | None, Option("The order of rows; sorted if they are not.", "COLUMN")]
     eligible: Annotated[str | None, Option("The actions that could have been played.", "COLUMN")]
+    id: Annotated[
+        str | None,
+        Option("The id of a decision: rows with the id of an earlier row do not count.", "COLUMN"),
+    ]
+    repeated_rows: Annotated[
+        RepeatedRowsOption | None,
+        Option(
+            "Whether equal rows far beyond chance prevent a decision.  [default: check]",
+            choices=REPEATED_ROWS,
+        ),
+    ]
     preset: Annotated[
         str | None, Option("Columns of a well-known data set.", choices=tuple(PRESETS))
     ]
@@ -169,6 +186,7 @@ class Options:
     warmup: float = WARMUP
     format: str | None = None
     engine: str | None = None
+    repeated_rows: RepeatedRowsOption | None = None
 
     @staticmethod
     def of(**passed: Unpack[AllOptions]) -> Options:
@@ -187,7 +205,8 @@ class Options:
             remedy = "name their columns with --context, or leave it out"
             raise InvalidArgument("warmup", warmup, reason, remedy)
         _one_of("learner", passed.get("learner"), LEARNERS)
-        roles = ("action", "reward", "propensity", "time", "eligible", "target")
+        _one_of("repeated_rows", passed.get("repeated_rows"), REPEATED_ROWS)
+        roles = ("action", "reward", "propensity", "time", "eligible", "target", "id")
         named: dict[str, Any] = {role: passed.get(role) for role in roles}
         named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
         reward_range = passed.get("reward_range")
@@ -205,6 +224,7 @@ class Options:
             warmup=_warmup(WARMUP if warmup is None else warmup),
             format=passed.get("format"),
             engine=passed.get("engine"),
+            repeated_rows=passed.get("repeated_rows"),
         )
 
     @property
@@ -216,6 +236,11 @@ class Options:
     def scale(self) -> RewardScale:
         """The units of rewards, by default [0, 1]."""
         return RewardScale.from_range(self.reward_range)
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether rows are compared: not if equal ones are allowed, or have ids."""
+        return self.repeated_rows != ALLOW and self.columns.get("id") is None
 
     def warmup_of(self, rows: int) -> int:
         """The number of warm-up rows of a log with this many rows."""
@@ -237,6 +262,7 @@ class Options:
             self,
             columns=known | dict(self.columns),
             reward_range=self.reward_range or settings.reward_range,
+            repeated_rows=self.repeated_rows or settings.repeated_rows,
         )
 
     def resumed_columns(self, settings: Settings) -> Columns:

@@ -19,6 +19,7 @@ from understudy.certificates import Certificate
 from understudy.certificates.curves import POINTS, Point
 from understudy.constraints import PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
+from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import by_reason
 from understudy.logs.readers.files import UnreadFiles
@@ -63,13 +64,14 @@ class Provenance:
     """The files that a run read, and the rows that it rejected, counted by file and reason.
 
     `examples` are some of the rejected rows, as in quarantine.parquet; `unread` names the files of
-    folders that were not read.
+    folders that were not read; `repeated` is the finding about equal rows, if rows were compared.
     """
 
     files: tuple[FileRead, ...]
     quarantined: Mapping[tuple[str, str], int]
     examples: pl.DataFrame
     unread: tuple[UnreadFiles, ...] = ()
+    repeated: RepeatedRows | None = None
 
     @property
     def refused(self) -> Counter[str]:
@@ -87,7 +89,8 @@ class Policy:
     """A policy that was learned from a log, with its learner, state and provenance.
 
     `average` is the policy of the next row; of a policy with contexts, its mean over the last rows.
-    `refused` counts the quarantined rows by reason, `warmup` the rows of the warm-up.
+    `refused` counts the quarantined rows by reason, `warmup` the rows of the warm-up; `repeated` is
+    the finding about equal rows, None if rows were not compared.
     """
 
     actions: Actions
@@ -98,6 +101,7 @@ class Policy:
     refused: Mapping[str, int]
     warmup: int = 0
     contextual: ContextFeatures | None = None
+    repeated: RepeatedRows | None = None
 
     def probabilities(self, context: Mapping[str, Any] | None = None) -> dict[Label, float]:
         """The probability of every action in the next round.
@@ -170,6 +174,7 @@ class Policy:
                 "files": [fields_as_data(file) for file in self.files],
                 "quarantined": dict(self.refused),
                 "warmup": self.warmup,
+                "repeated": None if self.repeated is None else fields_as_data(self.repeated),
             },
             "actions": list(self.actions.texts),
             "encoder": None if self.contextual is None else self.contextual.as_data(),
@@ -228,7 +233,7 @@ def _from_text(text: str) -> Policy:
     if not len(actions) == study.learner.spec.n_actions == len(content["policy"]):
         raise InvalidSnapshot("actions", len(actions), "the learner has another number", REMEDY)
     provenance = content["provenance"]
-    encoder = content["encoder"]
+    encoder, repeated = content["encoder"], provenance.get("repeated")  # 0.5 wrote none
     return Policy(
         actions=actions,
         study=study,
@@ -240,6 +245,7 @@ def _from_text(text: str) -> Policy:
         refused={str(reason): int(count) for reason, count in provenance["quarantined"].items()},
         warmup=int(provenance["warmup"]),
         contextual=None if encoder is None else ContextFeatures.from_data(encoder, study.learner),
+        repeated=None if repeated is None else RepeatedRows.from_data(repeated),
     )
 
 

@@ -20,9 +20,10 @@ from understudy.types import Integers
 ROW = "row"  # counted from 1 in each file, without the header
 FILE = "file"  # only where rows of several files are mixed
 ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
-TIME, ELIGIBLE = "time", "eligible"
+TIME, ELIGIBLE, ID = "time", "eligible", "id"
 TARGET = "target"  # the probability of the logged action under the policy to certify
 CONTEXT = "context."  # the prefix of context columns
+ROW_HASH = "hash of the row"  # over the columns of the log, only where rows are compared
 ROLE_OPTIONS = {
     ACTION: "--action",
     REWARD: "--reward",
@@ -30,6 +31,7 @@ ROLE_OPTIONS = {
     TIME: "--time",
     ELIGIBLE: "--eligible",
     TARGET: "--target-probability",
+    ID: "--id",
 }  # the role of a column, and the option that names it; contexts have --context
 QUARANTINE = {
     FILE: pl.String,
@@ -62,7 +64,7 @@ NARROWEST, WIDEST = 1e-100, 1e100  # so that squares of rewards neither underflo
 class Columns:
     """The names that a log has for the columns that are read.
 
-    `propensity`, `time`, `eligible` and `target` are None if there is no such column to read.
+    All but `action`, `reward` and `context` are None if there is no such column to read.
 
     >>> Columns(reward="click", context=("age",)).names()
     ['action', 'click', 'propensity', 'age']
@@ -75,6 +77,7 @@ class Columns:
     eligible: str | None = None
     target: str | None = None
     context: tuple[str, ...] = ()
+    id: str | None = None
 
     def __post_init__(self) -> None:
         names = self.names()

@@ -54,6 +54,7 @@ from understudy.logs.validate import MOST_ACTIONS, labels_of
 from understudy.types import Integers, read_only
 
 ROWS, VALID = "rows", "valid"
+OCCURS = "how often a row occurs"
 
 
 @dataclass(frozen=True)
@@ -275,6 +276,26 @@ def seen_actions(frame: Any, columns: Columns) -> Actions:
     table = collect(labels.unique().head(MOST_ACTIONS + 1))
     _refuse_too_many(table, columns)
     return _actions_of(labels_of(table[ACTION]), {})
+
+
+def row_counts(frame: Any) -> dict[int, int]:
+    """The number of different rows by how often each occurs, over all columns of a native frame.
+
+    >>> row_counts(pl.DataFrame({"action": ["a", "b", "a"], "user": [1, 2, 1]}))
+    {1: 1, 2: 1}
+    """
+    whole = lazy(frame)
+    plain = [
+        nw.col(name).cast(nw.String)
+        if isinstance(dtype, nw.Categorical | nw.Enum)
+        else nw.col(name)
+        for name, dtype in whole.collect_schema().items()
+        if not dtype.is_nested() and not isinstance(dtype, nw.Object)
+    ]
+    rows = whole.select(*plain)
+    counts = rows.group_by(*rows.collect_schema()).agg(nw.len().alias(OCCURS)).select(OCCURS)
+    found = collect(counts.group_by(OCCURS).agg(nw.len().alias(ROWS))).sort(OCCURS)
+    return dict(found.cast(pl.Int64).select(OCCURS, ROWS).iter_rows())
 
 
 def group(
