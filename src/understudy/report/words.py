@@ -192,10 +192,10 @@ def explain_obstacle(
         )
     if obstacle is Obstacle.REPEATED_ROWS:
         assert repeated is not None  # it is the finding
-        found = repeated_line(repeated)
         return (
-            f"Rows are repeated: {found}. Copies make a log look larger than it is. If these rows "
-            "are separate decisions, pass --repeated-rows allow, or name their ids with --id."
+            f"Rows seem to be copies of each other: {repeated_line(repeated)}. If they have ids, "
+            "name their column with --id; if they are separate decisions, pass --repeated-rows "
+            "allow."
         )
     return OBSTACLES[obstacle]
 

@@ -27,8 +27,8 @@ log of fewer than ten different rows, or a few copies among rows that occur ofte
 Name a column of ids then.
 
 Memory is constant: up to `MOST_ROWS` different rows are counted exactly, and then those of a share
-of the hashes that halves as often as needed. 64 bits of hash confuse two of n rows with probability
-n²/2⁶⁵, which moves one count.
+of the hashes that halves as often as needed; so many rows show copies without an order. 64 bits of
+hash confuse two of n rows with probability n²/2⁶⁵, which moves one count.
 """
 
 from __future__ import annotations
@@ -51,11 +51,14 @@ from understudy.snapshots import fields_from_data
 
 FALSE_ALARM = 1e-6  # rare for one log, and for all logs of a team
 MOST_TIMES = 20  # copies of a row; more are found by their divisors
-MOST_ROWS = 1 << 17  # different rows that are counted: 10 MB, enough to see 5 % of copies
-MOST_ORDERED = 1 << 22  # rows whose order is compared: 4 MB; more have enough different rows
+MOST_ROWS = 1 << 15  # different rows that are counted: at most 1 MB; half show 5 % of copies
+MOST_ORDERED = 1 << 22  # rows whose order is compared: 4 MB
+MOST_IN_RUNS = 1 << 18  # rows whose runs are counted: copies side by side show soon
 SHORTEST_PART = 100  # rows
 SURE_COUNT = 40  # a mean below a quarter of such a count has probability 1e-11
 
+HASH, TIMES = "hash", "times"
+COUNTS = {HASH: pl.UInt64, TIMES: pl.get_index_type()}
 COPIES = range(2, MOST_TIMES + 1)
 EACH = math.log(4 * len(COPIES) / FALSE_ALARM)  # nats for each test and number of copies
 
@@ -103,22 +106,22 @@ class RepeatedRows:
 class RowCounter:
     """The counts of a log's different rows, from the hashes of rows in their order.
 
-    >>> copied = RowCounter()
-    >>> rows = pl.Series(range(1_000), dtype=pl.UInt64)
-    >>> copied.add(rows.sample(5_000, with_replacement=True, seed=1))
-    >>> copied.finding().trace
+    >>> rows = pl.Series(range(1_000), dtype=pl.UInt64).hash()
+    >>> counter = RowCounter()
+    >>> counter.add(rows.sample(5_000, with_replacement=True, seed=1))
+    >>> counter.finding().trace
     <Repetition.NONE: 'none'>
-    >>> copied.add((rows + 1_000).repeat_by(2).explode())
-    >>> copied.finding().trace
-    <Repetition.TIMES: 'times'>
+    >>> counter.add((rows + 1).repeat_by(2).explode())
+    >>> counter.finding().trace
+    <Repetition.MULTIPLES: 'multiples'>
     """
 
     def __init__(self, most_rows: int = MOST_ROWS) -> None:
         self._most = most_rows
-        self._step = 1  # hashes that are multiples of it are counted
-        self._counts: dict[int, int] = {}
+        self._step = 1  # a power of 2: hashes that are multiples of it are counted
+        self._counts = [pl.DataFrame(schema=COUNTS)]  # the first has all but the last batches
         self._runs: Counter[int] = Counter()
-        self._last, self._length = None, 0  # of the run that may go on
+        self._last, self._length = np.uint64(0), 0  # of the run that may go on
         self._order: list[NDArray[np.uint8]] = []
         self.rows = 0
 
@@ -126,38 +129,49 @@ class RowCounter:
         """Count more rows."""
         if not len(hashes):
             return
-        if self.rows < MOST_ORDERED:
-            self._order.append((hashes.to_numpy() >> np.uint64(56)).astype(np.uint8))
         self.rows += len(hashes)
-        self._add_runs(hashes.to_numpy())
+        values = hashes.to_numpy()
         if self._step > 1:
-            hashes = hashes.filter(hashes % self._step == 0)
-        for value, count in hashes.value_counts().iter_rows():
-            self._counts[value] = self._counts.get(value, 0) + count
-        while len(self._counts) > self._most:
+            sampled = (values & np.uint64(self._step - 1)) == 0
+            hashes = pl.Series(values[sampled])
+        else:  # where rows differ so much, copies show without an order
+            if self.rows <= MOST_IN_RUNS:
+                self._add_runs(values)
+            if self.rows <= MOST_ORDERED:
+                self._order.append((values >> np.uint64(56)).astype(np.uint8))
+        self._counts.append(hashes.alias(HASH).value_counts(name=TIMES))
+        if sum(map(len, self._counts[1:])) > self._most:
+            self._merge()
+
+    def _merge(self) -> pl.DataFrame:
+        """The counts of all batches; rows are dropped if there are too many."""
+        counts = pl.concat(self._counts).group_by(HASH).agg(pl.col(TIMES).sum())
+        while len(counts) > self._most:
             self._step *= 2
-            self._counts = {h: n for h, n in self._counts.items() if h % self._step == 0}
+            counts = counts.filter(pl.col(HASH) & (self._step - 1) == 0)
+        self._counts = [counts]
+        return counts
 
     def _add_runs(self, hashes: NDArray[np.uint64]) -> None:
-        starts = np.flatnonzero(
-            np.concatenate([[hashes[0] != self._last], hashes[1:] != hashes[:-1]])
-        )
+        changes = np.concatenate([[hashes[0] != self._last], hashes[1:] != hashes[:-1]])
+        starts = np.flatnonzero(changes)
         if not len(starts):
             self._length += len(hashes)
             return
         if self._length:
             self._runs[self._length + int(starts[0])] += 1
-        for length, count in enumerate(np.bincount(np.diff(starts)).tolist()):
-            if count:
-                self._runs[length] += count
+        for length, number in enumerate(np.bincount(np.diff(starts)).tolist()):
+            if number:
+                self._runs[length] += number
         self._last, self._length = hashes[-1], len(hashes) - int(starts[-1])
 
     def finding(self) -> RepeatedRows:
         """The first trace of copies, or none."""
-        cells = Counter(self._counts.values())
+        cells = Counter(self._merge()[TIMES].to_list())
         found = _multiples(cells, self._step) or _times(cells, self._step)
-        found = found or self._found_runs() or self._found_parts() or RepeatedRows()
-        return RepeatedRows(**vars(found) | {"rows": self.rows})
+        if found is None and self._step == 1:
+            found = self._found_runs() or self._found_parts()
+        return RepeatedRows(**vars(found or RepeatedRows()) | {"rows": self.rows})
 
     def _found_runs(self) -> RepeatedRows | None:
         runs = self._runs + Counter([self._length] if self._length else [])

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
 import polars as pl
@@ -37,9 +37,8 @@ from understudy.logs.readers.sorting import TimeParser, in_order, numbers, time_
 from understudy.logs.readers.text_tables import BrokenFile, csv_header, json_keys, wrong_line
 from understudy.logs.schema import ROW, ROW_HASH, TIME, Columns
 
-COMPARED = 8  # columns beside those in use: the most different ones, to read few of a wide table
-EVERY_COLUMN = 1 << 30
-PEEKED = 10_000  # rows that show which columns are the most different
+Hashed = Literal["some", "every"]  # columns that the hash of a row is made of
+PEEKED = 2_000  # rows that show which column has the most different values
 PREFETCHED = 4  # batches that wait: enough to smooth out slow ones, a few MB of memory
 Item = TypeVar("Item")
 CODES = (pl.Categorical, pl.Enum)  # which differ from file to file
@@ -84,22 +83,22 @@ class LogReader:
     [[(1, 'a', '1', '0.5')]]
 
     `parse_times` reads the column of times. `sorted_file` holds all rows by time, with times
-    that are parsed, if those of the sources are in another order. To compare rows, `compared`
-    columns are read beside those in use, and batches can have the hashes of rows.
+    that are parsed, if those of the sources are in another order. If rows are `compared`, batches
+    can have the hashes of rows.
     """
 
     sources: Sequence[LogSource]
     columns: Columns
     parse_times: TimeParser | None = None
     sorted_file: Path | None = None
-    compared: int | None = None
+    compared: bool = False
 
-    def batches(self, *, hashed: bool = False) -> Iterator[tuple[str, pl.DataFrame]]:
+    def batches(self, *, hashed: Hashed | None = None) -> Iterator[tuple[str, pl.DataFrame]]:
         """Batches of rows in order, each with the name of its source.
 
         The name is empty if rows of several sources are mixed; a column `file` then names them.
-        Times are numbers once `in_time_order` was called, null where they cannot be parsed. If they
-        are `hashed`, and rows are compared, there is a column of hashes.
+        Times are numbers once `in_time_order` was called, null where they cannot be parsed. There
+        is a column with the hash of each row if `hashed` says of which columns.
         """
         if self.sorted_file is not None:
             with pq.ParquetFile(self.sorted_file) as file:
@@ -109,16 +108,15 @@ class LogReader:
                     yield "", pl.DataFrame(batch)
             return
         for source in self.sources:
-            for frame in _batches(source, self.columns, self.compared if hashed else None):
+            for frame in _batches(source, self.columns, hashed):
                 if self.parse_times is None:
                     yield source.name, frame
                 else:
                     yield source.name, frame.with_columns(self.parse_times(frame[TIME]).alias(TIME))
 
     def hashes(self) -> Iterator[pl.Series]:
-        """The hashes of all columns of all rows."""
-        every = replace(self, compared=EVERY_COLUMN, parse_times=None, sorted_file=None)
-        for _, frame in every.batches(hashed=True):
+        """The hashes of every column of all rows, in the order of the sources."""
+        for _, frame in replace(self, parse_times=None, sorted_file=None).batches(hashed="every"):
             yield frame[ROW_HASH]
 
     def in_time_order(self, folder: Path, watch: ProgressCallback) -> LogReader:
@@ -135,7 +133,8 @@ class LogReader:
             times = parse(frame[TIME])
             if not in_order(previous, times):
                 path = folder / "sorted.parquet"
-                write_sorted(self.batches(hashed=True), parse, path, watch)
+                rows = self.batches(hashed="some" if self.compared else None)
+                write_sorted(rows, parse, path, watch)
                 return replace(self, sorted_file=path)
             previous = times.max() if times.null_count() < len(times) else previous
         return replace(self, parse_times=parse or numbers)
@@ -179,40 +178,49 @@ def count_rows(sources: Sequence[LogSource], columns: Columns) -> dict[str, int]
     return {
         source.name: source.frame.height
         if isinstance(source, FrameSource)
-        else int(_scan(source, columns, None).select(pl.len()).collect().item())
+        else int(_scan(source, columns).select(pl.len()).collect().item())
         for source in sources
     }
 
 
-def _batches(source: LogSource, columns: Columns, compared: int | None) -> Iterator[pl.DataFrame]:
-    """The rows of a source, with the hash of each if columns beside those in use are `compared`."""
+def _batches(source: LogSource, columns: Columns, hashed: Hashed | None) -> Iterator[pl.DataFrame]:
+    """The rows of a source, with the hash of each if they are `hashed`."""
     if isinstance(source, FrameSource):
         columns.require(source.frame.columns, source.name)
         rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
-        selected = [*columns.selection(), *_row_hash(source.frame.lazy(), columns, compared)]
+        selected = [*columns.selection(), *_row_hash(source.frame.lazy(), columns, hashed)]
         return source.frame.select(rows, *selected).iter_slices(BATCH)
     if source.format not in {"vw", "dsjson"}:
-        return _read_table(source, columns, compared)
+        return _read_table(source, columns, hashed)
     read = vowpal.read_text if source.format == "vw" else vowpal.read_dsjson
     frames = read(source.path, columns)
-    if compared is None:
+    if hashed is None:
         return frames
     return (frame.with_columns(_hash(frame.drop(ROW).schema)) for frame in frames)
 
 
-def _row_hash(frame: pl.LazyFrame, columns: Columns, compared: int | None) -> list[pl.Expr]:
-    """The hash of each row, if rows are compared: of the columns in use and the most different."""
-    if compared is None:
+def _row_hash(frame: pl.LazyFrame, columns: Columns, hashed: Hashed | None) -> list[pl.Expr]:
+    """The hash of each row, if rows are `hashed`: of every column, or of some that cost little.
+
+    Some columns are the actions and the first column, in use or not, that differs in most rows; if
+    there is none, the columns in use and another with the most different values.
+    """
+    if hashed is None:
         return []
-    schema = frame.collect_schema()
-    known = {name: dtype for name, dtype in schema.items() if dtype != pl.Object}
-    others = [name for name in known if name not in columns.names()]
-    if len(others) > compared:
-        flat = [name for name in others if not known[name].is_nested()]
-        peeked = frame.select(flat).head(PEEKED).select(pl.all().n_unique())
-        seen = peeked.collect().row(0, named=True)
-        others = sorted(flat, key=lambda name: -seen[name])[:compared]
-    return [_hash({name: known[name] for name in (*columns.names(), *others)})]
+    schema = {name: kind for name, kind in frame.collect_schema().items() if kind != pl.Object}
+    used = [name for name in columns.names() if name in schema]
+    flat = [name for name, dtype in schema.items() if not dtype.is_nested()]
+    others = [name for name in flat if name not in used]
+    if hashed == "every":
+        used = list(schema)
+    elif others:
+        peeked = frame.select(flat).head(PEEKED).collect()
+        different = {name: peeked[name].n_unique() for name in flat}
+        ordered = [*(name for name in used if name in flat), *others]
+        unlike = [name for name in ordered if 2 * different[name] > len(peeked)]
+        most = max(others, key=different.__getitem__)
+        used = [columns.action, unlike[0]] if unlike else [*used, most]
+    return [_hash({name: schema[name] for name in used})]
 
 
 def _hash(schema: Mapping[str, pl.DataType]) -> pl.Expr:
@@ -228,12 +236,12 @@ def _hash(schema: Mapping[str, pl.DataType]) -> pl.Expr:
 
 
 def _read_table(
-    source: FileSource, columns: Columns, compared: int | None
+    source: FileSource, columns: Columns, hashed: Hashed | None
 ) -> Iterator[pl.DataFrame]:
     """The rows of a file in their order, numbered from 1, under the column names of `schema`."""
     first = 1
     with _one_error(source):
-        frame = _scan(source, columns, compared)
+        frame = _scan(source, columns, hashed)
         for batch in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
             rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
             yield batch.insert_column(0, rows.alias(ROW))
@@ -242,12 +250,12 @@ def _read_table(
             raise BrokenFile("a page is damaged")  # a reader that fails in its thread may just end
 
 
-def _scan(source: FileSource, columns: Columns, compared: int | None) -> pl.LazyFrame:
+def _scan(source: FileSource, columns: Columns, hashed: Hashed | None = None) -> pl.LazyFrame:
     """The columns of a file that are read, as a lazy frame."""
     with _one_error(source):
-        frame, names = _open(source, columns, every=compared is not None)
+        frame, names = _open(source, columns, every=hashed is not None)
         columns.require(names, source.name)
-        return frame.select(*columns.selection(), *_row_hash(frame, columns, compared))
+        return frame.select(*columns.selection(), *_row_hash(frame, columns, hashed))
 
 
 def scan_arrow(path: Path) -> pl.LazyFrame:

@@ -31,7 +31,6 @@ from understudy.logs.options import Options, require_same
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Provenance
 from understudy.logs.readers.inputs import (
-    COMPARED,
     LogReader,
     LogSource,
     prefetch,
@@ -226,7 +225,7 @@ class OrderedRun:
             behavior,
             closed=True,
         )
-        compared = COMPARED if resumed.compares_rows and columns.id is None else None
+        compared = resumed.compares_rows and columns.id is None
         reader = LogReader(self.sources, columns, compared=compared)
         reader = reader.in_time_order(self.folder, self.watch)
         log = ResolvedLog(reader, rules, earlier.actions, settings.behavior, behavior, None)

@@ -24,7 +24,6 @@ from understudy.logs.policy import FileRead, Policy, Provenance
 from understudy.logs.readers.bandit_feedback import from_bandit_feedback
 from understudy.logs.readers.files import FileSource, UnreadFiles, find_files
 from understudy.logs.readers.inputs import (
-    COMPARED,
     FrameSource,
     LogReader,
     LogSource,
@@ -151,8 +150,8 @@ def resolve(
     columns, propensity_source = columns_of(
         options, lambda columns: any(has_propensities(source, columns) for source in sources)
     )
-    compared = COMPARED if options.compares_rows else None
-    reader = LogReader(sources, columns, compared=compared).in_time_order(folder, watch)
+    reader = LogReader(sources, columns, compared=options.compares_rows)
+    reader = reader.in_time_order(folder, watch)
     declared = options.declared()
     fixed = options.probabilities is not None or not grow
     closed = bool(declared) and (fixed or declared_only)
@@ -198,7 +197,7 @@ def _validated(
 ) -> Iterator[ValidatedBatch]:
     """The validated batches of a log; a row whose id came before is in none, but quarantined."""
     seen = SeenIds()
-    for file, frame in reader.batches(hashed=counter is not None):
+    for file, frame in reader.batches(hashed=None if counter is None else "some"):
         rows = frame
         if counter is not None:
             counter.add(frame[ROW_HASH])
@@ -341,7 +340,7 @@ class RunOutcome:
 
 def counter_for(reader: LogReader) -> RowCounter | None:
     """A counter of rows, if rows are compared."""
-    return None if reader.compared is None else RowCounter()
+    return RowCounter() if reader.compared else None
 
 
 def repeated_rows(reader: LogReader, counter: RowCounter | None) -> RepeatedRows | None:
