@@ -14,7 +14,6 @@ import understudy as us
 from tests.support.command_line import COMMANDS, Place, place
 from tests.support.logs.log_files import make_rows, write
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.readers import files, inputs
 from understudy.logs.validate import SeenIds
 
 __all__ = ["place"]
@@ -23,8 +22,9 @@ N = 1_000
 ROWS = make_rows(N).with_columns(
     request=pl.Series([f"r{i}" for i in range(N)]), second=pl.Series(range(N))
 )
-ORDER = np.concatenate([np.arange(N), np.random.default_rng(0).integers(0, N, 5 * N)])
-COPIED = ROWS[ORDER]  # each row is there once, and 5,000 copies come later
+COPIES = 70_000  # more rows than a batch has
+ORDER = np.concatenate([np.arange(N), np.random.default_rng(0).integers(0, N, COPIES)])
+COPIED = ROWS[ORDER]
 
 
 def same(one: us.logs.LearnResult, other: us.logs.LearnResult) -> bool:
@@ -33,13 +33,6 @@ def same(one: us.logs.LearnResult, other: us.logs.LearnResult) -> bool:
     return all(a[part] == b[part] for part in parts)
 
 
-@pytest.fixture(params=[1 << 16, 700], ids=["one batch", "many batches"])
-def _batch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "BATCH", request.param)
-    monkeypatch.setattr(inputs, "BATCH", request.param)
-
-
-@pytest.mark.usefixtures("_batch")
 @pytest.mark.parametrize("form", ["csv", "parquet", "ndjson", "arrow"])
 def test_copies_change_no_bit(form: str, tmp_path: Path) -> None:
     path = write(tmp_path / f"log.{form}", COPIED)
@@ -47,14 +40,14 @@ def test_copies_change_no_bit(form: str, tmp_path: Path) -> None:
     learned = us.logs.learn(path, id="request", out=tmp_path / "out")
     assert same(learned, once)
     assert (learned.verdict, learned.obstacle) == (once.verdict, None)
-    assert learned.policy.refused == {"id came before": 5 * N}
+    assert learned.policy.refused == {"id came before": COPIES}
     quarantine = pl.read_parquet(tmp_path / "out" / "quarantine.parquet")
-    assert quarantine["row"].to_list() == list(range(N + 1, 6 * N + 1))
+    assert quarantine["row"].to_list() == list(range(N + 1, N + COPIES + 1))
     assert quarantine["reason"].unique().to_list() == ["id came before"]
     (file,) = learned.policy.files
-    assert (file.rows, file.quarantined) == (6 * N, 5 * N)
+    assert (file.rows, file.quarantined) == (N + COPIES, COPIES)
     for result in (learned, us.logs.certify(path, "uniform", id="request")):
-        assert any("5,000 rows have the id of an earlier row" in line for line in result.warnings)
+        assert any("70,000 rows have the id of an earlier row" in line for line in result.warnings)
     covered, plain = us.logs.coverage(path, id="request").coverage, us.logs.coverage(ROWS).coverage
     assert covered.table.equals(plain.table)
     assert covered.calibration.finding == plain.calibration.finding
@@ -100,7 +93,7 @@ def test_every_command_has_the_option(place: Place) -> None:
         assert (said.code, said.error) == (0, "")
         report = json.loads(said.out)
         (counted,) = report["quarantined"]
-        assert (counted["reason"], counted["count"]) == ("id came before", 5 * N)
+        assert (counted["reason"], counted["count"]) == ("id came before", COPIES)
         assert report["repeated_rows"] is None
 
 

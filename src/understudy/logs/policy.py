@@ -169,12 +169,12 @@ class Policy:
                     strict=True,
                 )
             ],
-            "settings": fields_as_data(self.settings),
+            "settings": self.settings.as_data(),
             "provenance": {
                 "files": [fields_as_data(file) for file in self.files],
                 "quarantined": dict(self.refused),
                 "warmup": self.warmup,
-                "repeated": None if self.repeated is None else fields_as_data(self.repeated),
+                **({} if self.repeated is None else {"repeated": fields_as_data(self.repeated)}),
             },
             "actions": list(self.actions.texts),
             "encoder": None if self.contextual is None else self.contextual.as_data(),
@@ -233,7 +233,7 @@ def _from_text(text: str) -> Policy:
     if not len(actions) == study.learner.spec.n_actions == len(content["policy"]):
         raise InvalidSnapshot("actions", len(actions), "the learner has another number", REMEDY)
     provenance = content["provenance"]
-    encoder, repeated = content["encoder"], provenance.get("repeated")  # 0.5 wrote none
+    encoder, repeated = content["encoder"], provenance.get("repeated")
     return Policy(
         actions=actions,
         study=study,

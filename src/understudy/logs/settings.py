@@ -18,7 +18,7 @@ from understudy.logs.encoder import Encoder
 from understudy.logs.features import ContextFeatures, fit_context_features
 from understudy.logs.schema import LOGGED, Columns, PropensitySource, RewardScale
 from understudy.protocols import Learner
-from understudy.snapshots import fields_from_data
+from understudy.snapshots import fields_as_data, fields_from_data
 from understudy.types import Integers
 
 REMEDY = "pass a policy.json that `understudy learn` wrote, unchanged"
@@ -157,13 +157,25 @@ class Settings:
         """The units of rewards."""
         return RewardScale(*self.reward_range)
 
+    def as_data(self) -> dict[str, Any]:
+        """The settings as policy.json has them; those that 0.5 did not have, only if they are set.
+
+        So a snapshot of 0.5 in a store has the bits of the same state now.
+        """
+        data: dict[str, Any] = fields_as_data(self)
+        if self.columns.id is None:
+            del data["columns"]["id"]
+        if self.repeated_rows == CHECK:
+            del data["repeated_rows"]
+        return data
+
     @staticmethod
     def from_data(data: dict[str, Any]) -> Settings:
         """The settings of a policy.json, or `InvalidSnapshot`."""
         logged = data["behavior"] == LOGGED
         settings = fields_from_data(
             Settings,
-            {"repeated_rows": CHECK} | data,  # files of 0.5 have none
+            {"repeated_rows": CHECK} | data,
             "settings",
             REMEDY,
             columns=lambda columns: _columns(columns, logged=logged),

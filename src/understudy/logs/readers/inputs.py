@@ -202,24 +202,22 @@ def _batches(source: LogSource, columns: Columns, hashed: Hashed | None) -> Iter
 def _row_hash(frame: pl.LazyFrame, columns: Columns, hashed: Hashed | None) -> list[pl.Expr]:
     """The hash of each row, if rows are `hashed`: of every column, or of some that cost little.
 
-    Some columns are the actions and the first column, in use or not, that differs in most rows; if
-    there is none, the columns in use and another with the most different values.
+    Some columns are those in use, and the one with the most different values. If that differs in
+    most rows, it and the actions are enough.
     """
     if hashed is None:
         return []
     schema = {name: kind for name, kind in frame.collect_schema().items() if kind != pl.Object}
     used = [name for name in columns.names() if name in schema]
-    flat = [name for name, dtype in schema.items() if not dtype.is_nested()]
-    others = [name for name in flat if name not in used]
+    others = [name for name in schema if name not in used]
+    flat = [name for name in (*used, *others) if not schema[name].is_nested()]
     if hashed == "every":
         used = list(schema)
-    elif others:
+    elif others and flat:
         peeked = frame.select(flat).head(PEEKED).collect()
         different = {name: peeked[name].n_unique() for name in flat}
-        ordered = [*(name for name in used if name in flat), *others]
-        unlike = [name for name in ordered if 2 * different[name] > len(peeked)]
-        most = max(others, key=different.__getitem__)
-        used = [columns.action, unlike[0]] if unlike else [*used, most]
+        most = max(flat, key=different.__getitem__)  # the first of equals is in use, and is read
+        used = [*([columns.action] if 2 * different[most] > len(peeked) else used), most]
     return [_hash({name: schema[name] for name in used})]
 
 
