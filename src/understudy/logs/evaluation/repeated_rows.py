@@ -23,8 +23,8 @@ probability of at most `FALSE_ALARM`. One different row is left out of MULTIPLES
 rows of a log is often round.
 
 Copies stay unseen where counts hardly differ from those of independent rows: shuffled copies in a
-log of fewer than ten different rows, or a few copies among rows that occur often by themselves.
-Name a column of ids then.
+log of fewer than ten different rows, a few copies among rows that occur often by themselves, or
+numbers of copies that are geometric, which is a mixture of Poisson variables. Name ids then.
 
 Memory is constant: up to `MOST_ROWS` different rows are counted exactly, and then those of a share
 of the hashes that halves as often as needed; so many rows show copies without an order. 64 bits of
