@@ -21,6 +21,8 @@ from tests.support.verdicts import (
     DriftFinding,
     Obstacle,
     PolicyDecision,
+    RepeatedRows,
+    Repetition,
     SampleSize,
     ShareChange,
     certificate,
@@ -122,11 +124,20 @@ def test_a_gain_that_was_asked_for_is_named(rows: float, ending: str) -> None:
 
 @pytest.mark.parametrize("obstacle", Obstacle)
 def test_every_obstacle_says_why_and_what_to_do(obstacle: Obstacle) -> None:
-    line = words.explain_obstacle(obstacle, {"action is missing": 7})
+    repeated = RepeatedRows(Repetition.TIMES, 2, 500, 12.0, 9_000, 9_500)
+    line = words.explain_obstacle(obstacle, {"action is missing": 7}, repeated)
     assert line.count(". ") == 1
     assert line.endswith(".")
     if obstacle is Obstacle.UNKNOWN_ACTIONS:
         assert "in 7 rows" in line
+
+
+@pytest.mark.parametrize("trace", set(Repetition) - {Repetition.NONE})
+def test_every_trace_of_copies_has_its_words(trace: Repetition) -> None:
+    line = findings.repeated_line(RepeatedRows(trace, 7, 500, 12.0, 9_000, 9_500))
+    assert "7 " in line
+    assert "500 of 9,000" in line
+    assert line.endswith("; about 12 would by chance")
 
 
 @pytest.mark.parametrize("finding", CalibrationFinding)

@@ -17,6 +17,7 @@ from understudy.logs.evaluation.diagnostics import (
     SampleSize,
     ShareChange,
 )
+from understudy.logs.evaluation.repeated_rows import RepeatedRows, Repetition
 from understudy.logs.evaluation.verdicts import Coverage, Obstacle, PolicyDecision, Verdict
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "DriftFinding",
     "Obstacle",
     "PolicyDecision",
+    "RepeatedRows",
+    "Repetition",
     "SampleSize",
     "ShareChange",
     "certificate",

@@ -14,7 +14,7 @@ import numpy as np
 
 from understudy.constraints import PROBABILITIES, Array, ConstraintViolation
 from understudy.errors import InvalidArgument, first_line, shorten
-from understudy.logs.schema import Actions, Label, first_few, is_unicode
+from understudy.logs.schema import UNKNOWN, Actions, Label, first_few, is_unicode, label_key
 
 FORM = 'JSON {"label": probability, …}, or CSV with columns action and probability'
 REMEDIES = {
@@ -26,7 +26,7 @@ REMEDIES = {
 
 def read_actions(path: Path) -> Actions:
     """The actions that a file declares: one label per line, or a JSON list."""
-    return Actions.from_labels(_parsed("actions", path, _parse_labels))
+    return Actions.from_labels(map(label_key, _parsed("actions", path, _parse_labels)))
 
 
 def read_probabilities(argument: str, path: Path) -> dict[Label, float]:
@@ -69,14 +69,14 @@ def probability_vector(
     argument: str, probabilities: Mapping[Label, float], actions: Actions
 ) -> Array:
     """Probabilities in the order of the actions, (K,), 0 for those that are not named."""
-    index = {text: i for i, text in enumerate(actions.texts)}
     vector = np.zeros(len(actions))
     for label, probability in probabilities.items():
-        if str(label) not in index:
+        index = actions.index(label)
+        if index == UNKNOWN:
             reason = "this action is not among those of the log or study"
             remedy = f"declare all actions, or name some of {first_few(actions.labels)}"
             raise InvalidArgument(argument, label, reason, remedy)
-        vector[index[str(label)]] = probability
+        vector[index] += probability  # 1 and "1.0" are the same action
     return vector
 
 
@@ -111,7 +111,7 @@ def _parse_labels(text: str) -> list[Label]:
             raise ConstraintViolation("its entries must be texts or whole numbers")
     else:
         labels = [line.strip() for line in text.split("\n") if line.strip()]
-    if len(set(map(str, labels))) < len(labels):
+    if len(set(map(label_key, labels))) < len(labels):
         raise ConstraintViolation("it names an action twice")
     if len(labels) < 2:  # noqa: PLR2004 - a choice
         raise ConstraintViolation("it names fewer than two actions")
@@ -131,7 +131,7 @@ def _parse_pairs(text: str) -> list[tuple[Label, Any]]:
         pairs = [(row["action"], row["probability"]) for row in rows]
     if not all(_is_label(label) for label, _ in pairs):
         raise ConstraintViolation("a line has no action, or is not Unicode text")
-    if len({label for label, _ in pairs}) < len(pairs):
+    if len({label_key(label) for label, _ in pairs}) < len(pairs):
         raise ConstraintViolation("it names an action twice")
     return pairs
 

@@ -97,6 +97,7 @@ def certify(
                 counts_over_time=outcome.counts_over_time,
                 confidence=certificate.confidence,
                 scale=checked.scale,
+                repeated=outcome.provenance.repeated,
             ),
             scale=checked.scale,
             kind=outcome.propensity_source,

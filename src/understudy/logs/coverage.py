@@ -67,6 +67,7 @@ def coverage(
             counts_over_time=outcome.counts_over_time,
             confidence=checked.confidence_or_default,
             scale=checked.scale,
+            repeated=outcome.provenance.repeated,
         ),
         scale=checked.scale,
         kind=outcome.propensity_source,

@@ -28,7 +28,7 @@ from understudy.constraints import (
 )
 from understudy.errors import InvalidArgument, InvalidLog, InvalidSnapshot
 from understudy.logs.readers.sorting import look_like_dates
-from understudy.logs.schema import CONTEXT, label_text, stripped
+from understudy.logs.schema import CONTEXT, column_text, stripped
 from understudy.snapshots import fields_from_data
 
 BOUND = 5.0  # standard deviations: an outlier counts as this far out, so that features are bounded
@@ -398,5 +398,5 @@ def _is_blank(column: pl.Series) -> NDArray[np.bool_]:
 
 def _labels(column: pl.Series) -> pl.Series:
     """The labels of a column as text, null where it has none."""
-    text = label_text(pl.col(column.name), column.dtype)
+    text = column_text(pl.col(column.name), column.dtype)
     return column.to_frame().select(text)[column.name]

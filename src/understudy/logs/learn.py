@@ -28,6 +28,7 @@ from understudy.logs.results import UNDERSTUDY, LearnResult
 from understudy.logs.runs.ordered_run import run_over
 from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import ESTIMATED
+from understudy.logs.settings import ALLOW
 from understudy.logs.statistics import LogStatistics
 
 
@@ -49,6 +50,7 @@ def coverage_of_policy(policy: Policy) -> Coverage:
         counts_over_time=study.counts_over_time.counts if study.counts_over_time.rows else None,
         confidence=DEFAULT_CONFIDENCE if certificate is None else certificate.confidence,
         scale=scale,
+        repeated=None if policy.settings.repeated_rows == ALLOW else policy.repeated,
     )
     if np.isnan(study.sums.weights).all() and policy.settings.behavior != ESTIMATED:
         return coverage.without_propensities()

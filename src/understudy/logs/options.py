@@ -22,14 +22,22 @@ from understudy.logs.schema import (
     GIVEN,
     LOGGED,
     PRESETS,
+    UNKNOWN,
     Actions,
     Columns,
     Label,
     PropensitySource,
     RewardScale,
     first_few,
+    label_key,
 )
-from understudy.logs.settings import LEARNERS, Settings
+from understudy.logs.settings import (
+    ALLOW,
+    LEARNERS,
+    REPEATED_ROWS,
+    RepeatedRowsOption,
+    Settings,
+)
 
 NAMED_SOURCES: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
 DEFAULT_CONFIDENCE = 0.95  # of certificates: the usual one of bounds
@@ -68,6 +76,17 @@ class LogOptions(TypedDict, total=False):
     ]
     time: Annotated[str | None, Option("The order of rows; sorted if they are not.", "COLUMN")]
     eligible: Annotated[str | None, Option("The actions that could have been played.", "COLUMN")]
+    id: Annotated[
+        str | None,
+        Option("The id of a decision: rows with the id of an earlier row do not count.", "COLUMN"),
+    ]
+    repeated_rows: Annotated[
+        RepeatedRowsOption | None,
+        Option(
+            "Whether equal rows far beyond chance prevent a decision.  [default: check]",
+            choices=REPEATED_ROWS,
+        ),
+    ]
     preset: Annotated[
         str | None, Option("Columns of a well-known data set.", choices=tuple(PRESETS))
     ]
@@ -167,6 +186,7 @@ class Options:
     warmup: float = WARMUP
     format: str | None = None
     engine: str | None = None
+    repeated_rows: RepeatedRowsOption | None = None
 
     @staticmethod
     def of(**passed: Unpack[AllOptions]) -> Options:
@@ -185,7 +205,8 @@ class Options:
             remedy = "name their columns with --context, or leave it out"
             raise InvalidArgument("warmup", warmup, reason, remedy)
         _one_of("learner", passed.get("learner"), LEARNERS)
-        roles = ("action", "reward", "propensity", "time", "eligible", "target")
+        _one_of("repeated_rows", passed.get("repeated_rows"), REPEATED_ROWS)
+        roles = ("action", "reward", "propensity", "time", "eligible", "target", "id")
         named: dict[str, Any] = {role: passed.get(role) for role in roles}
         named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
         reward_range = passed.get("reward_range")
@@ -203,6 +224,7 @@ class Options:
             warmup=_warmup(WARMUP if warmup is None else warmup),
             format=passed.get("format"),
             engine=passed.get("engine"),
+            repeated_rows=passed.get("repeated_rows"),
         )
 
     @property
@@ -215,6 +237,11 @@ class Options:
         """The units of rewards, by default [0, 1]."""
         return RewardScale.from_range(self.reward_range)
 
+    @property
+    def compares_rows(self) -> bool:
+        """Whether rows are compared: not if equal ones are allowed, or have ids."""
+        return self.repeated_rows != ALLOW and self.columns.get("id") is None
+
     def warmup_of(self, rows: int) -> int:
         """The number of warm-up rows of a log with this many rows."""
         count = int(self.warmup * rows) if self.warmup < 1 else int(self.warmup)
@@ -223,8 +250,8 @@ class Options:
     def declared(self) -> frozenset[str]:
         """The actions of a list or of a given behavior, which are known before the log is read."""
         if self.actions is not None:
-            return frozenset(self.actions.texts)
-        return frozenset(str(label) for label in self.probabilities or ())
+            return frozenset(self.actions.keys)
+        return frozenset(label_key(label) for label in self.probabilities or ())
 
     def with_defaults_of(self, settings: Settings) -> Options:
         """The options, with the columns and the range of rewards of an earlier run as defaults."""
@@ -235,6 +262,7 @@ class Options:
             self,
             columns=known | dict(self.columns),
             reward_range=self.reward_range or settings.reward_range,
+            repeated_rows=self.repeated_rows or settings.repeated_rows,
         )
 
     def resumed_columns(self, settings: Settings) -> Columns:
@@ -248,10 +276,11 @@ class Options:
 
 def require_same(option: str, value: object, earlier: object) -> None:
     """Raise `InvalidArgument` if an option contradicts the value of the earlier run."""
-    if value is not None and value != earlier:
-        shown, before = value, earlier
-        if isinstance(value, Actions) and isinstance(earlier, Actions):
-            shown, before = _differing_first(value, earlier), _differing_first(earlier, value)
+    same, shown, before = value == earlier, value, earlier
+    if isinstance(value, Actions) and isinstance(earlier, Actions):
+        same = set(value.keys) == set(earlier.keys)  # 0.5 had another order of "2.0" and "10.0"
+        shown, before = _differing_first(value, earlier), _differing_first(earlier, value)
+    if value is not None and not same:
         reason = f"the policy was learned with {shorten(before)}"
         remedy = "leave it out to go on as before, or begin again without --resume"
         raise InvalidArgument(option, shown, reason, remedy)
@@ -259,8 +288,7 @@ def require_same(option: str, value: object, earlier: object) -> None:
 
 def _differing_first(actions: Actions, others: Actions) -> Verbatim:
     """The number of actions and a few of them, first those that are not among the others."""
-    common = set(others.texts)
-    labels = sorted(actions.texts, key=lambda text: text in common)
+    labels = sorted(actions.texts, key=lambda text: others.index(text) != UNKNOWN)
     return Verbatim(f"{len(labels):,} actions ({first_few(labels)})")
 
 
@@ -281,7 +309,7 @@ def _preset(name: str | None) -> dict[str, Any]:
 def _actions(value: Iterable[Label] | str | os.PathLike[str] | None) -> Actions | None:
     if isinstance(value, str | os.PathLike):
         return read_actions(Path(value))
-    return None if value is None else Actions.from_labels(value)
+    return None if value is None else Actions.from_labels(map(label_key, value))
 
 
 def _behavior(

@@ -19,11 +19,12 @@ from understudy.certificates import Certificate
 from understudy.certificates.curves import POINTS, Point
 from understudy.constraints import PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
+from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import by_reason
 from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.runs.study import CertificatePath, Study
-from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, Actions, Label, is_unicode
+from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, UNKNOWN, Actions, Label, is_unicode
 from understudy.logs.settings import REMEDY, Settings
 from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 from understudy.snapshots import (
@@ -64,13 +65,14 @@ class Provenance:
     """The files that a run read, and the rows that it rejected, counted by file and reason.
 
     `examples` are some of the rejected rows, as in quarantine.parquet; `unread` names the files of
-    folders that were not read.
+    folders that were not read; `repeated` is the finding about equal rows, if rows were compared.
     """
 
     files: tuple[FileRead, ...]
     quarantined: Mapping[tuple[str, str], int]
     examples: pl.DataFrame
     unread: tuple[UnreadFiles, ...] = ()
+    repeated: RepeatedRows | None = None
 
     @property
     def refused(self) -> Counter[str]:
@@ -88,7 +90,8 @@ class Policy:
     """A policy that was learned from a log, with its learner, state and provenance.
 
     `average` is the policy of the next row; of a policy with contexts, its mean over the last rows.
-    `refused` counts the quarantined rows by reason, `warmup` the rows of the warm-up.
+    `refused` counts the quarantined rows by reason, `warmup` the rows of the warm-up; `repeated` is
+    the finding about equal rows, None if rows were not compared.
     """
 
     actions: Actions
@@ -99,6 +102,7 @@ class Policy:
     refused: Mapping[str, int]
     warmup: int = 0
     contextual: ContextFeatures | None = None
+    repeated: RepeatedRows | None = None
 
     def probabilities(self, context: Mapping[str, Any] | None = None) -> dict[Label, float]:
         """The probability of every action in the next round.
@@ -133,10 +137,9 @@ class Policy:
     def knows_rows(self, log: LogStatistics, counts_over_time: Integers | None) -> bool:
         """Whether the sums of a log are those of the rows that it was learned from."""
         sums, learned = log.sums, self.study.sums
-        index = {text: i for i, text in enumerate(log.actions.texts)}
-        if sums.rows != learned.rows or not index.keys() >= set(self.actions.texts):
+        order = [log.actions.index(key) for key in self.actions.keys]
+        if sums.rows != learned.rows or UNKNOWN in order:
             return False
-        order = [index[text] for text in self.actions.texts]
         same = all(
             np.allclose(column[order], own, rtol=1e-9, atol=0.0, equal_nan=True)
             for column, own in ((sums.counts, learned.counts), (sums.rewards, learned.rewards))
@@ -170,11 +173,12 @@ class Policy:
                     strict=True,
                 )
             ],
-            "settings": fields_as_data(self.settings),
+            "settings": self.settings.as_data(),
             "provenance": {
                 "files": [fields_as_data(file) for file in self.files],
                 "quarantined": dict(self.refused),
                 "warmup": self.warmup,
+                **({} if self.repeated is None else {"repeated": fields_as_data(self.repeated)}),
             },
             "actions": list(self.actions.texts),
             "encoder": None if self.contextual is None else self.contextual.as_data(),
@@ -233,7 +237,7 @@ def _from_text(text: str) -> Policy:
     if not len(actions) == study.learner.spec.n_actions == len(content["policy"]):
         raise InvalidSnapshot("actions", len(actions), "the learner has another number", REMEDY)
     provenance = content["provenance"]
-    encoder = content["encoder"]
+    encoder, repeated = content["encoder"], provenance.get("repeated")
     return Policy(
         actions=actions,
         study=study,
@@ -245,6 +249,7 @@ def _from_text(text: str) -> Policy:
         refused={str(reason): int(count) for reason, count in provenance["quarantined"].items()},
         warmup=int(provenance["warmup"]),
         contextual=None if encoder is None else ContextFeatures.from_data(encoder, study.learner),
+        repeated=None if repeated is None else RepeatedRows.from_data(repeated),
     )
 
 

@@ -29,6 +29,7 @@ from understudy.constraints import SMALLEST_PROBABILITY
 from understudy.errors import InvalidLog, shorten
 from understudy.logs.schema import (
     ELIGIBLE,
+    ID,
     PROPENSITY,
     REWARD,
     ROLE_OPTIONS,
@@ -109,10 +110,20 @@ class RejectReason(StrEnum):
         "time is missing or not a time",
         "name a column of numbers or of ISO 8601 dates with --time",
     )
+    ID_MISSING = "id is missing", CHECK("id")
+    ID_REPEATED = (
+        "id came before",
+        "leave out --id if rows with the same id are separate decisions",
+    )
 
 
 # Such a row may be of any action, so that an estimated behavior is not reliable.
 WITHOUT_ACTION = (RejectReason.ACTION_MISSING, RejectReason.ACTION_UNKNOWN)
+
+
+def without_copies(reject_counts: Mapping[str, int]) -> dict[str, int]:
+    """The rejected rows that count in certificates: a copy of a row by its id is no decision."""
+    return {why: n for why, n in reject_counts.items() if why != RejectReason.ID_REPEATED}
 
 
 Fault = tuple[RejectReason, Expression]
@@ -233,6 +244,7 @@ def _simple(reason: RejectReason, holds: pl.Expr) -> Rule:
 SUPPORT_RULE = _simple(RejectReason.ACTION_IMPOSSIBLE, pl.col(PLAYABLE))
 ELIGIBLE_RULE = _simple(RejectReason.ACTION_NOT_ELIGIBLE, pl.col(LISTED))
 TIME_RULE = _simple(RejectReason.TIME_MISSING, pl.col(TIME).is_not_null())
+ID_RULE = _simple(RejectReason.ID_MISSING, pl.col(ID).is_not_null())
 
 
 # ------------------------------------------------------------------------------ types of columns

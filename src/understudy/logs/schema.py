@@ -20,9 +20,10 @@ from understudy.types import Integers
 ROW = "row"  # counted from 1 in each file, without the header
 FILE = "file"  # only where rows of several files are mixed
 ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
-TIME, ELIGIBLE = "time", "eligible"
+TIME, ELIGIBLE, ID = "time", "eligible", "id"
 TARGET = "target"  # the probability of the logged action under the policy to certify
 CONTEXT = "context."  # the prefix of context columns
+ROW_HASH = "hash of the row"  # over the columns of the log, only where rows are compared
 ROLE_OPTIONS = {
     ACTION: "--action",
     REWARD: "--reward",
@@ -30,6 +31,7 @@ ROLE_OPTIONS = {
     TIME: "--time",
     ELIGIBLE: "--eligible",
     TARGET: "--target-probability",
+    ID: "--id",
 }  # the role of a column, and the option that names it; contexts have --context
 QUARANTINE = {
     FILE: pl.String,
@@ -51,6 +53,9 @@ LONGEST_SHOWN = 40  # characters of a name or label in a sentence, which stays o
 LABELS_SHOWN = 3
 WIDEST_TABLE = 1 << 20  # whole numbers between the smallest and the largest label: 8 MB
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")  # of 64 bits: at most 19 digits, and none to spare
+# A whole number with a fraction of zeros, as many writers of CSV make of a float. Other spellings,
+# such as 007 or 1e3, are names as often as numbers, and stay different labels.
+WITH_FRACTION = r"^(?:-?(0)|(-?[1-9][0-9]*))\.0*$"
 UNKNOWN = -1
 NARROWEST, WIDEST = 1e-100, 1e100  # so that squares of rewards neither underflow nor overflow
 
@@ -59,7 +64,7 @@ NARROWEST, WIDEST = 1e-100, 1e100  # so that squares of rewards neither underflo
 class Columns:
     """The names that a log has for the columns that are read.
 
-    `propensity`, `time`, `eligible` and `target` are None if there is no such column to read.
+    All but `action`, `reward` and `context` are None if there is no such column to read.
 
     >>> Columns(reward="click", context=("age",)).names()
     ['action', 'click', 'propensity', 'age']
@@ -72,6 +77,7 @@ class Columns:
     eligible: str | None = None
     target: str | None = None
     context: tuple[str, ...] = ()
+    id: str | None = None
 
     def __post_init__(self) -> None:
         names = self.names()
@@ -130,13 +136,14 @@ Label = int | str
 class Actions:
     """The labels of K actions, in the order of the learner's indices. Labels are compared as text.
 
-    So `3` of a Parquet file and `"3"` of a CSV file are the same action.
+    So `3` of a Parquet file and `"3"` of a CSV file are the same action, and so are all spellings
+    of `label_key`.
 
     >>> Actions.from_labels(["10", "9", "9"])
     Actions(texts=('9', '10'))
     >>> Actions.from_labels(["10", "9"]).labels
     (9, 10)
-    >>> Actions(("a", "b")).indices(pl.Series(["b", "c", None])).tolist()
+    >>> Actions(("a", "1")).indices(pl.Series(["1.0", "c", None])).tolist()
     [1, -1, -1]
     """
 
@@ -171,6 +178,28 @@ class Actions:
         whole = all(_is_whole(text) for text in self.texts)
         return tuple(int(text) for text in self.texts) if whole else self.texts
 
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The `label_key` of each label; a label whose key is that of another stays as it is.
+
+        Only lists that were made before 0.6 have such labels.
+        """
+        taken, keys = set(self.texts), list(self.texts)
+        for i, text in enumerate(self.texts):
+            if (key := label_key(text)) not in taken:
+                keys[i] = key
+                taken.add(key)
+        return tuple(keys)
+
+    def index(self, label: Label) -> int:
+        """The index of a label in any of its spellings; −1 if it is unknown."""
+        found = self._by_text.get(str(label))
+        return self._by_text.get(label_key(label), UNKNOWN) if found is None else found
+
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        return {key: i for keys in (self.keys, self.texts) for i, key in enumerate(keys)}
+
     def indices(self, column: pl.Series) -> Integers:
         """The index of every label of a column; −1 where it is missing or unknown."""
         if column.dtype.is_integer() and self._table is not None:
@@ -178,14 +207,20 @@ class Actions:
             whole = column.cast(pl.Int64, strict=False).fill_null(low - 1).to_numpy()
             inside = (whole >= low) & (whole < low + len(table))
             return np.where(inside, table[np.where(inside, whole - low, 0)], UNKNOWN)
-        texts = column.to_frame("a").select(label_text(pl.col("a"), column.dtype))["a"]
-        indices = texts.cast(pl.Enum(self.texts), strict=False).to_physical()
-        return indices.cast(pl.Int64).fill_null(UNKNOWN).to_numpy()
+        texts = column.to_frame("a").select(column_text(pl.col("a"), column.dtype))["a"]
+        categories = pl.Enum(self.keys)
+        indices = texts.cast(categories, strict=False).to_physical().cast(pl.Int64)
+        if indices.null_count() > texts.null_count():  # few labels have another spelling
+            other = (indices.is_null() & texts.is_not_null()).arg_true()
+            keys = texts.gather(other).str.replace(WITH_FRACTION, "${1}${2}")
+            found = keys.cast(categories, strict=False).to_physical().cast(pl.Int64)
+            indices = indices.scatter(other, found)
+        return indices.fill_null(UNKNOWN).to_numpy()
 
     @cached_property
     def _table(self) -> tuple[int, Integers] | None:
         """The smallest whole number that is a label, and the index of each number from there on."""
-        known = {int(text): i for i, text in enumerate(self.texts) if _is_whole(text)}
+        known = {int(text): i for i, text in enumerate(self.keys) if _is_whole(text)}
         low, high = min(known, default=0), max(known, default=0)
         if not known or high - low >= WIDEST_TABLE or max(abs(low), abs(high)) >= 1 << 62:
             return None
@@ -194,13 +229,35 @@ class Actions:
         return low, table
 
 
-def label_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """The labels of a column as text: whole numbers without a point, whatever their type.
+def label_key(label: Label) -> str:
+    """The text by which a label is found: a whole number has no fraction of zeros.
 
-    Null where the label is missing, empty, or not a finite number.
+    So 1, 1.0, "1", "1.0" and "1.00" are one action; "01", "1e0" and " 1" are others.
+
+    >>> [label_key(text) for text in ("1.0", "-0.0", "1.50", "v1.0", "01.0")]
+    ['1', '0', '1.50', 'v1.0', '01.0']
+    """
+    return re.sub(WITH_FRACTION, r"\1\2", str(label))
+
+
+def label_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """The `label_key` of each label of a column; null where `column_text` is.
+
+    >>> frame = pl.DataFrame({"a": ["1.0", "2.5", ""]})
+    >>> frame.select(label_text(pl.col("a"), frame["a"].dtype))["a"].to_list()
+    ['1', '2.5', None]
+    """
+    text = column_text(column, dtype)
+    return text if dtype.is_integer() else text.str.replace(WITH_FRACTION, "${1}${2}")
+
+
+def column_text(column: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """The values of a column as text: whole floats without a point.
+
+    Null where the value is missing, empty, or not a finite number.
 
     >>> frame = pl.DataFrame({"a": [1.0, 2.5, None]})
-    >>> frame.select(label_text(pl.col("a"), frame["a"].dtype))["a"].to_list()
+    >>> frame.select(column_text(pl.col("a"), frame["a"].dtype))["a"].to_list()
     ['1', '2.5', None]
     """
     if dtype.is_float():

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -18,10 +18,14 @@ from understudy.logs.encoder import Encoder
 from understudy.logs.features import ContextFeatures, fit_context_features
 from understudy.logs.schema import LOGGED, Columns, PropensitySource, RewardScale
 from understudy.protocols import Learner
-from understudy.snapshots import fields_from_data
+from understudy.snapshots import fields_as_data, fields_from_data
 from understudy.types import Integers
 
 REMEDY = "pass a policy.json that `understudy learn` wrote, unchanged"
+RepeatedRowsOption = Literal["check", "allow"]
+CHECK: RepeatedRowsOption = "check"  # decide nothing if rows are copies of each other
+ALLOW: RepeatedRowsOption = "allow"  # equal rows are separate decisions
+REPEATED_ROWS = (CHECK, ALLOW)
 
 
 class Theorem(StrEnum):
@@ -146,11 +150,24 @@ class Settings:
     horizon: int | None
     theorem: Theorem
     unmet: tuple[Assumption, ...]
+    repeated_rows: RepeatedRowsOption = CHECK
 
     @property
     def scale(self) -> RewardScale:
         """The units of rewards."""
         return RewardScale(*self.reward_range)
+
+    def as_data(self) -> dict[str, Any]:
+        """The settings as policy.json has them; those that 0.5 did not have, only if they are set.
+
+        So a snapshot of 0.5 in a store has the bits of the same state now.
+        """
+        data: dict[str, Any] = fields_as_data(self)
+        if self.columns.id is None:
+            del data["columns"]["id"]
+        if self.repeated_rows == CHECK:
+            del data["repeated_rows"]
+        return data
 
     @staticmethod
     def from_data(data: dict[str, Any]) -> Settings:
@@ -158,7 +175,7 @@ class Settings:
         logged = data["behavior"] == LOGGED
         settings = fields_from_data(
             Settings,
-            data,
+            {"repeated_rows": CHECK} | data,
             "settings",
             REMEDY,
             columns=lambda columns: _columns(columns, logged=logged),
@@ -167,6 +184,8 @@ class Settings:
             theorem=str,
             unmet=_assumptions,
         )
+        if settings.repeated_rows not in REPEATED_ROWS:
+            raise InvalidSnapshot("repeated_rows", settings.repeated_rows, "unknown", REMEDY)
         if settings.learner not in LEARNERS:
             raise InvalidSnapshot("learner", settings.learner, "there is no such learner", REMEDY)
         theorem, *_ = guarantee(settings.learner, settings.horizon)
@@ -199,11 +218,12 @@ def _assumptions(texts: Iterable[str]) -> tuple[Assumption, ...]:
 
 
 def _columns(data: dict[str, Any], *, logged: bool) -> Columns:
-    columns = fields_from_data(Columns, data, "columns", REMEDY, context=tuple)
+    columns = fields_from_data(Columns, {"id": None} | data, "columns", REMEDY, context=tuple)
     needed = {columns.action, columns.reward, *columns.context}
     if logged:
         needed.add(columns.propensity)  # type: ignore[arg-type] # its type is checked below
-    optional = {columns.propensity, columns.time, columns.eligible, columns.target} - {None}
+    optional = {columns.propensity, columns.time, columns.eligible, columns.target, columns.id}
+    optional -= {None}
     if not all(isinstance(name, str) for name in needed | optional):
         raise InvalidSnapshot("columns", data, "a column has no name", REMEDY)
     return columns

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals as nw
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from understudy.constraints import Array
 from understudy.logs.rules import (
     ELIGIBLE_RULE,
+    ID_RULE,
     INDEX,
     LABEL,
     LISTED,
@@ -23,6 +24,7 @@ from understudy.logs.rules import (
     SUPPORT_RULE,
     TIME_RULE,
     BoundedColumn,
+    RejectReason,
     Rule,
     action_rule,
     all_hold,
@@ -36,6 +38,7 @@ from understudy.logs.schema import (
     CONTEXT,
     ELIGIBLE,
     FILE,
+    ID,
     PROPENSITY,
     QUARANTINE,
     REWARD,
@@ -45,6 +48,7 @@ from understudy.logs.schema import (
     UNKNOWN,
     Actions,
     RewardScale,
+    column_text,
     label_text,
 )
 from understudy.types import Integers, Log
@@ -96,6 +100,8 @@ class RowRules:
             rules.append(ELIGIBLE_RULE)
         if TIME in frame.columns:
             rules.append(TIME_RULE)
+        if ID in frame.columns:
+            rules.append(ID_RULE)
         if target is not None:
             rules.append(target)
         return rules if self.closed else [*rules, action_rule()]
@@ -177,9 +183,7 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     holds = parsed.select(all_hold(batch_rules)).to_series()
     rewards = _as_array(parsed[numbers[REWARD].parsed])
     q = _as_array(parsed[numbers[PROPENSITY].parsed]) if rules.propensities else None
-    files = {file: len(frame)}
-    if FILE in frame.columns:
-        files = dict(frame.group_by(FILE, maintain_order=True).len().rows())
+    files = _rows_by_file(file, frame)
     if holds.all(ignore_nulls=False):
         unit = rules.scale.unit(rewards)
         return ValidatedBatch(files, frame, actions, unit, q, NONE_QUARANTINED)
@@ -199,6 +203,62 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     )
 
 
+class SeenIds:
+    """The ids of the rows so far, of which a log counts the first row alone.
+
+    A hash of 64 bits stands for an id: 8 bytes each. Two of n ids have the same hash with a
+    probability of about n²/2⁶⁵, which is 3e-6 for ten million.
+    """
+
+    def __init__(self) -> None:
+        self._sorted: list[NDArray[np.uint64]] = []  # each at least twice as long as the next
+
+    def split(
+        self, file: str, frame: pl.DataFrame
+    ) -> tuple[pl.DataFrame, Callable[[ValidatedBatch], ValidatedBatch]]:
+        """The rows whose id is new or missing, and a function that adds the others to their batch.
+
+        >>> rows = pl.DataFrame({"row": [1, 2, 3], "action": "a", "reward": 1, "id": [7, 8, 7]})
+        >>> SeenIds().split("log.csv", rows)[0]["row"].to_list()
+        [1, 2]
+        """
+        ids = frame.select(column_text(pl.col(ID), frame[ID].dtype)).to_series()
+        new = self._add(ids.hash().to_numpy()) | ids.is_null().to_numpy()
+        if new.all():
+            return frame.with_columns(ids), lambda batch: batch
+        copies = frame.filter(~new)
+        reasons = pl.repeat(RejectReason.ID_REPEATED.value, len(copies), eager=True)
+
+        def with_copies(batch: ValidatedBatch) -> ValidatedBatch:
+            refused = pl.concat([batch.quarantined, _as_text(file, copies, reasons.alias(REASON))])
+            return replace(batch, files=_rows_by_file(file, frame), quarantined=refused.sort(ROW))
+
+        return frame.with_columns(ids).filter(new), with_copies
+
+    def _add(self, hashes: NDArray[np.uint64]) -> Mask:
+        """Add ids; a mask of those that are new."""
+        fresh, first = np.unique(hashes, return_index=True)
+        for known in self._sorted:
+            place = np.minimum(np.searchsorted(known, fresh), len(known) - 1)
+            new = known[place] != fresh
+            fresh, first = fresh[new], first[new]
+        if len(fresh):
+            self._sorted.append(fresh)
+        while len(self._sorted) > 1 and len(self._sorted[-2]) < 2 * len(self._sorted[-1]):
+            last = self._sorted.pop()
+            self._sorted[-1] = np.union1d(self._sorted[-1], last)
+        mask = np.zeros(len(hashes), dtype=np.bool_)
+        mask[first] = True
+        return mask
+
+
+def _rows_by_file(file: str, frame: pl.DataFrame) -> dict[str, int]:
+    """The number of rows of a batch by file."""
+    if FILE not in frame.columns:
+        return {file: len(frame)}
+    return dict(frame.group_by(FILE, maintain_order=True).len().rows())
+
+
 def _as_mask(holds: pl.Series) -> Mask:
     """A mask of the rows for which a condition is true."""
     return holds.fill_null(value=False).to_numpy()
@@ -215,7 +275,7 @@ def _parse(
     if rules.actions is None:  # any label is an action
         labels, actions = frame[ACTION], np.zeros(len(frame), dtype=np.int64)
         if not labels.dtype.is_integer():
-            labels = labels_of(labels)
+            labels = frame.select(column_text(pl.col(ACTION), labels.dtype)).to_series()
         if labels.null_count():
             actions[labels.is_null().to_numpy()] = UNKNOWN
     else:
@@ -265,7 +325,8 @@ def _listed(file: str, frame: pl.DataFrame) -> pl.Series:
         lists = among.arr.to_list() if isinstance(kind, pl.Array) else among
         listed = lists.list.eval(label_text(pl.element(), inner))
     else:
-        listed = _labels_in(label_text(among, kind))
+        texts = _labels_in(column_text(among, kind))
+        listed = texts.list.eval(label_text(pl.element(), pl.String()))
     label = label_text(pl.col(ACTION), frame[ACTION].dtype)
     inside = frame.select(listed.list.contains(label).fill_null(value=True).alias(LISTED))
     return inside.to_series()
@@ -285,10 +346,15 @@ def _labels_in(text: pl.Expr) -> pl.Expr:
 
 
 def _quarantined(file: str, rejected: pl.DataFrame, rules: Sequence[Rule]) -> pl.DataFrame:
-    """The rejected rows as quarantine.parquet has them, with their reasons."""
+    """The rejected rows with the first rule that each breaks."""
     categories = pl.selectors.by_dtype(pl.Categorical, pl.Enum)
-    readable = rejected.with_columns(labels_of(rejected[ACTION]), categories.cast(pl.String))
-    reasons = readable.select(first_reason(rules)).to_series()
+    label = column_text(pl.col(ACTION), rejected[ACTION].dtype).alias(LABEL)
+    readable = rejected.with_columns(label, categories.cast(pl.String))
+    return _as_text(file, rejected, readable.select(first_reason(rules)).to_series())
+
+
+def _as_text(file: str, rejected: pl.DataFrame, reasons: pl.Series) -> pl.DataFrame:
+    """Rows with their reasons as quarantine.parquet has them."""
     values = {
         name: pl.col(name).cast(pl.String, strict=False).str.slice(0, LONGEST)
         if name in rejected.columns

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from understudy.certificates import Certified
 from understudy.formatting import count, counted, percent
 from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
+from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.verdicts import (
     Coverage,
     Obstacle,
@@ -165,6 +166,7 @@ class Report:
     rows_needed: float | None = None
     calibration: CalibrationFinding | None = None
     drift: DriftFinding | None = None
+    repeated_rows: RepeatedRows | None = None
 
     @property
     def mark(self) -> Mark:
@@ -322,7 +324,7 @@ def _verdict_fields(
     """The fields of the verdict about the first policy; without a certificate, the obstacle."""
     if certified is None:
         assert obstacle is not None  # every missing certificate has one
-        explained = words.explain_obstacle(obstacle, coverage.refused)
+        explained = words.explain_obstacle(obstacle, coverage.refused, coverage.repeated)
         return {"verdict": explained, "decision": PolicyDecision.UNKNOWN, "obstacle": obstacle}
     found = coverage.verdicts[0]
     return {
@@ -369,6 +371,7 @@ def _log_fields(result: Result, files: Sequence[FileRead] | None = None) -> dict
         "candidates": [_candidate_row(found, coverage) for found in coverage.verdicts],
         "calibration": coverage.calibration.finding,
         "drift": coverage.drift.finding,
+        "repeated_rows": coverage.repeated,
         "quarantine": [
             QuarantineCount(file, reason, rows)
             for (file, reason), rows in intake.quarantined.items()

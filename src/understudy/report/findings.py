@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from understudy.constraints import Array
 from understudy.errors import LONGEST_PATH, shorten
-from understudy.formatting import count, counted, number
+from understudy.formatting import count, counted, number, rough_count
 from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
@@ -19,10 +19,11 @@ from understudy.logs.evaluation.diagnostics import (
     DriftFinding,
     ShareChange,
 )
+from understudy.logs.evaluation.repeated_rows import RepeatedRows, Repetition
 from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.results import CertifyResult, LearnResult
-from understudy.logs.rules import list_reasons, remedy_for
+from understudy.logs.rules import RejectReason, list_reasons, remedy_for, without_copies
 from understudy.logs.schema import LOGGED, Label, short_label
 
 NOT_EXAMINED = "not examined here; understudy coverage --engine does it"
@@ -31,11 +32,17 @@ CALIBRATIONS = {
     CalibrationFinding.NOT_EXAMINED: NOT_EXAMINED,
     CalibrationFinding.TOO_FEW_ROWS: "too few rows to check the propensities",
 }
+REPETITIONS = {
+    Repetition.MULTIPLES: "{shown} different rows occur a multiple of {k} times",
+    Repetition.TIMES: "{shown} different rows occur {k} times each",
+    Repetition.RUNS: "{shown} runs of equal rows have a multiple of {k} rows",
+    Repetition.PARTS: "the log has {k} equal parts: {shown} rows equal the row one part before",
+}
 FEW_NAMES, MANY_NAMES = 3, 10  # in a sentence about them, and in a list of them
 
 
 def describe_log(coverage: Coverage) -> list[str]:
-    """The rows, actions, calibration and drift of a log, in lines."""
+    """The rows, actions, calibration, drift and copies of a log, in lines."""
     lines, labels = [counted(coverage.rows, "row")], coverage.table["action"].to_list()
     if rejected := sum(coverage.refused.values()):
         lines[0] += f"; {count(rejected)} quarantined ({list_reasons(coverage.refused)})"
@@ -49,11 +56,26 @@ def describe_log(coverage: Coverage) -> list[str]:
         lines.append(
             f"Production was deterministic ({why}), so the log shows nothing of other choices"
         )
-    return [
-        *lines,
+    lines += [
         f"Calibration: {calibration_line(coverage.calibration, labels)}",
         f"Drift: {drift_line(coverage.drift, labels)}",
     ]
+    if coverage.repeated is not None and coverage.repeated.found:
+        lines.append(f"Repeated rows: {repeated_line(coverage.repeated)}")
+    return lines
+
+
+def repeated_line(repeated: RepeatedRows) -> str:
+    """How rows repeat, and how many would by chance.
+
+    >>> repeated_line(RepeatedRows(Repetition.MULTIPLES, 10, 500, 62.5, 500, 5_000))
+    '500 of 500 different rows occur a multiple of 10 times; about 63 would by chance'
+    """
+    k, chance = repeated.times, rough_count(repeated.expected)
+    shown = f"{count(repeated.observed)} of {count(repeated.of)}"
+    return (
+        REPETITIONS[repeated.trace].format(k=k, shown=shown) + f"; about {chance} would by chance"
+    )
 
 
 def calibration_line(calibration: Calibration, labels: Sequence[Label]) -> str:
@@ -195,7 +217,13 @@ def _unexpected(oddities: Mapping[tuple[str, Unexpected], int]) -> Iterator[str]
 
 
 def _quarantined(refused: Mapping[str, int], coverage: Coverage) -> Iterator[str]:
-    """A warning that says how quarantined rows count in a certificate, with the remedy."""
+    """Warnings that say how quarantined rows count in a certificate, with the remedy."""
+    if copies := refused.get(RejectReason.ID_REPEATED, 0):
+        yield (
+            f"{counted(copies, 'row')} {'has' if copies == 1 else 'have'} the id of an earlier row "
+            "and do not count; quarantine.parquet lists them."
+        )
+    refused = without_copies(refused)
     rejected = sum(refused.values())
     if rejected:
         yield (

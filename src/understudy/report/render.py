@@ -240,6 +240,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "coverage": list(report.coverage),
         "calibration": report.calibration,
         "drift": report.drift,
+        "repeated_rows": None if report.repeated_rows is None else asdict(report.repeated_rows),
         "certificate": None if report.certificate is None else _last_point(report.certificate),
         "candidates": [asdict(candidate) for candidate in report.candidates],
         "actions": [asdict(row) for row in report.actions],

@@ -25,6 +25,7 @@ from understudy.formatting import (
 from understudy.logs.evaluation.diagnostics import (
     SampleSize,
 )
+from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.verdicts import (
     Coverage,
     Obstacle,
@@ -33,7 +34,7 @@ from understudy.logs.evaluation.verdicts import (
     VerdictKind,
 )
 from understudy.logs.policy import Policy
-from understudy.logs.rules import WITHOUT_ACTION, list_reasons, remedy_for
+from understudy.logs.rules import WITHOUT_ACTION, list_reasons, remedy_for, without_copies
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
@@ -41,7 +42,7 @@ from understudy.logs.schema import (
     RewardScale,
 )
 from understudy.logs.settings import Assumption, Settings, Theorem
-from understudy.report.findings import describe_log
+from understudy.report.findings import describe_log, repeated_line
 
 
 class Mark(NamedTuple):
@@ -131,7 +132,7 @@ def explain(verdict: Verdict, coverage: Coverage) -> str:
     if certificate is not None and verdict.decision is not PolicyDecision.UNKNOWN:
         return _explain_decision(verdict, certificate, scale)
     if verdict.obstacle is not None:
-        return explain_obstacle(verdict.obstacle, coverage.refused)
+        return explain_obstacle(verdict.obstacle, coverage.refused, coverage.repeated)
     assert needed is not None  # every unknown decision has an obstacle or a sample size
     if verdict.hidden:
         return _explain_missing_overlap(verdict, needed, scale)
@@ -169,13 +170,16 @@ def describe_coverage(coverage: Coverage) -> str:
     return "\n".join([*describe_log(coverage), *verdicts])
 
 
-def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
+def explain_obstacle(
+    obstacle: Obstacle, refused: Mapping[str, int], repeated: RepeatedRows | None = None
+) -> str:
     """The reason why a log decides nothing, and the remedy.
 
     >>> explain_obstacle(Obstacle.MOSTLY_REJECTED, {"reward is missing": 3})
     'Most rows are quarantined (reward is missing: 3). Check the column of the reward.'
     """
     if obstacle is Obstacle.MOSTLY_REJECTED:
+        refused = without_copies(refused)
         remedy = remedy_for(refused)
         return (
             f"Most rows are quarantined ({list_reasons(refused)}). {remedy[0].upper()}{remedy[1:]}."
@@ -185,6 +189,13 @@ def explain_obstacle(obstacle: Obstacle, refused: Mapping[str, int]) -> str:
         return (
             f"Production's action is unknown in {counted(rows, 'row')}, so its propensities cannot "
             f"be estimated. {LOG_THEM}"
+        )
+    if obstacle is Obstacle.REPEATED_ROWS:
+        assert repeated is not None  # it is the finding
+        return (
+            f"Rows seem to be copies of each other: {repeated_line(repeated)}. If they have ids, "
+            "name their column with --id; if they are separate decisions, pass --repeated-rows "
+            "allow."
         )
     return OBSTACLES[obstacle]
 

@@ -47,12 +47,14 @@ from understudy.logs.schema import (
     Actions,
     Columns,
     RewardScale,
+    label_key,
 )
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.logs.validate import MOST_ACTIONS, labels_of
 from understudy.types import Integers, read_only
 
 ROWS, VALID = "rows", "valid"
+OCCURS = "how often a row occurs"
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,8 @@ def log_statistics(
     rows = rows_of(frame, columns, reward_range=reward_range, propensities=behavior is None)
     fixed = None
     if behavior is not None:
-        actions = Actions.from_labels(behavior) if actions is None else actions
+        labels = map(label_key, behavior)
+        actions = Actions.from_labels(labels) if actions is None else actions
         fixed = behavior_vector(behavior, actions)
     R, q = nw.col(REWARD), nw.col(PROPENSITY)
     terms = {"rewards": R}
@@ -273,6 +276,26 @@ def seen_actions(frame: Any, columns: Columns) -> Actions:
     table = collect(labels.unique().head(MOST_ACTIONS + 1))
     _refuse_too_many(table, columns)
     return _actions_of(labels_of(table[ACTION]), {})
+
+
+def row_counts(frame: Any) -> dict[int, int]:
+    """The number of different rows by how often each occurs, over all columns of a native frame.
+
+    >>> row_counts(pl.DataFrame({"action": ["a", "b", "a"], "user": [1, 2, 1]}))
+    {1: 1, 2: 1}
+    """
+    whole = lazy(frame)
+    plain = [
+        nw.col(name).cast(nw.String)
+        if isinstance(dtype, nw.Categorical | nw.Enum)
+        else nw.col(name)
+        for name, dtype in whole.collect_schema().items()
+        if not dtype.is_nested() and not isinstance(dtype, nw.Object)
+    ]
+    rows = whole.select(*plain)
+    counts = rows.group_by(*rows.collect_schema()).agg(nw.len().alias(OCCURS)).select(OCCURS)
+    found = collect(counts.group_by(OCCURS).agg(nw.len().alias(ROWS))).sort(OCCURS)
+    return dict(found.cast(pl.Int64).select(OCCURS, ROWS).iter_rows())
 
 
 def group(

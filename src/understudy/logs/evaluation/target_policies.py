@@ -20,7 +20,7 @@ from understudy.logs.evaluation.verdicts import UNIFORM, Candidate, candidates_o
 from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
-from understudy.logs.schema import Actions, Columns, Label
+from understudy.logs.schema import Actions, Columns, Label, label_key
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.snapshots import Understudy
@@ -80,7 +80,7 @@ class Fixed(Target):
 
     @property
     def labels(self) -> frozenset[str]:
-        return frozenset(str(label) for label in self.by_label)
+        return frozenset(label_key(label) for label in self.by_label)
 
     def fixed(self, actions: Actions) -> Array:
         return probability_vector("policy", dict(self.by_label), actions)
@@ -96,7 +96,7 @@ class ContextualTarget(Target):
 
     @property
     def labels(self) -> frozenset[str]:
-        return frozenset(self.policy.actions.texts)
+        return frozenset(self.policy.actions.keys)
 
     def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
         """The probability of the logged action in every row, 0 if the policy does not know it."""
@@ -105,8 +105,7 @@ class ContextualTarget(Target):
         if self.best_action:
             best = policies.argmax(axis=1)[:, np.newaxis]
             policies = (np.arange(policies.shape[1]) == best).astype(np.float64)
-        index = {text: i for i, text in enumerate(self.policy.actions.texts)}
-        own = np.array([index.get(text, -1) for text in actions.texts])[rows.actions]
+        own = np.array([self.policy.actions.index(key) for key in actions.keys])[rows.actions]
         return np.where(own < 0, 0.0, policies[np.arange(len(own)), np.maximum(own, 0)])
 
     def unexpected_values(self, rows: ValidatedBatch) -> UnexpectedValues:
@@ -123,7 +122,7 @@ class ColumnTarget(Target):
 
 def is_hindsight(target: Target, actions: Actions, declared: frozenset[str]) -> bool:
     """Whether a target plays actions that only the log shows, because they were not declared."""
-    return isinstance(target, Uniform) and not declared >= set(actions.texts)
+    return isinstance(target, Uniform) and not declared >= set(actions.keys)
 
 
 class DisjointActions(NamedTuple):
@@ -135,7 +134,7 @@ class DisjointActions(NamedTuple):
 
 def disjoint_actions(target: Target, log: LogStatistics) -> DisjointActions | None:
     """The actions of a policy and of a log, if they have none in common."""
-    shown = tuple(log.actions.texts[i] for i in log.sums.counts.nonzero()[0])
+    shown = tuple(log.actions.keys[i] for i in log.sums.counts.nonzero()[0])
     if not target.labels or target.labels & set(shown):
         return None
     return DisjointActions(tuple(sorted(target.labels)), shown)

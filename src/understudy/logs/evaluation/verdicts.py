@@ -27,7 +27,8 @@ from understudy.logs.evaluation.diagnostics import (
     rows_for,
     second_moment,
 )
-from understudy.logs.rules import WITHOUT_ACTION
+from understudy.logs.evaluation.repeated_rows import RepeatedRows
+from understudy.logs.rules import WITHOUT_ACTION, without_copies
 from understudy.logs.schema import ESTIMATED, Label, PropensitySource, RewardScale, short_label
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.types import Integers, read_only
@@ -62,6 +63,7 @@ class Obstacle(StrEnum):
     """The reason why no number of rows like these would decide."""
 
     MOSTLY_REJECTED = "mostly rejected"
+    REPEATED_ROWS = "repeated rows"
     BEHAVIOR_CHANGED = "behavior changed"
     UNKNOWN_ACTIONS = "unknown actions"
     CONTRADICTORY_BOUNDS = "contradictory bounds"
@@ -181,7 +183,8 @@ class Coverage:
     `ActionStatistics.coverage_ratios`; `effective_sample_size` (Σ 1/q)² / Σ 1/q²; `estimate`
     Σ R/q / n; `self_normalised` Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in
     `Calibration`. `rows` counts the valid rows, `refused` the others by reason. A `deterministic`
-    production shows nothing of other actions. An `obstacle` is one to all policies.
+    production shows nothing of other actions. `repeated` is the finding about equal rows, None if
+    they were not compared or are allowed. An `obstacle` is one to all policies.
     """
 
     table: pl.DataFrame
@@ -194,6 +197,7 @@ class Coverage:
     obstacle: Obstacle | None = None
     verdicts: tuple[Verdict, ...] = ()
     scale: RewardScale = UNIT
+    repeated: RepeatedRows | None = None
 
     @property
     def mean_reward(self) -> float:
@@ -222,6 +226,7 @@ def coverage_from(
     counts_over_time: Integers | None = None,
     confidence: float = 0.95,
     scale: RewardScale = UNIT,
+    repeated: RepeatedRows | None = None,
 ) -> Coverage:
     """The coverage of a log, and the verdicts about candidates, from its statistics.
 
@@ -234,13 +239,15 @@ def coverage_from(
         counts_over_time: how often each action was played in each of a few periods, (B, K).
         confidence: 1 − δ.
         scale: the units of rewards in the table.
+        repeated: the finding about equal rows; copies prevent all decisions.
     """
     logged = statistics.sums
     source: PropensitySource = ESTIMATED if np.isnan(logged.weights).all() else behavior
     if source == ESTIMATED:
         logged = ActionStatistics.without_propensities(logged.counts, logged.rewards)
     sums, drift = _with_frequencies(logged), drift_of(logged, source, counts_over_time)
-    calibration = calibrate(logged, sum(statistics.reject_counts.values()))
+    rejected = without_copies(statistics.reject_counts)
+    calibration = calibrate(logged, sum(rejected.values()))
     judged = candidates_of(statistics) if candidates is None else candidates
     labels = statistics.actions.labels
     coverage = Coverage(
@@ -251,8 +258,9 @@ def coverage_from(
         deterministic=_is_deterministic(logged),
         calibration=calibration,
         drift=drift,
-        obstacle=_obstacle(statistics, source, drift),
+        obstacle=_obstacle(statistics, source, drift, repeated),
         scale=scale,
+        repeated=repeated,
     )
     verdicts = [
         judge(candidate, certificate, sums, coverage, confidence)
@@ -261,14 +269,21 @@ def coverage_from(
     return replace(coverage, verdicts=tuple(verdicts))
 
 
-def _obstacle(statistics: LogStatistics, source: PropensitySource, drift: Drift) -> Obstacle | None:
+def _obstacle(
+    statistics: LogStatistics,
+    source: PropensitySource,
+    drift: Drift,
+    repeated: RepeatedRows | None,
+) -> Obstacle | None:
     """The obstacle to all decisions by a log, if there is one.
 
     A certificate of an estimated behavior holds only if production did not change, and if every row
     has an action.
     """
-    if sum(statistics.reject_counts.values()) > statistics.sums.rows:
+    if sum(without_copies(statistics.reject_counts).values()) > statistics.sums.rows:
         return Obstacle.MOSTLY_REJECTED
+    if repeated is not None and repeated.found:
+        return Obstacle.REPEATED_ROWS
     if source != ESTIMATED:
         return None
     if drift.fixed is False:

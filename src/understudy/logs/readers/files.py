@@ -9,6 +9,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
@@ -29,8 +30,14 @@ FORMATS = {
 }
 ENDINGS = tuple(ending for endings in FORMATS.values() for ending in endings)
 GZIP_ENDING = ".gz"
+TEXT_TABLES = ("csv", "ndjson")  # which Polars reads; `read_lines` reads other text
 GZIP_FORMATS = ("csv", "ndjson", "vw", "dsjson")  # the others compress their own columns
 GZIP_START = b"\x1f\x8b"
+# Polars would unpack these under any name, and no other reader here does.
+UNREAD_STARTS = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    **dict.fromkeys((b"x\x01", b"x^", b"x\x9c", b"x\xda"), "zlib"),
+}
 SIGNATURES = {b"PAR1": "parquet", b"PARE": "parquet", b"ARROW1": "arrow"}  # PARE if encrypted
 ARROW_STREAM_START = b"\xff\xff\xff\xff"
 UTF16_STARTS = (b"\xff\xfe", b"\xfe\xff")
@@ -38,7 +45,9 @@ SIGNATURE_SIZE = 8  # bytes: enough for every signature above
 LINE = "line"  # the column of `read_lines`
 BATCH = 1 << 16  # rows: large enough for columnar speed, small enough for a few MB of memory
 READ_SIZE = 1 << 23  # bytes of text read at a time: about 2^16 lines of 100 bytes
-LONGEST_LINE = 1 << 26  # bytes of a line: a longer one is no text
+# Bytes of a line, or of a CSV record with line breaks in quotes. Events of real logs have less than
+# 1 MB, and readers hold up to nine copies of a line: 150 MB at most.
+LONGEST_LINE = 1 << 24
 BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -97,6 +106,8 @@ def find_files(
             raise invalid_file(source.path, "this file is named twice", "name every file once")
         seen.add(resolved)
         _check_start(source)
+        if source.format in TEXT_TABLES:
+            _refuse_long_records(source)
     return sources
 
 
@@ -212,6 +223,9 @@ def _check_start(source: FileSource) -> None:
         return
     if start.startswith(GZIP_START):
         raise invalid_file(path, "it is gzip", "rename it to end in .gz")
+    packed = next((form for sign, form in UNREAD_STARTS.items() if start.startswith(sign)), None)
+    if packed is not None and source.format in TEXT_TABLES:
+        raise invalid_file(path, f"it begins as {packed} does", "unpack it, or pack it with gzip")
     signed = next((form for sign, form in SIGNATURES.items() if start.startswith(sign)), None)
     if signed is not None:
         if signed != source.format:
@@ -248,6 +262,55 @@ def _start(path: Path) -> bytes:
         raise unreadable(path, error) from None
 
 
+def _refuse_long_records(source: FileSource) -> None:
+    """Raise `InvalidLog` if a record of a text table is longer than `LONGEST_LINE`.
+
+    The file is unpacked as a stream, so that memory depends neither on its size nor on the ratio of
+    its compression. Errors of reading are left to the reader of the rows, which names the line.
+    """
+    read = end = 0  # bytes so far, and those of whole records
+    quotes, inside = source.format == "csv", False
+    with suppress(OSError, EOFError, zlib.error), open_bytes(source.path) as file:
+        while block := file.read(READ_SIZE):
+            last, inside = _last_record_end(block, inside=inside, quotes=quotes)
+            end = read + last if last else end
+            read += len(block)
+            if read - end > LONGEST_LINE:
+                raise _too_long(source.path, _line_at(source.path, end), in_quotes=inside)
+
+
+def _last_record_end(block: bytes, *, inside: bool, quotes: bool) -> tuple[int, bool]:
+    """The end of the last record in a block, 0 if there is none; whether it ends inside quotes.
+
+    >>> _last_record_end(b'a,"\\n', inside=False, quotes=True)
+    (0, True)
+    """
+    if quotes and block.count(b'"') % 2:
+        inside = not inside
+    stop, outside = len(block), not inside
+    while stop >= 0:
+        start = block.rfind(b'"', 0, stop) if quotes else -1
+        if outside and (last := block.rfind(b"\n", start + 1, stop)) >= 0:
+            return last + 1, inside
+        stop, outside = start, not outside
+    return 0, inside
+
+
+def _line_at(path: Path, offset: int) -> int:
+    """The number of the line at an offset, from 1."""
+    with open_bytes(path) as file:
+        return 1 + sum(
+            file.read(min(READ_SIZE, offset - at)).count(b"\n")
+            for at in range(0, offset, READ_SIZE)
+        )
+
+
+def _too_long(path: Path, line: int, *, in_quotes: bool = False) -> InvalidLog:
+    quoted = ", or a quote in it has no end" if in_quotes else ""
+    reason = f"line {line} is longer than {LONGEST_LINE} bytes{quoted}"
+    return invalid_file(path, reason, "pass a text file with one event or action per line")
+
+
 def _whole_lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
     """Texts of whole lines, the last line without its end, and the number of lines before them."""
     before, rest = 0, b""
@@ -260,8 +323,7 @@ def _whole_lines(file: BinaryIO, path: Path) -> Iterator[tuple[int, str]]:
             yield before, _decode(whole, before, path)
             before += whole.count(b"\n") + 1
         if len(rest) > LONGEST_LINE:
-            reason = f"line {before + 1} is longer than {LONGEST_LINE} bytes"
-            raise invalid_file(path, reason, "pass a text file with one event or action per line")
+            raise _too_long(path, before + 1)
     if rest:
         yield before, _decode(rest, before, path)
 

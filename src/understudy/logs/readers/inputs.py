@@ -8,16 +8,19 @@ number costs one row and not the file.
 from __future__ import annotations
 
 import csv
+import functools
 import glob
+import operator
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import unquote
 
 import polars as pl
@@ -32,10 +35,13 @@ from understudy.logs.readers import vowpal
 from understudy.logs.readers.files import BATCH, FileSource, invalid_file, unreadable
 from understudy.logs.readers.sorting import TimeParser, in_order, numbers, time_parser, write_sorted
 from understudy.logs.readers.text_tables import BrokenFile, csv_header, json_keys, wrong_line
-from understudy.logs.schema import ROW, TIME, Columns
+from understudy.logs.schema import ROW, ROW_HASH, TIME, Columns
 
+Hashed = Literal["some", "every"]  # columns that the hash of a row is made of
+PEEKED = 2_000  # rows that show which column has the most different values
 PREFETCHED = 4  # batches that wait: enough to smooth out slow ones, a few MB of memory
 Item = TypeVar("Item")
+CODES = (pl.Categorical, pl.Enum)  # which differ from file to file
 NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hive's name for null
 READ_ERRORS = (
     pl.exceptions.PolarsError,
@@ -77,31 +83,41 @@ class LogReader:
     [[(1, 'a', '1', '0.5')]]
 
     `parse_times` reads the column of times. `sorted_file` holds all rows by time, with times
-    that are parsed, if those of the sources are in another order.
+    that are parsed, if those of the sources are in another order. If rows are `compared`, batches
+    can have the hashes of rows.
     """
 
     sources: Sequence[LogSource]
     columns: Columns
     parse_times: TimeParser | None = None
     sorted_file: Path | None = None
+    compared: bool = False
 
-    def batches(self) -> Iterator[tuple[str, pl.DataFrame]]:
+    def batches(self, *, hashed: Hashed | None = None) -> Iterator[tuple[str, pl.DataFrame]]:
         """Batches of rows in order, each with the name of its source.
 
         The name is empty if rows of several sources are mixed; a column `file` then names them.
-        Times are numbers once `in_time_order` was called, null where they cannot be parsed.
+        Times are numbers once `in_time_order` was called, null where they cannot be parsed. There
+        is a column with the hash of each row if `hashed` says of which columns.
         """
         if self.sorted_file is not None:
             with pq.ParquetFile(self.sorted_file) as file:
-                for batch in file.iter_batches(BATCH):
+                names = file.schema_arrow.names
+                shown = names if hashed else [name for name in names if name != ROW_HASH]
+                for batch in file.iter_batches(BATCH, columns=shown):
                     yield "", pl.DataFrame(batch)
             return
         for source in self.sources:
-            for frame in _batches(source, self.columns):
+            for frame in _batches(source, self.columns, hashed):
                 if self.parse_times is None:
                     yield source.name, frame
                 else:
                     yield source.name, frame.with_columns(self.parse_times(frame[TIME]).alias(TIME))
+
+    def hashes(self) -> Iterator[pl.Series]:
+        """The hashes of every column of all rows, in the order of the sources."""
+        for _, frame in replace(self, parse_times=None, sorted_file=None).batches(hashed="every"):
+            yield frame[ROW_HASH]
 
     def in_time_order(self, folder: Path, watch: ProgressCallback) -> LogReader:
         """The reader of the same rows by time; rows out of order are sorted in a folder."""
@@ -117,7 +133,8 @@ class LogReader:
             times = parse(frame[TIME])
             if not in_order(previous, times):
                 path = folder / "sorted.parquet"
-                write_sorted(self.batches(), parse, path, watch)
+                rows = self.batches(hashed="some" if self.compared else None)
+                write_sorted(rows, parse, path, watch)
                 return replace(self, sorted_file=path)
             previous = times.max() if times.null_count() < len(times) else previous
         return replace(self, parse_times=parse or numbers)
@@ -166,26 +183,63 @@ def count_rows(sources: Sequence[LogSource], columns: Columns) -> dict[str, int]
     }
 
 
-def _batches(source: LogSource, columns: Columns) -> Iterator[pl.DataFrame]:
+def _batches(source: LogSource, columns: Columns, hashed: Hashed | None) -> Iterator[pl.DataFrame]:
+    """The rows of a source, with the hash of each if they are `hashed`."""
     if isinstance(source, FrameSource):
         columns.require(source.frame.columns, source.name)
         rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
-        return source.frame.select(rows, *columns.selection()).iter_slices(BATCH)
-    if source.format == "vw":
-        return vowpal.read_text(source.path, columns)
-    if source.format == "dsjson":
-        return vowpal.read_dsjson(source.path, columns)
-    return _read_table(source, columns)
+        selected = [*columns.selection(), *_row_hash(source.frame.lazy(), columns, hashed)]
+        return source.frame.select(rows, *selected).iter_slices(BATCH)
+    if source.format not in {"vw", "dsjson"}:
+        return _read_table(source, columns, hashed)
+    read = vowpal.read_text if source.format == "vw" else vowpal.read_dsjson
+    frames = read(source.path, columns)
+    if hashed is None:
+        return frames
+    return (frame.with_columns(_hash(frame.drop(ROW).schema)) for frame in frames)
+
+
+def _row_hash(frame: pl.LazyFrame, columns: Columns, hashed: Hashed | None) -> list[pl.Expr]:
+    """The hash of each row, if rows are `hashed`: of every column, or of some that cost little.
+
+    Some columns are those in use, and the one with the most different values. If that differs in
+    most rows, it and the actions are enough.
+    """
+    if hashed is None:
+        return []
+    schema = {name: kind for name, kind in frame.collect_schema().items() if kind != pl.Object}
+    used = [name for name in columns.names() if name in schema]
+    others = [name for name in schema if name not in used]
+    flat = [name for name in (*used, *others) if not schema[name].is_nested()]
+    if hashed == "every":
+        used = list(schema)
+    elif others and flat:
+        peeked = frame.select(flat).head(PEEKED).collect()
+        different = {name: peeked[name].n_unique() for name in flat}
+        most = max(flat, key=different.__getitem__)  # the first of equals is in use, and is read
+        used = [*([columns.action] if 2 * different[most] > len(peeked) else used), most]
+    return [_hash({name: schema[name] for name in used})]
+
+
+def _hash(schema: Mapping[str, pl.DataType]) -> pl.Expr:
+    """The hash of some columns: a sum, as a hash of structures takes six times as long."""
+    parts = [
+        (pl.col(name).cast(pl.String) if dtype in CODES else pl.col(name)).hash(seed)
+        for seed, (name, dtype) in enumerate(sorted(schema.items(), key=itemgetter(0)))
+    ]
+    return functools.reduce(operator.add, parts).alias(ROW_HASH)
 
 
 # --------------------------------------------------------------------------------------- tables
 
 
-def _read_table(source: FileSource, columns: Columns) -> Iterator[pl.DataFrame]:
+def _read_table(
+    source: FileSource, columns: Columns, hashed: Hashed | None
+) -> Iterator[pl.DataFrame]:
     """The rows of a file in their order, numbered from 1, under the column names of `schema`."""
     first = 1
     with _one_error(source):
-        frame = _scan(source, columns)
+        frame = _scan(source, columns, hashed)
         for batch in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
             rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
             yield batch.insert_column(0, rows.alias(ROW))
@@ -194,12 +248,12 @@ def _read_table(source: FileSource, columns: Columns) -> Iterator[pl.DataFrame]:
             raise BrokenFile("a page is damaged")  # a reader that fails in its thread may just end
 
 
-def _scan(source: FileSource, columns: Columns) -> pl.LazyFrame:
+def _scan(source: FileSource, columns: Columns, hashed: Hashed | None = None) -> pl.LazyFrame:
     """The columns of a file that are read, as a lazy frame."""
     with _one_error(source):
-        frame, names = _open(source, columns)
+        frame, names = _open(source, columns, every=hashed is not None)
         columns.require(names, source.name)
-        return frame.select(columns.selection())
+        return frame.select(*columns.selection(), *_row_hash(frame, columns, hashed))
 
 
 def scan_arrow(path: Path) -> pl.LazyFrame:
@@ -227,20 +281,25 @@ def check_arrow(path: Path) -> None:
     deque(_arrow_batches(path, None), maxlen=0)
 
 
-def _open(source: FileSource, columns: Columns) -> tuple[pl.LazyFrame, list[str]]:
-    """A file as a lazy frame, and its columns, to which the names of its folders may add."""
+def _open(
+    source: FileSource, columns: Columns, *, every: bool = False
+) -> tuple[pl.LazyFrame, list[str]]:
+    """A file as a lazy frame, and its columns, to which the names of its folders may add.
+
+    Of NDJSON only the columns in use are read, unless `every` column may be asked for.
+    """
     names: list[str] | None = None
     if source.format == "csv":
         names = csv_header(source, columns)
         frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
     elif source.format == "ndjson":
         names = json_keys(source, columns)
-        schema = dict.fromkeys(columns.names(), pl.String)
+        schema = dict.fromkeys([*columns.names(), *(names if every else ())], pl.String)
         frame = pl.scan_ndjson(glob.escape(source.name), schema=schema)
     elif source.format == "arrow":
         frame = scan_arrow(source.path)
     else:
-        _check_pages(source, columns)
+        _check_pages(source, None if every else columns.names())
         frame = pl.scan_parquet(source.path, glob=False)
     names = frame.collect_schema().names() if names is None else names
     added = {name: value for name, value in _partition(source).items() if name not in names}
@@ -257,13 +316,13 @@ def _partition(source: FileSource) -> dict[str, pl.Expr]:
     }
 
 
-def _check_pages(source: FileSource, columns: Columns) -> None:
+def _check_pages(source: FileSource, names: Sequence[str] | None) -> None:
     """Raise `InvalidLog` if pages of Parquet lie outside of the file: Polars does not check."""
     size, metadata = source.path.stat().st_size, pq.read_metadata(source.path)
     read = [
         number
         for number in range(metadata.num_columns)
-        if metadata.schema.column(number).path.partition(".")[0] in columns.names()
+        if names is None or metadata.schema.column(number).path.partition(".")[0] in names
     ]
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, read):

@@ -33,7 +33,17 @@ import polars as pl
 
 from understudy.errors import first_line
 from understudy.logs.readers.files import LINE, invalid_file, read_lines
-from understudy.logs.schema import ACTION, CONTEXT, ELIGIBLE, PROPENSITY, REWARD, ROW, TIME, Columns
+from understudy.logs.schema import (
+    ACTION,
+    CONTEXT,
+    ELIGIBLE,
+    ID,
+    PROPENSITY,
+    REWARD,
+    ROW,
+    TIME,
+    Columns,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -71,6 +81,9 @@ def read_text(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     if columns.time is not None:
         reason = f"Vowpal Wabbit's text has no times, so no column {columns.time!r}"
         raise invalid_file(path, reason, "leave out --time: its events are in order")
+    if columns.id is not None:
+        reason = f"Vowpal Wabbit's text has no ids, so no column {columns.id!r}"
+        raise invalid_file(path, reason, "leave out --id")
     frames = read_lines(path)
     first = next(frames, None)
     if first is None:
@@ -237,9 +250,10 @@ def _feature(name: str) -> pl.Expr:
 def read_dsjson(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     """Read frames with one row for each line that is not blank.
 
-    `columns.time` names a key of the object, such as `Timestamp`, and `columns.eligible` one that
-    holds a list of actions, such as `a`. `columns.context` names values of the context `c`, with
-    `object.name` for a nested one. A value that is absent, a list or an object is null.
+    `columns.time` and `columns.id` name keys of the object, such as `Timestamp` and `EventId`, and
+    `columns.eligible` one that holds a list of actions, such as `a`. `columns.context` names values
+    of the context `c`, with `object.name` for a nested one. A value that is absent, a list or an
+    object is null.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -273,6 +287,8 @@ def _values(
     places = {key: _pointer(key) for key in KEYS} | contexts
     if columns.time is not None:
         places[TIME] = _pointer(columns.time)
+    if columns.id is not None:
+        places[ID] = _pointer(columns.id)
     wanted = {"texts": f"json_extract_string({LINE}, $places)"}
     given: dict[str, object] = {"places": list(places.values())}
     if contexts:
@@ -333,6 +349,7 @@ def _dsjson_rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         PROPENSITY: pl.col("_label_probability"),
         TIME: pl.col(TIME),
         ELIGIBLE: pl.col(ELIGIBLE),
+        ID: pl.col(ID),
     }
     contexts = {CONTEXT + name: pl.col(CONTEXT + name) for name in columns.context}
     return _select(values, columns, roles | contexts)

@@ -21,10 +21,15 @@ from understudy.behaviors import Behavior
 from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
-from understudy.logs.aggregation.aggregates import log_statistics, seen_actions
+from understudy.logs.aggregation.aggregates import log_statistics, row_counts, seen_actions
 from understudy.logs.aggregation.engines import open_frame
 from understudy.logs.aggregation.sufficient_statistics import SummedState, certify_sums, learn_sums
 from understudy.logs.encoder import UnexpectedValues
+from understudy.logs.evaluation.repeated_rows import (
+    RepeatedRows,
+    RowCounter,
+    histogram_finding,
+)
 from understudy.logs.evaluation.target_policies import (
     ColumnTarget,
     Target,
@@ -42,6 +47,7 @@ from understudy.logs.readers.inputs import (
     LogSource,
     count_rows,
     has_propensities,
+    prefetch,
     sources_name,
 )
 from understudy.logs.rules import nothing_left, refuse_rejected_rows
@@ -59,7 +65,7 @@ from understudy.logs.runs.setup import (
 )
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import ESTIMATED, LOG, QUARANTINE, Actions, Columns, PropensitySource
-from understudy.logs.settings import Assumption, Choice, choose, name_of_default
+from understudy.logs.settings import CHECK, Assumption, Choice, choose, name_of_default
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 
 
@@ -110,10 +116,11 @@ class AggregateRun:
                     pass
             else:
                 quarantine.rows.update(count_rows(self.sources, log.reader.columns))
-        provenance = provenance_of(self.sources, fingerprints, quarantine)
-        policy = dataclasses.replace(policy, files=provenance.files)
+        repeated = self._repeated(log.reader.columns)
+        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
+        policy = dataclasses.replace(policy, files=provenance.files, repeated=repeated)
         if not self.sources:
-            provenance = self._provenance(policy.refused)
+            provenance = self._provenance(policy.refused, repeated)
         return policy, provenance, UnexpectedValues()
 
     def _learn_sums(self) -> tuple[Policy, ResolvedLog]:
@@ -141,7 +148,10 @@ class AggregateRun:
                 choice, behavior, summed = self._sum(frame, columns, source, actions)
         sums = ActionStatistics.without_propensities(summed.counts, summed.rewards)
         unmet = () if declared else (Assumption.DECLARED_ACTIONS,)
-        settings = choice.settings(columns, options.scale, source, *unmet)
+        settings = dataclasses.replace(
+            choice.settings(columns, options.scale, source, *unmet),
+            repeated_rows=options.repeated_rows or CHECK,
+        )
         rules = rules_of(options, source, actions, behavior, closed=bool(declared))
         log = ResolvedLog(LogReader(self.sources, columns), rules, actions, source, behavior, None)
         no_counts = CountsOverTime.empty(len(actions))  # without an order there is no time
@@ -183,8 +193,8 @@ class AggregateRun:
             actions = options.actions
             known = {label for target in targets for label in target.labels}
             statistics = log_statistics(frame, columns, actions=actions, **self._reading)
-            if actions is None and not known <= set(statistics.actions.texts):
-                actions = Actions.from_labels(known | set(statistics.actions.texts))
+            if actions is None and not known <= set(statistics.actions.keys):
+                actions = Actions.from_labels(known | set(statistics.actions.keys))
                 statistics = log_statistics(frame, columns, actions=actions, **self._reading)
             declared = bool(options.declared())
             candidates = all_candidates(targets, fingerprints, statistics, declared=declared)
@@ -198,7 +208,7 @@ class AggregateRun:
                     confidence=options.confidence_or_default,
                     **self._reading,
                 )
-        provenance = self._provenance(statistics.reject_counts)
+        provenance = self._provenance(statistics.reject_counts, self._repeated(columns))
         return RunOutcome(statistics, source, provenance), candidates, certificates
 
     # ---------------------------------------------------------------------------------- certify
@@ -219,7 +229,7 @@ class AggregateRun:
             if options.probabilities is None:
                 statistics = log_statistics(frame, columns, **self._reading)
                 known = options.declared() | target.labels
-                actions = Actions.from_labels(known | set(statistics.actions.texts))
+                actions = Actions.from_labels(known | set(statistics.actions.keys))
             else:
                 actions = declared_actions(options, target.labels)
             summed = certify_sums(
@@ -239,7 +249,8 @@ class AggregateRun:
         with Quarantine(self.folder / QUARANTINE_FILE):
             pass  # sums do not identify the rejected rows
         statistics = dataclasses.replace(statistics, reject_counts=summed.reject_counts)
-        outcome = RunOutcome(statistics, source, self._provenance(summed.reject_counts))
+        provenance = self._provenance(summed.reject_counts, self._repeated(columns))
+        outcome = RunOutcome(statistics, source, provenance)
         return Certified.of(summed.certificate), outcome
 
     def _policy(self, target: Target, actions: Actions) -> Array | None:
@@ -256,6 +267,19 @@ class AggregateRun:
         return policy
 
     # ---------------------------------------------------------------------------------- reading
+
+    def _repeated(self, columns: Columns) -> RepeatedRows | None:
+        """The finding about equal rows, by a pass over the files, or by the engine of a frame."""
+        if not self.options.compares_rows:
+            return None
+        if self.native is not None:
+            return histogram_finding(row_counts(self.native))
+        self.watch("comparing", 0, None)
+        counter = RowCounter()
+        for hashes in prefetch(LogReader(self.sources, columns).hashes()):
+            counter.add(hashes)
+            self.watch("comparing", len(hashes), None)
+        return counter.finding()
 
     @contextmanager
     def _opened(self, columns: Columns) -> Iterator[Any]:
@@ -275,7 +299,7 @@ class AggregateRun:
 
     def _columns(self) -> tuple[Columns, PropensitySource]:
         """The columns to read, and the source of the propensities."""
-        for role in ("time", "eligible", "context"):
+        for role in ("time", "eligible", "context", "id"):
             if self.options.columns.get(role):
                 reason = "sums in no order do not read it"
                 remedy = "leave it out, or --engine"
@@ -287,11 +311,14 @@ class AggregateRun:
             return columns.propensity in nw.from_native(self.native).collect_schema()
         return any(has_propensities(source, columns) for source in self.sources)
 
-    def _provenance(self, reject_counts: Mapping[str, int]) -> Provenance:
+    def _provenance(
+        self, reject_counts: Mapping[str, int], repeated: RepeatedRows | None
+    ) -> Provenance:
         """The provenance of sums, which do not distinguish files and rows."""
         where = f"all files, as {self.engine} read them"
         counts = {(where, reason): count for reason, count in reject_counts.items()}
-        return Provenance((), counts, pl.DataFrame(schema=QUARANTINE), unread_files(self.sources))
+        unread = unread_files(self.sources)
+        return Provenance((), counts, pl.DataFrame(schema=QUARANTINE), unread, repeated)
 
     @property
     def _range(self) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import probability_vector
 from understudy.logs.encoder import UnexpectedValues
+from understudy.logs.evaluation.repeated_rows import RowCounter
 from understudy.logs.evaluation.target_policies import (
     ContextualTarget,
     Target,
@@ -29,7 +30,12 @@ from understudy.logs.features import ContextFeatures
 from understudy.logs.options import Options, require_same
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Provenance
-from understudy.logs.readers.inputs import LogReader, LogSource, prefetch, sources_name
+from understudy.logs.readers.inputs import (
+    LogReader,
+    LogSource,
+    prefetch,
+    sources_name,
+)
 from understudy.logs.rules import nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
 from understudy.logs.runs.setup import (
@@ -37,9 +43,11 @@ from understudy.logs.runs.setup import (
     ResolvedLog,
     RunOutcome,
     UnexpectedAction,
+    counter_for,
     fingerprints_of,
     provenance_of,
     refuse_learned,
+    repeated_rows,
     resolve,
     rules_of,
     validated_batches,
@@ -54,6 +62,7 @@ from understudy.logs.runs.study import (
 )
 from understudy.logs.schema import ESTIMATED
 from understudy.logs.settings import (
+    CHECK,
     CONTEXTUAL,
     Assumption,
     Choice,
@@ -114,16 +123,20 @@ class OrderedRun:
             with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
                 if earlier is not None and earlier_quarantine and earlier_quarantine.exists():
                     quarantine.copy(earlier_quarantine, sum(earlier.refused.values()))
-                batches = self._batches(plan.log, quarantine, "learning")
+                counter = counter_for(plan.log.reader)
+                batches = self._batches(plan.log, quarantine, "learning", counter)
                 study, average, unexpected = _learn(plan, batches)
             fingerprints = hashing.result()
         if study.rounds == plan.study.rounds:
             raise nothing_left(sources_name(self.sources), quarantine.by_reason())
-        provenance = provenance_of(self.sources, fingerprints, quarantine)
+        repeated = repeated_rows(plan.log.reader, counter)
+        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
         files, reject_counts = provenance.files, quarantine.by_reason()
         if earlier is not None:
             files = (*earlier.files, *files)
             reject_counts.update(earlier.refused)
+            if earlier.repeated is not None and earlier.repeated.found:
+                repeated = earlier.repeated  # its rows are learned from
         policy = Policy(
             actions=plan.log.actions,
             study=study,
@@ -133,6 +146,7 @@ class OrderedRun:
             refused=reject_counts,
             warmup=plan.warmup if earlier is None else earlier.warmup,
             contextual=plan.contextual,
+            repeated=repeated,
         )
         return policy, provenance, unexpected
 
@@ -150,7 +164,10 @@ class OrderedRun:
             unmet.append(Assumption.KNOWN_PROPENSITIES)
         if columns.time is None:
             unmet.append(Assumption.TIME_ORDER)
-        settings = choice.settings(columns, options.scale, log.propensity_source, *unmet)
+        settings = dataclasses.replace(
+            choice.settings(columns, options.scale, log.propensity_source, *unmet),
+            repeated_rows=options.repeated_rows or CHECK,
+        )
         varies = contextual is not None or columns.eligible is not None
         confidence = None if log.behavior is None and varies else options.confidence_or_default
         study = Study.begin(choice.learner, log.behavior, confidence, declared=declared)
@@ -200,17 +217,20 @@ class OrderedRun:
             require_same("behavior", given.tolist(), np.asarray(behavior).tolist())
         if earlier.study.certificate is not None:
             require_same("confidence", options.confidence, earlier.study.certificate.confidence)
-        columns = options.resumed_columns(settings)
+        columns, resumed = options.resumed_columns(settings), options.with_defaults_of(settings)
         rules = rules_of(
-            options.with_defaults_of(settings),
+            resumed,
             settings.behavior,
             earlier.actions,
             behavior,
             closed=True,
         )
-        reader = LogReader(self.sources, columns).in_time_order(self.folder, self.watch)
+        compared = resumed.compares_rows and columns.id is None
+        reader = LogReader(self.sources, columns, compared=compared)
+        reader = reader.in_time_order(self.folder, self.watch)
         log = ResolvedLog(reader, rules, earlier.actions, settings.behavior, behavior, None)
-        settings = dataclasses.replace(settings, columns=columns)
+        allowed = resumed.repeated_rows or CHECK
+        settings = dataclasses.replace(settings, columns=columns, repeated_rows=allowed)
         (curve,) = earlier.study.curves
         if curve is not None:  # the first run declares the actions for this one
             curve = dataclasses.replace(curve, hindsight=False)
@@ -228,13 +248,15 @@ class OrderedRun:
         log = resolve(self.sources, options, self.folder, self.watch, known=known)
         begin = Observed.nothing(len(log.actions), log.behavior)
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
-            seen = observe_rows(self._batches(log, quarantine, "counting"), begin)
+            counter = counter_for(log.reader)
+            seen = observe_rows(self._batches(log, quarantine, "counting", counter), begin)
         statistics = LogStatistics(log.actions, seen.sums, dict(quarantine.by_reason()))
         counts_over_time, declared = seen.counts_over_time.counts, bool(options.declared())
         candidates = all_candidates(
             targets, fingerprints, statistics, counts_over_time, declared=declared
         )
-        provenance = provenance_of(self.sources, fingerprints, quarantine)
+        repeated = repeated_rows(log.reader, counter)
+        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
         outcome = RunOutcome(statistics, log.propensity_source, provenance, counts_over_time)
         return outcome, candidates, self._certificates(log, candidates)
 
@@ -304,8 +326,9 @@ class OrderedRun:
             return [target.probabilities(batch, log.actions)]
 
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
+            counter = counter_for(log.reader)
             seen = observe_rows(
-                self._batches(log, quarantine, "certifying"),
+                self._batches(log, quarantine, "certifying", counter),
                 Observed.nothing(len(log.actions), log.behavior, curves),
                 probabilities,
             )
@@ -314,16 +337,19 @@ class OrderedRun:
         (curve,) = seen.curves
         assert curve is not None
         statistics = LogStatistics(log.actions, seen.sums, dict(quarantine.by_reason()))
-        provenance = provenance_of(self.sources, fingerprints, quarantine)
+        repeated = repeated_rows(log.reader, counter)
+        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
         outcome = RunOutcome(
             statistics, log.propensity_source, provenance, seen.counts_over_time.counts, +unexpected
         )
         return Certified.of(curve.certificate, curve.points), outcome
 
     def _batches(
-        self, log: ResolvedLog, quarantine: Quarantine, phase: str
+        self, log: ResolvedLog, quarantine: Quarantine, phase: str, counter: RowCounter | None
     ) -> Iterator[ValidatedBatch]:
-        return validated_batches(log, quarantine, phase, self.watch, strict=self.strict)
+        return validated_batches(
+            log, quarantine, phase, self.watch, strict=self.strict, counter=counter
+        )
 
 
 def _learn(

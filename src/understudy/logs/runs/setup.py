@@ -17,6 +17,7 @@ from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.action_files import probability_vector
 from understudy.logs.encoder import Unexpected
+from understudy.logs.evaluation.repeated_rows import RepeatedRows, RowCounter
 from understudy.logs.options import Options
 from understudy.logs.outputs import ProgressCallback, Quarantine
 from understudy.logs.policy import FileRead, Policy, Provenance
@@ -36,12 +37,20 @@ from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
     LOGGED,
+    ROW_HASH,
     Actions,
     Columns,
     PropensitySource,
 )
 from understudy.logs.statistics import LogStatistics
-from understudy.logs.validate import MOST_ACTIONS, RowRules, ValidatedBatch, check, labels_of
+from understudy.logs.validate import (
+    MOST_ACTIONS,
+    RowRules,
+    SeenIds,
+    ValidatedBatch,
+    check,
+    labels_of,
+)
 from understudy.types import Integers
 
 REMEDY = "pass a path, several, a frame (Polars, pandas, PyArrow, …), or a bandit_feedback dict"
@@ -104,9 +113,12 @@ class ResolvedLog:
     rows: int | None
     declared_only: bool = False
 
-    def batches(self) -> Iterator[ValidatedBatch]:
-        """The batches in order; `UnexpectedAction` if one has an action that must be declared."""
-        for batch in _validated(self.reader, self.rules):
+    def batches(self, counter: RowCounter | None = None) -> Iterator[ValidatedBatch]:
+        """The batches in order; `UnexpectedAction` if one has an action that must be declared.
+
+        A counter of rows sees all of them.
+        """
+        for batch in _validated(self.reader, self.rules, counter):
             if self.declared_only and RejectReason.ACTION_UNKNOWN in batch.reasons():
                 raise UnexpectedAction
             yield batch
@@ -138,7 +150,8 @@ def resolve(
     columns, propensity_source = columns_of(
         options, lambda columns: any(has_propensities(source, columns) for source in sources)
     )
-    reader = LogReader(sources, columns).in_time_order(folder, watch)
+    reader = LogReader(sources, columns, compared=options.compares_rows)
+    reader = reader.in_time_order(folder, watch)
     declared = options.declared()
     fixed = options.probabilities is not None or not grow
     closed = bool(declared) and (fixed or declared_only)
@@ -179,16 +192,34 @@ def _scan(
     return labels, rows, reject_counts
 
 
-def _validated(reader: LogReader, rules: RowRules) -> Iterator[ValidatedBatch]:
-    """The validated batches of a log."""
-    return (check(file, frame, rules) for file, frame in reader.batches())
+def _validated(
+    reader: LogReader, rules: RowRules, counter: RowCounter | None = None
+) -> Iterator[ValidatedBatch]:
+    """The validated batches of a log; a row whose id came before is in none, but quarantined."""
+    seen = SeenIds()
+    for file, frame in reader.batches(hashed=None if counter is None else "some"):
+        rows = frame
+        if counter is not None:
+            counter.add(frame[ROW_HASH])
+            rows = frame.drop(ROW_HASH)
+        if reader.columns.id is None:
+            yield check(file, rows, rules)
+        else:
+            rows, with_copies = seen.split(file, rows)
+            yield with_copies(check(file, rows, rules))
 
 
 def validated_batches(
-    log: ResolvedLog, quarantine: Quarantine, phase: str, watch: ProgressCallback, *, strict: bool
+    log: ResolvedLog,
+    quarantine: Quarantine,
+    phase: str,
+    watch: ProgressCallback,
+    *,
+    strict: bool,
+    counter: RowCounter | None = None,
 ) -> Iterator[ValidatedBatch]:
     """Batches in order; rejected rows go into quarantine or, if `strict`, are an error."""
-    for batch in prefetch(log.batches()):
+    for batch in prefetch(log.batches(counter)):
         if strict and len(batch.quarantined):
             file, row, reason = batch.quarantined.select("file", "row", "reason").row(0)
             reason = f"row {row}: {reason}"
@@ -307,8 +338,29 @@ class RunOutcome:
     unexpected: Mapping[tuple[str, Unexpected], int] = field(default_factory=dict)
 
 
+def counter_for(reader: LogReader) -> RowCounter | None:
+    """A counter of rows, if rows are compared."""
+    return RowCounter() if reader.compared else None
+
+
+def repeated_rows(reader: LogReader, counter: RowCounter | None) -> RepeatedRows | None:
+    """The finding about equal rows; one about some columns is examined again, in all of them."""
+    if counter is None:
+        return None
+    found = counter.finding()
+    if found.found:
+        counter = RowCounter()
+        for hashes in prefetch(reader.hashes()):
+            counter.add(hashes)
+        found = counter.finding()
+    return found
+
+
 def provenance_of(
-    sources: Sequence[LogSource], fingerprints: Sequence[str], quarantine: Quarantine
+    sources: Sequence[LogSource],
+    fingerprints: Sequence[str],
+    quarantine: Quarantine,
+    repeated: RepeatedRows | None = None,
 ) -> Provenance:
     """The provenance of rows that were read in order, from the quarantine of the run."""
     rejected = quarantine.by_file()
@@ -316,7 +368,8 @@ def provenance_of(
         FileRead(source.name, fingerprint, quarantine.rows[source.name], rejected[source.name])
         for source, fingerprint in zip(sources, fingerprints, strict=True)
     )
-    return Provenance(files, quarantine.counts, quarantine.examples, unread_files(sources))
+    unread = unread_files(sources)
+    return Provenance(files, quarantine.counts, quarantine.examples, unread, repeated)
 
 
 def unread_files(sources: Sequence[LogSource]) -> tuple[UnreadFiles, ...]:
