@@ -132,7 +132,7 @@ def test_every_obstacle_says_why_and_what_to_do(obstacle: Obstacle) -> None:
         assert "in 7 rows" in line
 
 
-@pytest.mark.parametrize("trace", set(Repetition) - {Repetition.NONE})
+@pytest.mark.parametrize("trace", [one for one in Repetition if one is not Repetition.NONE])
 def test_every_trace_of_copies_has_its_words(trace: Repetition) -> None:
     line = findings.repeated_line(RepeatedRows(trace, 7, 500, 12.0, 9_000, 9_500))
     assert "7 " in line
