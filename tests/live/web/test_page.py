@@ -13,10 +13,9 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from tests.support.live.simulated_service import in_middleware
+from tests.support.live.simulated_service import in_middleware, viewed
 from tests.support.markup import Element, tree
 from understudy.live.web import page
-from understudy.live.web.views import About, Counters, show
 
 pytestmark = pytest.mark.plain
 
@@ -148,7 +147,7 @@ def test_there_is_a_place_for_every_fragment() -> None:
     places = [
         e.attributes["data-fragment"] for e in root.every("div") if "data-fragment" in e.attributes
     ]
-    told = show(About(name="x"), None, Counters())["fragments"]
+    told = viewed().page()["fragments"]
     assert Counter(places) == Counter(told.keys())
 
 
