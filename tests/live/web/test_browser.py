@@ -396,7 +396,7 @@ def test_labels_are_text_whatever_they_hold(visit: Visit, service: Service) -> N
     assert labels[0].startswith("<script>")
     service.add("router", labels)
     page = live(visit("/studies/router"))
-    expect(page.get_by_label("A command that sends an event")).to_contain_text(labels[0])
+    expect(page.get_by_label("A command that sends an event")).to_contain_text(min(labels))
     service.play("router", 500)
     table = page.get_by_role("table", name="What the log says about each action")
     expect(table.get_by_role("rowheader")).to_have_count(len(labels))
