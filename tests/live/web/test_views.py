@@ -124,7 +124,7 @@ def test_the_page_shows_what_the_report_shows(name: str) -> None:
         assert shown[part] in page
     assert shown["bounds"]
     assert shown["coverage"]
-    assert "3600 seconds, then 0" in tree(shown["settings"]).text
+    assert "3,600 seconds, then 0" in tree(shown["settings"]).text
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -207,9 +207,10 @@ def test_rates_are_said_as_people_say_them(rate: float, words: str) -> None:
 
 
 def test_what_holds_others_back_is_said_until_when() -> None:
-    held, free = (replace(viewed(waiting=rows), blocked_until=MAY) for rows in (2, 0))
-    assert "until 3 May 2026, 09:30:00 UTC." in held.page()["fragments"]["events"]
-    assert "waited for" not in free.page()["fragments"]["events"]
+    views = [viewed(waiting=2), viewed(), viewed(waiting=2, fault="all contexts are alike")]
+    held, *others = (replace(view, blocked_until=MAY).page()["fragments"] for view in views)
+    assert "until 3 May 2026, 09:30:00 UTC." in held["events"]
+    assert not any("waited for" in other["events"] for other in others)
 
 
 def test_only_a_study_without_decisions_shows_how_to_send_one() -> None:
@@ -219,3 +220,9 @@ def test_only_a_study_without_decisions_shows_how_to_send_one() -> None:
     spec = view.now.study
     assert spec.faults(Event.model_validate(example)) == {}
     assert viewed(decisions=1).page()["example"] is None
+    assert viewed(archived_at=MAY.isoformat()).page()["example"] is None
+
+
+def test_a_setting_that_the_report_has_too_is_shown_once() -> None:
+    shown = tree(viewed(PROMOTED).page()["fragments"]["settings"])
+    assert [name.text for name in shown.every("dt")].count("Behavior") == 1

@@ -38,6 +38,7 @@ REJECTED = (
     TextColumn("events"),
 )
 SECTIONS = ("bounds", "care", "certificate", "policy", "coverage")
+DIGITS = 8  # of a wait in seconds: a year has so many
 RARE, FEW = 0.1, 10.0  # events a second: hardly any; so many that a fraction says nothing
 
 
@@ -119,13 +120,13 @@ class StudyView:
         now, report = self.now, self.report
         where = f"at /v1/studies/{now.study.name}/coverage"
         drawn = {} if report is None else sections(report, where)
-        facts = [*self._settings(), *(() if report is None else report.facts)]
+        facts = self._settings() | dict(() if report is None else report.facts)
         macros: Any = environment("understudy.live.web").get_template("parts.html").module
         fragments = {
             **{name: drawn.get(name, "") for name in SECTIONS},
             "events": macros.events(self._events(), self._blocked()),
             "rejected": macros.rejected(self._rejected()),
-            "settings": macros.settings(facts),
+            "settings": macros.settings(facts.items()),
         }
         return {
             **self.summary(),
@@ -135,24 +136,24 @@ class StudyView:
                 "promoted_since": isoformat(self.promoted_since),
                 "blocked_until": isoformat(self.blocked_until),
             },
-            "example": None if now.decisions else _example(now.study),
+            "example": None if now.decisions or now.archived_at else _example(now.study),
             "fragments": {name: str(text).strip() for name, text in fragments.items()},
         }
 
-    def _settings(self) -> list[tuple[str, str]]:
+    def _settings(self) -> dict[str, str]:
         spec = self.now.study
         default = number(spec.expired_reward)
-        found = [
-            ("Actions", count(len(spec.labels))),
-            ("Propensities", BEHAVIORS[spec.propensity_source]),
-            ("Rewards", f"{number(spec.scale.low)} to {number(spec.scale.high)}"),
-            ("Wait for a reward", f"{spec.reward_wait:g} seconds, then {default}"),
-        ]
+        found = {
+            "Actions": count(len(spec.labels)),
+            "Behavior": BEHAVIORS[spec.propensity_source],
+            "Rewards": f"{number(spec.scale.low)} to {number(spec.scale.high)}",
+            "Wait for a reward": f"{number(spec.reward_wait, DIGITS)} seconds, then {default}",
+        }
         if spec.context is not None:
-            found.append(("Contexts", ", ".join(spec.context)))
+            found["Contexts"] = ", ".join(spec.context)
         if self.base_rows:
             rows = counted(self.base_rows, "row")
-            found.append(("Goes on from", f"a policy that was learned from {rows}"))
+            found["Goes on from"] = f"a policy that was learned from {rows}"
         return found
 
     def _events(self) -> dict[str, str]:
@@ -168,7 +169,7 @@ class StudyView:
 
     def _blocked(self) -> str:
         until = self.blocked_until
-        if until is None or not self.now.waiting:
+        if until is None or not self.now.waiting or self.now.fault is not None:
             return ""
         return (
             "Decisions are learned from in their order: the oldest one without a reward is waited "
