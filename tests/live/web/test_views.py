@@ -61,8 +61,8 @@ def tags(payload: dict[str, Any]) -> list[list[tuple[str, list[str]]]]:
 )
 def test_a_verdict_is_one_sentence_of_its_kind(name: str, sentence: str) -> None:
     report = sample(name)
-    said = replace(viewed(report), promoted_since=MAY).headline()
-    assert (said.kind, said.sentence) == (report.verdict_kind, sentence)
+    said = replace(viewed(report), promoted_since=MAY).summary()
+    assert (said["kind"], said["verdict"]) == (report.verdict_kind, sentence)
 
 
 @pytest.mark.parametrize(
@@ -77,26 +77,26 @@ def test_the_words_of_a_report_follow_the_word_of_its_kind(kind: Any, word: str)
     """Whatever they are: they are shown, not read."""
     words = "This log cannot tell: The understudy: 50 rows."
     report = replace(sample("promoted"), verdict_kind=kind, verdict=words)
-    assert viewed(report).headline().sentence == f"{word}: {words}"
+    assert viewed(report).summary()["verdict"] == f"{word}: {words}"
 
 
 def test_a_promotion_says_how_sure_it_is() -> None:
-    assert viewed(PROMOTED).headline().sentence == "Promote: with 95 % confidence."
+    assert viewed(PROMOTED).summary()["verdict"] == "Promote: with 95 % confidence."
 
 
 def test_without_a_certificate_nothing_is_made_up() -> None:
     report = replace(sample("promoted"), certificate=None, verdict="It is better.")
-    assert viewed(report).headline().sentence == "Promote: It is better."
+    assert viewed(report).summary()["verdict"] == "Promote: It is better."
 
 
 def test_before_anything_is_learned_the_page_says_what_is_waited_for() -> None:
     early = viewed(decisions=7, waiting=7)
-    assert early.headline().sentence == "Waiting: no reward is known yet."
-    one, more = (viewed(warmup_left=left).headline() for left in (1, 1340))
-    assert one.sentence == "Warming up: 1 more decision prepares the contexts."
-    assert more.sentence == "Warming up: 1,340 more decisions prepare the contexts."
-    stopped = viewed(PROMOTED, fault="all contexts are alike").headline()
-    assert stopped.sentence == "Stopped: all contexts are alike."
+    assert early.summary()["verdict"] == "Waiting: no reward is known yet."
+    one, more = (viewed(warmup_left=left).summary() for left in (1, 1340))
+    assert one["verdict"] == "Warming up: 1 more decision prepares the contexts."
+    assert more["verdict"] == "Warming up: 1,340 more decisions prepare the contexts."
+    stopped = viewed(PROMOTED, fault="all contexts are alike").summary()
+    assert stopped["verdict"] == "Stopped: all contexts are alike."
     shown = early.page()["fragments"]
     assert not any(shown[name] for name in ("bounds", "care", "certificate", "policy", "coverage"))
 
@@ -108,7 +108,7 @@ def test_before_anything_is_learned_the_page_says_what_is_waited_for() -> None:
 @quick
 def test_a_day_is_that_of_universal_time(moment: datetime, minutes: int) -> None:
     there = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
-    said = replace(viewed(PROMOTED), promoted_since=there).headline().sentence
+    said = replace(viewed(PROMOTED), promoted_since=there).summary()["verdict"]
     day = said.removeprefix("Promote: since ").partition(",")[0]
     again = datetime.strptime(f"{day} +0000", "%d %B %Y %z")
     assert there - again < timedelta(days=1)

@@ -122,14 +122,9 @@ def certificate_of(service: Service, study: LiveStudy) -> dict[str, Any]:
 
 
 def _curve(curve: CertificateCurve) -> dict[str, Any]:
-    rounds, lower, upper, production, gain = curve.table.T
-    return {
-        "rounds": rounds.astype(int).tolist(),
-        "lower": lower.tolist(),
-        "upper": upper.tolist(),
-        "production": production.tolist(),
-        "gain": None if curve.gain is None else gain.tolist(),
-    }
+    names = ("rounds", "lower", "upper", "production", "gain")
+    found = dict(zip(names, curve.table.T.tolist(), strict=True))
+    return found if curve.gain is not None else {**found, "gain": None}
 
 
 def coverage_of(study: LiveStudy) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from understudy.formatting import count, counted, number, percent, plain
 from understudy.live.live_study import LiveStudy
@@ -42,19 +42,6 @@ DIGITS = 8  # of a wait in seconds: a year has so many
 RARE, FEW = 0.1, 10.0  # events a second: hardly any; so many that a fraction says nothing
 
 
-class Headline(NamedTuple):
-    """The verdict about a study: its kind, how it looks, and the sentence that follows its word."""
-
-    kind: Kind
-    mark: Mark
-    why: str
-
-    @property
-    def sentence(self) -> str:
-        """The word and why, in a line."""
-        return f"{self.mark.word}: {self.why}"
-
-
 @dataclass(frozen=True)
 class StudyView:
     """A study at one moment.
@@ -82,36 +69,37 @@ class StudyView:
             0 if state.base_study is None else state.base_study.rounds,
         )
 
-    def headline(self) -> Headline:
-        """Say what to do about the study now."""
+    def _verdict(self) -> tuple[Kind, Mark, str]:
+        """Say what to do about the study now: the kind, its mark, and why."""
         now, report = self.now, self.report
         if now.fault is not None:
-            return Headline("stopped", STOPPED, f"{now.fault}.")
+            return "stopped", STOPPED, f"{now.fault}."
         if now.warmup_left:
             prepare = "prepares" if now.warmup_left == 1 else "prepare"
             left = counted(now.warmup_left, "more decision")
-            return Headline("warming up", WARMING_UP, f"{left} {prepare} the contexts.")
+            return "warming up", WARMING_UP, f"{left} {prepare} the contexts."
         if report is None:
-            return Headline("waiting", WAITING, "no reward is known yet.")
+            return "waiting", WAITING, "no reward is known yet."
         if report.verdict_kind != "promote" or report.certificate is None:
-            return Headline(report.verdict_kind, report.mark, report.verdict)
+            return report.verdict_kind, report.mark, report.verdict
         when = "" if self.promoted_since is None else f"since {_day(self.promoted_since)}, "
         confidence = percent(report.certificate.confidence)
-        return Headline("promote", report.mark, f"{when}with {confidence} confidence.")
+        return "promote", report.mark, f"{when}with {confidence} confidence."
 
     def summary(self) -> dict[str, Any]:
         """The study in a list of them."""
-        headline, now = self.headline(), self.now
+        now = self.now
+        kind, mark, why = self._verdict()
         rate = _rate(now.events_per_second)
         return {
             "study": now.study.name,
             "archived": now.archived_at is not None,
-            "kind": headline.kind,
-            "style": headline.mark.style,
-            "sign": headline.mark.sign,
-            "verdict": plain(headline.sentence),
-            "word": headline.mark.word,
-            "why": plain(headline.why),
+            "kind": kind,
+            "style": mark.style,
+            "sign": mark.sign,
+            "verdict": plain(f"{mark.word}: {why}"),
+            "word": mark.word,
+            "why": plain(why),
             "numbers": f"{counted(now.decisions, 'decision')} · {rate} events a second",
         }
 
