@@ -11,10 +11,9 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from tests.support.live.real_service import serving_real
-from tests.support.live.simulated_service import SimulatedService, serving_simulated
+from tests.support.live.simulated_service import SimulatedService, serving_simulated, viewed
 from tests.support.programs import find
 from tests.support.reports import HOSTILE, SAMPLES, sample
-from understudy.live.web.views import About, Counters, show
 
 pytestmark = [pytest.mark.plain, pytest.mark.needs("chromium")]
 
@@ -28,7 +27,6 @@ QUIET = (
     "--no-first-run",
 )
 NOT_LOADED = "Failed to load resource"  # what a browser says of every answer of 400 and above
-SEEN = Counters(decisions=10, learned=10)
 ACTIONS = ("small", "medium", "large")
 PROMOTE = re.compile(r"^Promote: since \d{1,2} [A-Z][a-z]+ \d{4}, with 95 % confidence\.$")
 WAITING = "Waiting: no reward is known yet."
@@ -244,7 +242,7 @@ def test_whoever_reads_a_table_is_not_disturbed(visit: Visit, service: Service) 
 def test_what_is_changed_in_place_is_what_would_have_been_made_anew(visit: Visit) -> None:
     """From each sample to each other one, fragments grow, shrink and change their kind."""
     page = live(visit("/"))
-    told = [show(About(name="x"), sample(name), SEEN)["fragments"] for name in SAMPLES]
+    told = [viewed(sample(name), decisions=10, learned=10).page()["fragments"] for name in SAMPLES]
     different = page.evaluate(
         """async (states) => {
           const { setFragment } = await import("./assets/changes.js");
@@ -398,7 +396,7 @@ def test_labels_are_text_whatever_they_hold(visit: Visit, service: Service) -> N
     assert labels[0].startswith("<script>")
     service.add("router", labels)
     page = live(visit("/studies/router"))
-    expect(page.get_by_label("A command that sends an event")).to_contain_text(labels[0])
+    expect(page.get_by_label("A command that sends an event")).to_contain_text(min(labels))
     service.play("router", 500)
     table = page.get_by_role("table", name="What the log says about each action")
     expect(table.get_by_role("rowheader")).to_have_count(len(labels))

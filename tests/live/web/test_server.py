@@ -181,3 +181,17 @@ def test_a_refused_start_without_a_standard_error_has_its_exit_code(lost: str) -
     command = [*COMMAND, "--store", "/nowhere/store.db", "--port", "0"]
     done = subprocess.run(["/bin/sh", "-c", f'exec "$@" {lost}', "sh", *command], check=False)
     assert done.returncode == 2
+
+
+def test_the_service_needs_no_limit_that_windows_lacks() -> None:
+    """A name that is None in `sys.modules` cannot be imported."""
+    program = """
+import sys
+sys.modules["resource"] = None
+from understudy.live.web import server
+assert server.configure(None).timeout_keep_alive == 15.0
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

@@ -57,6 +57,13 @@ def event(i: int, **rest: Any) -> dict[str, Any]:
     return {"id": f"e{i}", "action": "ab"[i % 2], "propensity": 0.5, "reward": float(i % 2), **rest}
 
 
+def first_state(client: httpx.Client, path: str) -> Any:
+    """What a page is sent at first."""
+    with client.stream("GET", path) as stream:
+        lines = stream.iter_lines()
+        return next(json.loads(line[5:]) for line in lines if line.startswith("data:"))
+
+
 def eventually(check: Check) -> None:
     """What happens in another thread happens, sooner or later."""
     for _ in range(400):
@@ -264,6 +271,10 @@ def test_a_snapshot_goes_on_in_another_service(client: httpx.Client, tmp_path: P
         )
         assert made.status_code == 201, made.text
         assert made.json()["study"]["reward_wait"] == 5.0
+        shown = first_state(other, "/v1/studies/ads/live")
+        assert (shown["counters"]["decisions"], shown["counters"]["learned"]) == (0, 0)
+        assert "a policy that was learned from 100 rows" in shown["fragments"]["settings"]
+        assert "100" in shown["fragments"]["coverage"]
         for service in (client, other):
             send(service, *[event(i) for i in range(100, 200)])
         assert (

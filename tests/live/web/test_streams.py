@@ -15,6 +15,7 @@ import pytest
 from tests.support.asgi import HttpError
 from understudy.live.web import streams
 from understudy.live.web.streams import LogResponse, Slots, Streams
+from understudy.live.web.views import StudyViews
 
 pytestmark = pytest.mark.plain
 
@@ -23,7 +24,7 @@ PATIENCE = 30.0  # seconds until a test that hangs has failed
 Message = MutableMapping[str, Any]
 
 
-class Counted:
+class Counted(StudyViews):
     """Studies that count how often, and by which thread, they are asked for what is shown."""
 
     def __init__(self, *names: str) -> None:

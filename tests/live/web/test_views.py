@@ -11,20 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.live.simulated_service import viewed
+from tests.support.live.single_study import Event
 from tests.support.markup import Element, tree
 from tests.support.reports import SAMPLES, action_rows, render_page, sample
 from tests.support.strategies import quick
-from understudy.live.web.views import About, Counters, headline_of, show, summarize
-from understudy.report import CandidateRow, Report
+from understudy.report import CandidateRow
 
 pytestmark = pytest.mark.plain
 
-ROUTER = About(
-    name="router",
-    settings=[("Learner", "exp3_ix")],
-    example={"id": "1", "action": "small", "reward": 1},
-)
-SEEN = Counters(decisions=10, learned=10)
 MAY = datetime(2026, 5, 3, 9, 30, tzinfo=UTC)
 PROMOTED = sample("promoted")
 PLAIN = replace(sample("waiting"), certificate=None)
@@ -66,8 +61,8 @@ def tags(payload: dict[str, Any]) -> list[list[tuple[str, list[str]]]]:
 )
 def test_a_verdict_is_one_sentence_of_its_kind(name: str, sentence: str) -> None:
     report = sample(name)
-    said = headline_of(report, replace(SEEN, promoted_since=MAY))
-    assert (said.kind, said.sentence) == (report.verdict_kind, sentence)
+    said = replace(viewed(report), promoted_since=MAY).summary()
+    assert (said["kind"], said["verdict"]) == (report.verdict_kind, sentence)
 
 
 @pytest.mark.parametrize(
@@ -82,28 +77,27 @@ def test_the_words_of_a_report_follow_the_word_of_its_kind(kind: Any, word: str)
     """Whatever they are: they are shown, not read."""
     words = "This log cannot tell: The understudy: 50 rows."
     report = replace(sample("promoted"), verdict_kind=kind, verdict=words)
-    assert headline_of(report, SEEN).sentence == f"{word}: {words}"
+    assert viewed(report).summary()["verdict"] == f"{word}: {words}"
 
 
 def test_a_promotion_says_how_sure_it_is() -> None:
-    assert headline_of(PROMOTED, SEEN).sentence == "Promote: with 95 % confidence."
+    assert viewed(PROMOTED).summary()["verdict"] == "Promote: with 95 % confidence."
 
 
 def test_without_a_certificate_nothing_is_made_up() -> None:
     report = replace(sample("promoted"), certificate=None, verdict="It is better.")
-    assert headline_of(report, SEEN).sentence == "Promote: It is better."
+    assert viewed(report).summary()["verdict"] == "Promote: It is better."
 
 
-@pytest.mark.parametrize("report", [None, sample("promoted")])
-def test_before_anything_is_learned_the_page_says_what_is_waited_for(report: Report | None) -> None:
-    """Also if there is a report: it is one about nothing."""
-    early = Counters(decisions=7, waiting=7)
-    assert headline_of(report, early).sentence == "Waiting: no reward is known yet."
-    one, more = (headline_of(report, replace(early, warmup_left=left)) for left in (1, 1340))
-    assert one.sentence == "Warming up: 1 more decision prepares the contexts."
-    assert more.sentence == "Warming up: 1,340 more decisions prepare the contexts."
-    assert headline_of(report, replace(early, warmup_left=0)).kind == "waiting"
-    shown = show(ROUTER, report, early)["fragments"]
+def test_before_anything_is_learned_the_page_says_what_is_waited_for() -> None:
+    early = viewed(decisions=7, waiting=7)
+    assert early.summary()["verdict"] == "Waiting: no reward is known yet."
+    one, more = (viewed(warmup_left=left).summary() for left in (1, 1340))
+    assert one["verdict"] == "Warming up: 1 more decision prepares the contexts."
+    assert more["verdict"] == "Warming up: 1,340 more decisions prepare the contexts."
+    stopped = viewed(PROMOTED, fault="all contexts are alike").summary()
+    assert stopped["verdict"] == "Stopped: all contexts are alike."
+    shown = early.page()["fragments"]
     assert not any(shown[name] for name in ("bounds", "care", "certificate", "policy", "coverage"))
 
 
@@ -114,7 +108,7 @@ def test_before_anything_is_learned_the_page_says_what_is_waited_for(report: Rep
 @quick
 def test_a_day_is_that_of_universal_time(moment: datetime, minutes: int) -> None:
     there = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
-    said = headline_of(PROMOTED, replace(SEEN, promoted_since=there)).sentence
+    said = replace(viewed(PROMOTED), promoted_since=there).summary()["verdict"]
     day = said.removeprefix("Promote: since ").partition(",")[0]
     again = datetime.strptime(f"{day} +0000", "%d %B %Y %z")
     assert there - again < timedelta(days=1)
@@ -124,21 +118,22 @@ def test_a_day_is_that_of_universal_time(moment: datetime, minutes: int) -> None
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_page_shows_what_the_report_shows(name: str) -> None:
     report = sample(name)
-    shown = show(ROUTER, report, SEEN)["fragments"]
+    shown = viewed(report).page()["fragments"]
     page = render_page(report)
     for part in ("bounds", "care", "certificate", "policy", "coverage"):
         assert shown[part] in page
     assert shown["bounds"]
     assert shown["coverage"]
-    assert all(value in tree(shown["settings"]).text for _, value in ROUTER.settings)
+    assert "3,600 seconds, then 0" in tree(shown["settings"]).text
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_is_told_is_json_and_survives_it(name: str) -> None:
-    counters = replace(SEEN, promoted_since=MAY, blocked_until=MAY, refused={"conflict": 2})
-    told = show(ROUTER, sample(name), counters)
+    counted = viewed(sample(name), refused={"conflict": 2})
+    view = replace(counted, promoted_since=MAY, blocked_until=MAY)
+    told = view.page()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert summarize("router", sample(name), counters).items() <= told.items()
+    assert view.summary().items() <= told.items()
     assert told["verdict"] == f"{told['word']}: {told['why']}"
     assert told["counters"]["promoted_since"] == "2026-05-03T09:30:00+00:00"
 
@@ -146,7 +141,7 @@ def test_what_is_told_is_json_and_survives_it(name: str) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_fragments_run_nothing_and_load_nothing(name: str) -> None:
     """A content-security policy without inline styles and scripts refuses none of it."""
-    for part in parts(show(ROUTER, sample(name), SEEN)):
+    for part in parts(viewed(sample(name)).page()):
         for element in part.every("*"):
             assert element.tag not in {"script", "style", "link", "img", "iframe", "use", "image"}
             assert not LOADING & set(element.attributes)
@@ -166,15 +161,16 @@ def test_no_text_becomes_markup(label: str, candidate: str, reason: str, setting
             warnings=[candidate],
             coverage=[label],
         )
-        about = replace(ROUTER, settings=[(setting, setting)])
-        return show(about, report, replace(SEEN, refused={reason: 3}))
+        view = viewed(report, refused={reason: 3})
+        spec = view.now.study.model_copy(update={"context": {setting: "text"}})
+        return replace(view, now=view.now.model_copy(update={"study": spec})).page()
 
     assert tags(told(label, candidate, reason, setting)) == tags(told("a", "b", "c", "d"))
 
 
 def test_all_that_was_rejected_is_listed_once_with_its_reason() -> None:
-    counters = replace(SEEN, late=5, refused={"conflict": 2, "unknown decision": 9, "odd": 1})
-    rows = tree(show(ROUTER, None, counters)["fragments"]["rejected"]).every("tbody")[0].every("tr")
+    view = viewed(refused={"conflict": 2, "unknown decision": 9, "odd": 1, "late": 5}, late=5)
+    rows = tree(view.page()["fragments"]["rejected"]).every("tbody")[0].every("tr")
     cells = [[cell.text for cell in row.parts if isinstance(cell, Element)] for row in rows]
     assert [(reason, events) for reason, _, events in cells] == [
         ("unknown decision", "9"),
@@ -183,23 +179,20 @@ def test_all_that_was_rejected_is_listed_once_with_its_reason() -> None:
         ("odd", "1"),
     ]
     assert [meaning == "–" for _, meaning, _ in cells] == [False, False, False, True]
-    assert counters.rejected == {"unknown decision": 9, "late": 5, "conflict": 2, "odd": 1}
-    counted = replace(counters, refused={"late": 5})
-    assert counted.rejected == {"late": 5}
-    assert "was taken" in show(ROUTER, None, Counters())["fragments"]["rejected"]
+    assert "was taken" in viewed().page()["fragments"]["rejected"]
 
 
 def test_every_counter_is_shown() -> None:
-    counters = Counters(
+    view = viewed(
         decisions=1001,
         learned=1002,
         waiting=1003,
         expired=1004,
         known=1005,
-        late=1006,
+        refused={"late": 1006},
         events_per_second=1007.2,
     )
-    text = " ".join(part.text for part in parts(show(ROUTER, None, counters)))
+    text = " ".join(part.text for part in parts(view.page()))
     for number in range(1001, 1008):
         assert f"{number:,}" in text
 
@@ -209,17 +202,27 @@ def test_every_counter_is_shown() -> None:
     [(0.0, "0"), (0.04, "< 0.1"), (0.1, "0.1"), (2.54, "2.5"), (9.99, "10.0"), (1234.5, "1,234")],
 )
 def test_rates_are_said_as_people_say_them(rate: float, words: str) -> None:
-    said = summarize("router", None, Counters(events_per_second=rate))["numbers"]
+    said = viewed(events_per_second=rate).summary()["numbers"]
     assert said == f"0 decisions · {words} events a second"
 
 
 def test_what_holds_others_back_is_said_until_when() -> None:
-    held = replace(SEEN, waiting=2, blocked_until=MAY)
-    assert "until 3 May 2026, 09:30:00 UTC." in show(ROUTER, None, held)["fragments"]["events"]
-    free = replace(held, waiting=0)
-    assert "waited for" not in show(ROUTER, None, free)["fragments"]["events"]
+    views = [viewed(waiting=2), viewed(), viewed(waiting=2, fault="all contexts are alike")]
+    held, *others = (replace(view, blocked_until=MAY).page()["fragments"] for view in views)
+    assert "until 3 May 2026, 09:30:00 UTC." in held["events"]
+    assert not any("waited for" in other["events"] for other in others)
 
 
 def test_only_a_study_without_decisions_shows_how_to_send_one() -> None:
-    assert show(ROUTER, None, Counters())["example"] == ROUTER.example
-    assert show(ROUTER, None, Counters(decisions=1))["example"] is None
+    view = viewed(actions=["a", "b"])
+    example = {"id": "decision-1", "action": "a", "propensity": 0.5, "reward": 1.0}
+    assert view.page()["example"] == example
+    spec = view.now.study
+    assert spec.faults(Event.model_validate(example)) == {}
+    assert viewed(decisions=1).page()["example"] is None
+    assert viewed(archived_at=MAY.isoformat()).page()["example"] is None
+
+
+def test_a_setting_that_the_report_has_too_is_shown_once() -> None:
+    shown = tree(viewed(PROMOTED).page()["fragments"]["settings"])
+    assert [name.text for name in shown.every("dt")].count("Behavior") == 1

@@ -11,7 +11,7 @@ from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
 from understudy.live.state import StudyState
 from understudy.live.web.app import make_app
-from understudy.live.web.study_views import StudyViews
+from understudy.live.web.views import StudyViews
 
 __all__ = ["asked", "learn_one", "shown", "watched"]
 

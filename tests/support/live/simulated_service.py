@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,14 +20,16 @@ from starlette.types import ASGIApp
 
 from tests.support.live.local_server import serving
 from understudy import logs
+from understudy.live.spec import StudySpec
 from understudy.live.web import page
 from understudy.live.web.auth import AuthMiddleware
 from understudy.live.web.streams import Streams
+from understudy.live.web.study_json import StudyNow
 from understudy.live.web.tokens import TokenRegistry
-from understudy.live.web.views import About, Counters, show, summarize
+from understudy.live.web.views import StudyView, StudyViews
 from understudy.report import Report
 
-__all__ = ["SimulatedService", "SimulatedStudy", "in_middleware", "serving_simulated"]
+__all__ = ["SimulatedService", "SimulatedStudy", "in_middleware", "serving_simulated", "viewed"]
 
 PROMOTED = datetime(2026, 5, 3, 9, 30, tzinfo=UTC)
 
@@ -43,24 +45,38 @@ def in_middleware(app: ASGIApp) -> AuthMiddleware:
     )
 
 
+def viewed(
+    report: Report | None = None,
+    *,
+    name: str = "router",
+    actions: Sequence[str] = ("small", "medium", "large"),
+    **counts: Any,
+) -> StudyView:
+    """A study with these counts; all others are zero."""
+    now: dict[str, Any] = dict.fromkeys(StudyNow.model_fields, 0)
+    now |= {"created_at": PROMOTED.isoformat(), "archived_at": None, "refused": {}, "fault": None}
+    spec = StudySpec(name=name, actions=list(actions))
+    return StudyView(StudyNow(**now | counts | {"study": spec}), report)
+
+
 @dataclass
 class SimulatedStudy:
-    """What is shown of one study, and a number that goes up whenever that changes."""
+    """The view of one study, and a number that goes up whenever it changes."""
 
-    about: About
-    actions: Sequence[str] = ()
-    report: Report | None = None
-    counters: Counters = field(default_factory=Counters)
+    shown: StudyView
     version: int = 0
 
-    def change(self, report: Report | None = None, **counted: Any) -> None:
+    def change(self, **counts: Any) -> None:
         """Show something else."""
-        self.report = self.report if report is None else report
-        self.counters = replace(self.counters, **counted)
+        self.show(replace(self.shown, now=self.shown.now.model_copy(update=counts)))
+
+    def show(self, view: StudyView) -> None:
+        """Show another view."""
+        self.shown = view
         self.version += 1
 
 
-class SimulatedService:
+class SimulatedService(StudyViews):
     """Studies that a test can play on; what pages watch, and what they ask for."""
 
     def __init__(self, interval: float = 1.0) -> None:
@@ -84,35 +100,30 @@ class SimulatedService:
         self, name: str, actions: Sequence[str] = ("small", "medium", "large")
     ) -> SimulatedStudy:
         """A study without any event."""
-        settings = [("Actions", ", ".join(actions)), ("Behavior", "propensities as logged")]
-        example = {"id": "1", "action": actions[0], "propensity": 0.5, "reward": 1}
-        about = About(name=name, settings=settings, example=example)
-        self.studies[name] = SimulatedStudy(about, actions)
+        self.studies[name] = SimulatedStudy(viewed(name=name, actions=actions))
         return self.studies[name]
 
     def play(self, name: str, decisions: int) -> None:
         """Let production act so often, in all; the last action earns the most, and is rare."""
         study = self.studies[name]
         rng = np.random.default_rng(decisions)
-        n_actions = len(study.actions)
+        actions = [str(action) for action in study.shown.now.study.actions]
+        n_actions = len(actions)
         pi_b = np.arange(n_actions, 0, -1) / np.arange(1, n_actions + 1).sum()
         chosen = rng.choice(n_actions, decisions, p=pi_b)
         means = np.linspace(0.15, 0.6, n_actions)
         frame = pl.DataFrame(
             {
-                "action": [study.actions[i] for i in chosen],
+                "action": [actions[i] for i in chosen],
                 "reward": (rng.random(decisions) < means[chosen]).astype(float),
                 "propensity": pi_b[chosen],
             }
         )
-        report = logs.learn(frame, actions=list(study.actions)).report
-        study.change(
-            report,
-            decisions=decisions,
-            learned=decisions,
-            events_per_second=decisions / 8,
-            promoted_since=PROMOTED if report.verdict_kind == "promote" else None,
-        )
+        report = logs.learn(frame, actions=actions).report
+        counts = {"decisions": decisions, "learned": decisions, "events_per_second": decisions / 8}
+        since = PROMOTED if report.verdict_kind == "promote" else None
+        view = viewed(report, name=name, actions=actions, **counts)
+        study.show(replace(view, promoted_since=since))
 
     def names(self) -> list[str]:
         return list(self.studies)
@@ -121,12 +132,10 @@ class SimulatedService:
         return self.studies[name].version
 
     def summary(self, name: str) -> dict[str, Any]:
-        study = self.studies[name]
-        return summarize(name, study.report, study.counters)
+        return self.studies[name].shown.summary()
 
     def view(self, name: str) -> dict[str, Any]:
-        study = self.studies[name]
-        return show(study.about, study.report, study.counters)
+        return self.studies[name].shown.page()
 
     async def _watch(self, request: Request) -> Response:
         name = request.path_params.get("study")
@@ -154,7 +163,7 @@ class SimulatedService:
         return JSONResponse(asked, status_code=201)
 
     async def _archive(self, request: Request) -> Response:
-        self.studies[request.path_params["study"]].change(archived=True)
+        self.studies[request.path_params["study"]].change(archived_at=PROMOTED.isoformat())
         return JSONResponse({})
 
 

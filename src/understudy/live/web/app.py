@@ -26,8 +26,8 @@ from understudy.live.web.metrics import StudyMetrics
 from understudy.live.web.refusals import HANDLERS
 from understudy.live.web.routes import OPERATIONS, Shared, hot_routes, router
 from understudy.live.web.streams import Slots, Streams
-from understudy.live.web.study_views import StudyViews
 from understudy.live.web.tokens import TokenRegistry
+from understudy.live.web.views import StudyViews
 
 TITLE = "Understudy, live"
 ABOUT = (

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_network
-from itertools import chain
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -49,7 +49,7 @@ class Connections:
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
         self.limits = limits or ConnectionLimits()
         self._authorized: set[ConnectionProtocol] = set()
-        self._others: dict[str, dict[ConnectionProtocol, None]] = {}  # by address; oldest first
+        self._others: dict[ConnectionProtocol, None] = {}  # the oldest first
         self._checking = False
 
     def protocol(self, *arguments: Any, **options: Any) -> ConnectionProtocol:
@@ -58,12 +58,13 @@ class Connections:
 
     def add(self, connection: ConnectionProtocol) -> None:
         if len(self) >= self.limits.connections:
-            largest = max(self._others.values(), key=len)
-            oldest = next(iter(largest))
+            shares = Counter(other.address for other in self._others)
+            address, _ = shares.most_common(1)[0]
+            oldest = next(other for other in self._others if other.address == address)
             oldest.logger.warning("too many connections: %s loses its oldest", oldest.address)
             oldest.transport.abort()
             self.remove(oldest)
-        self._others.setdefault(connection.address, {})[connection] = None
+        self._others[connection] = None
         if not self._checking:
             self._checking = True
             connection.loop.call_later(self.limits.check_seconds, self._check, connection.loop)
@@ -71,32 +72,29 @@ class Connections:
     def remove(self, connection: ConnectionProtocol) -> None:
         """Forget a connection; it may have been removed already."""
         self._authorized.discard(connection)
-        group = self._others.get(connection.address, {})
-        group.pop(connection, None)
-        if not group:
-            self._others.pop(connection.address, None)
+        self._others.pop(connection, None)
 
     def authorize(self, connection: ConnectionProtocol) -> None:
         """Keep a connection, until its response is complete."""
         if len(self._authorized) >= self.limits.authorized:
             message = "too many requests are under way; try again in a second"
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", message)
-        if connection in self._others.get(connection.address, ()):
-            self.remove(connection)
+        if connection in self._others:
+            del self._others[connection]
             self._authorized.add(connection)
 
     def release(self, connection: ConnectionProtocol) -> None:
         """End the authorization of a connection, if it has one."""
         if connection in self._authorized:
             self._authorized.remove(connection)
-            self._others.setdefault(connection.address, {})[connection] = None
+            self._others[connection] = None
 
     def __len__(self) -> int:
-        return len(self._authorized) + sum(map(len, self._others.values()))
+        return len(self._authorized) + len(self._others)
 
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        for connection in [*self._authorized, *chain.from_iterable(self._others.values())]:
+        for connection in [*self._authorized, *self._others]:
             connection.check(now)
         self._checking = len(self) > 0
         if self._checking:

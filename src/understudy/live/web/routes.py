@@ -325,7 +325,7 @@ async def watch_studies(request: Request, shared: TheShared) -> Response:
 
 
 def _now(service: Service, study: LiveStudy) -> StudyNow:
-    return StudyNow(**study_json.describe(study, study.state, service.writer.time()))
+    return study_json.describe(study, study.state, service.writer.time())
 
 
 router.routes += [

@@ -6,7 +6,6 @@ import gc
 import ipaddress
 import logging
 import os
-import resource
 import signal
 import sys
 import threading
@@ -32,9 +31,7 @@ from understudy.live.web.app import make_app
 from understudy.live.web.connections import ConnectionLimits, Connections
 from understudy.live.web.metrics import LogRateLimit
 
-REQUEST_GRACE = (
-    7  # seconds for requests under way at a signal: a store that hangs is noticed after 6
-)
+REQUEST_GRACE = 7  # seconds for requests at a signal: a store that hangs is noticed after 6
 GRACE = 18  # seconds until the process ends, whatever hangs: the writer takes up to ten of them
 SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
 LOOK = 0.05  # seconds between two looks for a signal while kernels are compiled
@@ -90,6 +87,10 @@ def configure(app: ASGIApp, **options: Any) -> uvicorn.Config:
 def _limits() -> ConnectionLimits:
     """Limits that leave half of the open files to the store, and to connections that wait."""
     limits = ConnectionLimits()
+    try:
+        import resource  # noqa: PLC0415 - Windows has neither this module nor the limit
+    except ImportError:
+        return limits
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= files < 2 * limits.connections:
         wanted = 2 * limits.connections
@@ -117,7 +118,8 @@ def _compile(server: ServiceServer, service: Service) -> None:
 def _listening(host: str, port: int) -> socket:
     """The address, or `InvalidArgument` if it is taken, or not this machine's."""
     own = socket(AF_INET6 if ":" in host else AF_INET)
-    own.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+    if os.name == "posix":  # elsewhere another service could take the same address
+        own.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
     try:
         own.bind((host, port))
     except OSError as error:
@@ -140,9 +142,7 @@ def is_loopback(host: str) -> bool:
 
 def refuse_open(store: str, host: str, *, loopback: bool) -> None:
     """Raise `InvalidArgument` if others could reach a service that asks for no token."""
-    if loopback:
-        return
-    if not stored_tokens(store):
+    if not loopback and not stored_tokens(store):
         raise InvalidArgument(
             "host",
             host,
@@ -242,15 +242,8 @@ def _log_as_json() -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.JSONRenderer(),
-            ],
-            foreign_pre_chain=shared,
-        )
-    )
+    as_json = structlog.processors.JSONRenderer()
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(as_json, foreign_pre_chain=shared))
     logging.getLogger("uvicorn.error").addFilter(RateLimitFilter())  # of malformed requests
     logging.raiseExceptions = False
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

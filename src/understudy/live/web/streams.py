@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -21,30 +19,12 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as HttpScope
 
 from understudy.live.service import HttpError
+from understudy.live.web.views import StudyViews
 
 NDJSON, EVENT_STREAM = "application/x-ndjson", "text/event-stream"
 ALLOWED = "understudy.allowed"  # where a scope holds the function that checks its token again
 HEARTBEAT = 15.0  # seconds: less than proxies and browsers wait for
-
-
-class ViewSource(Protocol):
-    """Views of studies as values that JSON can hold.
-
-    The event loop calls `names` and `version`, often: they must be quick. Another thread calls
-    `summary` and `view`, one at a time: they may be slow.
-    """
-
-    def names(self) -> list[str]:
-        """All studies, archived ones too."""
-
-    def version(self, name: str) -> int:
-        """Version of the view; changes with every update."""
-
-    def summary(self, name: str) -> dict[str, Any]:
-        """A study in a list of them: `views.summarize`."""
-
-    def view(self, name: str) -> dict[str, Any]:
-        """All about a study: `views.show`."""
+Make = Callable[[str], dict[str, Any]]  # of the view of a study
 
 
 class Slots:
@@ -86,13 +66,12 @@ class StateResponse(EventSourceResponse):
 class Streams:
     """The views of each study, made once for all clients that watch it, until `stop` is set."""
 
-    def __init__(self, views: ViewSource, stop: asyncio.Event, interval: float = 1.0) -> None:
+    def __init__(self, views: StudyViews, stop: asyncio.Event, interval: float = 1.0) -> None:
         self._views = views
         self._stop = stop
         self._interval = interval
-        self._made: dict[Hashable, tuple[int, str]] = {}
-        self._locks: defaultdict[Hashable, anyio.Lock] = defaultdict(anyio.Lock)
-        self._one_thread = anyio.CapacityLimiter(1)  # drawing must not crowd out answering
+        self._made: dict[tuple[Make, str], tuple[int, str]] = {}
+        self._making = asyncio.Lock()  # one at a time: events wait for the interpreter
 
     def respond(self, scope: HttpScope, name: str | None) -> StateResponse:
         """The response about one study, or about all (None), while its token is valid."""
@@ -100,43 +79,29 @@ class Streams:
 
     async def states(self, name: str | None, allowed: Callable[[], bool]) -> AsyncIterator[str]:
         """Yield the state now, and every later one."""
-        shown: Hashable = None
+        make = self._views.summary if name is None else self._views.view
+        shown: list[int] | None = None
         while not self._stop.is_set() and allowed():
-            if self._version(name) != shown:
-                shown, text = await (self._all() if name is None else self._view(name))
-                yield text
+            names = self._views.names() if name is None else [name]
+            if shown != [self._views.version(each) for each in names]:
+                made = [await self._newest(make, each) for each in names]
+                shown = [version for version, _ in made]
+                texts = ", ".join(text for _, text in made)
+                yield f'{{"studies": [{texts}]}}' if name is None else texts
             with anyio.move_on_after(self._interval):
                 await self._stop.wait()
 
-    def _version(self, name: str | None) -> Hashable:
-        if name is not None:
-            return self._views.version(name)
-        return tuple((each, self._views.version(each)) for each in self._views.names())
-
-    async def _view(self, name: str) -> tuple[Hashable, str]:
-        return await self._newest("view", name, self._views.view)
-
-    async def _all(self) -> tuple[Hashable, str]:
-        names = self._views.names()
-        made = [await self._newest("summary", name, self._views.summary) for name in names]
-        versions = tuple((name, version) for name, (version, _) in zip(names, made, strict=True))
-        return versions, f'{{"studies": [{", ".join(text for _, text in made)}]}}'
-
-    async def _newest(
-        self, what: str, name: str, make: Callable[[str], dict[str, Any]]
-    ) -> tuple[int, str]:
+    async def _newest(self, make: Make, name: str) -> tuple[int, str]:
         """The version and the text; the version first, so that a state is never missed."""
-        async with self._locks[what, name]:
+        async with self._making:
             version = self._views.version(name)
-            if self._made.get((what, name), (None, ""))[0] != version:
-                text = await anyio.to_thread.run_sync(
-                    partial(_encoded, make, name), limiter=self._one_thread
-                )
-                self._made[what, name] = version, text
-            return self._made[what, name]
+            if self._made.get((make, name), (None, ""))[0] != version:
+                text = await anyio.to_thread.run_sync(_encoded, make, name)
+                self._made[make, name] = version, text
+            return self._made[make, name]
 
 
-def _encoded(make: Callable[[str], dict[str, Any]], name: str) -> str:
+def _encoded(make: Make, name: str) -> str:
     return json.dumps(make(name), allow_nan=False)
 
 

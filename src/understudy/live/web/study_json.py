@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -15,7 +16,15 @@ from understudy.live.state import StudyState
 from understudy.live.store.records import moment
 from understudy.report import CertificateCurve, as_dict
 
-NOTHING = "nothing was learned yet"
+# The report of a study that has learned nothing yet.
+NOTHING: dict[str, Any] = {
+    "verdict": "cannot tell",
+    "words": "nothing was learned yet",
+    "certificate": None,
+    "coverage": ["nothing was learned yet"],
+    "actions": [],
+    "candidates": [],
+}
 
 
 class StudyNow(BaseModel):
@@ -50,27 +59,32 @@ class StudyList(BaseModel):
     studies: list[StudyNow]
 
 
-def describe(study: LiveStudy, state: StudyState, now: int) -> dict[str, Any]:
-    """A study, and what it has seen; its state may be another by now."""
+def describe(study: LiveStudy, state: StudyState, now: int) -> StudyNow:
+    """A study, and the counts of its events; its state may be another by now."""
     record = study.record
     archived = record.archived_at
     decisions = study.next_seq - 1
-    return {
-        "study": study.spec,
-        "created_at": moment(record.created_at).isoformat(),
-        "archived_at": None if archived is None else moment(archived).isoformat(),
-        "decisions": decisions,
-        "folded": state.seq,
-        "learned": state.learned,
-        "waiting": decisions - state.seq,
-        "expired": state.expired,
-        "late": study.late,
-        "known": study.known,
-        "refused": dict(study.refusals()),
-        "warmup_left": state.warmup_left if study.fault is None else 0,
-        "events_per_second": study.rate.at(now),
-        "fault": study.fault,
-    }
+    return StudyNow(
+        study=study.spec,
+        created_at=moment(record.created_at).isoformat(),
+        archived_at=isoformat(None if archived is None else moment(archived)),
+        decisions=decisions,
+        folded=state.seq,
+        learned=state.learned,
+        waiting=decisions - state.seq,
+        expired=state.expired,
+        late=study.late,
+        known=study.known,
+        refused=dict(study.refusals()),
+        warmup_left=state.warmup_left if study.fault is None else 0,
+        events_per_second=study.rate.at(now),
+        fault=study.fault,
+    )
+
+
+def isoformat(time: datetime | None) -> str | None:
+    """A time as JSON has it, if there is one."""
+    return None if time is None else time.isoformat()
 
 
 def policy_of(
@@ -93,46 +107,34 @@ def policy_of(
 def certificate_of(service: Service, study: LiveStudy) -> dict[str, Any]:
     """The verdict, the bounds, and how they came about."""
     state = study.state
-    result = state.result
-    found = {"study": study.spec.name, "learned": state.learned}
-    if result is None:
-        nothing = {"promoted_since": None, "certificate": None, "curve": None}
-        return {**found, "verdict": "cannot tell", "words": NOTHING, **nothing}
-    report = as_dict(result.report)
-    since = service.promoted_since(study, state)
-    curve = result.report.certificate
+    report = None if state.result is None else state.result.report
+    found = NOTHING if report is None else as_dict(report)
+    curve = None if report is None else report.certificate
     return {
-        **found,
-        "verdict": report["verdict"],
-        "words": report["words"],
-        "promoted_since": None if since is None else since.isoformat(),
-        "certificate": report["certificate"],
+        "study": study.spec.name,
+        "learned": state.learned,
+        "verdict": found["verdict"],
+        "words": found["words"],
+        "promoted_since": isoformat(service.promoted_since(study, state)),
+        "certificate": found["certificate"],
         "curve": None if curve is None else _curve(curve),
     }
 
 
 def _curve(curve: CertificateCurve) -> dict[str, Any]:
-    rounds, lower, upper, production, gain = curve.table.T
-    return {
-        "rounds": rounds.astype(int).tolist(),
-        "lower": lower.tolist(),
-        "upper": upper.tolist(),
-        "production": production.tolist(),
-        "gain": None if curve.gain is None else gain.tolist(),
-    }
+    names = ("rounds", "lower", "upper", "production", "gain")
+    found = dict(zip(names, curve.table.T.tolist(), strict=True))
+    return found if curve.gain is not None else {**found, "gain": None}
 
 
 def coverage_of(study: LiveStudy) -> dict[str, Any]:
     """What the log of a study can say about each action, and about policies."""
     state = study.state
-    result = state.result
-    found: dict[str, Any] = {"study": study.spec.name, "learned": state.learned}
-    if result is None:
-        return {**found, "findings": [NOTHING], "actions": [], "candidates": []}
-    report = as_dict(result.report)
+    found = NOTHING if state.result is None else as_dict(state.result.report)
     return {
-        **found,
-        "findings": report["coverage"],
-        "actions": report["actions"],
-        "candidates": report["candidates"],
+        "study": study.spec.name,
+        "learned": state.learned,
+        "findings": found["coverage"],
+        "actions": found["actions"],
+        "candidates": found["candidates"],
     }

@@ -1,18 +1,23 @@
-"""What the page shows of a study, made of values: a verdict, numbers, and parts of a page."""
+"""The views of studies that the page shows, as JSON: a verdict, numbers, and fragments of HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from understudy.formatting import count, counted, percent, plain
+from understudy.formatting import count, counted, number, percent, plain
+from understudy.live.live_study import LiveStudy
+from understudy.live.service import Service
+from understudy.live.spec import StudySpec
+from understudy.live.store.records import moment
+from understudy.live.web.study_json import StudyNow, describe, isoformat
 from understudy.logs.evaluation.verdicts import VerdictKind
+from understudy.logs.schema import LOGGED
 from understudy.report import Report
 from understudy.report.render import environment, sections
 from understudy.report.tables import TextCell, TextColumn, TextTable
-from understudy.report.words import Mark
+from understudy.report.words import BEHAVIORS, Mark
 
 Kind = VerdictKind | Literal["waiting", "warming up", "stopped"]
 WAITING, WARMING_UP = Mark("…", "Waiting", "open"), Mark("…", "Warming up", "open")
@@ -27,151 +32,162 @@ MEANINGS = {
     "late": "a reward that came after its wait was over",
     "unknown decision": "a reward for an id that no decision has",
 }
+REJECTED = (
+    TextColumn("reason", words=True),
+    TextColumn("what it means", words=True),
+    TextColumn("events"),
+)
 SECTIONS = ("bounds", "care", "certificate", "policy", "coverage")
+DIGITS = 8  # of a wait in seconds: a year has so many
 RARE, FEW = 0.1, 10.0  # events a second: hardly any; so many that a fraction says nothing
 
 
-@dataclass(frozen=True, kw_only=True)
-class About:
-    """What a study is: its settings as (name, value), and an event as one would be sent."""
+@dataclass(frozen=True)
+class StudyView:
+    """A study at one moment.
 
-    name: str
-    settings: Sequence[tuple[str, str]] = ()
-    example: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counters:
-    """What became of the events of a study.
-
-    Of all `decisions`, so many were `learned` from, and so many wait for their reward or for an
-    earlier decision; `expired` ones were counted with the default reward, and `late` rewards came
-    after that. `known` events were sent again and counted once, `refused` ones by reason. Nothing
-    is learned past the oldest decision without a reward, which is waited for until `blocked_until`.
-    `warmup_left` is how many decisions prepare the contexts, if any do. `fault` says why the study
-    has stopped learning, if it has.
+    It has a report once something was learned, by the study or by the policy.json that it
+    continues (from `base_rows`). Nothing is learned past the oldest decision without a reward,
+    which is waited for until `blocked_until`.
     """
 
-    decisions: int = 0
-    learned: int = 0
-    waiting: int = 0
-    expired: int = 0
-    late: int = 0
-    known: int = 0
-    refused: Mapping[str, int] = field(default_factory=dict)
-    events_per_second: float = 0.0
+    now: StudyNow
+    report: Report | None = None
     promoted_since: datetime | None = None
-    warmup_left: int | None = None
-    archived: bool = False
     blocked_until: datetime | None = None
-    fault: str | None = None
+    base_rows: int = 0
 
-    @property
-    def rejected(self) -> dict[str, int]:
-        """All that was not taken, by reason, the most frequent first."""
-        found = {"late": self.late, **self.refused} if self.late else dict(self.refused)
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+    @staticmethod
+    def of(service: Service, study: LiveStudy) -> StudyView:
+        """Look at a study; the state may be another by now."""
+        state, due = study.state, study.next_deadline()
+        return StudyView(
+            describe(study, state, service.writer.time()),
+            None if state.result is None else state.result.report,
+            service.promoted_since(study, state),
+            None if due is None else moment(due),
+            0 if state.base_study is None else state.base_study.rounds,
+        )
+
+    def _verdict(self) -> tuple[Kind, Mark, str]:
+        """Say what to do about the study now: the kind, its mark, and why."""
+        now, report = self.now, self.report
+        if now.fault is not None:
+            return "stopped", STOPPED, f"{now.fault}."
+        if now.warmup_left:
+            prepare = "prepares" if now.warmup_left == 1 else "prepare"
+            left = counted(now.warmup_left, "more decision")
+            return "warming up", WARMING_UP, f"{left} {prepare} the contexts."
+        if report is None:
+            return "waiting", WAITING, "no reward is known yet."
+        if report.verdict_kind != "promote" or report.certificate is None:
+            return report.verdict_kind, report.mark, report.verdict
+        when = "" if self.promoted_since is None else f"since {_day(self.promoted_since)}, "
+        confidence = percent(report.certificate.confidence)
+        return "promote", report.mark, f"{when}with {confidence} confidence."
+
+    def summary(self) -> dict[str, Any]:
+        """The study in a list of them."""
+        now = self.now
+        kind, mark, why = self._verdict()
+        rate = _rate(now.events_per_second)
+        return {
+            "study": now.study.name,
+            "archived": now.archived_at is not None,
+            "kind": kind,
+            "style": mark.style,
+            "sign": mark.sign,
+            "verdict": plain(f"{mark.word}: {why}"),
+            "word": mark.word,
+            "why": plain(why),
+            "numbers": f"{counted(now.decisions, 'decision')} · {rate} events a second",
+        }
+
+    def page(self) -> dict[str, Any]:
+        """All that the page of the study shows; its fragments are HTML that may be trusted."""
+        now, report = self.now, self.report
+        where = f"at /v1/studies/{now.study.name}/coverage"
+        drawn = {} if report is None else sections(report, where)
+        facts = self._settings() | dict(() if report is None else report.facts)
+        macros: Any = environment("understudy.live.web").get_template("parts.html").module
+        fragments = {
+            **{name: drawn.get(name, "") for name in SECTIONS},
+            "events": macros.events(self._events(), self._blocked()),
+            "rejected": macros.rejected(self._rejected()),
+            "settings": macros.settings(facts.items()),
+        }
+        return {
+            **self.summary(),
+            "counters": {
+                **now.model_dump(exclude={"study"}),
+                "archived": now.archived_at is not None,
+                "promoted_since": isoformat(self.promoted_since),
+                "blocked_until": isoformat(self.blocked_until),
+            },
+            "example": None if now.decisions or now.archived_at else _example(now.study),
+            "fragments": {name: str(text).strip() for name, text in fragments.items()},
+        }
+
+    def _settings(self) -> dict[str, str]:
+        spec = self.now.study
+        default = number(spec.expired_reward)
+        found = {
+            "Actions": count(len(spec.labels)),
+            "Behavior": BEHAVIORS[spec.propensity_source],
+            "Rewards": f"{number(spec.scale.low)} to {number(spec.scale.high)}",
+            "Wait for a reward": f"{number(spec.reward_wait, DIGITS)} seconds, then {default}",
+        }
+        if spec.context is not None:
+            found["Contexts"] = ", ".join(spec.context)
+        if self.base_rows:
+            rows = counted(self.base_rows, "row")
+            found["Goes on from"] = f"a policy that was learned from {rows}"
+        return found
+
+    def _events(self) -> dict[str, str]:
+        now = self.now
+        return {
+            "events a second": _rate(now.events_per_second),
+            "decisions": count(now.decisions),
+            "learned from": count(now.learned),
+            "wait for their turn": count(now.waiting),
+            "had the default reward": count(now.expired),
+            "sent again, counted once": count(now.known),
+        }
+
+    def _blocked(self) -> str:
+        until = self.blocked_until
+        if until is None or not self.now.waiting or self.now.fault is not None:
+            return ""
+        return (
+            "Decisions are learned from in their order: the oldest one without a reward is waited "
+            f"for until {_day(until)}, {until.astimezone(UTC):%H:%M:%S} UTC."
+        )
+
+    def _rejected(self) -> TextTable:
+        """All events that were not taken, by reason, the most frequent first."""
+        rows = [
+            (TextCell(reason), TextCell(MEANINGS.get(reason, "–")), TextCell(count(events), events))
+            for reason, events in sorted(self.now.refused.items(), key=lambda item: -item[1])
+        ]
+        return TextTable("Events that were not taken", REJECTED, rows)
 
 
-class Headline(NamedTuple):
-    """The verdict about a study: its kind, how it looks, and the sentence that follows its word."""
-
-    kind: Kind
-    mark: Mark
-    why: str
-
-    @property
-    def sentence(self) -> str:
-        """The word and why, in a line."""
-        return f"{self.mark.word}: {self.why}"
-
-
-def headline_of(report: Report | None, counters: Counters) -> Headline:
-    """What to do about a study now.
-
-    >>> headline_of(None, Counters()).sentence
-    'Waiting: no reward is known yet.'
-    >>> headline_of(None, Counters(decisions=660, warmup_left=340)).sentence
-    'Warming up: 340 more decisions prepare the contexts.'
-    >>> headline_of(None, Counters(fault="all contexts are alike")).sentence
-    'Stopped: all contexts are alike.'
-    """
-    if counters.fault is not None:
-        return Headline("stopped", STOPPED, f"{counters.fault}.")
-    if counters.warmup_left:
-        prepare = "prepares" if counters.warmup_left == 1 else "prepare"
-        left = counted(counters.warmup_left, "more decision")
-        return Headline("warming up", WARMING_UP, f"{left} {prepare} the contexts.")
-    if report is None or not counters.learned:
-        return Headline("waiting", WAITING, "no reward is known yet.")
-    if report.verdict_kind != "promote" or report.certificate is None:
-        return Headline(report.verdict_kind, report.mark, report.verdict)
-    since = counters.promoted_since
-    when = "" if since is None else f"since {_day(since)}, "
-    confidence = percent(report.certificate.confidence)
-    return Headline("promote", report.mark, f"{when}with {confidence} confidence.")
+def _example(spec: StudySpec) -> dict[str, object]:
+    """An event as one would be sent."""
+    event: dict[str, object] = {"id": "decision-1", "action": spec.labels.labels[0]}
+    if spec.propensity_source == LOGGED:
+        event["propensity"] = 1.0 / len(spec.labels)
+    if spec.context is not None:
+        event["context"] = {
+            name: 1.0 if kind == "number" else "a" for name, kind in spec.context.items()
+        }
+    return {**event, "reward": spec.scale.high}
 
 
-def _day(moment: datetime) -> str:
-    day = moment.astimezone(UTC)
+def _day(time: datetime) -> str:
+    day = time.astimezone(UTC)
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
-
-
-def summarize(name: str, report: Report | None, counters: Counters) -> dict[str, Any]:
-    """One study in a list of them, as JSON.
-
-    >>> one = summarize("router", None, Counters(decisions=1200, events_per_second=2.5))
-    >>> one["study"], one["word"], one["why"], one["numbers"]
-    ('router', 'Waiting', 'no reward is known yet.', '1,200 decisions · 2.5 events a second')
-    """
-    headline = headline_of(report, counters)
-    rate = _rate(counters.events_per_second)
-    return {
-        "study": name,
-        "archived": counters.archived,
-        "kind": headline.kind,
-        "style": headline.mark.style,
-        "sign": headline.mark.sign,
-        "verdict": plain(headline.sentence),
-        "word": headline.mark.word,
-        "why": plain(headline.why),
-        "numbers": f"{counted(counters.decisions, 'decision')} · {rate} events a second",
-    }
-
-
-def show(about: About, report: Report | None, counters: Counters) -> dict[str, Any]:
-    """All that the page of a study shows, as JSON; its fragments are HTML that may be trusted.
-
-    >>> found = show(About(name="router"), None, Counters(refused={"conflict": 2}))
-    >>> found["verdict"], found["counters"]["refused"]
-    ('Waiting: no reward is known yet.', {'conflict': 2})
-    >>> sorted(name for name, part in found["fragments"].items() if part)
-    ['events', 'rejected']
-    """
-    judged = report if counters.learned else None
-    drawn = {} if judged is None else sections(judged, f"at /v1/studies/{about.name}/coverage")
-    facts = [*about.settings, *(() if judged is None else judged.facts)]
-    made: Any = environment("understudy.live.web").get_template("parts.html").module  # its macros
-    fragments = {
-        **{name: str(drawn.get(name, "")) for name in SECTIONS},
-        "events": made.events(_events(counters), _blocked(counters)),
-        "rejected": made.rejected(_rejections(counters)),
-        "settings": made.settings(facts) if facts else "",
-    }
-    return {
-        **summarize(about.name, report, counters),
-        "counters": _numbers(counters),
-        "example": None if counters.decisions else dict(about.example),
-        "fragments": {name: str(text).strip() for name, text in fragments.items()},
-    }
-
-
-def _numbers(counters: Counters) -> dict[str, Any]:
-    """As JSON knows them: times are ISO 8601."""
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in asdict(counters).items()
-    }
 
 
 def _rate(events_per_second: float) -> str:
@@ -180,35 +196,30 @@ def _rate(events_per_second: float) -> str:
     return f"{events_per_second:.1f}" if events_per_second >= RARE else f"< {RARE}"
 
 
-def _events(counters: Counters) -> dict[str, str]:
-    return {
-        "events a second": _rate(counters.events_per_second),
-        "decisions": count(counters.decisions),
-        "learned from": count(counters.learned),
-        "wait for their turn": count(counters.waiting),
-        "had the default reward": count(counters.expired),
-        "sent again, counted once": count(counters.known),
-    }
+class StudyViews:
+    """The views of all studies of a service.
 
+    The event loop calls `names` and `version`, often. `summary` and `view` are slow: another
+    thread calls them.
+    """
 
-def _blocked(counters: Counters) -> str:
-    until = counters.blocked_until
-    if until is None or not counters.waiting:
-        return ""
-    return (
-        "Decisions are learned from in their order: the oldest one without a reward is waited for "
-        f"until {_day(until)}, {until.astimezone(UTC):%H:%M:%S} UTC."
-    )
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
+    def names(self) -> list[str]:
+        """All studies, archived ones too."""
+        return list(self._service.studies)
 
-def _rejections(counters: Counters) -> TextTable:
-    columns = (
-        TextColumn("reason", words=True),
-        TextColumn("what it means", words=True),
-        TextColumn("events"),
-    )
-    rows = [
-        (TextCell(reason), TextCell(MEANINGS.get(reason, "–")), TextCell(count(events), events))
-        for reason, events in counters.rejected.items()
-    ]
-    return TextTable("Events that were not taken", columns, rows)
+    def version(self, name: str) -> int:
+        """Version of the view; changes with every update."""
+        study = self._service.study(name)
+        rate = study.rate.at(self._service.writer.time())
+        return hash((study.version, study.malformed, study.known, study.fault, rate))
+
+    def summary(self, name: str) -> dict[str, Any]:
+        """A study in a list of them."""
+        return StudyView.of(self._service, self._service.study(name)).summary()
+
+    def view(self, name: str) -> dict[str, Any]:
+        """All about a study."""
+        return StudyView.of(self._service, self._service.study(name)).page()
