@@ -201,7 +201,7 @@ async def _unknown_method(request: Request, _: HTTPException) -> Response:
 
 
 async def _too_large(request: Request, _: HTTPException) -> Response:
-    return refuse_size(request.scope[MAX_BODY_SIZE_SCOPE_KEY])
+    return refuse(413, "too large", too_large(request.scope[MAX_BODY_SIZE_SCOPE_KEY]))
 
 
 # The middleware answers all other errors.
@@ -220,9 +220,9 @@ HANDLERS: dict[int | type[Exception], Any] = {
 ERRORS = tuple(kind for kind in HANDLERS if not isinstance(kind, int))
 
 
-def refuse_size(most: int) -> Response:
-    """The refusal of a body of more bytes than `most`."""
-    return refuse(413, "too large", f"the body is too large; send at most {count(most)} bytes")
+def too_large(most: int) -> str:
+    """Say that a body has more bytes than `most`."""
+    return f"the body is too large; send at most {count(most)} bytes"
 
 
 def _refuse_request(errors: Sequence[Any], body: Any) -> Response:
