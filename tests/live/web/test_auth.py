@@ -485,7 +485,7 @@ OUTCOMES: list[tuple[Exception, int, str]] = [
     (
         InvalidArgument("eta", -1, "it is negative", "pass 1"),
         422,
-        "eta = -1: it is negative; pass 1",
+        "eta: -1: it is negative; pass 1",
     ),
     (InvalidSnapshot("file", "x", "it is damaged", "save it again"), 422, "damaged"),
     (refused_value(), 422, 'reward: "high": it must be a valid number'),
@@ -513,6 +513,9 @@ def test_what_escapes_an_operation_is_answered(error: Exception, status: int, me
         assert str(answer.header("x-request-id")) in answer.json["message"]
     if status == 503:
         assert logs[0]["reason"] == str(error)
+    if status == 422:  # the client shows a message that is the one of its only field once
+        ((field, words),) = (one.values() for one in answer.json["fields"])
+        assert answer.json["message"] == f"{field}: {words}"
 
 
 def test_an_answer_that_has_begun_is_broken_off_and_not_completed() -> None:

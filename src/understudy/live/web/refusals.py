@@ -53,29 +53,35 @@ class WrongFields(HTTPException):
         self.fields = fields
 
 
-def parse_json(body: bytes | str) -> Any:
+def parse_json(text: bytes | str, name: str = "the body") -> Any:
     """Parse JSON in which no object repeats a name.
 
     >>> parse_json(b'{"id": "a", "reward": 0.5}')
     {'id': 'a', 'reward': 0.5}
     """
     try:
-        return _decode(body if isinstance(body, str) else body.decode())
+        return _decode(text if isinstance(text, str) else text.decode())
     except UnicodeDecodeError:
-        raise HTTPException(400, "the body is no JSON: it is not UTF-8") from None
+        reason = "it is not UTF-8"
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at line {error.lineno}, column {error.colno}"
-        raise HTTPException(400, f"the body is no JSON: {reason}") from None
     except RecursionError:
-        raise HTTPException(400, "the body is nested too deeply: send plain values") from None
+        reason = "it is nested too deeply; send plain values"
     except ValueError:  # Python reads no whole number of more than 4,300 digits
-        raise HTTPException(400, "a number of the body has too many digits") from None
+        reason = "a number has too many digits"
+    except _NotJson as error:
+        reason = str(error)
+    raise HTTPException(400, f"{name} is no JSON: {reason}")
+
+
+class _NotJson(Exception):
+    """Text that Python's `json` would take, and the reason to refuse it."""
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MOST_ACTIONS:  # more than any model has: each wrong name takes time
-        message = f"an object of the body has {count(len(pairs))} names; send {count(MOST_ACTIONS)}"
-        raise HTTPException(400, f"{message} at most")
+        most = count(MOST_ACTIONS)
+        raise _NotJson(f"an object has {count(len(pairs))} names; send {most} at most")
     found = dict(pairs)
     if len(found) < len(pairs):
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
@@ -84,7 +90,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise HTTPException(400, f"the body is no JSON: JSON has no {name}; send a finite number")
+    raise _NotJson(f"there is no {name}; send a finite number")
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).decode
@@ -143,7 +149,7 @@ def refuse(
     return JSONResponse(payload, status, headers)
 
 
-def refuse_fields(fields: Mapping[str, str], status: int = 422, error: str = "invalid") -> Response:
+def refuse_fields(fields: Mapping[str, str]) -> Response:
     """The refusal of a request for its wrong fields.
 
     >>> refuse_fields({"reward": "2 is out of range"}).body.decode()
@@ -151,10 +157,10 @@ def refuse_fields(fields: Mapping[str, str], status: int = 422, error: str = "in
     """
     if len(fields) == 1:
         ((name, words),) = fields.items()
-        return refuse(status, error, f"{name}: {words}" if name else f"the body: {words}", fields)
+        return refuse(422, "invalid", f"{name}: {words}", fields)
     rest = f"; the first {MOST_FIELDS} are listed" if len(fields) > MOST_FIELDS else ""
     message = f"{counted(len(fields), 'field')} are wrong: {first_few(list(fields))}{rest}"
-    return refuse(status, error, message, fields)
+    return refuse(422, "invalid", message, fields)
 
 
 async def _wrong_fields(_: Request, error: WrongFields) -> Response:
@@ -170,8 +176,8 @@ async def _invalid_value(_: Request, error: ValidationError) -> Response:
 
 
 async def _invalid_argument(_: Request, error: InvalidArgument) -> Response:
-    words = f"{shorten(error.value)}: {error.reason}; {error.remedy}"
-    return refuse(422, "invalid", str(error), {error.argument: words})
+    shown = "" if error.value is None else f"{shorten(error.value)}: "
+    return refuse_fields({error.argument: f"{shown}{error.reason}; {error.remedy}"})
 
 
 async def _http_error(request: Request, error: HttpError) -> Response:
@@ -245,10 +251,9 @@ def _refuse_request(errors: Sequence[Any], body: Any) -> Response:
         for place, words in messages.items()
         if place not in above
     }
-    malformed = errors[0]["type"] == "json_invalid"
     if list(fields) == [""]:
         return refuse(422, "invalid", f"the body: {fields['']}")
-    return refuse_fields(fields, *((400, "malformed") if malformed else ()))
+    return refuse_fields(fields)
 
 
 def _place(names: Sequence[int | str], kind: str, value: Any) -> Place:
@@ -288,7 +293,7 @@ def _shown(error: Mapping[str, Any]) -> str:
     """The value that was sent: as JSON if it is one value, else its kind."""
     value = error["input"]
     match value:
-        case _ if error["type"] in {"missing", "extra_forbidden", "json_invalid"}:
+        case _ if error["type"] in {"missing", "extra_forbidden"}:
             return ""
         case str():
             quoted = json.dumps(value[:LONGEST_INPUT], ensure_ascii=False)

@@ -189,10 +189,11 @@ def policy_json(study: LiveStudy, context: str | None = None) -> bytes:
     """Return the policy, for a context that is JSON."""
     if context is None and study.spec.context is None:
         return study.policy_json(study_json.policy_of)
+    sent = None if context is None else refusals.parse_json(context, "the context")
     try:
-        found = None if context is None else CONTEXT.validate_json(context, strict=True)
+        found = None if context is None else CONTEXT.validate_python(sent, strict=True)
     except ValidationError as error:
-        raise refusals.invalid(error, "query", "context") from None
+        raise refusals.invalid(error, "body", "context", sent={"context": sent}) from None
     return to_json(study_json.policy_of(study, study.state, found))
 
 
