@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
@@ -89,7 +88,7 @@ class HotPaths:
             body = await _body(receive) or (b"{}" if is_draw else b"")
             sent = read_body(hot.model, body, hot.names)
             return to_json(await hot.operation(self._service, study, sent))
-        except (HTTPException, RequestValidationError):
+        except HTTPException:
             study.malformed += not is_draw
             raise
 

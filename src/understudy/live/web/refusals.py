@@ -29,6 +29,7 @@ REASON = "understudy.reason"  # where a scope holds the reason of a refusal, for
 RETRY_SECONDS = "1"  # a lost store is tried again every second
 MOST_FIELDS = 100  # that are listed
 MOST_ERRORS = 1_000  # that are looked through: each takes some 50 µs
+WHOLE = "the body"  # where no field of it is wrong
 LONGEST_INPUT = 60  # characters of a request that are sent back
 LONGEST_WORDS = 200  # characters of a message of another library, such as a list of allowed values
 NAMES = tuple({**StudySpec.model_fields, **Event.model_fields})
@@ -111,21 +112,23 @@ def read_body(model: type[M], body: bytes, names: Callable[[M], int] | None = No
             quick = model.model_validate_json(body)
             if body.count(b":") == names(quick):
                 return quick
-    found = parse_json(body)
+    sent = parse_json(body)
     try:
-        return model.model_validate(found)
+        return model.model_validate(sent)
     except ValidationError as error:
-        raise invalid(error, "body", sent=found) from None
+        raise wrong_fields(error, sent) from None
 
 
-def invalid(error: ValidationError, *place: str, sent: Any = None) -> RequestValidationError:
-    """An error of pydantic as FastAPI has it, in a part of a request; too many errors are one."""
+def wrong_fields(error: ValidationError, sent: Any = None, *above: str) -> WrongFields:
+    """An error of pydantic, as the fields of the JSON that was sent, below the names `above`."""
     if error.error_count() > MOST_ERRORS:
-        return RequestValidationError(range(error.error_count()))  # only their number is used
+        return WrongFields(_too_many(error.error_count()))
     errors = error.errors(include_url=False)
-    return RequestValidationError(
-        [{**one, "loc": (*place, *one["loc"])} for one in errors], body=sent
-    )
+    return WrongFields(_fields([(above + one["loc"], one) for one in errors], sent))
+
+
+def _too_many(errors: int) -> dict[str, str]:
+    return {WHOLE: f"{count(errors)} things are wrong; send one as /docs describes it"}
 
 
 def refuse(
@@ -157,7 +160,7 @@ def refuse_fields(fields: Mapping[str, str]) -> Response:
     """
     if len(fields) == 1:
         ((name, words),) = fields.items()
-        return refuse(422, "invalid", f"{name}: {words}", fields)
+        return refuse(422, "invalid", f"{name}: {words}", None if name == WHOLE else fields)
     rest = f"; the first {MOST_FIELDS} are listed" if len(fields) > MOST_FIELDS else ""
     message = f"{counted(len(fields), 'field')} are wrong: {first_few(list(fields))}{rest}"
     return refuse(422, "invalid", message, fields)
@@ -168,11 +171,13 @@ async def _wrong_fields(_: Request, error: WrongFields) -> Response:
 
 
 async def _invalid_request(_: Request, error: RequestValidationError) -> Response:
-    return _refuse_request(error.errors(), error.body)
+    errors = [(tuple(one["loc"][1:]), one) for one in error.errors()]  # without "body" or "query"
+    many = len(errors) > MOST_ERRORS
+    return refuse_fields(_too_many(len(errors)) if many else _fields(errors, error.body))
 
 
 async def _invalid_value(_: Request, error: ValidationError) -> Response:
-    return _refuse_request(invalid(error, "body").errors(), None)
+    return refuse_fields(wrong_fields(error).fields)
 
 
 async def _invalid_argument(_: Request, error: InvalidArgument) -> Response:
@@ -186,8 +191,7 @@ async def _http_error(request: Request, error: HttpError) -> Response:
 
 
 async def _store_unavailable(request: Request, error: StoreUnavailable) -> Response:
-    request.scope[REASON] = str(error)
-    return refuse(503, "store unavailable", str(error))
+    return await _http_error(request, HttpError(503, "store unavailable", str(error)))
 
 
 async def _malformed(_: Request, error: HTTPException) -> Response:
@@ -231,29 +235,22 @@ def too_large(most: int) -> str:
     return f"the body is too large; send at most {count(most)} bytes"
 
 
-def _refuse_request(errors: Sequence[Any], body: Any) -> Response:
-    """One message for each wrong field of a request."""
-    if len(errors) > MOST_ERRORS:
-        message = f"{count(len(errors))} things are wrong; send a body as /docs describes it"
-        return refuse(422, "invalid", message)
+def _fields(errors: Sequence[tuple[Place, Any]], sent: Any) -> dict[str, str]:
+    """One message for each wrong field, of errors with their places."""
     messages: dict[Place, list[str]] = {}
     shown: dict[Place, str] = {}
-    for error in errors:
-        part, *rest = error["loc"]
-        place = _place(rest, error["type"], body) if part == "body" and body else tuple(rest)
+    for names, error in errors:
+        place = names if sent is None else _place(names, error["type"], sent)
         messages.setdefault(place, []).append(_words(error, place))
         shown[place] = _shown(error)
     above = {place[:i] for place in messages for i in range(len(place))}
-    fields = {
+    return {
         # An error inside a value says more than that the value fits no type as a whole.
-        ".".join(plain(name, LONGEST_INPUT) for name in place): shown[place]
+        ".".join(plain(name, LONGEST_INPUT) for name in place) or WHOLE: shown[place]
         + ", or ".join(words).replace(", or it must be", ", or")
         for place, words in messages.items()
         if place not in above
     }
-    if list(fields) == [""]:
-        return refuse(422, "invalid", f"the body: {fields['']}")
-    return refuse_fields(fields)
 
 
 def _place(names: Sequence[int | str], kind: str, value: Any) -> Place:

@@ -193,7 +193,7 @@ def policy_json(study: LiveStudy, context: str | None = None) -> bytes:
     try:
         found = None if context is None else CONTEXT.validate_python(sent, strict=True)
     except ValidationError as error:
-        raise refusals.invalid(error, "body", "context", sent={"context": sent}) from None
+        raise refusals.wrong_fields(error, {"context": sent}, "context") from None
     return to_json(study_json.policy_of(study, study.state, found))
 
 
