@@ -100,7 +100,7 @@ def needed_scope(method: str, path: str) -> Scope | None:
     return "read" if drawing else "write"
 
 
-class Refused(HttpError):
+class RequestRefused(HttpError):
     """A request that may not pass, with headers of its response."""
 
     def __init__(self, status: int, error: str, message: str, **headers: str) -> None:
@@ -166,7 +166,7 @@ class AuthMiddleware:
         try:
             await self._checked(scope)(scope, receive, deliver)
         except HttpError as error:
-            headers = error.headers if isinstance(error, Refused) else None
+            headers = error.headers if isinstance(error, RequestRefused) else None
             refusal = refuse(error.status, error.error, str(error), headers=headers)
             await refusal(scope, receive, deliver)
         except ClientDisconnect:
@@ -191,7 +191,7 @@ class AuthMiddleware:
             log.warning("request refused", status=status, **more, **_facts(scope, name))
 
     def _checked(self, scope: HttpScope) -> ASGIApp:
-        """The application, for a request that may pass; or raise `Refused`."""
+        """The application, for a request that may pass; or raise `RequestRefused`."""
         method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
         needed = needed_scope(method, path)
         if self._loopback_only and not self._tokens.exist():
@@ -217,7 +217,7 @@ class AuthMiddleware:
         seconds = 0 if known else self._bad_tokens.wait(share_of(address_of(scope)))
         if seconds:
             message = f"too many wrong tokens came from your address; wait {seconds} seconds"
-            raise Refused(429, "too many wrong tokens", message, retry_after=str(seconds))
+            raise RequestRefused(429, "too many wrong tokens", message, retry_after=str(seconds))
         granted = self._tokens.scope_of(digest)
         if granted is None:
             self._bad_tokens.note(share_of(address_of(scope)))
@@ -230,9 +230,11 @@ class AuthMiddleware:
         _pass(scope, lambda: self._tokens.scope_of(digest) is not None)
 
 
-def _challenge(status: int, error: str, message: str, details: str = "") -> Refused:
+def _challenge(status: int, error: str, message: str, details: str = "") -> RequestRefused:
     """The refusal of credentials, with the kind that is needed."""
-    return Refused(status, error, message, www_authenticate=f'Bearer realm="understudy"{details}')
+    return RequestRefused(
+        status, error, message, www_authenticate=f'Bearer realm="understudy"{details}'
+    )
 
 
 def _pass(scope: HttpScope, allowed: Callable[[], bool]) -> None:
@@ -251,35 +253,35 @@ def _check_own(scheme: bytes, headers: Headers) -> None:
     host = headers.get(b"host", b"")
     if LOOPBACK.fullmatch(host) is None:
         message = "without tokens only this machine is served; ask for http://localhost"
-        raise Refused(403, "foreign host", message)
+        raise RequestRefused(403, "foreign host", message)
     origin = headers.get(b"origin")
     if origin is not None and origin.lower() != scheme + b"://" + host.lower():
         message = "pages of other sites may not ask an open service; create a token"
-        raise Refused(403, "foreign origin", message)
+        raise RequestRefused(403, "foreign origin", message)
     if FORWARDED.search(b"\n".join(headers)):  # all names at once: 1 µs faster
         message = (
             "a proxy forwarded this request, and the service has no tokens, so anyone could use "
             "it; create a token: understudy token add NAME --scope write"
         )
-        raise Refused(403, "forwarded", message)
+        raise RequestRefused(403, "forwarded", message)
 
 
 def _check_body(headers: Headers, most: int) -> None:
     """Refuse a body by its headers."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or len(length) > LONGEST_LENGTH:
-        raise Refused(400, "malformed", "Content-Length is no number of bytes; send one")
+        raise RequestRefused(400, "malformed", "Content-Length is no number of bytes; send one")
     if int(length) > most:
-        raise Refused(413, "too large", too_large(most))
+        raise RequestRefused(413, "too large", too_large(most))
     if int(length) == 0 and b"transfer-encoding" not in headers:
         return
     if b"upgrade" in headers:  # then the body is not read as one
-        raise Refused(400, "malformed", "send HTTP/1.1, and no Upgrade with a body")
+        raise RequestRefused(400, "malformed", "send HTTP/1.1, and no Upgrade with a body")
     given = headers.get(b"content-type", b"")
     if given != JSON and given.partition(b";")[0].strip().lower() != JSON:
         shown = plain(given.decode("latin-1"), LONGEST_INPUT) or "nothing"
         message = f"the content type is {shown}; send content-type: {JSON.decode()}"
-        raise Refused(415, "not JSON", message)
+        raise RequestRefused(415, "not JSON", message)
 
 
 def _facts(scope: HttpScope, name: str) -> dict[str, str]:
