@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -10,12 +12,12 @@ from fastapi import APIRouter, FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from tests.support.asgi import Answer, ask
 from tests.support.strategies import quick
-from understudy.live.web.hot_paths import HOT
+from understudy.live.web.hot_paths import HOT, HotPaths
 from understudy.live.web.refusals import (
     ERRORS,
     HANDLERS,
@@ -291,6 +293,28 @@ def test_a_body_that_pydantic_parses_is_read_alike(bodies: list[str]) -> None:
         for body in (bodies[0].encode(), batch.encode()):
             if hot.model is not None:
                 assert outcome(hot.model, body, hot.names) == outcome(hot.model, body)
+
+
+def test_a_body_comes_in_pieces_or_its_client_leaves() -> None:
+    study = SimpleNamespace(malformed=0)
+    service: Any = SimpleNamespace(study=lambda _: study)
+    app = HotPaths(APP, service)
+    found = ask(app, "POST", "/v1/studies/a/events", chunks=[b'{"id": ', b'"a"', b', "x": 1}'])
+    assert [one["field"] for one in found.json["fields"]] == ["x"]
+    assert study.malformed == 1
+    messages = [{"type": "http.request", "body": b"{", "more_body": True}]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    async def send(_: object) -> None:
+        raise AssertionError("a client that left is answered")
+
+    path = "/v1/studies/a/events"
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b""}
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(app(scope, receive, send))
+    assert study.malformed == 1
 
 
 @pytest.mark.parametrize("value", ["x" * 10_000, ["x" * 10_000] * 99, {"x" * 10_000: "x" * 10_000}])
