@@ -283,6 +283,16 @@ def test_a_guesser_does_not_lock_out_those_who_share_its_address() -> None:
     assert [ask(middleware, headers=bearer(WRITE)).status for _ in range(2)] == [401, 429]
 
 
+def test_the_addresses_of_one_site_count_together() -> None:
+    """A customer with IPv6 has 2^64 addresses: each could guess ten times a minute."""
+    middleware = make()
+    site = [f"2001:db8::{i:x}" for i in range(11)]
+    asked = [ask(middleware, headers=bearer(WRONG), client=(one, 1)).status for one in site]
+    assert asked == [401] * 10 + [429]
+    other = ("2001:db8:0:1::1", 1)
+    assert ask(middleware, headers=bearer(WRONG), client=other).status == 401
+
+
 def test_the_addresses_that_are_remembered_are_bounded_and_the_oldest_goes() -> None:
     bad = BadTokens(lambda: 0.0)
     for _ in range(10):
@@ -475,7 +485,7 @@ OUTCOMES: list[tuple[Exception, int, str]] = [
     (
         InvalidArgument("eta", -1, "it is negative", "pass 1"),
         422,
-        "eta = -1: it is negative; pass 1",
+        "eta: -1: it is negative; pass 1",
     ),
     (InvalidSnapshot("file", "x", "it is damaged", "save it again"), 422, "damaged"),
     (refused_value(), 422, 'reward: "high": it must be a valid number'),
@@ -503,6 +513,9 @@ def test_what_escapes_an_operation_is_answered(error: Exception, status: int, me
         assert str(answer.header("x-request-id")) in answer.json["message"]
     if status == 503:
         assert logs[0]["reason"] == str(error)
+    if status == 422:  # the client shows a message that is the one of its only field once
+        ((field, words),) = (one.values() for one in answer.json["fields"])
+        assert answer.json["message"] == f"{field}: {words}"
 
 
 def test_an_answer_that_has_begun_is_broken_off_and_not_completed() -> None:

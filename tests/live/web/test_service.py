@@ -238,6 +238,31 @@ def test_contexts(client: httpx.Client) -> None:
     assert wrong.status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("context", "status", "words"),
+    [
+        (None, 422, 'context: send {"age": …'),
+        ("", 400, "the context is no JSON: "),
+        ("null", 422, "context: null: it must be an object"),
+        ("[1]", 422, "context: a list of 1 item: it must be an object"),
+        ('{"age": [1]}', 422, "context.age: a list of 1 item: it must be a valid number, or "),
+        ('{"age": 1, "age": 2}', 422, "age: it is there twice; send it once"),
+        ('{"age": "old"}', 422, "context: {'age': 'old'}: age is a number"),
+    ],
+)
+def test_a_wrong_context_of_a_policy_is_told_once(
+    client: httpx.Client, context: str | None, status: int, words: str
+) -> None:
+    create(client, context={"age": "number"})
+    given = {} if context is None else {"context": context}
+    answer = client.get("/v1/studies/ads/policy", params=given)
+    found = answer.json()
+    assert answer.status_code == status
+    assert found["message"].startswith(words)
+    told = [f"{one['field']}: {one['message']}" for one in found.get("fields", [])]
+    assert told == ([found["message"]] if status == 422 else [])
+
+
 def test_the_certificate_says_since_when(client: httpx.Client) -> None:
     create(client)
     empty = client.get("/v1/studies/ads/certificate").json()

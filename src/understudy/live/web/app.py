@@ -22,9 +22,10 @@ from understudy.live.models import Refusal
 from understudy.live.service import HttpError, Service
 from understudy.live.web import page
 from understudy.live.web.auth import READING, AuthMiddleware, needed_scope
+from understudy.live.web.hot_paths import HotPaths
 from understudy.live.web.metrics import StudyMetrics
 from understudy.live.web.refusals import HANDLERS
-from understudy.live.web.routes import OPERATIONS, Shared, hot_routes, router
+from understudy.live.web.routes import OPERATIONS, Shared, router
 from understudy.live.web.streams import Slots, Streams
 from understudy.live.web.tokens import TokenRegistry
 from understudy.live.web.views import StudyViews
@@ -71,7 +72,7 @@ def make_app(service: Service, *, loopback_only: bool = True) -> FastAPI:
     """Return the application that a server runs; it starts the service, and stops it."""
     registry = CollectorRegistry()
     registry.register(StudyMetrics(service))
-    middleware = Middleware(
+    auth = Middleware(
         AuthMiddleware,
         TokenRegistry(service.tokens),
         loopback_only=loopback_only,
@@ -88,13 +89,14 @@ def make_app(service: Service, *, loopback_only: bool = True) -> FastAPI:
             await service.stop()
 
     app = FastAPI(
-        routes=[*hot_routes, *router.routes, *page.routes(), *other_routes],
-        middleware=[middleware],
+        routes=[*router.routes, *page.routes(), *other_routes],
+        middleware=[auth, Middleware(HotPaths, service)],
         exception_handlers=HANDLERS,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.shared = Shared(
         service,

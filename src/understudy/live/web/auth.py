@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+import structlog
 from prometheus_client import CollectorRegistry
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as HttpScope
 
 from understudy.formatting import plain
 from understudy.live.service import HttpError
 from understudy.live.store.records import Scope
-from understudy.live.web.connections import CONNECTION
-from understudy.live.web.metrics import OTHER, RequestMetrics, Warnings
-from understudy.live.web.refusals import LONGEST_INPUT, REASON, refuse, refuse_size
+from understudy.live.web.connections import CONNECTION, share_of
+from understudy.live.web.metrics import OTHER, LogRateLimit, RequestMetrics
+from understudy.live.web.refusals import LONGEST_INPUT, REASON, refuse, too_large
 from understudy.live.web.streams import ALLOWED
 from understudy.live.web.tokens import BadTokens, Clock, TokenRegistry, digest_of
 
@@ -38,9 +38,10 @@ PUBLIC = frozenset({"/", "/docs", "/openapi.json", "/healthz", "/readyz"})
 ASSETS, PAGES, API, SNAPSHOTS = "/assets/", "/studies/", "/v1/", "/v1/snapshots"
 DRAW = re.compile(r"/v1/studies/[^/]+/draw")
 LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
-FORWARDED = re.compile(rb"forwarded|x-forwarded-.*|x-real-ip|via")
+FORWARDED = re.compile(rb"^(forwarded|x-forwarded-.*|x-real-ip|via)$", re.MULTILINE)
 JSON = b"application/json"
 WARNED = frozenset({401, 403, 429})
+LONGEST_FACT = 200  # characters of a request in the log
 GONE = 499  # for the counters: the client disconnected before there was a response
 
 # The page and its parts come from here and nowhere else, and no other site may frame or read them.
@@ -59,6 +60,8 @@ HEADERS: tuple[tuple[bytes, bytes], ...] = (
 API_HEADERS = (*HEADERS, (b"cache-control", b"no-store"))
 
 Headers = dict[bytes, bytes]
+
+log = structlog.get_logger("understudy.live")
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,14 @@ def needed_scope(method: str, path: str) -> Scope | None:
     return "read" if drawing else "write"
 
 
+class RequestRefused(HttpError):
+    """A request that may not pass, with headers of its response."""
+
+    def __init__(self, status: int, error: str, message: str, **headers: str) -> None:
+        super().__init__(status, error, message)
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
 class AuthMiddleware:
     """ASGI middleware around the application that has the operations.
 
@@ -116,16 +127,17 @@ class AuthMiddleware:
         clock: Clock = time.monotonic,
     ) -> None:
         self._app = app
-        self._bounded = RequestBodyLimitMiddleware(app, limits.body)
-        self._bounded_snapshot = RequestBodyLimitMiddleware(app, limits.snapshot)
+        self._limits = limits
+        self._bounded = {
+            most: RequestBodyLimitMiddleware(app, most) for most in (limits.body, limits.snapshot)
+        }
         self._tokens = tokens
         self._loopback_only = loopback_only
-        self._limits = limits
         self._operations = operations
         self._clock = clock
         self._bad_tokens = BadTokens(clock)
         self._metrics = RequestMetrics(registry)
-        self._warnings = Warnings(clock)
+        self._log_limit = LogRateLimit()
         # Unlike those of another start, and made without asking for randomness every time.
         first = secrets.token_hex(4)
         self._names = (f"{first}-{number:x}" for number in itertools.count(1))
@@ -152,90 +164,88 @@ class AuthMiddleware:
             await send(message)
 
         try:
-            headers = dict(scope["headers"])
-            refusal = self._refusal(scope, headers)
-            if refusal is None:
-                await self._inside(scope, headers)(scope, receive, deliver)
-                return
+            await self._checked(scope)(scope, receive, deliver)
+        except HttpError as error:
+            headers = error.headers if isinstance(error, RequestRefused) else None
+            refusal = refuse(error.status, error.error, str(error), headers=headers)
+            await refusal(scope, receive, deliver)
         except ClientDisconnect:
             if not started:
                 self._count(scope, GONE, begun, name)
-            return
         except Exception as error:
-            self._warnings.broken(error, _facts(scope, name))
+            log.exception("request broken", exc_info=error, **_facts(scope, name))
             if started:  # a half of an answer must not pass for the whole: the connection breaks
                 raise
             message = f"an error of the service; its log has it as request {name}"
-            refusal = refuse(500, "internal", message)
-        await refusal(scope, receive, deliver)
+            await refuse(500, "internal", message)(scope, receive, deliver)
 
     def _count(self, scope: HttpScope, status: int, begun: float, name: str) -> None:
+        """Count a request, and log it if it was refused; the next line counts those left out."""
+        now = self._clock()
         operation = self._operations.get(scope.get("endpoint"), OTHER)
-        self._metrics.count(scope["method"], operation, status, self._clock() - begun)
-        if status in WARNED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            self._warnings.refused(status, _facts(scope, name))
+        self._metrics.count(scope["method"], operation, status, now - begun)
+        is_logged = status in WARNED or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if is_logged and self._log_limit.allows(now):
+            unlogged, self._log_limit.unlogged = self._log_limit.unlogged, 0
+            more = {"unlogged": unlogged} if unlogged else {}
+            log.warning("request refused", status=status, **more, **_facts(scope, name))
 
-    def _inside(self, scope: HttpScope, headers: Headers) -> ASGIApp:
-        """The application; behind a limit if the length of the body was not declared."""
-        declared = b"content-length" in headers and b"transfer-encoding" not in headers
-        if declared or scope["method"] in READING:
-            return self._app
-        return self._bounded_snapshot if scope["path"] == SNAPSHOTS else self._bounded
-
-    def _refusal(self, scope: HttpScope, headers: Headers) -> Response | None:
-        """The refusal of a request that may not pass; None if it may."""
-        method, path = scope["method"], scope["path"]
+    def _checked(self, scope: HttpScope) -> ASGIApp:
+        """The application, for a request that may pass; or raise `RequestRefused`."""
+        method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
         needed = needed_scope(method, path)
         if self._loopback_only and not self._tokens.exist():
-            refusal = _foreign(scope, headers)
-            if refusal is None and needed is not None:
-                refusal = _pass(scope, lambda: not self._tokens.exist())
-        else:
-            refusal = None if needed is None else self._unauthorized(needed, scope, headers)
-        if refusal is None and method not in READING:
-            refusal = _unfit_body(headers, self._limits.of(path))
-        return refusal
+            _check_own(scope["scheme"].encode(), headers)
+            if needed is not None:
+                _pass(scope, lambda: not self._tokens.exist())
+        elif needed is not None:
+            self._check_token(needed, scope, headers)
+        if method in READING:
+            return self._app
+        most = self._limits.of(path)
+        _check_body(headers, most)
+        is_declared = b"content-length" in headers and b"transfer-encoding" not in headers
+        return self._app if is_declared else self._bounded[most]
 
-    def _unauthorized(self, needed: Scope, scope: HttpScope, headers: Headers) -> Response | None:
+    def _check_token(self, needed: Scope, scope: HttpScope, headers: Headers) -> None:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if not token or scheme.lower() != b"bearer":
-            return _challenge(401, "no token", "send Authorization: Bearer TOKEN")
-        address = address_of(scope)
+            raise _challenge(401, "no token", "send Authorization: Bearer TOKEN")
         digest = digest_of(token.strip().decode("latin-1"))
         # Others may share the address of one who guesses: tokens that were valid are not limited.
-        seconds = self._bad_tokens.wait(address)
-        if seconds and not self._tokens.was_accepted(digest):
+        known = self._tokens.was_accepted(digest)
+        seconds = 0 if known else self._bad_tokens.wait(share_of(address_of(scope)))
+        if seconds:
             message = f"too many wrong tokens came from your address; wait {seconds} seconds"
-            wait = {"retry-after": str(seconds)}
-            return refuse(429, "too many wrong tokens", message, headers=wait)
+            raise RequestRefused(429, "too many wrong tokens", message, retry_after=str(seconds))
         granted = self._tokens.scope_of(digest)
         if granted is None:
-            self._bad_tokens.note(address)
+            self._bad_tokens.note(share_of(address_of(scope)))
             message = "there is no such token, or no longer; ask the operator of the service"
-            return _challenge(401, "wrong token", message, 'error="invalid_token"')
+            raise _challenge(401, "wrong token", message, ', error="invalid_token"')
         if needed == "write" and granted == "read":
-            return _challenge(
-                403,
-                "read only",
-                "this token may only read; use one with the scope write",
-                'error="insufficient_scope", scope="write"',
-            )
-        return _pass(scope, lambda: self._tokens.scope_of(digest) is not None)
+            message = "this token may only read; use one with the scope write"
+            details = ', error="insufficient_scope", scope="write"'
+            raise _challenge(403, "read only", message, details)
+        _pass(scope, lambda: self._tokens.scope_of(digest) is not None)
 
 
-def _pass(scope: HttpScope, allowed: Callable[[], bool]) -> Response | None:
+def _challenge(status: int, error: str, message: str, details: str = "") -> RequestRefused:
+    """The refusal of credentials, with the kind that is needed."""
+    return RequestRefused(
+        status, error, message, www_authenticate=f'Bearer realm="understudy"{details}'
+    )
+
+
+def _pass(scope: HttpScope, allowed: Callable[[], bool]) -> None:
     """Note that a request is authorized, unless too many are; a stream asks again (`allowed`)."""
     scope[ALLOWED] = allowed
-    try:
-        if CONNECTION in scope:
-            scope[CONNECTION].authorize()
-    except HttpError as error:
-        return refuse(error.status, error.error, str(error))
-    return None
+    if CONNECTION in scope:
+        scope[CONNECTION].authorize()
 
 
-def _foreign(scope: HttpScope, headers: Headers) -> Response | None:
-    """The refusal of a request to an open service that is not of this machine and its pages.
+def _check_own(scheme: bytes, headers: Headers) -> None:
+    """Refuse a request to an open service that is not of this machine and its pages.
 
     A page of another site can send requests to this machine, and can make its own name lead here.
     A proxy on this machine passes on requests of others.
@@ -243,54 +253,47 @@ def _foreign(scope: HttpScope, headers: Headers) -> Response | None:
     host = headers.get(b"host", b"")
     if LOOPBACK.fullmatch(host) is None:
         message = "without tokens only this machine is served; ask for http://localhost"
-        return refuse(403, "foreign host", message)
+        raise RequestRefused(403, "foreign host", message)
     origin = headers.get(b"origin")
-    own = scope["scheme"].encode() + b"://" + host.lower()
-    if origin is not None and origin.lower() != own:
+    if origin is not None and origin.lower() != scheme + b"://" + host.lower():
         message = "pages of other sites may not ask an open service; create a token"
-        return refuse(403, "foreign origin", message)
-    if any(FORWARDED.fullmatch(name) for name in headers):
+        raise RequestRefused(403, "foreign origin", message)
+    if FORWARDED.search(b"\n".join(headers)):  # all names at once: 1 µs faster
         message = (
             "a proxy forwarded this request, and the service has no tokens, so anyone could use "
             "it; create a token: understudy token add NAME --scope write"
         )
-        return refuse(403, "forwarded", message)
-    return None
+        raise RequestRefused(403, "forwarded", message)
 
 
-def _unfit_body(headers: Headers, most: int) -> Response | None:
-    """The refusal of a body by its headers."""
+def _check_body(headers: Headers, most: int) -> None:
+    """Refuse a body by its headers."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or len(length) > LONGEST_LENGTH:
-        return refuse(400, "malformed", "Content-Length is no number of bytes; send one")
+        raise RequestRefused(400, "malformed", "Content-Length is no number of bytes; send one")
     if int(length) > most:
-        return refuse_size(most)
+        raise RequestRefused(413, "too large", too_large(most))
     if int(length) == 0 and b"transfer-encoding" not in headers:
-        return None
+        return
     if b"upgrade" in headers:  # then the body is not read as one
-        return refuse(400, "malformed", "send HTTP/1.1, and no Upgrade with a body")
+        raise RequestRefused(400, "malformed", "send HTTP/1.1, and no Upgrade with a body")
     given = headers.get(b"content-type", b"")
     if given != JSON and given.partition(b";")[0].strip().lower() != JSON:
         shown = plain(given.decode("latin-1"), LONGEST_INPUT) or "nothing"
         message = f"the content type is {shown}; send content-type: {JSON.decode()}"
-        return refuse(415, "not JSON", message)
-    return None
-
-
-def _challenge(status: int, error: str, message: str, details: str = "") -> Response:
-    """The refusal of credentials, with the kind that is needed."""
-    scheme = f'Bearer realm="understudy"{details and ", " + details}'
-    return refuse(status, error, message, headers={"www-authenticate": scheme})
+        raise RequestRefused(415, "not JSON", message)
 
 
 def _facts(scope: HttpScope, name: str) -> dict[str, str]:
-    return {
+    """A request in the log: foreign text cannot pretend to be another line, nor fill a disk."""
+    facts = {
         "method": scope["method"],
         "path": scope["path"],
         "address": address_of(scope),
         "request": name,
         "reason": scope.get(REASON, ""),
     }
+    return {key: plain(text, LONGEST_FACT) for key, text in facts.items() if text}
 
 
 def address_of(scope: HttpScope) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, NoReturn, TypeVar
@@ -28,6 +29,7 @@ REASON = "understudy.reason"  # where a scope holds the reason of a refusal, for
 RETRY_SECONDS = "1"  # a lost store is tried again every second
 MOST_FIELDS = 100  # that are listed
 MOST_ERRORS = 1_000  # that are looked through: each takes some 50 µs
+WHOLE = "the body"  # where no field of it is wrong
 LONGEST_INPUT = 60  # characters of a request that are sent back
 LONGEST_WORDS = 200  # characters of a message of another library, such as a list of allowed values
 NAMES = tuple({**StudySpec.model_fields, **Event.model_fields})
@@ -52,29 +54,35 @@ class WrongFields(HTTPException):
         self.fields = fields
 
 
-def parse_json(body: bytes | str) -> Any:
+def parse_json(text: bytes | str, name: str = "the body") -> Any:
     """Parse JSON in which no object repeats a name.
 
     >>> parse_json(b'{"id": "a", "reward": 0.5}')
     {'id': 'a', 'reward': 0.5}
     """
     try:
-        return _decode(body if isinstance(body, str) else body.decode())
+        return _decode(text if isinstance(text, str) else text.decode())
     except UnicodeDecodeError:
-        raise HTTPException(400, "the body is no JSON: it is not UTF-8") from None
+        reason = "it is not UTF-8"
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at line {error.lineno}, column {error.colno}"
-        raise HTTPException(400, f"the body is no JSON: {reason}") from None
     except RecursionError:
-        raise HTTPException(400, "the body is nested too deeply: send plain values") from None
+        reason = "it is nested too deeply; send plain values"
     except ValueError:  # Python reads no whole number of more than 4,300 digits
-        raise HTTPException(400, "a number of the body has too many digits") from None
+        reason = "a number has too many digits"
+    except _NotJson as error:
+        reason = str(error)
+    raise HTTPException(400, f"{name} is no JSON: {reason}")
+
+
+class _NotJson(Exception):
+    """Text that Python's `json` would take, and the reason to refuse it."""
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MOST_ACTIONS:  # more than any model has: each wrong name takes time
-        message = f"an object of the body has {count(len(pairs))} names; send {count(MOST_ACTIONS)}"
-        raise HTTPException(400, f"{message} at most")
+        most = count(MOST_ACTIONS)
+        raise _NotJson(f"an object has {count(len(pairs))} names; send {most} at most")
     found = dict(pairs)
     if len(found) < len(pairs):
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
@@ -83,33 +91,44 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise HTTPException(400, f"the body is no JSON: JSON has no {name}; send a finite number")
+    raise _NotJson(f"there is no {name}; send a finite number")
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).decode
 
 
-def read_body(model: type[M], body: bytes) -> M:
+def read_body(model: type[M], body: bytes, names: Callable[[M], int] | None = None) -> M:
     """Parse and validate a body, as FastAPI does for its own routes.
+
+    With the number of names that the JSON of a model has, pydantic parses it, 2.5 µs faster for an
+    event. It keeps the last of two equal names. Each name has a colon, so no two are equal if the
+    body has no more colons than names; if it has more, or an error, it is parsed again.
 
     >>> read_body(Event, b'{"id": "a", "reward": 0.5}').reward
     0.5
     """
-    found = parse_json(body)
+    if names is not None:
+        with suppress(ValidationError):
+            quick = model.model_validate_json(body)
+            if body.count(b":") == names(quick):
+                return quick
+    sent = parse_json(body)
     try:
-        return model.model_validate(found)
+        return model.model_validate(sent)
     except ValidationError as error:
-        raise invalid(error, "body", sent=found) from None
+        raise wrong_fields(error, sent) from None
 
 
-def invalid(error: ValidationError, *place: str, sent: Any = None) -> RequestValidationError:
-    """An error of pydantic as FastAPI has it, in a part of a request; too many errors are one."""
+def wrong_fields(error: ValidationError, sent: Any = None, *above: str) -> WrongFields:
+    """An error of pydantic, as the fields of the JSON that was sent, below the names `above`."""
     if error.error_count() > MOST_ERRORS:
-        return RequestValidationError(range(error.error_count()))  # only their number is used
+        return WrongFields(_too_many(error.error_count()))
     errors = error.errors(include_url=False)
-    return RequestValidationError(
-        [{**one, "loc": (*place, *one["loc"])} for one in errors], body=sent
-    )
+    return WrongFields(_fields([(above + one["loc"], one) for one in errors], sent))
+
+
+def _too_many(errors: int) -> dict[str, str]:
+    return {WHOLE: f"{count(errors)} things are wrong; send one as /docs describes it"}
 
 
 def refuse(
@@ -133,7 +152,7 @@ def refuse(
     return JSONResponse(payload, status, headers)
 
 
-def refuse_fields(fields: Mapping[str, str], status: int = 422, error: str = "invalid") -> Response:
+def refuse_fields(fields: Mapping[str, str]) -> Response:
     """The refusal of a request for its wrong fields.
 
     >>> refuse_fields({"reward": "2 is out of range"}).body.decode()
@@ -141,10 +160,10 @@ def refuse_fields(fields: Mapping[str, str], status: int = 422, error: str = "in
     """
     if len(fields) == 1:
         ((name, words),) = fields.items()
-        return refuse(status, error, f"{name}: {words}" if name else f"the body: {words}", fields)
+        return refuse(422, "invalid", f"{name}: {words}", None if name == WHOLE else fields)
     rest = f"; the first {MOST_FIELDS} are listed" if len(fields) > MOST_FIELDS else ""
     message = f"{counted(len(fields), 'field')} are wrong: {first_few(list(fields))}{rest}"
-    return refuse(status, error, message, fields)
+    return refuse(422, "invalid", message, fields)
 
 
 async def _wrong_fields(_: Request, error: WrongFields) -> Response:
@@ -152,16 +171,18 @@ async def _wrong_fields(_: Request, error: WrongFields) -> Response:
 
 
 async def _invalid_request(_: Request, error: RequestValidationError) -> Response:
-    return _refuse_request(error.errors(), error.body)
+    errors = [(tuple(one["loc"][1:]), one) for one in error.errors()]  # without "body" or "query"
+    many = len(errors) > MOST_ERRORS
+    return refuse_fields(_too_many(len(errors)) if many else _fields(errors, error.body))
 
 
 async def _invalid_value(_: Request, error: ValidationError) -> Response:
-    return _refuse_request(invalid(error, "body").errors(), None)
+    return refuse_fields(wrong_fields(error).fields)
 
 
 async def _invalid_argument(_: Request, error: InvalidArgument) -> Response:
-    words = f"{shorten(error.value)}: {error.reason}; {error.remedy}"
-    return refuse(422, "invalid", str(error), {error.argument: words})
+    shown = "" if error.value is None else f"{shorten(error.value)}: "
+    return refuse_fields({error.argument: f"{shown}{error.reason}; {error.remedy}"})
 
 
 async def _http_error(request: Request, error: HttpError) -> Response:
@@ -170,8 +191,7 @@ async def _http_error(request: Request, error: HttpError) -> Response:
 
 
 async def _store_unavailable(request: Request, error: StoreUnavailable) -> Response:
-    request.scope[REASON] = str(error)
-    return refuse(503, "store unavailable", str(error))
+    return await _http_error(request, HttpError(503, "store unavailable", str(error)))
 
 
 async def _malformed(_: Request, error: HTTPException) -> Response:
@@ -191,7 +211,7 @@ async def _unknown_method(request: Request, _: HTTPException) -> Response:
 
 
 async def _too_large(request: Request, _: HTTPException) -> Response:
-    return refuse_size(request.scope[MAX_BODY_SIZE_SCOPE_KEY])
+    return refuse(413, "too large", too_large(request.scope[MAX_BODY_SIZE_SCOPE_KEY]))
 
 
 # The middleware answers all other errors.
@@ -207,37 +227,30 @@ HANDLERS: dict[int | type[Exception], Any] = {
     HttpError: _http_error,
     StoreUnavailable: _store_unavailable,
 }
+ERRORS = tuple(kind for kind in HANDLERS if not isinstance(kind, int))
 
 
-def refuse_size(most: int) -> Response:
-    """The refusal of a body of more bytes than `most`."""
-    return refuse(413, "too large", f"the body is too large; send at most {count(most)} bytes")
+def too_large(most: int) -> str:
+    """Say that a body has more bytes than `most`."""
+    return f"the body is too large; send at most {count(most)} bytes"
 
 
-def _refuse_request(errors: Sequence[Any], body: Any) -> Response:
-    """One message for each wrong field of a request."""
-    if len(errors) > MOST_ERRORS:
-        message = f"{count(len(errors))} things are wrong; send a body as /docs describes it"
-        return refuse(422, "invalid", message)
+def _fields(errors: Sequence[tuple[Place, Any]], sent: Any) -> dict[str, str]:
+    """One message for each wrong field, of errors with their places."""
     messages: dict[Place, list[str]] = {}
     shown: dict[Place, str] = {}
-    for error in errors:
-        part, *rest = error["loc"]
-        place = _place(rest, error["type"], body) if part == "body" and body else tuple(rest)
+    for names, error in errors:
+        place = names if sent is None else _place(names, error["type"], sent)
         messages.setdefault(place, []).append(_words(error, place))
         shown[place] = _shown(error)
     above = {place[:i] for place in messages for i in range(len(place))}
-    fields = {
+    return {
         # An error inside a value says more than that the value fits no type as a whole.
-        ".".join(plain(name, LONGEST_INPUT) for name in place): shown[place]
+        ".".join(plain(name, LONGEST_INPUT) for name in place) or WHOLE: shown[place]
         + ", or ".join(words).replace(", or it must be", ", or")
         for place, words in messages.items()
         if place not in above
     }
-    malformed = errors[0]["type"] == "json_invalid"
-    if list(fields) == [""]:
-        return refuse(422, "invalid", f"the body: {fields['']}")
-    return refuse_fields(fields, *((400, "malformed") if malformed else ()))
 
 
 def _place(names: Sequence[int | str], kind: str, value: Any) -> Place:
@@ -277,7 +290,7 @@ def _shown(error: Mapping[str, Any]) -> str:
     """The value that was sent: as JSON if it is one value, else its kind."""
     value = error["input"]
     match value:
-        case _ if error["type"] in {"missing", "extra_forbidden", "json_invalid"}:
+        case _ if error["type"] in {"missing", "extra_forbidden"}:
             return ""
         case str():
             quoted = json.dumps(value[:LONGEST_INPUT], ensure_ascii=False)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Body, Depends, Path, Query
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from starlette.exceptions import HTTPException
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Match, Route
-from starlette.types import Scope as HttpScope
+from starlette.responses import Response
+from starlette.routing import Route
 
 from understudy.errors import InvalidArgument
 from understudy.formatting import plain
@@ -40,7 +38,6 @@ NO_CONTEXT = Draw()
 # events in: 24 MiB of "[]," take 3.5 s and 620 MiB.
 MOST_COMMAS = 1_000_000
 
-M = TypeVar("M", bound=BaseModel)
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -119,10 +116,10 @@ router = APIRouter(
 )
 
 
-@router.post("/studies/{study}/events", tags=["feedback"])
+@router.post("/studies/{study}/events", tags=["feedback"], response_model=models.Taken)
 async def send_event(
     service: TheService, study: TheStudy, event: Annotated[Event, Body(examples=[EVENT])]
-) -> models.Taken:
+) -> dict[str, str]:
     """Send an event.
 
     A decision with its reward, a decision alone, or the reward of a decision that was sent before.
@@ -133,8 +130,8 @@ async def send_event(
     (outcome,) = await service.ingest(study, (event,))
     if outcome.is_refused:
         raise HttpError(409, outcome.status, f"{plain(outcome.id, 60)}: {outcome.reason}")
-    status: Literal["accepted", "known"] = "known" if outcome.status == "known" else "accepted"
-    return models.Taken.model_construct(id=outcome.id, status=status)  # it was validated
+    # A model would cost 2.5 µs more.
+    return {"id": outcome.id, "status": "known" if outcome.status == "known" else "accepted"}
 
 
 @router.post("/studies/{study}/batches", tags=["feedback"])
@@ -185,13 +182,19 @@ async def read_policy(
     study: TheStudy, context: Annotated[str | None, Query(include_in_schema=False)] = None
 ) -> Any:
     """Read the policy of the understudy: the probabilities with which it would act now."""
+    return Response(policy_json(study, context), media_type=JSON)
+
+
+def policy_json(study: LiveStudy, context: str | None = None) -> bytes:
+    """Return the policy, for a context that is JSON."""
     if context is None and study.spec.context is None:
-        return Response(study.policy_json(study_json.policy_of), media_type=JSON)
+        return study.policy_json(study_json.policy_of)
+    sent = None if context is None else refusals.parse_json(context, "the context")
     try:
-        found = None if context is None else CONTEXT.validate_json(context, strict=True)
+        found = None if context is None else CONTEXT.validate_python(sent, strict=True)
     except ValidationError as error:
-        raise refusals.invalid(error, "query", "context") from None
-    return study_json.policy_of(study, study.state, found)
+        raise refusals.wrong_fields(error, {"context": sent}, "context") from None
+    return to_json(study_json.policy_of(study, study.state, found))
 
 
 @router.post("/studies/{study}/draw", tags=["answers"])
@@ -339,61 +342,4 @@ router.routes += [
     for route in router.routes
     if isinstance(route, JsonRoute) and route.methods == {"GET"}
 ]
-
-
-class HotRoute(Route):
-    """A route of Starlette for an operation that production waits for.
-
-    It comes before FastAPI's own route, which costs some 100 µs more, and answers GET and POST
-    without a query. It validates with the same model, and calls the same function.
-    """
-
-    def matches(self, scope: HttpScope) -> tuple[Match, HttpScope]:
-        """Match as any route does, but for a query and for HEAD."""
-        others = scope["query_string"] or scope["method"] == "HEAD"
-        return (Match.NONE, {}) if others else super().matches(scope)
-
-
-def _posted(
-    model: type[M],
-    answer: Callable[[Service, LiveStudy, M], Awaitable[BaseModel]],
-    *,
-    events: bool = True,
-) -> Handler:
-    """An endpoint whose body is a model; malformed `events` are counted, others may be empty."""
-
-    async def endpoint(request: Request) -> Response:
-        service: Service = request.app.state.shared.service
-        study = service.study(request.path_params["study"])
-        body = await request.body() or (b"" if events else b"{}")
-        try:
-            result = await answer(service, study, refusals.read_body(model, body))
-        except (HTTPException, RequestValidationError):
-            study.malformed += events
-            raise
-        return Response(result.model_dump_json(), media_type=JSON)
-
-    return endpoint
-
-
-async def _policy(request: Request) -> Response:
-    service: Service = request.app.state.shared.service
-    found = await read_policy(service.study(request.path_params["study"]))
-    return found if isinstance(found, Response) else JSONResponse(found)
-
-
-def _hot(path: str, name: str, endpoint: Handler, method: str = "POST") -> HotRoute:
-    return HotRoute("/v1/studies/{study}" + path, endpoint, name=name, methods=[method])
-
-
-hot_routes = [
-    _hot("/events", "send_event", _posted(Event, send_event)),
-    _hot("/policy", "read_policy", _policy, "GET"),
-    _hot("/draw", "draw_action", _posted(Draw, draw_action, events=False)),
-    _hot("/batches", "send_batch", _posted(Batch, send_batch)),
-]
-OPERATIONS = {
-    route.endpoint: route.name
-    for route in (*hot_routes, *router.routes)
-    if isinstance(route, Route)
-}
+OPERATIONS = {route.endpoint: route.name for route in router.routes if isinstance(route, Route)}

@@ -202,23 +202,6 @@ def _leave(reason: str) -> None:
     os._exit(FAILED)
 
 
-class RateLimitFilter(logging.Filter):
-    """Lets ten lines a second through: those of others must not fill a disk.
-
-    >>> few = RateLimitFilter()
-    >>> sum(few.filter(logging.makeLogRecord({"created": 7.5})) for _ in range(99))
-    10
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pace = LogRateLimit()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is one of the first ten of its second."""
-        return self._pace.allows(record.created)
-
-
 def _say(line: str) -> None:
     """Print a line to the terminal, if it can be written."""
     with suppress(OSError):
@@ -244,7 +227,7 @@ def _log_as_json() -> None:
     handler = logging.StreamHandler(sys.stderr)
     as_json = structlog.processors.JSONRenderer()
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(as_json, foreign_pre_chain=shared))
-    logging.getLogger("uvicorn.error").addFilter(RateLimitFilter())  # of malformed requests
+    logging.getLogger("uvicorn.error").addFilter(LogRateLimit())  # of malformed requests
     logging.raiseExceptions = False
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("understudy").setLevel(logging.INFO)
