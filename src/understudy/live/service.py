@@ -16,7 +16,8 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, UnderstudyError
 from understudy.live.clock import ServiceClock
 from understudy.live.decision_log import as_lines
-from understudy.live.live_study import REASONS, LiveStudy, Outcome
+from understudy.live.ingest import REASONS, Outcome
+from understudy.live.live_study import LiveStudy
 from understudy.live.models import Event
 from understudy.live.reader_thread import MOST_READERS, ReaderThread
 from understudy.live.spec import StudySpec

@@ -24,7 +24,8 @@ import structlog
 
 from understudy.errors import StoreUnavailable
 from understudy.live.clock import FAR_AHEAD, ServiceClock, StoreClock, shown
-from understudy.live.live_study import LiveStudy, Outcome
+from understudy.live.ingest import Outcome
+from understudy.live.live_study import LiveStudy
 from understudy.live.models import Event
 from understudy.live.snapshot_saver import SnapshotSaver
 from understudy.live.spec import SECOND

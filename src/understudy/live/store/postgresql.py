@@ -15,8 +15,7 @@ from understudy.errors import (
     StoreUnavailable,
     first_line,
 )
-from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Rewarded
-from understudy.live.store.sql import (
+from understudy.live.store.database import (
     INSERT_DECISIONS,
     SELECT_DECISIONS,
     Access,
@@ -25,6 +24,7 @@ from understudy.live.store.sql import (
     as_row,
     constraint_error,
 )
+from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Rewarded
 
 try:
     import psycopg
