@@ -23,6 +23,9 @@ REASONS: dict[str, str] = {
     "archived": "this study is archived: it takes rewards of decisions that wait, and no others",
     "unknown decision": "no decision has this id; send the decision first, then its reward",
 }
+# Values of contexts, and characters of their texts, that count as one more event: each of the three
+# takes about a kilobyte.
+VALUES_PER_EVENT, TEXT_PER_EVENT = 16, 1_000
 COUNTED = frozenset(REASONS) - {"late"}  # late rewards are counted per decision, in the store
 
 
@@ -41,6 +44,25 @@ class Outcome(NamedTuple):
     def reason(self) -> str:
         """Why it was refused."""
         return REASONS[self.status] + (f" ({self.difference})" if self.difference else "")
+
+
+def weight(spec: StudySpec, events: Sequence[Event]) -> int:
+    """Return how many events without contexts would take as much memory as these.
+
+    >>> spec = StudySpec.of({"name": "a", "actions": [0, 1], "context": {"x": "text"}})
+    >>> event = Event(id="d1", action=0, propensity=0.5, context={"x": "long " * 200})
+    >>> weight(spec, [event]), weight(spec, [event] * 10), weight(spec, [Event(id="d1", reward=1)])
+    (2, 20, 1)
+    """
+    if spec.context is None:
+        return len(events)
+    values = len(events) * len(spec.context)
+    text = 0
+    for event in events:  # for a single one, `sum` would take half as long again
+        for value in (event.context or {}).values():
+            if isinstance(value, str):
+                text += len(value)
+    return len(events) + values // VALUES_PER_EVENT + text // TEXT_PER_EVENT
 
 
 class KnownStudy(Protocol):

@@ -28,10 +28,10 @@ from understudy.logs.runs.study import LAST
 MOST_IN_MEMORY = 100_000  # decisions that wait: some 30 MB; a reward in memory needs no query
 MOST_TEXT = 1 << 26  # characters of their contexts: one may have 64,000, and a byte or four each
 CHUNK = 4_096  # decisions processed, or read back, at a time: some milliseconds of work
-CHUNK_VALUES = 32_768  # values in their contexts: of 1,000 characters each, some 32 MB
 CHUNK_WORK = 1 << 26  # numbers of the learner's state that they change: some 60 milliseconds
 
 NO_OUTAGES = Outages()
+Version = tuple[int, int, int, int, int]
 log = structlog.get_logger("understudy.live")
 
 
@@ -86,7 +86,13 @@ class LiveStudy:
     why the study has stopped learning, if it has.
     """
 
-    def __init__(self, record: StudyRecord, store: Reader, outages: Outages = NO_OUTAGES) -> None:
+    def __init__(
+        self,
+        record: StudyRecord,
+        store: Reader,
+        outages: Outages = NO_OUTAGES,
+        begun: StudyState | None = None,
+    ) -> None:
         self.record = record
         self.spec = StudySpec.model_validate_json(record.spec)
         self.spec_data: dict[str, Any] = json.loads(record.spec)
@@ -95,24 +101,23 @@ class LiveStudy:
         self.malformed = 0
         self.loads = 0
         self.fault: str | None
-        self._policy: tuple[tuple[int, int, int, int], bytes] | None = None
+        self._policy: tuple[Version, bytes] | None = None
         self.wait = RewardWait(self.spec.reward_wait_us, outages)
-        self.load(store)
+        self.load(store, begun)
 
-    def load(self, store: Reader) -> None:
-        """Load the state from the store."""
+    def load(self, store: Reader, begun: StudyState | None = None) -> None:
+        """Load the state from the store; `begun` is that before the first decision, if known."""
         self.wait = replace(self.wait, closed=store.closed_seq(self.record.key))
-        self.loads += 1
         self.fault = None
         try:
-            self.state = self._restored(StudyState.begin(self.spec, self.record.base), store)
+            begun = begun or StudyState.begin(self.spec, self.record.base)
+            self.state = self._restored(begun, store)
         except InvalidSnapshot as error:  # the policy.json that it continues cannot be read
             self.state = StudyState(self.spec)
             self._stop_learning(error)
+        self.loads += 1  # after the state: other threads read them in the other order
         self.snapshot_seq = self.state.seq
-        self.late = store.late_count(self.record.key)
-        self.refused = Counter(store.refused_counts(self.record.key))
-        self.forget_waiting(store)
+        self.reload(store)
 
     def _restored(self, begun: StudyState, store: Reader) -> StudyState:
         """Return the state of the newest snapshot, or the one before the first decision."""
@@ -130,8 +135,10 @@ class LiveStudy:
             log.warning("all decisions are processed again", study=name, reason=reason)
             return begun
 
-    def forget_waiting(self, store: Reader) -> None:
-        """Drop the decisions in memory: the last write may or may not have happened."""
+    def reload(self, store: Reader) -> None:
+        """Read all but the state again: the last write may or may not have happened."""
+        self.late = store.late_count(self.record.key)
+        self.refused = Counter(store.refused_counts(self.record.key))
         self.next_seq = store.last_seq(self.record.key) + 1
         self.waiting = deque[Decision]()
         self.waiting_text = 0
@@ -139,11 +146,11 @@ class LiveStudy:
         self.all_in_memory = self.next_seq == self.state.seq + 1
 
     @property
-    def version(self) -> tuple[int, int, int, int]:
+    def version(self) -> Version:
         """Version of the study; changes with every update."""
         refused = sum(self.refused.values()) + self.late
         archived = self.record.archived_at or 0
-        return self.state.seq, self.next_seq, refused, archived
+        return self.loads, self.state.seq, self.next_seq, refused, archived
 
     def refusals(self) -> Counter[str]:
         """Count refused events by reason; malformed ones since the service started."""
@@ -192,7 +199,7 @@ class LiveStudy:
 
     def expires_between(self, kept: int, now: int) -> bool:
         """Return whether the wait of the oldest decision ends between two times."""
-        if not self.waiting or self.fault is not None:
+        if not self.waiting:
             return False
         oldest = self.waiting[0]
         is_over = self.wait.is_over
@@ -228,8 +235,7 @@ class LiveStudy:
 
     def _chunk_size(self) -> int:
         """Return how many decisions to process at a time: requests wait meanwhile."""
-        columns = len(self.spec.context or "-")
-        return max(1, min(CHUNK, CHUNK_VALUES // columns, CHUNK_WORK // self.state.numbers))
+        return min(self.spec.rows_at_a_time(CHUNK), max(1, CHUNK_WORK // self.state.numbers))
 
     def next_deadline(self) -> int | None:
         """Return the time at which the oldest decision stops waiting for its reward, if any."""

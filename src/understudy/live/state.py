@@ -62,11 +62,11 @@ class StudyState:
     base_study: Study | None = None
 
     @staticmethod
-    def begin(spec: StudySpec, base: str | None = None) -> StudyState:
+    def begin(spec: StudySpec, base: str | Policy | None = None) -> StudyState:
         """Return the state before the first decision; `base` is the policy.json to continue."""
         empty = StudyState(spec)
         if base is not None:
-            policy = from_text(base)
+            policy = from_text(base) if isinstance(base, str) else base
             return replace(empty._with_policy(policy), base_study=policy.study)
         if spec.context is not None:
             return empty

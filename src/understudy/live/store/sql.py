@@ -21,7 +21,7 @@ from understudy.live.store.records import (
     TokenRecord,
 )
 
-BATCH = 10_000  # decisions read at a time, some 3 MB
+BATCH = 10_000  # decisions read at a time: without contexts, some 3 MB
 SELECT_STUDIES = "SELECT key, name, spec, base, created_at, archived_at FROM studies"
 # Writes are counted: a store that counts fewer than were acknowledged has lost some.
 ADD_COUNTS = (
@@ -56,10 +56,10 @@ class Reader:
         return [Decision(*row) for row in self._database.rows(query, study, after, limit)]
 
     def batches(
-        self, study: int, until: int = sys.maxsize, *, after: int = 0
+        self, study: int, until: int = sys.maxsize, *, after: int = 0, most: int = BATCH
     ) -> Iterator[list[Decision]]:
-        """Yield the decisions of a study in order, a batch at a time, between two `seq`."""
-        while found := self.decisions(study, after, min(BATCH, until - after)):
+        """Yield the decisions of a study in order, at most so many at a time, between two `seq`."""
+        while found := self.decisions(study, after, min(most, until - after)):
             yield found
             after = found[-1].seq
 
@@ -291,8 +291,8 @@ class Store(TokenStore):
                 "SELECT coalesce(max(key), 0) + 1, ?, ?, ?, ? FROM studies",
                 *(name, spec, base, at),
             )
-            (row,) = self._database.rows(f"{SELECT_STUDIES} WHERE name = ?", name)
-        return StudyRecord(*row)
+            key = self._database.scalar("SELECT key FROM studies WHERE name = ?", name)
+        return StudyRecord(key, name, spec, base, at)
 
     def archive(self, study: int, at: int) -> None:
         """Mark a study as archived."""
