@@ -272,9 +272,9 @@ def set_back(store: Store, machine: int) -> None:
     if clocks.ahead <= 0:
         raise InvalidArgument(
             "clock",
-            f"{-clocks.ahead:.0f} seconds behind the machine's",
+            f"{-clocks.ahead:.0f} s behind the machine's",
             "it can only be set back",
-            "let it be: the service goes on with the machine's clock",
+            "leave it as it is: the service goes on with the machine's clock",
         )
     closed = {record.key: _last_ready(store, record, clocks.kept) for record in store.studies()}
     store.set_back(machine, closed)

@@ -76,7 +76,7 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
     if previous.seq != last or processed > last:
         faults.append(f"{last} decisions are counted, {previous.seq} were found")
     if snapshot is not None and not _are_equal(state.snapshot(), snapshot):
-        faults.append(f"the snapshot after decision {processed} is not the fold of the log")
+        faults.append(f"the snapshot after decision {processed} differs from the log")
     return AuditResult(spec.name, last, processed, tuple(faults[:MOST_FAULTS]))
 
 

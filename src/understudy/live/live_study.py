@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
@@ -23,7 +23,6 @@ from understudy.live.spec import SECOND, StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store.records import Decision, Snapshot, StudyRecord
 from understudy.live.store.sql import Reader, Store
-from understudy.logs.runs.study import LAST
 
 MOST_IN_MEMORY = 100_000  # decisions that wait: some 30 MB; a reward in memory needs no query
 MOST_TEXT = 1 << 26  # characters of their contexts: one may have 64,000, and a byte or four each
@@ -124,12 +123,14 @@ class LiveStudy:
         snapshot = store.snapshot(self.record.key)
         if snapshot is None:
             return begun
-        before: list[Decision] = []
-        if self.spec.context is not None:
-            rows = min(LAST, snapshot.seq)
-            before = store.decisions(self.record.key, snapshot.seq - rows, rows)
+        seq = snapshot.seq
+
+        def last(rows: int) -> Iterator[list[Decision]]:
+            most = self.spec.rows_at_a_time(CHUNK)
+            return store.batches(self.record.key, seq, after=seq - rows, most=most)
+
         try:
-            return begun.restored(snapshot, before)
+            return begun.restored(snapshot, last)
         except InvalidSnapshot as error:  # of another version, say: a snapshot is only a cache
             name, reason = self.spec.name, str(error)
             log.warning("all decisions are processed again", study=name, reason=reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ from understudy.live.store.records import (
     TokenRecord,
 )
 
+# Each `open` draws a number up to this one. If they counted, a replica without the last `open`
+# would give its number to another writer. Version 0.5.0 adds one, and a BIGINT has room for it.
+LARGEST_EPOCH = 1 << 62
 BATCH = 10_000  # decisions read at a time: without contexts, some 3 MB
 SELECT_STUDIES = "SELECT key, name, spec, base, created_at, archived_at FROM studies"
 # Writes are counted: a store that counts fewer than were acknowledged has lost some.
@@ -166,7 +170,7 @@ class Store(TokenStore):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self.lost = 0
-        self._epoch = 0  # that of a new store; every `open` adds one
+        self._epoch = 0  # that of a new store; every `open` draws another
         self._writes = 0  # the number of the last acknowledged write
 
     def open(self) -> bool:
@@ -180,7 +184,8 @@ class Store(TokenStore):
             acknowledged = self._database.last_acknowledged()
             with self._database.transaction():
                 found = self._database.scalar("SELECT value FROM meta WHERE key = 'epoch'")
-                self._database.change("UPDATE meta SET value = ? WHERE key = 'epoch'", found + 1)
+                epoch = secrets.randbelow(LARGEST_EPOCH) + 1
+                self._database.change("UPDATE meta SET value = ? WHERE key = 'epoch'", epoch)
                 self._database.change(ADD_COUNTS)
                 writes = self._kept("writes")
                 missing = max(self._writes, acknowledged or 0) - writes
@@ -197,7 +202,7 @@ class Store(TokenStore):
                 "it cannot be checked whether the store is complete",
                 reason="its file NAME.lock is missing or empty, as after the restore of a backup",
             )
-        expected, self._epoch = self._epoch, found + 1
+        expected, self._epoch = self._epoch, epoch
         self._writes = writes + max(missing, 0)
         return found != expected or missing > 0
 
