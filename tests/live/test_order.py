@@ -173,7 +173,7 @@ def test_an_audit_compares_numbers_and_not_sentences(tmp_path: Path) -> None:
     single.study.save_snapshot(single.store)
     assert audited(single, {}) == ()
     assert audited(single, {"theorem": "in other words", "unmet": ["in other words"]}) == ()
-    fault = ("the snapshot after decision 6 is not the fold of the log",)
+    fault = ("the snapshot after decision 6 differs from the log",)
     for settings in ({"horizon": 7}, {"reward_range": [0, 1]}, {"reward_range": [-0.0, 1.0]}):
         assert audited(single, settings) == fault
     single.save_snapshot_text(6, "damaged")

@@ -44,6 +44,23 @@ def test_readers_that_hang_are_few() -> None:
             reader.read(lambda store: store.clock())
 
 
+def test_a_thread_that_cannot_start_keeps_no_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    place, slots = Place(str(tmp_path / "store.db")), threading.Semaphore(1)
+    with place.opened:
+        _, key = a_store(place)
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail)
+            with pytest.raises(StoreUnavailable, match="no thread"):
+                ReaderThread(place.reader, slots, 0.01)
+        with ReaderThread(place.reader, slots, 60.0) as reader:
+            assert reader.read(lambda store: store.last_seq(key)) == 3
+
+
 def test_a_reader_reads_and_is_closed_by_its_thread(tmp_path: Path) -> None:
     place, slots = Place(str(tmp_path / "store.db")), threading.Semaphore(1)
     with place.opened:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.support.live.single_study import Event, SingleStudy
 from understudy.live.snapshot_saver import SnapshotSaver
@@ -114,6 +115,61 @@ def test_a_snapshot_of_a_study_that_was_loaded_again_is_dropped(
     hold.released.set()
     advance_until_idle(saver, single)
     assert saved(single) is None
+
+
+def test_a_snapshot_that_is_made_while_a_study_is_loaded_is_dropped(
+    single: SingleStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state is the old one until the end: other threads must not take it for the new one."""
+    learn(single, 1)
+    made: list[Any] = []
+    find = single.store.snapshot
+
+    def make_meanwhile(key: int) -> Any:
+        made.append(single.study.make_snapshot())
+        return find(key)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(single.store, "snapshot", make_meanwhile)
+        single.study.load(single.store)
+    for one in made:
+        single.study.keep_snapshot(single.store, one)
+    assert (len(made), saved(single)) == (1, None)
+
+
+def test_a_study_that_was_loaded_again_shows_its_new_state(single: SingleStudy) -> None:
+    """Another writer may have processed other rewards: as many decisions, and another policy."""
+    learn(single, 1)
+    policies = iter([b"1", b"2", b"3"])
+
+    def show(*_: object) -> bytes:
+        return next(policies)
+
+    assert [single.study.policy_json(show) for _ in range(2)] == [b'"1"'] * 2
+    single.study.load(single.store)
+    single.process()
+    assert [single.study.policy_json(show) for _ in range(2)] == [b'"2"'] * 2
+
+
+def test_without_a_thread_the_writer_goes_on(
+    single: SingleStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system may have no more of them for a while."""
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    now = [0.0]
+    saver = SnapshotSaver(EVERY, SHARE, lambda: now[0])
+    learn(single, 1)
+    with monkeypatch.context() as patched, structlog.testing.capture_logs() as logs:
+        patched.setattr(threading.Thread, "start", fail)
+        for _ in range(3):  # it is tried again later, not at every turn
+            saver.advance(single.store, [single.study])
+    assert [entry["event"] for entry in logs] == ["no snapshot was made"]
+    now[0] += EVERY
+    advance_until_idle(saver, single)
+    assert saved(single).seq == 1
 
 
 def test_an_error_stops_the_study_alone(

@@ -27,7 +27,7 @@ def test_long_contexts_that_wait_stay_in_the_store(
 ) -> None:
     """Of 40 decisions, ten fit in memory; the rest are read back ten at a time."""
     monkeypatch.setattr(live_study, "MOST_TEXT", 330)
-    monkeypatch.setattr(live_study, "CHUNK_VALUES", 20)
+    monkeypatch.setattr(live_study, "CHUNK", 10)
     columns = {"size": "number", "color": "text"}
     single = SingleStudy(tmp_path, context=columns, warmup=10, reward_wait=60.0)
     study = single.study

@@ -142,7 +142,7 @@ def export(study: str, store: str, out: Path) -> None:
             rows = decision_log.export(reader, record, out, reader.clock(), watch)
     click.echo(f"wrote {rows:,} decisions to {out}")
     if record.base is not None:
-        click.echo("the study goes on from a policy.json: what that was learned from is not in it")
+        click.echo("the study continues a policy.json, whose own rows are not in this log")
 
 
 @click.command()
@@ -155,10 +155,10 @@ def export(study: str, store: str, out: Path) -> None:
 def clock(store: str, set_back: bool) -> None:
     """Show the clock of a store beside the machine's.
 
-    The store's never goes back by itself, so one wrong time of the machine stays
-    in it. Waits are measured all the same; times of decisions are wrong. After
-    --set-back, times that lie in the future are the present; decisions keep
-    their order, and a wait that is over stays over.
+    The store's clock never goes back by itself, so one wrong time of the machine
+    stays in it. The service still measures waits, but writes wrong times.
+    --set-back changes times that lie in the future to the present. Decisions
+    keep their order, and a wait that is over stays over.
     """
     with _live_store(store) as stores:
         from understudy.live import clock as clocks  # noqa: PLC0415 - only here
@@ -170,7 +170,7 @@ def clock(store: str, set_back: bool) -> None:
                 writer.open()
                 clocks.set_back(writer, found.machine)
     side = "ahead" if found.ahead > 0 else "behind"
-    click.echo(f"store    {clocks.shown(found.kept)}, {abs(found.ahead):,.0f} seconds {side}")
+    click.echo(f"store    {clocks.shown(found.kept)}, {abs(found.ahead):,.0f} s {side}")
     click.echo(f"machine  {clocks.shown(found.machine)}")
     if set_back:
         click.echo("the store's clock was set back to the machine's")

@@ -20,7 +20,7 @@ import numpy as np
 from understudy.errors import InvalidArgument
 from understudy.live.spec import SECOND, StudySpec
 from understudy.live.store.records import Decision, Outage, StudyRecord
-from understudy.live.store.sql import Reader, Store
+from understudy.live.store.sql import BATCH, Reader, Store
 
 MICROSECOND = 1_000  # nanoseconds
 # Seconds until clients are back after an outage, and have sent the rewards that they kept: ours
@@ -174,9 +174,10 @@ class RewardWait:
 
 
 class WaitingStudy(Protocol):
-    """A study, as far as its decisions wait."""
+    """A study, as far as its decisions wait; `fault` is not None if it has stopped learning."""
 
     wait: RewardWait
+    fault: str | None
 
     @property
     def has_waiting(self) -> bool:
@@ -230,10 +231,15 @@ class StoreClock:
             study.wait = replace(study.wait, outages=self.outages)
 
     def beat(self, store: Store, studies: Collection[WaitingStudy]) -> None:
-        """Write the time while decisions wait: every few seconds, and when a wait is over."""
+        """Write the time while decisions wait: every few seconds, and when a wait is over.
+
+        A study that has stopped learning needs neither: none of its decisions is processed. It
+        still takes rewards, so outages are written for it too.
+        """
         now = self.now(store, studies)
-        due = any(study.expires_between(self.kept, now) for study in studies)
-        if due or (now >= self.kept + BEAT and any(study.has_waiting for study in studies)):
+        learning = [study for study in studies if study.fault is None]
+        due = any(study.expires_between(self.kept, now) for study in learning)
+        if due or (now >= self.kept + BEAT and any(study.has_waiting for study in learning)):
             store.write_clock(now)
             self.kept = now
 
@@ -266,9 +272,9 @@ def set_back(store: Store, machine: int) -> None:
     if clocks.ahead <= 0:
         raise InvalidArgument(
             "clock",
-            f"{-clocks.ahead:.0f} seconds behind the machine's",
+            f"{-clocks.ahead:.0f} s behind the machine's",
             "it can only be set back",
-            "let it be: the service goes on with the machine's clock",
+            "leave it as it is: the service goes on with the machine's clock",
         )
     closed = {record.key: _last_ready(store, record, clocks.kept) for record in store.studies()}
     store.set_back(machine, closed)
@@ -276,10 +282,11 @@ def set_back(store: Store, machine: int) -> None:
 
 def _last_ready(store: Reader, record: StudyRecord, clock: int) -> int:
     """Return the `seq` before the first decision of a study that waits; all before it are ready."""
-    wait = reward_wait(store, record, StudySpec.model_validate_json(record.spec))
+    spec = StudySpec.model_validate_json(record.spec)
+    wait = reward_wait(store, record, spec)
     snapshot = store.snapshot(record.key)
     last = 0 if snapshot is None else snapshot.seq  # 0.5.0 did not write every time it went by
-    for decisions in store.batches(record.key, after=last):
+    for decisions in store.batches(record.key, after=last, most=spec.rows_at_a_time(BATCH)):
         ready = list(takewhile(lambda decision: wait.is_ready(decision, clock), decisions))
         last += len(ready)
         if len(ready) < len(decisions):

@@ -22,7 +22,7 @@ from understudy.live.clock import RewardWait, reward_wait
 from understudy.live.spec import StudySpec
 from understudy.live.state import COLUMN_TYPES, StudyState
 from understudy.live.store.records import Decision, Snapshot, StudyRecord, moment
-from understudy.live.store.sql import Reader
+from understudy.live.store.sql import BATCH, Reader
 from understudy.logs.outputs import ProgressCallback, scratch_folder
 from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
 
@@ -65,7 +65,8 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
     state = StudyState.begin(spec, record.base)
     faults: list[str] = []
     previous = Decision(0, "", 0, None, None, 0)
-    for decisions in store.batches(record.key, last):  # a running service may add more
+    rows = spec.rows_at_a_time(BATCH)
+    for decisions in store.batches(record.key, last, most=rows):  # a running service may add more
         wait = reward_wait(store, record, spec)  # read after the rewards that depend on it
         for decision in decisions:
             faults += _faults(previous, decision, wait)
@@ -75,7 +76,7 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
     if previous.seq != last or processed > last:
         faults.append(f"{last} decisions are counted, {previous.seq} were found")
     if snapshot is not None and not _are_equal(state.snapshot(), snapshot):
-        faults.append(f"the snapshot after decision {processed} is not the fold of the log")
+        faults.append(f"the snapshot after decision {processed} differs from the log")
     return AuditResult(spec.name, last, processed, tuple(faults[:MOST_FAULTS]))
 
 
@@ -177,7 +178,8 @@ def _ready(
     def is_due(decision: Decision) -> bool:
         return decision.seq <= processed or wait.is_ready(decision, now)
 
-    for decisions in store.batches(record.key, last):  # a running service may add more
+    rows = spec.rows_at_a_time(BATCH)
+    for decisions in store.batches(record.key, last, most=rows):  # a running service may add more
         ready = list(takewhile(is_due, decisions))
         if ready:
             yield ready

@@ -1,6 +1,5 @@
 """A study while the service runs. Only the writer's thread changes it; other threads read `state`.
 
-Ingestion is idempotent: events are compared with what is known before anything is written.
 Decisions that wait for their reward are kept in memory as far as they fit. The rest are read back
 from the store when their turn comes, and so are all of them after a restart.
 """
@@ -9,57 +8,30 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 from pydantic_core import to_json
 
-from understudy.errors import InvalidSnapshot, UnderstudyError, shorten
+from understudy.errors import InvalidSnapshot, UnderstudyError
 from understudy.live.clock import Outages, RewardWait
-from understudy.live.models import Event
+from understudy.live.ingest import Ingest
 from understudy.live.spec import SECOND, StudySpec
 from understudy.live.state import StudyState
-from understudy.live.store.records import Changes, Decision, Rewarded, Snapshot, StudyRecord
+from understudy.live.store.records import Decision, Snapshot, StudyRecord
 from understudy.live.store.sql import Reader, Store
-from understudy.logs.runs.study import LAST
 
 MOST_IN_MEMORY = 100_000  # decisions that wait: some 30 MB; a reward in memory needs no query
 MOST_TEXT = 1 << 26  # characters of their contexts: one may have 64,000, and a byte or four each
 CHUNK = 4_096  # decisions processed, or read back, at a time: some milliseconds of work
-CHUNK_VALUES = 32_768  # values in their contexts: of 1,000 characters each, some 32 MB
 CHUNK_WORK = 1 << 26  # numbers of the learner's state that they change: some 60 milliseconds
 
-Status = Literal["accepted", "known", "conflict", "late", "unknown decision", "archived"]
-REASONS: dict[str, str] = {
-    "conflict": "this id was sent before, and said something else",
-    "late": "its decision has stopped waiting, and counts with the default reward",
-    "archived": "this study is archived: it takes rewards of decisions that wait, and no others",
-    "unknown decision": "no decision has this id; send the decision first, then its reward",
-}
 NO_OUTAGES = Outages()
-COUNTED = frozenset(REASONS) - {"late"}  # late rewards are counted per decision, in the store
-
+Version = tuple[int, int, int, int, int]
 log = structlog.get_logger("understudy.live")
-
-
-class Outcome(NamedTuple):
-    """The result of one event: its status, and for a conflict the first field that differs."""
-
-    id: str
-    status: Status
-    difference: str = ""
-
-    @property
-    def is_refused(self) -> bool:
-        return self.status in REASONS
-
-    @property
-    def reason(self) -> str:
-        """Why it was refused."""
-        return REASONS[self.status] + (f" ({self.difference})" if self.difference else "")
 
 
 class Rate:
@@ -90,108 +62,6 @@ class Rate:
         return sum(count for second, count in counts if second > oldest) / self.SPAN
 
 
-class Ingest:
-    """One study's part of a group of events that are written together.
-
-    It does not change the study: if the write fails, the group is dropped. `changes` are to be
-    written; `updated` holds earlier decisions with the reward that they get here; `known` counts
-    events that were sent before.
-    """
-
-    def __init__(self, study: LiveStudy, in_store: Mapping[str, Decision], now: int) -> None:
-        self.now = now
-        self.next_seq = study.next_seq
-        self.changes = Changes(study.record.key)
-        self.updated: list[Decision] = []
-        self.event_count = 0
-        self.known = 0
-        self._study = study
-        self._spec = study.spec
-        self._in_store = in_store
-        self._staged: dict[str, Decision] = {}
-
-    def add(self, events: Sequence[Event]) -> list[Outcome]:
-        """Add events to the group; return the outcome of each, in their order."""
-        outcomes = [self._outcome(event) for event in events]
-        self.event_count += len(outcomes)
-        self.known += sum(outcome.status == "known" for outcome in outcomes)
-        return outcomes
-
-    def _outcome(self, event: Event) -> Outcome:
-        name = event.id
-        found = self._staged.get(name) or self._study.by_id.get(name) or self._in_store.get(name)
-        difference = "" if found is None else self._contradiction(found, event)
-        status = "conflict" if difference else self._status(event, found)
-        if status in COUNTED:
-            self.changes.refused[status] += 1
-        return Outcome(name, status, difference)
-
-    def _contradiction(self, found: Decision, event: Event) -> str:
-        """Describe the first field in which an event contradicts a decision; empty if none does."""
-        fields: list[tuple[str, object, object]] = []
-        if event.action is not None:
-            fields = [
-                ("action", self._spec.labels.texts[found.action], str(event.action)),
-                ("propensity", found.propensity, event.propensity),
-                ("context", found.context, self._spec.context_text(event.context)),
-            ]
-        if event.reward is not None and found.reward is not None:
-            fields.append(("reward", found.reward, event.reward))
-        for name, kept, sent in fields:
-            if kept != sent:
-                return f"{name}: {shorten(kept)} is kept, {shorten(sent)} was sent"
-        return ""
-
-    def _status(self, event: Event, found: Decision | None) -> Status:
-        """Return the status of an event that contradicts nothing, after adding what is new."""
-        if found is None:
-            if event.action is None:
-                return "unknown decision"
-            if self._study.record.archived_at is not None:
-                return "archived"
-            self._add_decision(event)
-            return "accepted"
-        if event.reward is None or found.reward is not None:
-            return "known"
-        if found.seq <= self._study.state.seq or self._study.wait.is_over(found, self.now):
-            self._add_late_reward(found, event.reward)
-            return "late"
-        self._add_reward(found, event.reward)
-        return "accepted"
-
-    def _add_decision(self, event: Event) -> None:
-        decision = Decision(
-            self.next_seq,
-            event.id,
-            self._spec.action_index[str(event.action)],
-            event.propensity,
-            self._spec.context_text(event.context),
-            self.now,
-            event.reward,
-            None if event.reward is None else self.now,
-        )
-        self.next_seq += 1
-        self._staged[event.id] = decision
-        self.changes.decisions.append(decision)
-
-    def _add_reward(self, found: Decision, reward: float) -> None:
-        rewarded = replace(found, reward=reward, rewarded_at=self.now)
-        self._staged[found.id] = rewarded
-        first = self.next_seq - len(self.changes.decisions)  # the first `seq` of this group
-        if found.seq >= first:
-            self.changes.decisions[found.seq - first] = rewarded
-        else:
-            self.changes.rewards.append(Rewarded(found.seq, reward, self.now))
-            self.updated.append(rewarded)
-
-    def _add_late_reward(self, found: Decision, reward: float) -> None:
-        if found.late_reward is None:  # a late reward that is sent again counts once
-            late = replace(found, late_reward=reward, rewarded_at=self.now)
-            self._staged[found.id] = late
-            self.updated.append(late)
-            self.changes.late.append(Rewarded(found.seq, reward, self.now))
-
-
 class MadeSnapshot(NamedTuple):
     """A snapshot, the error of making it, or None in a warm-up; and how often the study was loaded.
 
@@ -215,7 +85,13 @@ class LiveStudy:
     why the study has stopped learning, if it has.
     """
 
-    def __init__(self, record: StudyRecord, store: Reader, outages: Outages = NO_OUTAGES) -> None:
+    def __init__(
+        self,
+        record: StudyRecord,
+        store: Reader,
+        outages: Outages = NO_OUTAGES,
+        begun: StudyState | None = None,
+    ) -> None:
         self.record = record
         self.spec = StudySpec.model_validate_json(record.spec)
         self.spec_data: dict[str, Any] = json.loads(record.spec)
@@ -224,43 +100,46 @@ class LiveStudy:
         self.malformed = 0
         self.loads = 0
         self.fault: str | None
-        self._policy: tuple[tuple[int, int, int, int], bytes] | None = None
+        self._policy: tuple[Version, bytes] | None = None
         self.wait = RewardWait(self.spec.reward_wait_us, outages)
-        self.load(store)
+        self.load(store, begun)
 
-    def load(self, store: Reader) -> None:
-        """Load the state from the store."""
+    def load(self, store: Reader, begun: StudyState | None = None) -> None:
+        """Load the state from the store; `begun` is that before the first decision, if known."""
         self.wait = replace(self.wait, closed=store.closed_seq(self.record.key))
-        self.loads += 1
         self.fault = None
         try:
-            self.state = self._restored(StudyState.begin(self.spec, self.record.base), store)
+            begun = begun or StudyState.begin(self.spec, self.record.base)
+            self.state = self._restored(begun, store)
         except InvalidSnapshot as error:  # the policy.json that it continues cannot be read
             self.state = StudyState(self.spec)
             self._stop_learning(error)
+        self.loads += 1  # after the state: other threads read them in the other order
         self.snapshot_seq = self.state.seq
-        self.late = store.late_count(self.record.key)
-        self.refused = Counter(store.refused_counts(self.record.key))
-        self.forget_waiting(store)
+        self.reload(store)
 
     def _restored(self, begun: StudyState, store: Reader) -> StudyState:
         """Return the state of the newest snapshot, or the one before the first decision."""
         snapshot = store.snapshot(self.record.key)
         if snapshot is None:
             return begun
-        before: list[Decision] = []
-        if self.spec.context is not None:
-            rows = min(LAST, snapshot.seq)
-            before = store.decisions(self.record.key, snapshot.seq - rows, rows)
+        seq = snapshot.seq
+
+        def last(rows: int) -> Iterator[list[Decision]]:
+            most = self.spec.rows_at_a_time(CHUNK)
+            return store.batches(self.record.key, seq, after=seq - rows, most=most)
+
         try:
-            return begun.restored(snapshot, before)
+            return begun.restored(snapshot, last)
         except InvalidSnapshot as error:  # of another version, say: a snapshot is only a cache
             name, reason = self.spec.name, str(error)
             log.warning("all decisions are processed again", study=name, reason=reason)
             return begun
 
-    def forget_waiting(self, store: Reader) -> None:
-        """Drop the decisions in memory: the last write may or may not have happened."""
+    def reload(self, store: Reader) -> None:
+        """Read all but the state again: the last write may or may not have happened."""
+        self.late = store.late_count(self.record.key)
+        self.refused = Counter(store.refused_counts(self.record.key))
         self.next_seq = store.last_seq(self.record.key) + 1
         self.waiting = deque[Decision]()
         self.waiting_text = 0
@@ -268,11 +147,11 @@ class LiveStudy:
         self.all_in_memory = self.next_seq == self.state.seq + 1
 
     @property
-    def version(self) -> tuple[int, int, int, int]:
+    def version(self) -> Version:
         """Version of the study; changes with every update."""
         refused = sum(self.refused.values()) + self.late
         archived = self.record.archived_at or 0
-        return self.state.seq, self.next_seq, refused, archived
+        return self.loads, self.state.seq, self.next_seq, refused, archived
 
     def refusals(self) -> Counter[str]:
         """Count refused events by reason; malformed ones since the service started."""
@@ -321,7 +200,7 @@ class LiveStudy:
 
     def expires_between(self, kept: int, now: int) -> bool:
         """Return whether the wait of the oldest decision ends between two times."""
-        if not self.waiting or self.fault is not None:
+        if not self.waiting:
             return False
         oldest = self.waiting[0]
         is_over = self.wait.is_over
@@ -357,8 +236,7 @@ class LiveStudy:
 
     def _chunk_size(self) -> int:
         """Return how many decisions to process at a time: requests wait meanwhile."""
-        columns = len(self.spec.context or "-")
-        return max(1, min(CHUNK, CHUNK_VALUES // columns, CHUNK_WORK // self.state.numbers))
+        return min(self.spec.rows_at_a_time(CHUNK), max(1, CHUNK_WORK // self.state.numbers))
 
     def next_deadline(self) -> int | None:
         """Return the time at which the oldest decision stops waiting for its reward, if any."""

@@ -32,7 +32,12 @@ class ReaderThread:
         self._open_reader, self._slots, self._limit = open_reader, slots, limit
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._results: SimpleQueue[tuple[Any, Exception | None]] = SimpleQueue()
-        threading.Thread(target=self._run, name="understudy-reader", daemon=True).start()
+        thread = threading.Thread(target=self._run, name="understudy-reader", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more of them
+            slots.release()
+            raise StoreUnavailable(f"no thread can read the store now ({error})") from error
 
     def read(self, work: Callable[[Reader], Found]) -> Found:
         """Return the result of `work`, or raise its error; `StoreUnavailable` after the limit."""

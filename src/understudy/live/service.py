@@ -16,15 +16,18 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, UnderstudyError
 from understudy.live.clock import ServiceClock
 from understudy.live.decision_log import as_lines
-from understudy.live.live_study import REASONS, LiveStudy, Outcome
+from understudy.live.ingest import REASONS, Outcome
+from understudy.live.live_study import LiveStudy
 from understudy.live.models import Event
 from understudy.live.reader_thread import MOST_READERS, ReaderThread
+from understudy.live.snapshot_saver import let_others_run
 from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store import open_reader, open_store
 from understudy.live.store.records import TokenRecord, moment
+from understudy.live.store.sql import BATCH
 from understudy.live.writer import STALLED, Writer
-from understudy.logs.policy import from_text
+from understudy.logs.policy import Policy, from_text
 from understudy.logs.schema import Label
 
 MOST_STUDIES = 1_000  # each is looked at twenty times a second, and kept in memory
@@ -86,13 +89,31 @@ class Service:
             raise HttpError(404, "unknown study", message)
         return found
 
-    async def create(self, spec: StudySpec, base: str | None = None) -> LiveStudy:
-        """Create a study; `base` is the policy.json that it continues."""
-        await asyncio.to_thread(_check_can_begin, spec, base)
-        created: LiveStudy = await self.writer.run(lambda: self._add_study(spec, base))
+    async def create(self, spec: StudySpec) -> LiveStudy:
+        """Create a study."""
+        return await self._create(await asyncio.to_thread(_begun, spec), None)
+
+    async def create_from_policy(
+        self, name: str, text: str, *, reward_wait: float | None, default_reward: float | None
+    ) -> LiveStudy:
+        """Create a study that continues a policy.json."""
+
+        def begin() -> StudyState:
+            policy = from_text(text)
+            spec = StudySpec.from_policy(
+                name, policy, reward_wait=reward_wait, default_reward=default_reward
+            )
+            return _begun(spec, policy)
+
+        return await self._create(await asyncio.to_thread(begin), text)
+
+    async def _create(self, begun: StudyState, base: str | None) -> LiveStudy:
+        created: LiveStudy = await self.writer.run(lambda: self._add_study(begun, base))
         return created
 
-    def _add_study(self, spec: StudySpec, base: str | None) -> LiveStudy:
+    def _add_study(self, begun: StudyState, base: str | None) -> LiveStudy:
+        """Add a study, in the writer's thread; `base` is the policy.json that it continues."""
+        spec = begun.spec
         same = self.writer.studies.get(spec.name)
         if same is not None:
             if (same.record.spec, same.record.base) == (spec.model_dump_json(), base):
@@ -103,31 +124,23 @@ class Service:
             raise HttpError(409, "too many", f"there are {MOST_STUDIES:,} studies already")
         store = self.writer.store
         record = store.add_study(spec.name, spec.model_dump_json(), base, self.writer.now())
-        study = LiveStudy(record, store, self.writer.clock.outages)
+        study = LiveStudy(record, store, self.writer.clock.outages, begun)
         self.writer.studies = {**self.writer.studies, spec.name: study}
         return study
 
-    async def create_from_policy(
-        self, name: str, text: str, *, reward_wait: float | None, default_reward: float | None
-    ) -> LiveStudy:
-        """Create a study that continues a policy.json."""
-        policy = await asyncio.to_thread(from_text, text)
-        spec = StudySpec.from_policy(
-            name, policy, reward_wait=reward_wait, default_reward=default_reward
-        )
-        return await self.create(spec, text)
-
     async def archive(self, name: str) -> LiveStudy:
         """Archive a study: it accepts no new decisions, and keeps what it learned."""
-        study = self.study(name)
-        await self.writer.run(lambda: self._archive(study))
-        return study
+        self.study(name)
+        archived: LiveStudy = await self.writer.run(lambda: self._archive(name))
+        return archived
 
-    def _archive(self, study: LiveStudy) -> None:
+    def _archive(self, name: str) -> LiveStudy:
+        study = self.study(name)  # again: the store may have been opened again meanwhile
         if study.record.archived_at is None:
             now = self.writer.now()
             self.writer.store.archive(study.record.key, now)
             study.record = dataclasses.replace(study.record, archived_at=now)
+        return study
 
     async def ingest(self, study: LiveStudy, events: Sequence[Event]) -> list[Outcome]:
         """Write valid events of a study; return their outcomes when they are on disk."""
@@ -145,7 +158,8 @@ class Service:
     def log_lines(self, study: LiveStudy) -> Iterator[str]:
         """Yield the processed decisions as NDJSON, many lines at a time."""
         with self._reader() as reader:
-            batches = reader.read(lambda store: store.batches(study.record.key, study.state.seq))
+            key, last, rows = study.record.key, study.state.seq, study.spec.rows_at_a_time(BATCH)
+            batches = reader.read(lambda store: store.batches(key, last, most=rows))
             while decisions := reader.read(lambda _: next(batches, None)):
                 yield as_lines(decisions, study.spec)
 
@@ -172,11 +186,11 @@ class Service:
         return self._promoted[key]
 
 
-def _check_can_begin(spec: StudySpec, base: str | None) -> None:
-    """Raise if a study could not begin, be saved or be shown: then it is not created."""
+def _begun(spec: StudySpec, base: Policy | None = None) -> StudyState:
+    """Return the state of a new study; raise if it could not be saved or shown."""
     try:
         state = StudyState.begin(spec, base)
-        state.snapshot()
+        state.snapshot(let_others_run)
         _ = state.result
     except UnderstudyError:
         raise
@@ -184,3 +198,4 @@ def _check_can_begin(spec: StudySpec, base: str | None) -> None:
         log.warning("a study that cannot begin", study=spec.name, exc_info=error)
         remedy = "send one that `understudy learn` or a service wrote"
         raise InvalidArgument("policy", "policy.json", "it cannot be used", remedy) from error
+    return state

@@ -10,11 +10,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+import structlog
+
 from understudy.live.live_study import LiveStudy, MadeSnapshot
 from understudy.live.store.sql import Store
 
 BATCH = 0.05  # seconds: small snapshots are made for so long before they are written together
 PAUSE = 5e-4  # seconds between two pieces of a text: enough for another thread to take over
+
+log = structlog.get_logger("understudy.live")
 
 
 def let_others_run() -> None:
@@ -49,7 +53,7 @@ class SnapshotSaver:
                 self._begin(studies)
         elif not self._thread.is_alive():
             self._thread = None
-            self._next_at = self._clock() + self._every  # if the store cannot be written
+            self._next_at = self._clock() + self._every  # also if the store cannot be written
             self._write(store)
 
     def finish(self, store: Store, studies: Iterable[LiveStudy]) -> None:
@@ -64,14 +68,19 @@ class SnapshotSaver:
     def _begin(self, studies: Iterable[LiveStudy]) -> None:
         unsaved = [study for study in studies if study.unsaved()]
         unsaved.sort(key=LiveStudy.unsaved, reverse=True)
+        self._next_at = self._clock() + self._every
         if not unsaved:
-            self._next_at = self._clock() + self._every
             return
         self._made = []
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._make, args=(unsaved,), name="understudy-snapshots", daemon=True
         )
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more of them: the next time, perhaps
+            log.warning("no snapshot was made", reason=str(error))
+            return
+        self._thread = thread
 
     def _make(self, studies: list[LiveStudy]) -> None:
         begun = self._clock()

@@ -34,6 +34,7 @@ from understudy.logs.settings import CONTEXTUAL, LEARNERS, choose, name_of_defau
 
 MOST_ACTIONS = 10_000  # a policy of so many is some 500 kB of JSON, sent with every GET policy
 LONGEST_WAIT = 366 * 24 * 3600.0  # seconds: learning stops at a decision that waits
+MOST_VALUES = 32_768  # in contexts that are read at a time: of 1,000 characters each, some 32 MB
 EXPORT_COLUMNS = ("id", "time", ACTION, REWARD, PROPENSITY, "rewarded")  # taken in exported logs
 SECOND = 1_000_000  # microseconds, the unit of all stored times
 NAMING = r"^[a-z0-9][a-z0-9._-]{0,63}$"  # a name is a part of URLs, and needs no escaping
@@ -128,6 +129,10 @@ class StudySpec(BaseModel):
     def reward_wait_us(self) -> int:
         """How long a decision waits for its reward, in microseconds."""
         return round(self.reward_wait * SECOND)
+
+    def rows_at_a_time(self, most: int) -> int:
+        """Return how many decisions, at most so many, may be read at a time with their contexts."""
+        return max(1, min(most, MOST_VALUES // len(self.context or "-")))
 
     @property
     def propensity_source(self) -> PropensitySource:

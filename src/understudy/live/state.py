@@ -9,7 +9,7 @@ the first rows would all have rewards, and no bound would hold.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -62,26 +62,30 @@ class StudyState:
     base_study: Study | None = None
 
     @staticmethod
-    def begin(spec: StudySpec, base: str | None = None) -> StudyState:
+    def begin(spec: StudySpec, base: str | Policy | None = None) -> StudyState:
         """Return the state before the first decision; `base` is the policy.json to continue."""
         empty = StudyState(spec)
         if base is not None:
-            policy = from_text(base)
+            policy = from_text(base) if isinstance(base, str) else base
             return replace(empty._with_policy(policy), base_study=policy.study)
         if spec.context is not None:
             return empty
         choice = choose(spec.learner_name, spec.pi_b, len(spec.labels), spec.horizon)
         return empty._begin_learning(choice, None)
 
-    def restored(self, snapshot: Snapshot, before: Sequence[Decision]) -> StudyState:
-        """Return the state that a snapshot holds; `before` are the last decisions up to it."""
+    def restored(
+        self, snapshot: Snapshot, last: Callable[[int], Iterable[Sequence[Decision]]]
+    ) -> StudyState:
+        """Return the state of a snapshot; `last` reads so many decisions up to it, in batches."""
         policy = from_text(snapshot.policy)
         found = replace(self._with_policy(policy), seq=snapshot.seq, expired=snapshot.expired)
-        rows = min(LAST, found.learned)  # rows of the warm-up are not part of the average
-        if found.contextual is None or not rows:
+        if found.contextual is None:
             return found
-        last = found._context_frame(list(map(_context_bytes, before[-rows:])))
-        return replace(found, last_features=found.contextual.features(last))
+        rows, features = min(LAST, found.learned), None  # without the warm-up
+        for decisions in last(rows):
+            frame = found._context_frame(list(map(_context_bytes, decisions)))
+            features = last_rows(features, found.contextual.features(frame))
+        return replace(found, last_features=features)
 
     def _with_policy(self, policy: Policy) -> StudyState:
         return replace(

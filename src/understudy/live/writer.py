@@ -24,15 +24,17 @@ import structlog
 
 from understudy.errors import StoreUnavailable
 from understudy.live.clock import FAR_AHEAD, ServiceClock, StoreClock, shown
-from understudy.live.live_study import LiveStudy, Outcome
+from understudy.live.ingest import Outcome, weight
+from understudy.live.live_study import LiveStudy
 from understudy.live.models import Event
 from understudy.live.snapshot_saver import SnapshotSaver
 from understudy.live.spec import SECOND
 from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.store.sql import Store
 
-MOST_IN_GROUP = 4_096  # events: a larger group makes its first request wait, and saves nothing
-MOST_QUEUED = 100_000  # events: five seconds at 20 000 a second, half of a client's time-out
+# In events, where one with a long context counts as several.
+MOST_IN_GROUP = 4_096  # a larger group makes its first request wait, and saves nothing
+MOST_QUEUED = 100_000  # five seconds at 20 000 a second, half of a client's time-out; some 200 MB
 BUSY = 4  # requests in a group: from here on, more are expected while one is being written
 GATHER = 3e-3  # seconds that a group then waits for them: less than most disks need to sync
 POLL = 0.05  # seconds between two searches for expired decisions and unprocessed groups
@@ -55,10 +57,11 @@ log = structlog.get_logger("understudy.live")
 
 @dataclass(eq=False)
 class EventRequest:
-    """The events of one request, and the future that gets their outcomes."""
+    """The events of one request, their weight, and the future that gets their outcomes."""
 
     study: LiveStudy
     events: Sequence[Event]
+    weight: int
     future: asyncio.Future[Any]
 
 
@@ -68,6 +71,10 @@ class StoreTask:
 
     work: Callable[[], Any]
     future: asyncio.Future[Any]
+
+
+def _weight(requests: Sequence[EventRequest]) -> int:
+    return sum(request.weight for request in requests)
 
 
 class Writer:
@@ -172,12 +179,13 @@ class Writer:
     def submit(self, study: LiveStudy, events: Sequence[Event]) -> asyncio.Future[list[Outcome]]:
         """Queue events; their outcomes come when they are on disk."""
         self._check_available()
-        if self._queued + len(events) > MOST_QUEUED:
+        weighed = weight(study.spec, events)
+        if self._queued + weighed > MOST_QUEUED:
             raise StoreUnavailable("more events are waiting to be written than there is room for")
         future: asyncio.Future[list[Outcome]] = self._loop.create_future()
         self._pending.add(future)
-        self._queued += len(events)
-        self._queue.put(EventRequest(study, events, future))
+        self._queued += weighed
+        self._queue.put(EventRequest(study, events, weighed, future))
         return future
 
     def run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
@@ -218,14 +226,15 @@ class Writer:
         self._outdated = False
 
     def _load_study(self, record: StudyRecord, known: LiveStudy | None) -> LiveStudy:
-        if known is None:
+        # After a failover, or in an older copy, the key may be that of another study.
+        if known is None or replace(known.record, archived_at=record.archived_at) != record:
             return LiveStudy(record, self.store, self.clock.outages)
         known.record = record
         known.wait = replace(known.wait, outages=self.clock.outages)
         if self._outdated:
             known.load(self.store)
         else:
-            known.forget_waiting(self.store)
+            known.reload(self.store)
         return known
 
     def _run(self) -> None:
@@ -248,8 +257,8 @@ class Writer:
     def _gather(self) -> tuple[list[EventRequest | StoreTask], bool]:
         """Return the queued items, none after a time-out, and whether to stop."""
         group: list[EventRequest | StoreTask] = []
-        events, wait = 0, 0.0 if self._unprocessed else POLL
-        while events < MOST_IN_GROUP:
+        size, wait = 0, 0.0 if self._unprocessed else POLL
+        while size < MOST_IN_GROUP:
             try:
                 item = self._queue.get(block=not group and wait > 0.0, timeout=wait or None)
             except queue.Empty:
@@ -259,7 +268,7 @@ class Writer:
             if not group and self._busy:
                 time.sleep(GATHER)
             group.append(item)
-            events += len(item.events) if isinstance(item, EventRequest) else 1
+            size += item.weight if isinstance(item, EventRequest) else 1
         self._busy = len(group) >= BUSY
         return group, False
 
@@ -275,20 +284,33 @@ class Writer:
 
     def _write(self, requests: Sequence[EventRequest]) -> None:
         """Write all requests in one transaction, and answer each."""
-        events = sum(len(request.events) for request in requests)
         try:
             self._reopen_store()
+            requests = self._refuse_outdated(requests)
             outcomes = self._commit(requests)
         except StoreUnavailable as error:
             self._lose_store(error)
-            self._answer([(request.future, None, error) for request in requests], events)
+            self._refuse(requests, error)
         except Exception as error:  # noqa: BLE001 - every request must get an answer
             self._write_separately(requests, error)
         else:
             if not self._busy:  # else by the next poll, for many groups at once
                 self._process({request.study: None for request in requests})
             pairs = zip(requests, outcomes, strict=True)
-            self._answer([(request.future, own, None) for request, own in pairs], events)
+            answers = [(request.future, own, None) for request, own in pairs]
+            self._answer(answers, _weight(requests))
+
+    def _refuse(self, requests: Sequence[EventRequest], error: Exception) -> None:
+        self._answer([(request.future, None, error) for request in requests], _weight(requests))
+
+    def _refuse_outdated(self, requests: Sequence[EventRequest]) -> list[EventRequest]:
+        """Return the requests whose study is still in the store; refuse the others."""
+        found = self.studies.get
+        outdated = [one for one in requests if found(one.study.spec.name) is not one.study]
+        if outdated:
+            error = StoreUnavailable("the store holds other studies now; send the request again")
+            self._refuse(outdated, error)
+        return [request for request in requests if request not in outdated]
 
     def _write_separately(self, requests: Sequence[EventRequest], error: Exception) -> None:
         """Write each request alone: an unexpected error of one must not fail the others."""
@@ -298,7 +320,7 @@ class Writer:
             for request in requests:
                 self._write([request])
         else:
-            self._answer([(requests[0].future, None, error)], len(requests[0].events))
+            self._refuse(requests, error)
 
     def _commit(self, requests: Sequence[EventRequest]) -> list[list[Outcome]]:
         now = self.now()
@@ -314,13 +336,13 @@ class Writer:
             study.apply(ingest)
         return outcomes
 
-    def _answer(self, answers: Sequence[Answer], events: int = 0) -> None:
+    def _answer(self, answers: Sequence[Answer], written: int = 0) -> None:
         """Resolve futures in one call to the event loop, which is another thread."""
         with suppress(RuntimeError):  # the loop is closed: the service ended while the store hung
-            self._loop.call_soon_threadsafe(self._resolve, answers, events)
+            self._loop.call_soon_threadsafe(self._resolve, answers, written)
 
-    def _resolve(self, answers: Sequence[Answer], events: int) -> None:
-        self._queued -= events
+    def _resolve(self, answers: Sequence[Answer], written: int) -> None:
+        self._queued -= written
         for future, result, error in answers:
             self._pending.discard(future)
             if future.done():  # the client has disconnected, or did not get its answer in time

@@ -23,6 +23,7 @@ from tests.support.live.temporary_stores import (
 )
 from understudy.errors import StoreInUse, StoreUnavailable
 from understudy.live.store import open_store, postgresql
+from understudy.live.store.sql import Reader
 
 __all__ = ["cluster", "database"]  # fixtures
 
@@ -172,3 +173,41 @@ def test_two_who_find_an_empty_database_make_one_store(database: Place) -> None:
         thread.join()
     assert failed == []
     assert len(database.reader().tokens()) == 4
+
+
+EXTENDED = (
+    "ALTER TABLE understudy.snapshots ALTER policy SET STORAGE EXTENDED;"
+    "ALTER TABLE understudy.studies ALTER base SET STORAGE EXTENDED"
+)  # as 0.5.0 made them
+STORAGE = """
+SELECT DISTINCT attstorage::text FROM pg_attribute WHERE attname IN ('policy', 'base')
+AND attrelid IN ('understudy.snapshots'::regclass, 'understudy.studies'::regclass)
+"""
+
+
+def storage(reader: Reader) -> list[tuple[str]]:
+    """How large texts are stored: "e" without compression, "x" with it."""
+    return database_of(reader).rows(STORAGE)
+
+
+def test_large_texts_are_stored_without_compression(cluster: Cluster, database: Place) -> None:
+    """To compress them takes twice as long as to write them. An older store is changed too."""
+    store, _ = a_store(database)
+    reader = database.reader()
+    assert storage(reader) == [("e",)]
+    cluster.sql(EXTENDED)
+    assert storage(reader) == [("x",)]
+    store.open()
+    assert storage(reader) == [("e",)]
+
+
+def test_a_store_opens_while_a_backup_reads_it(cluster: Cluster, database: Place) -> None:
+    """It is compressed until the next time."""
+    store, _ = a_store(database)
+    cluster.sql(EXTENDED)
+    reader = database.reader()
+    backup = database_of(reader)
+    backup.execute("BEGIN; SELECT FROM snapshots", ())
+    store.open()
+    backup.execute("COMMIT", ())
+    assert (storage(reader), store.clock()) == ([("x",)], 1)

@@ -20,6 +20,7 @@ from tests.support.live.temporary_stores import (
     cluster,
     content,
     database,
+    database_of,
     fresh,
     open_when_free,
     place,
@@ -284,6 +285,16 @@ def test_opening_again_tells_whether_another_writer_was_here(place: Place) -> No
     assert second.open()
     second.close()
     assert (first.open(), first.open()) == (True, False)
+
+
+def test_another_writer_is_noticed_in_a_store_that_went_back(place: Place) -> None:
+    """A replica that takes over may lack the last opening; another writer opens it as often."""
+    first, second = place.writer(), place.store()
+    database_of(first).change("UPDATE meta SET value = 0 WHERE key = 'epoch'")
+    first.close()
+    second.open()
+    second.close()
+    assert first.open()
 
 
 def test_a_writer_that_is_not_open_does_nothing(place: Place) -> None:

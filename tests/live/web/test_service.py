@@ -346,7 +346,7 @@ def test_an_audit_finds_what_was_changed(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
     (found,) = audited(path)
-    assert found.faults == ("the snapshot after decision 20 is not the fold of the log",)
+    assert found.faults == ("the snapshot after decision 20 differs from the log",)
 
 
 def test_tokens_are_asked_for_once_there_are_any(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+import pytest
 
 from understudy.live.clock import ServiceClock
 from understudy.live.decision_log import export
@@ -14,8 +17,18 @@ from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store import open_reader
 from understudy.live.store.records import Decision
+from understudy.logs import policy
 
-__all__ = ["Event", "Service", "TurnedClock", "exported", "policy_after", "served", "study_spec"]
+__all__ = [
+    "Event",
+    "Service",
+    "TurnedClock",
+    "exported",
+    "parsing_threads",
+    "policy_after",
+    "served",
+    "study_spec",
+]
 
 SECOND = 1_000_000
 
@@ -32,9 +45,9 @@ class TurnedClock(ServiceClock):
         self._passed += round(seconds * SECOND)
 
 
-def study_spec(name: str, reward_wait: float = 3600.0) -> StudySpec:
+def study_spec(name: str, reward_wait: float = 3600.0, **more: object) -> StudySpec:
     """A study of two actions."""
-    return StudySpec.of({"name": name, "actions": ["a", "b"], "reward_wait": reward_wait})
+    return StudySpec.of({"name": name, "actions": ["a", "b"], "reward_wait": reward_wait, **more})
 
 
 @asynccontextmanager
@@ -49,6 +62,19 @@ async def served(
         yield service
     finally:
         await service.stop()
+
+
+def parsing_threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """The threads that parse a policy.json from now on, once for each time."""
+    found: list[threading.Thread] = []
+    parse = policy._from_text
+
+    def noted(text: str) -> policy.Policy:
+        found.append(threading.current_thread())
+        return parse(text)
+
+    monkeypatch.setattr(policy, "_from_text", noted)
+    return found
 
 
 def exported(path: Path) -> int:
@@ -77,6 +103,6 @@ def policy_after(spec: StudySpec, events: Sequence[Event]) -> str:
         )
         for seq, sent in enumerate(events, start=1)
     ]
-    policy = StudyState.begin(spec).after(decisions).policy
-    assert policy is not None
-    return policy.to_json()
+    learned = StudyState.begin(spec).after(decisions).policy
+    assert learned is not None
+    return learned.to_json()

@@ -10,7 +10,8 @@ from typing import Any
 
 from understudy.live.clock import Outages, set_back
 from understudy.live.decision_log import AuditResult, audit, export, study_named
-from understudy.live.live_study import LiveStudy, Outcome
+from understudy.live.ingest import Outcome
+from understudy.live.live_study import LiveStudy
 from understudy.live.models import Event
 from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState

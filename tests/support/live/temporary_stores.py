@@ -16,6 +16,7 @@ from tests.support.live.postgresql_server import Cluster, postgresql
 from understudy.errors import StoreInUse
 from understudy.live.decision_log import AuditResult, audit
 from understudy.live.store import open_reader, open_store, open_tokens
+from understudy.live.store.database import Database
 from understudy.live.store.records import (
     Changes,
     Decision,
@@ -25,7 +26,7 @@ from understudy.live.store.records import (
     StudyRecord,
     TokenRecord,
 )
-from understudy.live.store.sql import Database, Reader, Store, TokenStore
+from understudy.live.store.sql import Reader, Store, TokenStore
 from understudy.live.web.tokens import digest_of
 
 __all__ = [

@@ -8,8 +8,9 @@ from __future__ import annotations
 from contextlib import closing
 
 from understudy.errors import InvalidArgument
+from understudy.live.store.database import STORES, Access, Database
 from understudy.live.store.records import TokenRecord
-from understudy.live.store.sql import STORES, Access, Database, Reader, Store, TokenStore
+from understudy.live.store.sql import Reader, Store, TokenStore
 from understudy.live.store.sqlite import Sqlite
 
 __all__ = ["hide_credentials", "open_reader", "open_store", "open_tokens", "stored_tokens"]

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from understudy.errors import StoreUnavailable
-from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Rewarded
-from understudy.live.store.sql import (
+from understudy.live.store.database import (
     INSERT_DECISIONS,
     SELECT_DECISIONS,
     Access,
@@ -21,6 +20,7 @@ from understudy.live.store.sql import (
     as_row,
     constraint_error,
 )
+from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Rewarded
 from understudy.live.store.store_files import (
     FULL_DISK,
     WriterLock,

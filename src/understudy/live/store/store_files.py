@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from understudy.errors import InvalidArgument, StoreInUse, StoreUnavailable
-from understudy.live.store.sql import STORES
+from understudy.live.store.database import STORES
 
 OWNER_ONLY = 0o600  # rewards, contexts and hashes of tokens are for no other user of the machine
 OTHERS = 0o077  # the bits of a mode that concern other users
