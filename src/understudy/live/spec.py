@@ -29,6 +29,7 @@ from understudy.logs.schema import (
     PropensitySource,
     RewardScale,
     first_few,
+    label_key,
 )
 from understudy.logs.settings import CONTEXTUAL, LEARNERS, choose, name_of_default
 
@@ -80,8 +81,9 @@ class StudySpec(BaseModel):
 
     def check(self) -> None:
         """Raise `InvalidArgument` if two fields contradict each other."""
-        if len({str(label) for label in self.actions}) < len(self.actions):
-            raise InvalidArgument("actions", self.actions, "a label is repeated", "name each once")
+        if len({label_key(label) for label in self.actions}) < len(self.actions):
+            reason = "a label is repeated: 1 and 1.0 are one label, as in logs"
+            raise InvalidArgument("actions", self.actions, reason, "name each once")
         low, high = self.scale.low, self.scale.high
         if not low <= self.expired_reward <= high:
             raise InvalidArgument(

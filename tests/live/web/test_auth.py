@@ -653,3 +653,35 @@ def test_a_flood_of_refusals_is_no_flood_of_lines() -> None:
         ask(middleware)
     assert len(logs) == 12
     assert [line.get("unlogged", 0) for line in logs] == [0] * 10 + [490, 0]
+
+
+def test_a_large_response_comes_in_pieces() -> None:
+    """The server buffers what it gets, whether the client reads it or not."""
+    whole = bytes(range(256)) * 1_000
+    sent: list[Any] = []
+
+    async def inside(_: object, __: object, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": whole, "more_body": True})
+        await send({"type": "http.response.body", "body": whole})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/assets/large.js",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+        "scheme": "http",
+        "client": ("127.0.0.1", 1),
+    }
+    asyncio.run(make(inside, records=[])(scope, receive, send))
+    bodies = [message for message in sent if message["type"] == "http.response.body"]
+    assert b"".join(message["body"] for message in bodies) == whole * 2
+    assert max(len(message["body"]) for message in bodies) <= 65_536
+    assert [message["more_body"] for message in bodies] == [True] * (len(bodies) - 1) + [False]

@@ -10,8 +10,10 @@ import asyncio
 import json
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,6 +33,7 @@ pytestmark = pytest.mark.plain
 HANGS = 60.0  # seconds after which a test fails
 SHORT = 0.3
 NEVER = 3_600.0
+LARGE = 30_000_000  # bytes: more than the buffers of two sockets
 QUICK = ConnectionLimits(
     head_seconds=SHORT, body_seconds=SHORT, write_seconds=SHORT, check_seconds=0.05
 )
@@ -69,12 +72,17 @@ async def endless(_: Request) -> Response:
     return StreamingResponse(parts())
 
 
+async def large(_: Request) -> Response:
+    return Response(bytes(LARGE))
+
+
 def app() -> Starlette:
     return Starlette(
         routes=[
             Route("/echo", echo, methods=["POST"]),
             Route("/stream", stream),
             Route("/endless", endless),
+            Route("/large", large),
         ]
     )
 
@@ -118,7 +126,9 @@ def read_response(own: socket.socket) -> bytes:
     head, _, body = found.partition(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length:")[2].split()[0])
     while len(body) < length:
-        body += own.recv(65_536)
+        part = own.recv(1_000_000)
+        assert part, f"{len(body)} of {length} bytes came"
+        body += part
     return head + b"\r\n\r\n" + body
 
 
@@ -254,6 +264,15 @@ def test_a_response_that_is_not_read_ends(quick: str) -> None:
         own.sendall(b"GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert own.recv(10)
         assert stream_has_ended.wait(HANGS)
+
+
+def test_a_response_that_is_read_late_is_not_cut() -> None:
+    """For uvicorn it is complete when it is in a buffer: that begins no wait for another head."""
+    limits = replace(QUICK, write_seconds=NEVER)
+    with serving(app, limits=limits) as url, connected(url) as own:
+        own.sendall(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        time.sleep(4 * SHORT)  # the deadline of a head has passed
+        assert len(read_response(own)) > LARGE
 
 
 def test_a_large_body_and_a_slow_stream_are_left_alone(quick: str) -> None:

@@ -195,3 +195,21 @@ assert server.configure(None).timeout_keep_alive == 15.0
         [sys.executable, "-c", program], check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_service_does_not_wait_for_a_log_that_is_not_read() -> None:
+    """A pipe holds 64 KiB: what has no room in the queue before it is dropped."""
+    program = """
+import os, structlog
+from understudy.live.web import server
+server._log_as_json()
+for _ in range(5_000):
+    structlog.get_logger("understudy.live").warning("x" * 1_000)
+os._exit(7)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
+    try:
+        assert process.wait(PATIENCE) == 7
+    finally:
+        process.kill()
+        process.communicate()

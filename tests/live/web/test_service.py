@@ -122,6 +122,7 @@ def test_an_archived_study_takes_the_rewards_that_are_on_their_way(client: httpx
     [
         ({"actions": ["a"]}, "actions"),
         ({"actions": ["a", "a"]}, "actions"),
+        ({"actions": ["1", "1.0"]}, "actions"),
         ({"name": "No Name"}, "name"),
         ({"learner": "magic"}, "learner"),
         ({"behavior": "estimated", "learner": "exp3-ix"}, "learner"),

@@ -228,6 +228,23 @@ def test_while_nothing_changes_only_a_comment_is_sent(monkeypatch: pytest.Monkey
     run(test())
 
 
+def test_streams_leave_room_for_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MOST_STREAMS", 1)
+
+    async def test() -> None:
+        shared = Streams(Counted("a"), asyncio.Event(), interval=3_600.0)
+        first, second = Reader(2), Reader(1)
+        watching = asyncio.create_task(shared.respond(SCOPE, "a")(SCOPE, first.receive, first.send))
+        while not first.bodies:
+            await asyncio.sleep(SOON)
+        with pytest.raises(HttpError) as caught:
+            await shared.respond(SCOPE, "a")(SCOPE, second.receive, second.send)
+        assert (caught.value.status, second.sent) == (503, [])
+        watching.cancel()
+
+    run(test())
+
+
 def test_logs_take_turns_and_those_that_find_no_place_are_refused() -> None:
     """A client that does not read its log holds its place until the server closes it."""
 

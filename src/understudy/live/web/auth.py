@@ -10,7 +10,7 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -32,6 +32,9 @@ from understudy.live.web.streams import ALLOWED
 from understudy.live.web.tokens import BadTokens, Clock, TokenRegistry, digest_of
 
 MEBIBYTE = 2**20
+# Bytes of a response that the server gets at a time. It buffers as many: a client that does not
+# read takes no more memory, and one that reads slowly is seen to read.
+PIECE = 2**16
 LONGEST_LENGTH = 18  # digits of a number of bytes
 READING = frozenset({"GET", "HEAD"})
 PUBLIC = frozenset({"/", "/docs", "/openapi.json", "/healthz", "/readyz"})
@@ -143,11 +146,8 @@ class AuthMiddleware:
         self._names = (f"{first}-{number:x}" for number in itertools.count(1))
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         if scope["type"] != "http":
-            await send({"type": "websocket.close"})
+            await self._without_request(scope, receive, send)
             return
         name = next(self._names)
         begun = self._clock()
@@ -157,11 +157,10 @@ class AuthMiddleware:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                own = API_HEADERS if scope["path"].startswith(API) else HEADERS
-                given = message.get("headers", ())
-                message["headers"] = [*given, *own, (b"x-request-id", name.encode())]
+                self._complete(message, scope, name)
                 self._count(scope, message["status"], begun, name)
-            await send(message)
+            for piece in _pieces(message):
+                await send(piece)
 
         try:
             await self._checked(scope)(scope, receive, deliver)
@@ -178,6 +177,18 @@ class AuthMiddleware:
                 raise
             message = f"an error of the service; its log has it as request {name}"
             await refuse(500, "internal", message)(scope, receive, deliver)
+
+    async def _without_request(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        else:
+            await send({"type": "websocket.close"})
+
+    def _complete(self, message: Message, scope: HttpScope, name: str) -> None:
+        """Add the headers that all responses have."""
+        own = API_HEADERS if scope["path"].startswith(API) else HEADERS
+        given = message.get("headers", ())
+        message["headers"] = [*given, *own, (b"x-request-id", name.encode())]
 
     def _count(self, scope: HttpScope, status: int, begun: float, name: str) -> None:
         """Count a request, and log it if it was refused; the next line counts those left out."""
@@ -294,6 +305,17 @@ def _facts(scope: HttpScope, name: str) -> dict[str, str]:
         "reason": scope.get(REASON, ""),
     }
     return {key: plain(text, LONGEST_FACT) for key, text in facts.items() if text}
+
+
+def _pieces(message: Message) -> Sequence[Message]:
+    """Return a part of a response as parts that are not too large."""
+    body = message.get("body", b"")
+    if len(body) <= PIECE:
+        return (message,)
+    cuts = range(0, len(body), PIECE)
+    pieces = [{**message, "body": body[cut : cut + PIECE], "more_body": True} for cut in cuts]
+    pieces[-1]["more_body"] = message.get("more_body", False)
+    return pieces
 
 
 def address_of(scope: HttpScope) -> str:

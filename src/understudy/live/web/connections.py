@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from http import HTTPStatus
-from ipaddress import ip_network
+from ipaddress import IPv6Address, ip_network
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from understudy.live.service import HttpError
 
 CONNECTION = "understudy.connection"  # the key of a request's connection in its ASGI scope
+SMALL = 4096  # bytes: a larger part costs more to copy than another write
 SITE = 64  # bits: a provider gives every IPv6 customer so many addresses, at least
 
 
@@ -114,6 +115,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._all = connections
         self._limits = connections.limits
         self._read_by = self._write_by = math.inf
+        self._is_draining = False
         self._outside_body = 0  # bytes since the last one of a body, or of a whole request
 
     def authorize(self) -> None:
@@ -127,6 +129,11 @@ class ConnectionProtocol(HttpToolsProtocol):
         """Close the connection if a deadline has passed."""
         if self.transport.is_closing():  # it waits for its client to read the rest
             self._write_by = min(self._write_by, now + self._limits.write_seconds)
+        elif now >= self._read_by and not self._is_draining:
+            # The last response is complete for uvicorn, but its client may still read the rest.
+            self._is_draining = self.transport.get_write_buffer_size() > 0
+            if self._is_draining:
+                self._read_by = now + self._limits.write_seconds
         if now >= min(self._read_by, self._write_by):
             self.transport.abort()
 
@@ -170,6 +177,7 @@ class ConnectionProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._all.release(self)
+        self._is_draining = False
         if self.cycle.response_complete:  # no other request waits
             self._read_by = self.loop.time() + self._limits.head_seconds
 
@@ -201,10 +209,13 @@ def share_of(address: str) -> str:
 
     >>> share_of("192.0.2.7"), share_of("2001:db8::7"), share_of("2001:db8::8")
     ('192.0.2.7', '2001:db8::/64', '2001:db8::/64')
+    >>> share_of("::ffff:192.0.2.7")  # a client with IPv4 at a socket with IPv6
+    '192.0.2.7'
     """
     if ":" not in address:
         return address
-    return str(ip_network((address.partition("%")[0], SITE), strict=False))
+    found = IPv6Address(address.partition("%")[0])
+    return str(found.ipv4_mapped or ip_network((found, SITE), strict=False))
 
 
 class _Joining:
@@ -224,6 +235,8 @@ class _Joining:
         if not self._parts:
             self._loop.call_soon(self._flush)
         self._parts.append(data)
+        if len(data) > SMALL:  # the transport must know, to say when its client does not read
+            self._flush()
 
     def close(self) -> None:
         self._flush()

@@ -14,7 +14,8 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from queue import SimpleQueue
+from logging.handlers import QueueHandler, QueueListener
+from queue import Full, Queue, SimpleQueue
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 from types import FrameType
 from typing import Any
@@ -37,6 +38,7 @@ SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not 
 LOOK = 0.05  # seconds between two looks for a signal while kernels are compiled
 STOPS = (signal.SIGINT, signal.SIGTERM)
 WRITER = "understudy-writer"  # the thread that owns the store
+MOST_LINES = 1_000  # that wait to be written: a second of the most that is logged, and more
 LAST_WORDS = 1.0  # seconds for the last line: standard error may be a pipe that is not read
 FAILED = 1
 
@@ -193,12 +195,8 @@ class ServiceServer(uvicorn.Server):
 
 def _leave(reason: str) -> None:
     """End the process at once: a thread that hangs would keep it."""
-    words = "the service ends without closing its store"
-    saying = threading.Thread(
-        target=log.error, args=[words], kwargs={"reason": reason}, daemon=True
-    )
-    saying.start()
-    saying.join(LAST_WORDS)
+    log.error("the service ends without closing its store", reason=reason)
+    logging.shutdown()
     os._exit(FAILED)
 
 
@@ -208,11 +206,34 @@ def _say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _log_as_json() -> None:
-    """One JSON object a line, on standard error, from us and from uvicorn.
+class LogQueue(QueueHandler):
+    """Hands lines to a thread that writes them, and drops those for which there is no room.
 
-    All of it goes through `logging`, which goes on when a line cannot be written: where the log is
-    on the disk of the store, one that is full must not stop the service too.
+    Standard error may be a pipe that is not read: the service must not wait for it.
+    """
+
+    def __init__(self, stream: logging.Handler) -> None:
+        self._lines: Queue[logging.LogRecord] = Queue(MOST_LINES)
+        super().__init__(self._lines)
+        QueueListener(self._lines, stream).start()
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        with suppress(Full):
+            self._lines.put_nowait(record)
+
+    def close(self) -> None:
+        """Wait for the lines to be written, for at most a second."""
+        end = time.monotonic() + LAST_WORDS
+        while self._lines.unfinished_tasks and time.monotonic() < end:
+            time.sleep(LOOK)
+        super().close()
+
+
+def _log_as_json() -> None:
+    """Log one JSON object a line, on standard error, from us and from uvicorn.
+
+    `logging` goes on when a line cannot be written: where the log is on the disk of the store, one
+    that is full must not stop the service too.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
@@ -224,7 +245,7 @@ def _log_as_json() -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LogQueue(logging.StreamHandler(sys.stderr))
     as_json = structlog.processors.JSONRenderer()
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(as_json, foreign_pre_chain=shared))
     logging.getLogger("uvicorn.error").addFilter(LogRateLimit())  # of malformed requests

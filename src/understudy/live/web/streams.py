@@ -23,6 +23,7 @@ from understudy.live.web.views import StudyViews
 
 NDJSON, EVENT_STREAM = "application/x-ndjson", "text/event-stream"
 ALLOWED = "understudy.allowed"  # where a scope holds the function that checks its token again
+MOST_STREAMS = 400  # of the 900 requests under way: events find room, whatever is watched
 HEARTBEAT = 15.0  # seconds: less than proxies and browsers wait for
 Make = Callable[[str], dict[str, Any]]  # of the view of a study
 
@@ -53,7 +54,7 @@ class StateResponse(EventSourceResponse):
 
     media_type = EVENT_STREAM
 
-    def __init__(self, states: AsyncIterator[str]) -> None:
+    def __init__(self, states: AsyncIterator[str], slots: Slots) -> None:
         super().__init__(
             (ServerSentEvent(text, event="state", sep="\n") async for text in states),
             ping=HEARTBEAT,
@@ -61,6 +62,12 @@ class StateResponse(EventSourceResponse):
             sep="\n",
         )
         del self.headers["cache-control"]  # the middleware has it for all of the API
+        self._slots = slots
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+        """Send states; raise, before it begins, if there is no slot."""
+        async with self._slots.one():
+            await super().__call__(scope, receive, send)
 
 
 class Streams:
@@ -71,11 +78,13 @@ class Streams:
         self._stop = stop
         self._interval = interval
         self._made: dict[tuple[Make, str], tuple[int, str]] = {}
+        self._slots = Slots(MOST_STREAMS, f"{MOST_STREAMS} streams are open")
         self._making = asyncio.Lock()  # one at a time: events wait for the interpreter
 
     def respond(self, scope: HttpScope, name: str | None) -> StateResponse:
         """The response about one study, or about all (None), while its token is valid."""
-        return StateResponse(self.states(name, scope.get(ALLOWED, lambda: True)))
+        states = self.states(name, scope.get(ALLOWED, lambda: True))
+        return StateResponse(states, self._slots)
 
     async def states(self, name: str | None, allowed: Callable[[], bool]) -> AsyncIterator[str]:
         """Yield the state now, and every later one."""
