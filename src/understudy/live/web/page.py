@@ -1,6 +1,6 @@
 """The page of the service: HTML without any data, its scripts and its styles, all from here.
 
-docs/decisions/0005-static-files.md says why this is not Starlette's `StaticFiles`.
+docs/decisions/0004-static-files.md says why this is not Starlette's `StaticFiles`.
 """
 
 from __future__ import annotations
