@@ -68,7 +68,7 @@ def describe_log(coverage: Coverage) -> list[str]:
 def repeated_line(repeated: RepeatedRows) -> str:
     """How rows repeat, and how many would by chance.
 
-    >>> repeated_line(RepeatedRows(Repetition.MULTIPLES, 10, 500, 62.5, 500, 5_000))
+    >>> repeated_line(RepeatedRows(Repetition.MULTIPLES, 10, 500, 63.0, 500, 5_000))
     '500 of 500 different rows occur a multiple of 10 times; about 63 would by chance'
     """
     k, chance = repeated.times, rough_count(repeated.expected)
