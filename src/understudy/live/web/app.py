@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -101,8 +102,8 @@ def make_app(service: Service, *, loopback_only: bool = True) -> FastAPI:
     app.state.shared = Shared(
         service,
         Streams(StudyViews(service), service.stopped),
-        reading=Slots(MOST_READS, f"{MOST_READS} logs are being read"),
-        saving=Slots(1, "another snapshot is being made"),
+        reading=Slots(MOST_READS, f"{MOST_READS} logs or snapshots are being read"),
+        making=asyncio.Lock(),
         loading=Slots(1, "another policy.json is being loaded"),
     )
     app.state.registry = registry

@@ -89,7 +89,7 @@ class Shared(NamedTuple):
     service: Service
     streams: Streams
     reading: Slots
-    saving: Slots
+    making: asyncio.Lock
     loading: Slots
 
 
@@ -227,7 +227,7 @@ async def read_coverage(study: TheStudy) -> Any:
 async def read_snapshot(shared: TheShared, study: TheStudy) -> Response:
     """Read the study as a policy.json, as `understudy learn` writes it."""
     state = study.state
-    async with shared.saving.one():
+    async with shared.reading.one(), shared.making:  # one at a time: events wait for each
         made = await asyncio.to_thread(state.snapshot, let_others_run)
     if made is None and study.fault is not None:
         raise HttpError(409, "stopped", study.fault)
