@@ -182,8 +182,7 @@ class Writer:
         weighed = weight(study.spec, events)
         if self._queued + weighed > MOST_QUEUED:
             raise StoreUnavailable("more events are waiting to be written than there is room for")
-        future: asyncio.Future[list[Outcome]] = self._loop.create_future()
-        self._pending.add(future)
+        future = self._new_future()
         self._queued += weighed
         self._queue.put(EventRequest(study, events, weighed, future))
         return future
@@ -191,18 +190,22 @@ class Writer:
     def run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Queue work for the thread that owns the store."""
         self._check_available()
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._pending.add(future)
+        future = self._new_future()
         self._queue.put(StoreTask(work, future))
         return future
 
+    def _new_future(self) -> asyncio.Future[Any]:
+        """Return a future that gets an answer even if the store hangs."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._pending.add(future)
+        return future
+
     def _check_available(self) -> None:
-        if self.stopping:
-            raise StoreUnavailable("the service is shutting down")
-        if (stall := self._stalled()) is not None:
-            raise StoreUnavailable(stall)
-        if self.store_error is not None and time.monotonic() < self._retry_at:
-            raise StoreUnavailable(self.store_error)
+        """Raise if requests are refused now; a request may try a lost store again after a while."""
+        reason = self.unavailable
+        may_retry = reason is self.store_error and time.monotonic() >= self._retry_at
+        if reason is not None and not may_retry:
+            raise StoreUnavailable(reason)
 
     def now(self) -> int:
         """Return the time for a write; for the thread alone."""
@@ -303,13 +306,14 @@ class Writer:
     def _refuse(self, requests: Sequence[EventRequest], error: Exception) -> None:
         self._answer([(request.future, None, error) for request in requests], _weight(requests))
 
-    def _refuse_outdated(self, requests: Sequence[EventRequest]) -> list[EventRequest]:
+    def _refuse_outdated(self, requests: Sequence[EventRequest]) -> Sequence[EventRequest]:
         """Return the requests whose study is still in the store; refuse the others."""
         found = self.studies.get
         outdated = [one for one in requests if found(one.study.spec.name) is not one.study]
-        if outdated:
-            error = StoreUnavailable("the store holds other studies now; send the request again")
-            self._refuse(outdated, error)
+        if not outdated:
+            return requests
+        error = StoreUnavailable("the store holds other studies now; send the request again")
+        self._refuse(outdated, error)
         return [request for request in requests if request not in outdated]
 
     def _write_separately(self, requests: Sequence[EventRequest], error: Exception) -> None:

@@ -529,7 +529,7 @@ def test_an_answer_that_has_begun_is_broken_off_and_not_completed() -> None:
     assert [line["event"] for line in logs] == ["request broken"]
 
 
-def test_whoever_leaves_is_counted_and_not_answered() -> None:
+def test_a_client_that_leaves_is_counted_and_not_answered() -> None:
     registry = CollectorRegistry()
     middleware = make(Inside(ClientDisconnect()), records=[], registry=registry)
     with structlog.testing.capture_logs() as logs, pytest.raises(ValueError, match="unpack"):

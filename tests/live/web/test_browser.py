@@ -214,7 +214,7 @@ def test_words_that_stay_the_same_are_not_said_again(visit: Visit, service: Serv
     assert page.evaluate("window.said") == 0
 
 
-def test_whoever_reads_a_table_is_not_disturbed(visit: Visit, service: Service) -> None:
+def test_a_reader_of_a_table_is_not_disturbed(visit: Visit, service: Service) -> None:
     """Focus, scroll and selection are where they were, in the very same elements."""
     service.add("router", [f"action number {i}" for i in range(40)])
     service.play("router", 2_000)
