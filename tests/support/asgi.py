@@ -45,7 +45,7 @@ def ask(
 ) -> Answer:
     """What it answers to a body that comes in these pieces, after which the caller leaves.
 
-    No piece at all: an application that waits for a body fails. `extra` are keys that a server adds.
+    No piece at all: an application that waits for one fails. `extra` are keys that a server adds.
     """
     given = {"host": "localhost:8000"} | dict(headers or {})
     scope: dict[str, Any] = {
