@@ -46,7 +46,6 @@ from tests.support.live.temporary_stores import (
     database,
     database_of,
     decisions_in,
-    open_when_free,
     place,
 )
 from tests.support.strategies import quick
@@ -514,6 +513,6 @@ def test_a_store_without_the_tables_of_outages_is_read(place: Place) -> None:
     assert (reader.outages(), reader.closed_seq(1)) == ([], 0)
     assert [found.passed for found in audited(place.where)] == [True]
     store.close()
-    open_when_free(store)
+    store.open()
     store.write_clock(9, Outage(2, 5))
     assert reader.outages() == [Outage(2, 5)]

@@ -19,7 +19,6 @@ from tests.support.live.temporary_stores import (
     database,
     database_of,
     fresh,
-    open_when_free,
 )
 from understudy.errors import StoreInUse, StoreUnavailable
 from understudy.live.store import open_store, postgresql
@@ -77,7 +76,7 @@ def test_the_answer_to_a_commit_is_lost(database: Place) -> None:
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             store.write([fresh(key, 3)], 1)
         armed.clear()
-        assert not open_when_free(store)
+        assert not store.open()
         assert sorted(store.find(key, ["id 1", "id 2", "id 3", "id 4"])) == ["id 1", "id 2", "id 3"]
         store.close()
 

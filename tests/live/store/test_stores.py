@@ -22,7 +22,6 @@ from tests.support.live.temporary_stores import (
     database,
     database_of,
     fresh,
-    open_when_free,
     place,
     process,
 )
@@ -270,7 +269,7 @@ def test_a_writer_that_was_killed_has_let_go_and_lost_nothing(place: Place) -> N
         other.kill()
         other.wait()
     assert content(reader) == content(place.reader()) == before  # while there is no writer
-    assert open_when_free(store)
+    assert store.open()
     assert content(store) == content(reader) == content(place.reader()) == before
     assert before[1][0][1] == 1
     store.write([fresh(1, 3, after=1)], 1)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tests.support.live.postgresql_server import Cluster, postgresql
-from understudy.errors import StoreInUse
 from understudy.live.decision_log import AuditResult, audit
 from understudy.live.store import open_reader, open_store, open_tokens
 from understudy.live.store.database import Database
@@ -44,7 +42,6 @@ __all__ = [
     "database_of",
     "decisions_in",
     "fresh",
-    "open_when_free",
     "place",
     "process",
     "remove_token",
@@ -204,14 +201,6 @@ def a_store(place: Place) -> tuple[Store, int]:
     key = store.add_study("a", "{}", None, 1).key
     store.write([fresh(key, 3)], 1)
     return store, key
-
-
-def open_when_free(store: Store) -> bool:
-    """A database server notices a moment later that the writer before is gone."""
-    while True:
-        with suppress(StoreInUse):
-            return store.open()
-        time.sleep(0.01)
 
 
 def database_of(reader: Reader) -> Database:

@@ -41,6 +41,7 @@ SCHEMA = "understudy"
 # Keys of two advisory locks, "unde" and "rstu" in ASCII: one per writer, one per transaction.
 WRITER_LOCK, TRANSACTION_LOCK = 0x756E6465, 0x72737475
 STATEMENT_TIMEOUT = 30  # seconds: far above any statement of ours; then the store counts as lost
+LOCK_TIMEOUT = 2  # seconds: the server frees the lock of a closed connection milliseconds later
 # A dead connection is noticed within 25 seconds. A URL may say otherwise.
 DEFAULTS = {
     "connect_timeout": 5,
@@ -192,12 +193,15 @@ def connection_settings(url: str) -> dict[str, Any]:
 
 
 def become_writer(connection: psycopg.Connection) -> None:
-    """Take the writer's lock, which PostgreSQL releases with the connection."""
-    taken = connection.execute("SELECT pg_try_advisory_lock(%s, 0)", (WRITER_LOCK,)).fetchone()
-    if taken != (True,):
+    """Take the writer's lock, which PostgreSQL frees soon after its connection is closed."""
+    connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}s'")
+    try:
+        connection.execute("SELECT pg_advisory_lock(%s, 0)", (WRITER_LOCK,))
+    except errors.LockNotAvailable:
         held = connection.execute(HOLDER, (WRITER_LOCK,)).fetchone()
         who = held[0] if held else "one that is just leaving"
         raise StoreInUse(
             f"another server writes to the database {connection.info.dbname!r}: {who}; "
             "stop it first, or name another store"
-        )
+        ) from None
+    connection.execute("RESET lock_timeout")
