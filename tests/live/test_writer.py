@@ -136,7 +136,7 @@ def test_who_waits_for_a_store_does_not_spin(
 
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
-            turns, gather = [0], service.writer._gather
+            turns, take = [0], service.writer._requests.take
             answers = iter([True])
 
             def process(*_: object) -> bool:
@@ -144,11 +144,11 @@ def test_who_waits_for_a_store_does_not_spin(
                     return more
                 raise StoreUnavailable("it is gone")
 
-            def counted() -> object:
+            def counted(wait: float) -> object:
                 turns[0] += 1
-                return gather()
+                return take(wait)
 
-            monkeypatch.setattr(service.writer, "_gather", counted)
+            monkeypatch.setattr(service.writer._requests, "take", counted)
             with monkeypatch.context() as patched:
                 patched.setattr(type(service.study("ads")), "process", process)
                 await asyncio.sleep(1.0)
