@@ -1,4 +1,4 @@
-"""Bounds in bytes: long contexts count in the queue of `understudy.live.writer`, and in reads."""
+"""Bounds in bytes: long contexts count in `understudy.live.request_queue`, and in reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.support.live.running_service import Event, Service, served, study_spec
 from tests.support.live.single_study import SECOND, Decision, SingleStudy
 from understudy.errors import StoreUnavailable
-from understudy.live import writer
+from understudy.live import request_queue
 
 pytestmark = pytest.mark.plain
 
@@ -39,7 +39,7 @@ async def sent_while_it_writes(service: Service, names: str) -> list[Any]:
 
 
 def test_the_queue_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MOST_QUEUED", 25)
+    monkeypatch.setattr(request_queue, "MOST_QUEUED", 25)
 
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
@@ -54,7 +54,7 @@ def test_the_queue_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_group_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MOST_IN_GROUP", 20)
+    monkeypatch.setattr(request_queue, "MOST_IN_GROUP", 20)
 
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import structlog
 
 from tests.support.live.load_generator import until
-from tests.support.live.running_service import Event, Service, served, study_spec
+from tests.support.live.running_service import Event, Service, lose_answer, served, study_spec
 from tests.support.live.temporary_stores import Place, audited, database_of
 from understudy.errors import StoreUnavailable
 from understudy.live import writer
@@ -87,17 +86,8 @@ def test_counts_are_those_of_the_store(tmp_path: Path, monkeypatch: pytest.Monke
 
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
-            study, store = service.study("ads"), service.writer.store
-            write = store.write
-
-            def write_and_lose(changes: Sequence[Any], clock: int) -> None:
-                write(changes, clock)
-                raise StoreUnavailable("the answer was lost")
-
-            with monkeypatch.context() as patched:
-                patched.setattr(store, "write", write_and_lose)
-                with pytest.raises(StoreUnavailable, match="the answer was lost"):
-                    await service.ingest(study, [Event(id="unknown", reward=1.0)])
+            study = service.study("ads")
+            await lose_answer(service, Event(id="unknown", reward=1.0))
             await until(lambda: service.writer.store_error is None)
             assert study.refusals() == {"unknown decision": 1}
 

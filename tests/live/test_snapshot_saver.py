@@ -65,13 +65,20 @@ def advance_until_idle(saver: SnapshotSaver, single: SingleStudy) -> None:
         saver.advance(single.store, [single.study])
 
 
-def test_the_writer_goes_on_while_a_snapshot_is_made(
-    single: SingleStudy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def making(single: SingleStudy, monkeypatch: pytest.MonkeyPatch) -> tuple[Hold, SnapshotSaver]:
+    """A snapshot after one decision, which is being made."""
     hold, saver = Hold(single, monkeypatch), SnapshotSaver(EVERY, SHARE)
     learn(single, 1)
     saver.advance(single.store, [single.study])
     assert hold.begun.wait(PATIENCE)
+    return hold, saver
+
+
+def test_the_writer_goes_on_while_a_snapshot_is_made(
+    single: SingleStudy, making: tuple[Hold, SnapshotSaver]
+) -> None:
+    hold, saver = making
     for number in (2, 3):  # a turn of the writer: events, and a look at the snapshots
         learn(single, number)
         saver.advance(single.store, [single.study])
@@ -84,13 +91,10 @@ def test_the_writer_goes_on_while_a_snapshot_is_made(
 
 
 def test_at_the_end_the_newest_states_are_saved(
-    single: SingleStudy, monkeypatch: pytest.MonkeyPatch
+    single: SingleStudy, making: tuple[Hold, SnapshotSaver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A snapshot that is being made is given up: its study is saved with all its decisions."""
-    hold, saver = Hold(single, monkeypatch), SnapshotSaver(EVERY, SHARE)
-    learn(single, 1)
-    saver.advance(single.store, [single.study])
-    assert hold.begun.wait(PATIENCE)
+    hold, saver = making
     learn(single, 2)
     join = threading.Thread.join
 
@@ -105,12 +109,9 @@ def test_at_the_end_the_newest_states_are_saved(
 
 
 def test_a_snapshot_of_a_study_that_was_loaded_again_is_dropped(
-    single: SingleStudy, monkeypatch: pytest.MonkeyPatch
+    single: SingleStudy, making: tuple[Hold, SnapshotSaver]
 ) -> None:
-    hold, saver = Hold(single, monkeypatch), SnapshotSaver(EVERY, SHARE)
-    learn(single, 1)
-    saver.advance(single.store, [single.study])
-    assert hold.begun.wait(PATIENCE)
+    hold, saver = making
     single.study.load(single.store)  # another writer may have processed other rewards
     hold.released.set()
     advance_until_idle(saver, single)

@@ -69,15 +69,29 @@ def test_a_warm_up_that_cannot_succeed_stops_with_its_reason(
         single.restart()
 
 
-def test_only_equal_contexts_prolong_a_warm_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("limit", "warmup", "decisions"),
+    [
+        (("MOST_WARMUP_ROWS", 50), 10, 40),  # the next warm-up would have 80 decisions
+        (("MOST_WARMUP_BYTES", 600), 60, 21),
+    ],
+    ids=["prolonged", "full"],
+)
+def test_a_warm_up_of_equal_contexts_stops(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: tuple[str, int],
+    warmup: int,
+    decisions: int,
 ) -> None:
-    monkeypatch.setattr(state, "MOST_WARMUP_ROWS", 50)
-    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
-    send(single, constant, *range(39))
-    assert (single.study.fault, single.study.state.warmup_left) == (None, 1)
-    send(single, constant, 39)  # the next warm-up would have 80 decisions
-    assert "context = '40 decisions': all contexts are alike" in str(single.study.fault)
+    monkeypatch.setattr(state, *limit)
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=warmup)
+    send(single, constant, *range(decisions - 1))
+    assert single.study.fault is None
+    assert single.study.state.warmup_left > 0
+    send(single, constant, *range(decisions - 1, 40))
+    reason = f"context = '{decisions} decisions': all contexts are alike"
+    assert reason in str(single.study.fault)
 
 
 def test_a_stopped_study_is_shown_as_stopped(tmp_path: Path) -> None:
@@ -120,15 +134,6 @@ def test_a_warm_up_ends_when_its_contexts_fill_their_bytes(
     found = us.logs.learn(out, actions=["a", "b"], context=list(COLUMNS), warmup=warmup)
     assert learned_parts(found.policy.to_json()) == learned_parts(single.policy())
     assert [result.faults for result in single.audit()] == [()]
-
-
-def test_a_full_warm_up_of_equal_contexts_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(state, "MOST_WARMUP_BYTES", 600)
-    single = SingleStudy(tmp_path, context=COLUMNS, warmup=60)
-    send(single, constant, *range(40))
-    assert "context = '21 decisions': all contexts are alike" in str(single.study.fault)
 
 
 def test_states_of_a_warm_up_are_values(tmp_path: Path) -> None:

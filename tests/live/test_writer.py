@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.live.running_service import Event, served, study_spec
+from tests.support.live.running_service import Event, lose_answer, served, study_spec
 from understudy.errors import StoreUnavailable
 from understudy.live import writer
 
@@ -103,22 +103,13 @@ def test_one_request_cannot_spoil_a_group(tmp_path: Path, monkeypatch: pytest.Mo
     asyncio.run(play())
 
 
-def test_a_store_that_fails_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_fails_is_waited_for(tmp_path: Path) -> None:
     """A write that may or may not have happened: what was not acknowledged is sent again, once."""
 
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
-            study, store = service.study("ads"), service.writer.store
-            write = store.write
-
-            def write_and_lose(changes: Sequence[Any], clock: int) -> None:
-                write(changes, clock)
-                raise StoreUnavailable("the answer was lost")
-
-            monkeypatch.setattr(store, "write", write_and_lose)
-            with pytest.raises(StoreUnavailable, match="the answer was lost"):
-                await service.ingest(study, [event("1")])
-            monkeypatch.setattr(store, "write", write)
+            study = service.study("ads")
+            await lose_answer(service, event("1"))
             with pytest.raises(StoreUnavailable):  # refused at once, for a while
                 await service.ingest(study, [event("1")])
             await asyncio.sleep(0.6)
@@ -136,7 +127,7 @@ def test_who_waits_for_a_store_does_not_spin(
 
     async def play() -> None:
         async with served(tmp_path / "store.db") as service:
-            turns, gather = [0], service.writer._gather
+            turns, take = [0], service.writer._requests.take
             answers = iter([True])
 
             def process(*_: object) -> bool:
@@ -144,11 +135,11 @@ def test_who_waits_for_a_store_does_not_spin(
                     return more
                 raise StoreUnavailable("it is gone")
 
-            def counted() -> object:
+            def counted(wait: float) -> object:
                 turns[0] += 1
-                return gather()
+                return take(wait)
 
-            monkeypatch.setattr(service.writer, "_gather", counted)
+            monkeypatch.setattr(service.writer._requests, "take", counted)
             with monkeypatch.context() as patched:
                 patched.setattr(type(service.study("ads")), "process", process)
                 await asyncio.sleep(1.0)

@@ -24,6 +24,7 @@ from tests.support.live.running_service import (
     Event,
     Service,
     policy_after,
+    served,
     study_spec,
 )
 from tests.support.live.temporary_stores import decisions_in
@@ -154,26 +155,19 @@ def test_an_error_of_the_service_is_told_and_not_the_end(
     """Without its thread the service would never answer again."""
 
     async def run() -> None:
-        service = Service(str(tmp_path / "store.db"))
-        await service.start()
-        try:
-            study = await insist(lambda: service.create(SPEC))
+        async with served(tmp_path / "store.db") as service:
+            study = service.study("ads")
             await insist(lambda: service.ingest(study, [event(0)]))
             failing = mock.Mock(side_effect=KeyError)
             with monkeypatch.context() as broken:
 
                 def break_it() -> None:
                     broken.setattr(service.writer.store, method, failing)
-                    study.all_in_memory, study.snapshot_seq = (
-                        False,
-                        -1,
-                    )  # all is read and kept again
+                    study.all_in_memory, study.snapshot_seq = False, -1  # read and keep all again
 
                 await service.writer.run(break_it)  # between two turns of the thread
                 await until(lambda: failing.called)
             assert (await insist(lambda: service.ingest(study, [event(1)])))[0].status == "accepted"
-        finally:
-            await service.stop()
 
     for name in ("RETRY", "POLL"):
         monkeypatch.setattr(writer, name, 1e-3)
@@ -189,10 +183,8 @@ def test_what_is_on_disk_is_acknowledged_even_if_processing_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
-        service = Service(str(tmp_path / "store.db"))
-        await service.start()
-        try:
-            study = await insist(lambda: service.create(SPEC))
+        async with served(tmp_path / "store.db") as service:
+            study = service.study("ads")
 
             def break_it() -> None:
                 failing = mock.Mock(side_effect=[KeyError, []])
@@ -202,8 +194,6 @@ def test_what_is_on_disk_is_acknowledged_even_if_processing_fails(
             await service.writer.run(break_it)
             (outcome,) = await insist(lambda: service.ingest(study, [event(0)]))
             assert outcome.status == "accepted"
-        finally:
-            await service.stop()
 
     monkeypatch.setattr(writer, "POLL", 3600.0)  # it is the write that meets the error
     with structlog.testing.capture_logs() as logs:

@@ -12,31 +12,25 @@ that wait, and refuses new ones until the thread goes on.
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from understudy.errors import StoreUnavailable
 from understudy.live.clock import FAR_AHEAD, ServiceClock, StoreClock, shown
-from understudy.live.ingest import Outcome, weight
+from understudy.live.ingest import Outcome
 from understudy.live.live_study import LiveStudy
 from understudy.live.models import Event
+from understudy.live.request_queue import EventRequest, RequestQueue, StoreTask
 from understudy.live.snapshot_saver import SnapshotSaver
 from understudy.live.spec import SECOND
 from understudy.live.store.records import StudyRecord, TokenRecord
 from understudy.live.store.sql import Store
 
-# In events, where one with a long context counts as several.
-MOST_IN_GROUP = 4_096  # a larger group makes its first request wait, and saves nothing
-MOST_QUEUED = 100_000  # five seconds at 20 000 a second, half of a client's time-out; some 200 MB
-BUSY = 4  # requests in a group: from here on, more are expected while one is being written
-GATHER = 3e-3  # seconds that a group then waits for them: less than most disks need to sync
 POLL = 0.05  # seconds between two searches for expired decisions and unprocessed groups
 RETRY = 0.5  # seconds between two attempts to reopen a lost store: clients retry after one
 TOKENS_EVERY = 2.0  # seconds until an added or removed token counts
@@ -51,30 +45,7 @@ GRACE = 10.0  # seconds for the last writes: as long as the server gives request
 # Steps of a turn, for the reason if one takes too long.
 WAITING, PROCESSING = "waiting for its store", "reading and processing decisions"
 
-Answer = tuple[asyncio.Future[Any], Any, BaseException | None]  # a future, its result or error
 log = structlog.get_logger("understudy.live")
-
-
-@dataclass(eq=False)
-class EventRequest:
-    """The events of one request, their weight, and the future that gets their outcomes."""
-
-    study: LiveStudy
-    events: Sequence[Event]
-    weight: int
-    future: asyncio.Future[Any]
-
-
-@dataclass(eq=False)
-class StoreTask:
-    """Other work with the store, to be done in the thread that owns it."""
-
-    work: Callable[[], Any]
-    future: asyncio.Future[Any]
-
-
-def _weight(requests: Sequence[EventRequest]) -> int:
-    return sum(request.weight for request in requests)
 
 
 class Writer:
@@ -94,9 +65,7 @@ class Writer:
         self.is_open = False
         self.stopping = False
         self._loop: asyncio.AbstractEventLoop
-        self._queue: queue.SimpleQueue[EventRequest | StoreTask | None] = queue.SimpleQueue()
-        self._queued = 0
-        self._pending: set[asyncio.Future[Any]] = set()
+        self._requests = RequestQueue()
         self._turn_at: float | None = None
         self._step = WAITING
         self._is_stalled = False  # at the last look
@@ -104,7 +73,6 @@ class Writer:
         self._answered_all = False
         self._outdated = False
         self._unprocessed = False
-        self._busy = False
         self._poll_at = 0.0
         self._snapshots = SnapshotSaver(SNAPSHOT_EVERY, SNAPSHOT_SHARE)
         self._tokens_at = 0.0
@@ -127,6 +95,7 @@ class Writer:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the thread; answers go to this event loop."""
         self._loop = loop
+        self._requests.start(loop)
         self._thread.start()
         self._watch()
 
@@ -136,12 +105,12 @@ class Writer:
         Return whether the store has answered every request. The others may be on disk or not.
         """
         self.stopping = True
-        self._queue.put(None)
+        self._requests.end()
         await asyncio.to_thread(self._thread.join, grace)
         self._watcher.cancel()
         if not self._answered_all:
             log.error("the service ends before its store has answered", reason=self._stalled())
-            self._fail_pending("the service has ended before its store answered")
+            self._requests.fail_pending("the service has ended before its store answered")
         return self._answered_all
 
     @property
@@ -165,40 +134,20 @@ class Writer:
         if stall is not None:
             if not self._is_stalled:
                 log.warning("the store cannot be used", reason=stall)
-            self._fail_pending(stall)
+            self._requests.fail_pending(stall)
         elif self._is_stalled:
             log.info("the store can be used again")
         self._is_stalled = stall is not None
 
-    def _fail_pending(self, reason: str) -> None:
-        for future in self._pending:
-            if not future.done():
-                future.set_exception(StoreUnavailable(reason))
-        self._pending.clear()
-
     def submit(self, study: LiveStudy, events: Sequence[Event]) -> asyncio.Future[list[Outcome]]:
         """Queue events; their outcomes come when they are on disk."""
         self._check_available()
-        weighed = weight(study.spec, events)
-        if self._queued + weighed > MOST_QUEUED:
-            raise StoreUnavailable("more events are waiting to be written than there is room for")
-        future = self._new_future()
-        self._queued += weighed
-        self._queue.put(EventRequest(study, events, weighed, future))
-        return future
+        return self._requests.add_events(study, events)
 
     def run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Queue work for the thread that owns the store."""
         self._check_available()
-        future = self._new_future()
-        self._queue.put(StoreTask(work, future))
-        return future
-
-    def _new_future(self) -> asyncio.Future[Any]:
-        """Return a future that gets an answer even if the store hangs."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._pending.add(future)
-        return future
+        return self._requests.add_task(work)
 
     def _check_available(self) -> None:
         """Raise if requests are refused now; a request may try a lost store again after a while."""
@@ -244,7 +193,7 @@ class Writer:
         stopping = False
         while not stopping:
             self._turn_at = None
-            group, stopping = self._gather()
+            group, stopping = self._requests.take(0.0 if self._unprocessed else POLL)
             self._turn_at = time.monotonic()
             for task in (item for item in group if isinstance(item, StoreTask)):
                 self._run_task(task)
@@ -257,33 +206,16 @@ class Writer:
             self._save_snapshots(all_of_them=stopping)
         self.store.close()
 
-    def _gather(self) -> tuple[list[EventRequest | StoreTask], bool]:
-        """Return the queued items, none after a time-out, and whether to stop."""
-        group: list[EventRequest | StoreTask] = []
-        size, wait = 0, 0.0 if self._unprocessed else POLL
-        while size < MOST_IN_GROUP:
-            try:
-                item = self._queue.get(block=not group and wait > 0.0, timeout=wait or None)
-            except queue.Empty:
-                break
-            if item is None:
-                return group, True
-            if not group and self._busy:
-                time.sleep(GATHER)
-            group.append(item)
-            size += item.weight if isinstance(item, EventRequest) else 1
-        self._busy = len(group) >= BUSY
-        return group, False
-
     def _run_task(self, task: StoreTask) -> None:
         try:
             self._reopen_store()
-            answer: Answer = task.future, task.work(), None
+            result = task.work()
         except StoreUnavailable as error:
-            answer = task.future, None, self._lose_store(error)
+            self._requests.refuse([task], self._lose_store(error))
         except Exception as error:  # noqa: BLE001 - the caller gets it
-            answer = task.future, None, error
-        self._answer([answer])
+            self._requests.refuse([task], error)
+        else:
+            self._requests.answer([task], [result])
 
     def _write(self, requests: Sequence[EventRequest]) -> None:
         """Write all requests in one transaction, and answer each."""
@@ -292,19 +224,13 @@ class Writer:
             requests = self._refuse_outdated(requests)
             outcomes = self._commit(requests)
         except StoreUnavailable as error:
-            self._lose_store(error)
-            self._refuse(requests, error)
+            self._requests.refuse(requests, self._lose_store(error))
         except Exception as error:  # noqa: BLE001 - every request must get an answer
             self._write_separately(requests, error)
         else:
-            if not self._busy:  # else by the next poll, for many groups at once
+            if not self._requests.is_busy:  # else by the next poll, for many groups at once
                 self._process({request.study: None for request in requests})
-            pairs = zip(requests, outcomes, strict=True)
-            answers = [(request.future, own, None) for request, own in pairs]
-            self._answer(answers, _weight(requests))
-
-    def _refuse(self, requests: Sequence[EventRequest], error: Exception) -> None:
-        self._answer([(request.future, None, error) for request in requests], _weight(requests))
+            self._requests.answer(requests, outcomes)
 
     def _refuse_outdated(self, requests: Sequence[EventRequest]) -> Sequence[EventRequest]:
         """Return the requests whose study is still in the store; refuse the others."""
@@ -313,7 +239,7 @@ class Writer:
         if not outdated:
             return requests
         error = StoreUnavailable("the store holds other studies now; send the request again")
-        self._refuse(outdated, error)
+        self._requests.refuse(outdated, error)
         return [request for request in requests if request not in outdated]
 
     def _write_separately(self, requests: Sequence[EventRequest], error: Exception) -> None:
@@ -324,7 +250,7 @@ class Writer:
             for request in requests:
                 self._write([request])
         else:
-            self._refuse(requests, error)
+            self._requests.refuse(requests, error)
 
     def _commit(self, requests: Sequence[EventRequest]) -> list[list[Outcome]]:
         now = self.now()
@@ -339,22 +265,6 @@ class Writer:
         for study, ingest in groups.items():
             study.apply(ingest)
         return outcomes
-
-    def _answer(self, answers: Sequence[Answer], written: int = 0) -> None:
-        """Resolve futures in one call to the event loop, which is another thread."""
-        with suppress(RuntimeError):  # the loop is closed: the service ended while the store hung
-            self._loop.call_soon_threadsafe(self._resolve, answers, written)
-
-    def _resolve(self, answers: Sequence[Answer], written: int) -> None:
-        self._queued -= written
-        for future, result, error in answers:
-            self._pending.discard(future)
-            if future.done():  # the client has disconnected, or did not get its answer in time
-                continue
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
 
     def _reopen_store(self) -> None:
         """Open the store again if it was lost, and load its studies."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import pickle
 from collections.abc import Callable
@@ -229,6 +230,27 @@ def test_other_servers_that_say_no_are_quoted_as_far_as_they_say_anything(make: 
     fake = Fake(answer=lambda _: elsewhere)
     with make(fake) as client, pytest.raises(ServiceUnavailable, match="to https://elsewhere/"):
         client.study("mugs")
+
+
+@pytest.mark.parametrize(
+    ("plain_class", "async_class"),
+    [(us.live.Client, us.live.AsyncClient), (us.live.StudyClient, us.live.AsyncStudyClient)],
+)
+def test_both_clients_have_the_same_methods(plain_class: type, async_class: type) -> None:
+    """The same arguments; all that waits for an answer is a coroutine."""
+
+    def methods(client: type) -> dict[str, Any]:
+        return {
+            name: list(inspect.signature(method).parameters)
+            for name, method in vars(client).items()
+            if callable(method) and not name.startswith("_")
+        }
+
+    found, expected = methods(async_class), methods(plain_class)
+    expected.pop("background", None)  # that of `Client` serves both
+    assert found == expected
+    for name in found.keys() - {"open", "log"}:
+        assert inspect.iscoroutinefunction(getattr(async_class, name)), name
 
 
 @pytest.mark.parametrize(

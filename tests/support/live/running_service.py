@@ -6,9 +6,11 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from understudy.errors import StoreUnavailable
 from understudy.live.clock import ServiceClock
 from understudy.live.decision_log import export
 from understudy.live.models import Event
@@ -16,7 +18,7 @@ from understudy.live.service import Service
 from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store import open_reader
-from understudy.live.store.records import Decision
+from understudy.live.store.records import Changes, Decision
 from understudy.logs import policy
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "Service",
     "TurnedClock",
     "exported",
+    "lose_answer",
     "parsing_threads",
     "policy_after",
     "served",
@@ -62,6 +65,22 @@ async def served(
         yield service
     finally:
         await service.stop()
+
+
+async def lose_answer(service: Service, event: Event) -> None:
+    """Send an event of 'ads': the store writes it, and its answer is lost."""
+    store = service.writer.store
+    write = store.write
+
+    def write_and_lose(changes: Sequence[Changes], clock: int) -> None:
+        write(changes, clock)
+        raise StoreUnavailable("the answer was lost")
+
+    with (
+        mock.patch.object(store, "write", write_and_lose),
+        pytest.raises(StoreUnavailable, match="the answer was lost"),
+    ):
+        await service.ingest(service.study("ads"), [event])
 
 
 def parsing_threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:

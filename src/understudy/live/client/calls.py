@@ -8,27 +8,28 @@ once.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
-from typing import Any, Generic, Literal, NamedTuple, SupportsFloat, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, SupportsFloat, TypeVar, cast
 from urllib.parse import quote
 
 import httpx
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from tenacity import RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
 from understudy.constraints import POSITIVE, integer
 from understudy.errors import InvalidArgument, InvalidEvent, Refused, ServiceUnavailable
 from understudy.live import models
-from understudy.live.models import Action, BatchTaken, Drawn, Taken
+from understudy.live.models import Action, BatchTaken, Taken
 
 T = TypeVar("T")
-Model = TypeVar("Model", bound=BaseModel)
+R = TypeVar("R")
 Context = Mapping[str, Any]
 
 URL = "http://127.0.0.1:8642"  # of `understudy serve` without options
@@ -54,6 +55,10 @@ TOKEN_REMEDIES = {
     401: "pass Client(token=...), made by `understudy token add NAME --scope write`",
     403: "pass Client(token=...) with the scope that this needs",
 }
+
+# Readers of responses.
+read_object = TypeAdapter(dict[str, Any]).validate_json
+read_taken = Taken.model_validate_json
 
 
 class OutgoingEvent(NamedTuple):
@@ -165,11 +170,14 @@ def validated_json(model: type[BaseModel], name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A request and how its response is read; `first` counts the events of earlier batches."""
+    """A request and how the body of its response is read.
+
+    `first` counts the events of earlier batches: an error counts from the first event of all.
+    """
 
     method: Literal["GET", "POST"]
     path: str
-    read: Callable[[httpx.Response], T]
+    read: Callable[[bytes], T]
     content: str | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     first: int = 0
@@ -178,109 +186,102 @@ class Call(Generic[T]):
         """Build the request for one try."""
         return http.build_request(self.method, self.path, params=self.params, content=self.content)
 
-    def unavailable(self, reason: str) -> ServiceUnavailable:
-        """Make the error of a call that has no answer."""
+    def then(self, convert: Callable[[T], R]) -> Call[R]:
+        """Return the same call with a result that is converted."""
+        read = self.read
+        return replace(cast("Call[Any]", self), read=lambda body: convert(read(body)))
+
+    def result(self, response: httpx.Response) -> T:
+        """Read the result from a successful response."""
+        try:
+            return self.read(response.content)
+        except (ValueError, LookupError, TypeError):
+            reason = "what answers is no Understudy service; pass the url of one"
+            raise self._unavailable(reason) from None
+
+    def interruption(self, error: Exception) -> ServiceUnavailable:
+        """Make the error of a stream that broke off."""
+        return self._unavailable(f"it broke off ({_named(error)}); begin it again")
+
+    def failure(self, error: httpx.HTTPError, tries: int) -> Refused | ServiceUnavailable:
+        """Make the error of the call from that of its last try."""
+        number = "one try" if tries == 1 else f"{tries} tries"
+        if not isinstance(error, httpx.HTTPStatusError):
+            return self._unavailable(
+                f"no answer in {number} ({_named(error)}); start it with `understudy serve`, or "
+                "pass the url of one that runs"
+            )
+        response = error.response
+        if response.is_redirect:
+            place = response.headers.get("location")
+            return self._unavailable(f"sent elsewhere, to {place}; pass the url of the service")
+        refused = _refused(response, self.first)
+        if response.status_code not in NOT_NOW:
+            return refused
+        return self._unavailable(
+            f"not now, after {number} ({refused}); try again later, with the same ids"
+        )
+
+    def _unavailable(self, reason: str) -> ServiceUnavailable:
         return ServiceUnavailable(f"{self.method} {self.path}: {reason}")
 
 
-def create_study(
-    name: str, actions: Sequence[Action], options: models.StudyOptions
-) -> Call[dict[str, Any]]:
-    """Create a study."""
-    if isinstance(actions, str) or not isinstance(actions, Iterable):
-        raise InvalidArgument("actions", actions, "it is no list", 'pass one: ["red", "blue"]')
-    given = {option: value for option, value in options.items() if value is not None}
-    content = {"name": name, "actions": list(actions), **given}
-    return Call("POST", "/v1/studies", _object, as_json("study", content))
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
-def load_snapshot(
-    name: str,
-    policy_json: str | Mapping[str, Any],
-    reward_wait: float | None,
-    default_reward: float | None,
-) -> Call[dict[str, Any]]:
-    """Create a study from a policy.json; text is sent as it is, to the last bit."""
-    options = {"name": name, "reward_wait": reward_wait, "default_reward": default_reward}
-    params = {option: str(value) for option, value in options.items() if value is not None}
-    text = policy_json if isinstance(policy_json, str) else as_json("policy_json", policy_json)
-    if not text.lstrip().startswith("{"):
-        remedy = 'pass the text of the file: Path("policy.json").read_text()'
-        raise InvalidArgument("policy_json", policy_json, "it is no JSON object", remedy)
-    return Call("POST", "/v1/snapshots", _object, text, params)
+def _refused(response: httpx.Response, first: int) -> Refused:
+    """Read the reason that the service gives, or say that it gives none."""
+    try:
+        said = models.Refusal.model_validate_json(response.content)
+    except ValidationError:
+        error = response.reason_phrase.lower()
+        said = models.Refusal(error=error, message="it does not say why")
+    remedy = TOKEN_REMEDIES.get(response.status_code)
+    message = said.message if remedy is None else f"{said.message}; {remedy}"
+    fields = tuple((_shifted(wrong.field, first), wrong.message) for wrong in said.fields)
+    return Refused(response.status_code, said.error, message, fields)
 
 
-def studies(*, archived: bool) -> Call[list[dict[str, Any]]]:
-    """List the studies."""
-    params = {"archived": "true"} if archived else {}
-    return Call("GET", "/v1/studies", lambda said: list(said.json()["studies"]), params=params)
+def _shifted(name: str, first: int) -> str:
+    """Count the event that a field is in from the first of all batches."""
+    return re.sub(r"^events\.(\d+)", lambda found: f"events.{int(found[1]) + first}", name)
 
 
-def view(study: str, *part: Literal["coverage", "certificate", "log"]) -> Call[dict[str, Any]]:
-    """Read a study, or a part of it."""
-    return Call("GET", _path(study, *part), _object)
+def path(study: str, *parts: str) -> str:
+    """Return the path of a study, or of a part of it."""
+    if not isinstance(study, str) or study in {"", ".", ".."}:
+        raise InvalidArgument("study", study, "it is not the name of a study", "pass its name")
+    return "/".join(["/v1/studies", quote(study, safe=""), *parts])
 
 
-def snapshot(study: str) -> Call[str]:
-    """Read policy.json, as text."""
-    return Call("GET", _path(study, "snapshot"), lambda said: said.content.decode())
+def draw_body(context: Context | None) -> str:
+    """Write the body of a draw."""
+    fields = {} if context is None else {"context": context}
+    return validated_json(models.Draw, "context", fields)
 
 
-def archive(study: str) -> Call[dict[str, Any]]:
-    """Archive a study."""
-    return Call("POST", _path(study, "archive"), _object, "{}")
-
-
-def send(study: str, event: OutgoingEvent) -> Call[Taken]:
-    """Send one event."""
-    return Call("POST", _path(study, "events"), _reader(Taken), event.text)
-
-
-def batch(study: str, events: Sequence[OutgoingEvent], first: int = 0) -> Call[BatchTaken]:
+def send_batch(study: str, events: Sequence[OutgoingEvent], first: int = 0) -> Call[BatchTaken]:
     """Send a batch of events; their places in the response count from the first of all batches."""
 
-    def read(said: httpx.Response) -> BatchTaken:
-        taken = BatchTaken.model_validate_json(said.content)
+    def read(body: bytes) -> BatchTaken:
+        taken = BatchTaken.model_validate_json(body)
         if taken.accepted + taken.known + len(taken.refused) != len(events):
             raise ValueError("the response leaves events out")
         moved = (one.model_copy(update={"index": first + one.index}) for one in taken.refused)
         return taken.model_copy(update={"refused": tuple(moved)})
 
     content = f'{{"events":[{",".join(event.text for event in events)}]}}'
-    return Call("POST", _path(study, "batches"), read, content, first=first)
+    return Call("POST", path(study, "batches"), read, content, first=first)
 
 
-def policy(study: str, context: Context | None) -> Call[dict[Action, float]]:
-    """Read the probabilities with which the understudy would act now."""
+def complete_rows(received: bytes) -> tuple[list[dict[str, Any]], bytes]:
+    """Read the JSON objects of a stream up to its last line feed, and return the rest.
 
-    def read(said: httpx.Response) -> dict[Action, float]:
-        rows = models.PolicyNow.model_validate_json(said.content).policy
-        return {row.action: row.probability for row in rows}
-
-    draw(study, context)  # whose context is valid here too
-    params = {} if context is None else {"context": as_json("context", context)}
-    return Call("GET", _path(study, "policy"), read, params=params)
-
-
-def draw(study: str, context: Context | None) -> Call[Drawn]:
-    """Draw an action from the policy."""
-    fields = {} if context is None else {"context": context}
-    text = validated_json(models.Draw, "context", fields)
-    return Call("POST", _path(study, "draw"), _reader(Drawn), text)
-
-
-def _path(study: str, *parts: str) -> str:
-    if not isinstance(study, str) or study in {"", ".", ".."}:
-        raise InvalidArgument("study", study, "it is not the name of a study", "pass its name")
-    return "/".join(["/v1/studies", quote(study, safe=""), *parts])
-
-
-def _object(said: httpx.Response) -> dict[str, Any]:
-    return dict(said.json())
-
-
-def _reader(model: type[Model]) -> Callable[[httpx.Response], Model]:
-    return lambda said: model.model_validate_json(said.content)
+    Nothing else ends a line: texts may hold what Unicode calls the end of one.
+    """
+    *lines, rest = received.split(b"\n")
+    return [json.loads(line) for line in lines if line], rest
 
 
 def http_settings(url: str, token: str | None, timeout: float) -> dict[str, Any]:
@@ -293,11 +294,8 @@ def http_settings(url: str, token: str | None, timeout: float) -> dict[str, Any]
         raise InvalidArgument("url", url, "it is no address of a service", f'pass one like "{URL}"')
     headers = {"accept": "application/json", "content-type": "application/json"}
     if token is not None:
-        if (
-            not isinstance(token, str)
-            or not token.isascii()
-            or not token.isprintable()
-            or not token.strip()
+        if not (
+            isinstance(token, str) and token.isascii() and token.isprintable() and token.strip()
         ):
             raise InvalidArgument("token", "…", "it is no token", "pass it as it was shown")
         headers["authorization"] = f"Bearer {token}"
@@ -344,68 +342,3 @@ def _retry_after(error: BaseException | None) -> float:
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)
     return max(0.0, (until - datetime.now(UTC)).total_seconds())
-
-
-def failure(call: Call[Any], error: httpx.HTTPError, tries: int) -> Refused | ServiceUnavailable:
-    """Make the error of a call from that of its last try."""
-    number = "one try" if tries == 1 else f"{tries} tries"
-    if not isinstance(error, httpx.HTTPStatusError):
-        return call.unavailable(
-            f"no answer in {number} ({type(error).__name__}: {error}); start it with "
-            "`understudy serve`, or pass the url of one that runs"
-        )
-    response = error.response
-    if response.is_redirect:
-        place = response.headers.get("location")
-        return call.unavailable(f"sent elsewhere, to {place}; pass the url of the service")
-    refused = _refused(response, call.first)
-    if response.status_code in NOT_NOW:
-        return call.unavailable(
-            f"not now, after {number} ({refused}); try again later, with the same ids"
-        )
-    return refused
-
-
-def _refused(response: httpx.Response, first: int) -> Refused:
-    """Read the reason that the service gives, or say that it gives none."""
-    try:
-        said = models.Refusal.model_validate_json(response.content)
-    except ValidationError:
-        error = response.reason_phrase.lower()
-        said = models.Refusal(error=error, message="it does not say why")
-    remedy = TOKEN_REMEDIES.get(response.status_code)
-    message = said.message if remedy is None else f"{said.message}; {remedy}"
-    fields = tuple((_shifted(wrong.field, first), wrong.message) for wrong in said.fields)
-    return Refused(response.status_code, said.error, message, fields)
-
-
-def _shifted(name: str, first: int) -> str:
-    """Count the event that a field is in from the first of all batches."""
-    match name.split("."):
-        case ["events", index, *rest] if index.isdigit():
-            return ".".join(["events", str(int(index) + first), *rest])
-    return name
-
-
-def read(call: Call[T], response: httpx.Response) -> T:
-    """Read the result of a call from its response."""
-    try:
-        return call.read(response)
-    except (ValueError, LookupError, TypeError):
-        raise call.unavailable(
-            "what answers is no Understudy service; pass the url of one"
-        ) from None
-
-
-def complete_rows(received: bytes) -> tuple[list[dict[str, Any]], bytes]:
-    """Read the JSON objects of a stream up to its last line feed, and return the rest.
-
-    Nothing else ends a line: texts may hold what Unicode calls the end of one.
-    """
-    *lines, rest = received.split(b"\n")
-    return [json.loads(line) for line in lines if line], rest
-
-
-def interruption(call: Call[Any], error: Exception) -> ServiceUnavailable:
-    """Make the error of a stream that broke off."""
-    return call.unavailable(f"it broke off ({type(error).__name__}: {error}); begin it again")

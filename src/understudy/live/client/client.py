@@ -10,10 +10,11 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 from tenacity import Retrying
 
+from understudy.errors import InvalidArgument
 from understudy.live.client import calls
 from understudy.live.client.background import Background
-from understudy.live.client.calls import URL, Call, Context
-from understudy.live.models import Action, BatchTaken, Drawn, StudyOptions, Taken
+from understudy.live.client.calls import URL, Call, Context, path, read_object, read_taken
+from understudy.live.models import Action, BatchTaken, Drawn, PolicyNow, StudyOptions, Taken
 
 T = TypeVar("T")
 
@@ -73,8 +74,12 @@ class Client:
         self, name: str, actions: Sequence[Action], **options: Unpack[StudyOptions]
     ) -> StudyClient:
         """Create a study and return its client; `StudyOptions` describes the options."""
-        self._ask(calls.create_study(name, actions, options))
-        return self.open(name)
+        if isinstance(actions, str) or not isinstance(actions, Iterable):
+            raise InvalidArgument("actions", actions, "it is no list", 'pass one: ["red", "blue"]')
+        given = {option: value for option, value in options.items() if value is not None}
+        text = calls.as_json("study", {"name": name, "actions": list(actions), **given})
+        call = Call("POST", "/v1/studies", read_object, text)
+        return self._ask(call.then(lambda _: self.open(name)))
 
     def load_snapshot(
         self,
@@ -85,27 +90,37 @@ class Client:
         default_reward: float | None = None,
     ) -> StudyClient:
         """Create a study that continues a policy.json, of a service or of `understudy learn`."""
-        self._ask(calls.load_snapshot(name, policy_json, reward_wait, default_reward))
-        return self.open(name)
+        text = policy_json
+        if not isinstance(text, str):
+            text = calls.as_json("policy_json", policy_json)
+        if not text.lstrip().startswith("{"):
+            remedy = 'pass the text of the file: Path("policy.json").read_text()'
+            raise InvalidArgument("policy_json", policy_json, "it is no JSON object", remedy)
+        options = {"name": name, "reward_wait": reward_wait, "default_reward": default_reward}
+        params = {option: str(value) for option, value in options.items() if value is not None}
+        call = Call("POST", "/v1/snapshots", read_object, text, params)
+        return self._ask(call.then(lambda _: self.open(name)))
 
     def studies(self, *, archived: bool = False) -> list[dict[str, Any]]:
         """List the studies; `archived` adds those that take no more events."""
-        return self._ask(calls.studies(archived=archived))
+        params = {"archived": "true"} if archived else {}
+        call = Call("GET", "/v1/studies", read_object, params=params)
+        return self._ask(call.then(lambda found: list(found["studies"])))
 
     def study(self, name: str) -> dict[str, Any]:
         """Describe a study: its options, its counts, and how far it has come."""
-        return self._ask(calls.view(name))
+        return self._ask(Call("GET", path(name), read_object))
 
     def archive(self, name: str) -> dict[str, Any]:
         """Archive a study: it takes no more events."""
-        return self._ask(calls.archive(name))
+        return self._ask(Call("POST", path(name, "archive"), read_object, "{}"))
 
     def background(self, name: str, *, most: int = 10_000) -> Background:
         """Start a thread that sends events of a study; at most `most` of them wait for it."""
-        return Background(lambda events: self._ask(calls.batch(name, events)), most)
+        return Background(lambda events: self._ask(calls.send_batch(name, events)), most)
 
     def _ask(self, call: Call[T]) -> T:
-        return calls.read(call, self._send(call, stream=False))
+        return call.result(self._send(call, stream=False))
 
     def _rows(self, call: Call[Any]) -> Iterator[dict[str, Any]]:
         """Yield the objects of a response as they come, one per line."""
@@ -116,7 +131,7 @@ class Client:
                 yield from rows
             yield from calls.complete_rows(rest + b"\n")[0]
         except (httpx.RequestError, ValueError) as error:
-            raise calls.interruption(call, error) from None
+            raise call.interruption(error) from None
         finally:
             response.close()
 
@@ -130,7 +145,7 @@ class Client:
                         response.read()
                     response.raise_for_status()
         except httpx.HTTPError as error:
-            raise calls.failure(call, error, attempt.retry_state.attempt_number) from None
+            raise call.failure(error, attempt.retry_state.attempt_number) from None
         return response
 
 
@@ -138,7 +153,7 @@ class StudyClient:
     """A study of a live service; `Client.open` returns one."""
 
     def __init__(self, name: str, client: Client) -> None:
-        self.name, self._client = name, client
+        self.name, self._ask, self._rows = name, client._ask, client._rows
 
     def observe(
         self,
@@ -151,7 +166,7 @@ class StudyClient:
     ) -> Taken:
         """Send a decision and its reward."""
         event = calls.decision_event(action, propensity, context, id, reward=reward)
-        return self._client._ask(calls.send(self.name, event))
+        return self._ask(Call("POST", path(self.name, "events"), read_taken, event.text))
 
     def decide(
         self,
@@ -163,11 +178,13 @@ class StudyClient:
     ) -> str:
         """Send a decision whose reward will come later; return the id for `reward`."""
         event = calls.decision_event(action, propensity, context, id)
-        return self._client._ask(calls.send(self.name, event)).id
+        call = Call("POST", path(self.name, "events"), read_taken, event.text)
+        return self._ask(call.then(lambda taken: taken.id))
 
     def reward(self, id: str, reward: float) -> Taken:  # noqa: A002 - its name in the event
         """Send the reward of an earlier decision."""
-        return self._client._ask(calls.send(self.name, calls.reward_event(id, reward)))
+        event = calls.reward_event(id, reward)
+        return self._ask(Call("POST", path(self.name, "events"), read_taken, event.text))
 
     def send(self, events: Iterable[Mapping[str, Any]]) -> BatchTaken:
         """Send many events, each a mapping with `action`, `propensity`, `context`, `reward`, `id`.
@@ -177,29 +194,33 @@ class StudyClient:
         """
         taken = BatchTaken()
         for first, batch in calls.batches(events):
-            taken += self._client._ask(calls.batch(self.name, batch, first))
+            taken += self._ask(calls.send_batch(self.name, batch, first))
         return taken
 
     def policy(self, context: Context | None = None) -> dict[Action, float]:
         """Read the probabilities with which the understudy would act now, by action."""
-        return self._client._ask(calls.policy(self.name, context))
+        calls.draw_body(context)  # raises if the context is not valid
+        params = {} if context is None else {"context": calls.as_json("context", context)}
+        call = Call("GET", path(self.name, "policy"), PolicyNow.model_validate_json, params=params)
+        return self._ask(call.then(lambda now: {row.action: row.probability for row in now.policy}))
 
     def draw(self, context: Context | None = None) -> Drawn:
         """Draw an action from that policy."""
-        return self._client._ask(calls.draw(self.name, context))
+        read, body = Drawn.model_validate_json, calls.draw_body(context)
+        return self._ask(Call("POST", path(self.name, "draw"), read, body))
 
     def coverage(self) -> dict[str, Any]:
         """Read how well the decisions so far cover each action, and candidate policies."""
-        return self._client._ask(calls.view(self.name, "coverage"))
+        return self._ask(Call("GET", path(self.name, "coverage"), read_object))
 
     def certificate(self) -> dict[str, Any]:
         """Read the verdict on the understudy, the bounds behind it, and their curve."""
-        return self._client._ask(calls.view(self.name, "certificate"))
+        return self._ask(Call("GET", path(self.name, "certificate"), read_object))
 
     def snapshot(self) -> str:
         """Read the policy.json of this moment, as text."""
-        return self._client._ask(calls.snapshot(self.name))
+        return self._ask(Call("GET", path(self.name, "snapshot"), bytes.decode))
 
     def log(self) -> Iterator[dict[str, Any]]:
         """Iterate over the decisions that the study learned from, in order."""
-        return self._client._rows(calls.view(self.name, "log"))
+        return self._rows(Call("GET", path(self.name, "log"), read_object))
