@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,50 @@ def test_a_warm_up_ends_when_its_contexts_fill_their_bytes(
     found = us.logs.learn(out, actions=["a", "b"], context=list(COLUMNS), warmup=warmup)
     assert learned_parts(found.policy.to_json()) == learned_parts(single.policy())
     assert [result.faults for result in single.audit()] == [()]
+
+
+def mixed(number: int) -> dict[str, Any]:
+    """Dates, and then other texts."""
+    return dated(number) if number < 10 else {"size": float(number), "color": "red"}
+
+
+def equal_first(number: int) -> dict[str, Any]:
+    return constant(number) if number < 15 else mixed(number)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "contexts", "warmup"),
+    [
+        ({"MOST_WARMUP_BYTES": 200}, lambda number: mixed(number + 10), 10),
+        ({"MOST_WARMUP_ROWS": 15}, equal_first, 20),
+        ({}, mixed, 20),
+    ],
+    ids=["more bytes", "more rows", "an error that only time mends"],
+)
+def test_a_store_of_an_older_version_passes_its_audit(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bounds: dict[str, int],
+    contexts: Contexts,
+    warmup: int,
+) -> None:
+    """0.5.0 ended no warm-up at a number of bytes, and doubled its size after any error."""
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    single.study.state = replace(single.study.state, least_warmup=warmup)
+    send(single, contexts, *range(40))
+    assert (single.study.state.warmup, single.study.state.learned) == (warmup, 40 - warmup)
+    single.restart(snapshot=True)
+    before = single.policy()
+    for bound, value in bounds.items():
+        monkeypatch.setattr(state, bound, value)
+    single.restart()
+    assert [result.faults for result in single.audit()] == [()]
+    assert single.policy() == before
+    for wrong in (warmup - 1, warmup + 1, 40, 0, None, float("inf")):
+        changed = json.loads(before)
+        changed["provenance"]["warmup"] = wrong
+        single.save_snapshot_text(40, json.dumps(changed))
+        assert [len(result.faults) for result in single.audit()] == [1]  # it cannot choose its own
 
 
 def test_states_of_a_warm_up_are_values(tmp_path: Path) -> None:

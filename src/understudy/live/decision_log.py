@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as pq
 
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, InvalidLog
 from understudy.live.clock import RewardWait, reward_wait
 from understudy.live.spec import StudySpec
 from understudy.live.state import COLUMN_TYPES, StudyState
@@ -28,6 +28,8 @@ from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
 
 MOST_FAULTS = 10  # reported per study: one damaged row often makes all later ones wrong
 PROSE = ("theorem", "unmet")  # words in a snapshot's settings: other versions write other ones
+# Errors of reading a damaged policy.json
+DAMAGED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 FORMATS = (".parquet", ".ndjson")
 
 
@@ -62,7 +64,8 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
     snapshot = store.snapshot(record.key)
     processed = 0 if snapshot is None else snapshot.seq
     last = store.last_seq(record.key)
-    state = StudyState.begin(spec, record.base)
+    state = replace(StudyState.begin(spec, record.base), least_warmup=_warmup_of(snapshot))
+    compared = processed
     faults: list[str] = []
     previous = Decision(0, "", 0, None, None, 0)
     rows = spec.rows_at_a_time(BATCH)
@@ -71,7 +74,10 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
         for decision in decisions:
             faults += _faults(previous, decision, wait)
             previous = decision
-        state = state.after([decision for decision in decisions if decision.seq <= processed])
+        try:
+            state = state.after([d for d in decisions if d.seq <= compared])
+        except InvalidLog:  # no snapshot could be made of these decisions
+            state, compared = StudyState(spec), 0
         watch(f"auditing {spec.name}", len(decisions), last)
     if previous.seq != last or processed > last:
         faults.append(f"{last} decisions are counted, {previous.seq} were found")
@@ -103,13 +109,22 @@ def _are_equal(found: Snapshot | None, kept: Snapshot) -> bool:
     return _without_prose(found.policy) == _without_prose(kept.policy)
 
 
+def _warmup_of(snapshot: Snapshot | None) -> int:
+    """Return how many decisions a snapshot's warm-up had; 0 if it is damaged."""
+    try:
+        warmup = 0 if snapshot is None else json.loads(snapshot.policy)["provenance"]["warmup"]
+    except DAMAGED:
+        return 0
+    return warmup if isinstance(warmup, int) else 0
+
+
 def _without_prose(policy: str) -> str:
     """Return a policy.json without the words in its settings; a damaged one as it is."""
     try:
         content = json.loads(policy)
         for name in PROSE:
             content["settings"].pop(name, None)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except DAMAGED:
         return policy
     return json.dumps(content)  # as text: values would call 0.0 and -0.0 equal
 

@@ -46,6 +46,9 @@ class StudyState:
     of the last rows, over which a policy with contexts is averaged. `expired` counts the decisions
     that got the default reward. `base_study` is the study in the policy.json that this one
     continues, if any.
+
+    `least_warmup` is the number of decisions that a warm-up has at least, if that is known: version
+    0.5.0 ended none at a number of bytes, and doubled its size after any error.
     """
 
     spec: StudySpec
@@ -60,6 +63,7 @@ class StudyState:
     warmup: int = 0
     last_features: Array | None = None
     base_study: Study | None = None
+    least_warmup: int = 0
 
     @staticmethod
     def begin(spec: StudySpec, base: str | Policy | None = None) -> StudyState:
@@ -129,14 +133,17 @@ class StudyState:
             context = _context_bytes(decision)
             rows.append((decision.action, context))
             total += len(context)
-            is_full = total >= MOST_WARMUP_BYTES
+            may_end = len(rows) >= self.least_warmup
+            is_full = may_end and total >= MOST_WARMUP_BYTES
             if len(rows) < size and not is_full:
                 continue
             try:
                 ready = self._finish_warm_up(rows)
-            except ConstantContexts:
+            except InvalidLog as error:
                 size *= 2
-                if is_full or size > MOST_WARMUP_ROWS:
+                if may_end and not isinstance(error, ConstantContexts):
+                    raise
+                if may_end and (is_full or size > MOST_WARMUP_ROWS):
                     raise InvalidLog(
                         "context",
                         f"{len(rows):,} decisions",

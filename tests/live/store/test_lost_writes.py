@@ -190,6 +190,27 @@ def test_without_its_lock_file_a_store_warns_that_nothing_can_be_checked(tmp_pat
         assert opened(place)[1] == []
 
 
+def test_a_new_store_that_lost_its_wal_and_its_lock_warns_too(tmp_path: Path) -> None:
+    """Its file has the counts from the first moment; nothing tells how many writes are missing."""
+    where = tmp_path / "store.db"
+    killed(where).unlink()
+    (tmp_path / "store.db.lock").unlink()
+    place = Place(str(where))
+    with place.opened:
+        store, said = opened(place)
+        assert (said, store.studies()) == ([UNKNOWN], [])
+    with place.opened:
+        assert opened(place)[1] == []
+
+
+def test_a_store_that_a_token_made_is_new(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "store.db"))
+    with place.opened:
+        place.token_book().add_token("ada", bytes(32), "read", 1)
+    with place.opened:
+        assert opened(place)[1] == []
+
+
 def test_an_older_copy_in_place_of_the_store_is_noticed(tmp_path: Path) -> None:
     where, copy = tmp_path / "store.db", tmp_path / "copy.db"
     place = Place(str(where))

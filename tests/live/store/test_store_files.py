@@ -98,7 +98,9 @@ def test_a_store_that_moved_under_its_writer_has_no_second_writer_that_acknowled
     """The lock is beside the old name: so the old writer must notice before its next answer."""
     store, key = a_store(file)
     Path(file.where).rename(tmp_path / "moved.db")
-    with pytest.raises(StoreUnavailable, match=r"its file store\.db was removed or replaced"):
+    with pytest.raises(
+        StoreUnavailable, match=r"its file store\.db was removed, replaced or emptied"
+    ):
         store.write([fresh(key, 1, after=3)], 2)
 
 
@@ -129,7 +131,9 @@ def test_a_store_that_is_removed_takes_nothing_until_it_is_back(
     store, key = a_store(file)
     away, where = tmp_path / "away", Path(file.where)
     where.rename(away)
-    with pytest.raises(StoreUnavailable, match=r"its file store\.db was removed or replaced"):
+    with pytest.raises(
+        StoreUnavailable, match=r"its file store\.db was removed, replaced or emptied"
+    ):
         store.write([fresh(key, 1, after=3)], 2)
     for act in (store.check, lambda: store.write([fresh(key, 1, after=3)], 2)):
         with pytest.raises(StoreUnavailable, match="closed after an error"):
@@ -153,8 +157,31 @@ def test_another_file_in_its_place_is_noticed(file: Place, tmp_path: Path) -> No
     with other.opened:
         other.writer().add_study("b", "{}", None, 1)
     shutil.move(other.where, file.where)
-    with pytest.raises(StoreUnavailable, match=r"its file store\.db was removed or replaced"):
+    with pytest.raises(
+        StoreUnavailable, match=r"its file store\.db was removed, replaced or emptied"
+    ):
         store.write([fresh(key, 1, after=3)], 2)
+
+
+@pytest.mark.parametrize("act", ["write", "check"])
+def test_an_emptied_store_is_noticed(file: Place, act: str) -> None:
+    """SQLite itself would notice when it reads a page again: seconds, and many answers, later."""
+    store, key = a_store(file)
+    acts = {"write": lambda: store.write([fresh(key, 1, after=3)], 2), "check": store.check}
+    os.truncate(file.where, 0)
+    with pytest.raises(StoreUnavailable, match=r"its file store\.db was .* or emptied"):
+        acts[act]()
+
+
+def test_wal_and_lock_may_be_empty(file: Place, tmp_path: Path) -> None:
+    """Another program has moved the writes to the store; the disk has no room for the lock."""
+    store, key = a_store(file)
+    os.truncate(tmp_path / "store.db.lock", 0)
+    with closing(sqlite3.connect(file.where)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert (tmp_path / "store.db-wal").stat().st_size == 0
+    store.check()
+    store.write([fresh(key, 1, after=3)], 2)
 
 
 def test_an_older_copy_under_a_writer_is_loaded_as_that_of_another_writer(
@@ -169,7 +196,7 @@ def test_an_older_copy_under_a_writer_is_loaded_as_that_of_another_writer(
         own.backup(copy)
     store.write([fresh(key, 1, after=3)], 2)
     (tmp_path / "copy.db").replace(file.where)
-    with pytest.raises(StoreUnavailable, match="was removed or replaced"):
+    with pytest.raises(StoreUnavailable, match="was removed, replaced or emptied"):
         store.check()
     for suffix in ("-wal", "-shm"):
         (tmp_path / f"store.db{suffix}").unlink(missing_ok=True)
@@ -187,7 +214,9 @@ def test_a_removed_wal_loses_nothing(file: Place, tmp_path: Path, held: bool) ->
     if held:
         assert reader.last_seq(key) == 3
     (tmp_path / "store.db-wal").unlink()
-    with pytest.raises(StoreUnavailable, match=r"its file store\.db-wal was removed or replaced"):
+    with pytest.raises(
+        StoreUnavailable, match=r"its file store\.db-wal was removed, replaced or emptied"
+    ):
         store.write([fresh(key, 1, after=3)], 2)
     reader.close()
     assert not store.open()
@@ -202,7 +231,9 @@ def test_a_removed_lock_lets_no_second_writer_in_unnoticed(file: Place, tmp_path
     (tmp_path / "store.db.lock").unlink()
     second = file.store()
     second.open()
-    with pytest.raises(StoreUnavailable, match=r"its file store\.db\.lock was removed or replaced"):
+    with pytest.raises(
+        StoreUnavailable, match=r"its file store\.db\.lock was removed, replaced or emptied"
+    ):
         store.check()
     with pytest.raises(StoreInUse):
         store.open()

@@ -336,6 +336,19 @@ def test_an_open_service_answers_to_names_of_its_own_machine_only(path: str) -> 
     assert ask(make(), path=path, headers=behind_a_proxy).status == 200
 
 
+@pytest.mark.parametrize("path", ["/", "/v1/studies", "/metrics"])
+@pytest.mark.parametrize("hosts", [["evil.com", "localhost"], ["localhost", "localhost"]])
+def test_a_request_has_one_host(path: str, hosts: list[str]) -> None:
+    """A proxy or a cache may go by the first of two, and a check here by the last."""
+    for records in ([], RECORDS):
+        headers = [(b"host", host.encode()) for host in hosts]
+        headers += [(name.encode(), value.encode()) for name, value in bearer(READ).items()]
+        answer = ask(make(records=records), path=path, extra={"headers": headers})
+        assert (answer.status, answer.json["error"]) == (400, "malformed")
+        others = {"headers": [*headers[1:], (b"accept", b"a"), (b"accept", b"b")]}
+        assert ask(make(records=records), path=path, extra=others).status == 200
+
+
 PROXIED = ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"]
 
 

@@ -31,9 +31,11 @@ class Counted(StudyViews):
         self.versions = dict.fromkeys(names, 0)
         self.asked: Counter[tuple[str, str, int]] = Counter()
         self.threads: set[int] = set()
+        self.looks = 0
         self.while_drawing: Callable[[], None] = lambda: None
 
     def names(self) -> list[str]:
+        self.looks += 1
         return list(self.versions)
 
     def version(self, name: str) -> int:
@@ -61,13 +63,13 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(patient())
 
 
-def watch(shared: Streams, name: str | None) -> AsyncIterator[str]:
-    return shared.states(name, lambda: True)
+def watch(shared: Streams, name: str | None) -> AsyncIterator[bytes]:
+    return shared.events(name, lambda: True)
 
 
-async def changed(watcher: AsyncIterator[str]) -> Any:
+async def changed(watcher: AsyncIterator[bytes]) -> Any:
     """The next state."""
-    return json.loads(await anext(watcher))
+    return json.loads((await anext(watcher)).removeprefix(b"event: state\ndata: "))
 
 
 def test_a_state_comes_at_once_and_again_when_it_has_changed() -> None:
@@ -132,6 +134,41 @@ def test_of_all_studies_only_those_that_changed_are_drawn_again() -> None:
     run(test())
 
 
+def test_all_clients_share_one_look_per_interval() -> None:
+    """1,000 studies that each of 400 clients looked at took the time that events need."""
+
+    async def test() -> None:
+        watched, interval = Counted("a", "b"), 10 * SOON
+        shared, time = Streams(watched, asyncio.Event(), interval), asyncio.get_running_loop().time
+        watchers = [watch(shared, None) for _ in range(50)]
+        events = await asyncio.gather(*(anext(watcher) for watcher in watchers))
+        assert len({*map(id, events)}) == 1
+        assert watched.looks <= 2  # that of the first, and one that began after all had come
+        begun, watched.looks = time(), 0
+        waiting = [asyncio.ensure_future(changed(watcher)) for watcher in watchers]
+        while watched.looks < 10:
+            await asyncio.sleep(SOON)
+        assert watched.looks <= 1 + (time() - begun) / interval
+        watched.versions["b"] = 1
+        states = await asyncio.gather(*waiting)
+        assert [study["version"] for study in states[0]["studies"]] == [0, 1]
+        assert states == [states[0]] * 50
+
+    run(test())
+
+
+def test_a_client_that_comes_gets_the_state_of_its_time() -> None:
+    async def test() -> None:
+        watched = Counted("a")
+        shared = Streams(watched, asyncio.Event(), interval=3_600.0)
+        for version in range(3):
+            watched.versions["a"] = version
+            for name in ("a", None):
+                assert f'"version": {version}'.encode() in await anext(watch(shared, name))
+
+    run(test())
+
+
 def test_without_studies_the_state_is_that_there_are_none() -> None:
     async def test() -> None:
         watcher = watch(Streams(Counted(), asyncio.Event(), SOON), None)
@@ -157,7 +194,7 @@ def test_a_stream_ends_with_its_token(name: str | None) -> None:
     async def test() -> None:
         valid = [True]
         shared = Streams(Counted("a"), asyncio.Event(), SOON)
-        watcher = shared.states(name, lambda: valid[0])
+        watcher = shared.events(name, lambda: valid[0])
         await anext(watcher)
         valid[0] = False
         assert [event async for event in watcher] == []

@@ -82,11 +82,14 @@ class Database(ABC):
         return 0
 
     # The files of a database server are not ours: so these do nothing unless a subclass has files.
+    def settle(self) -> None:  # noqa: B027
+        """Make sure that the writes so far are in the file of the store, and not beside it."""
+
     def watch(self) -> None:  # noqa: B027
         """Remember which files the open store has, for `check` and `acknowledge`."""
 
     def check(self) -> None:  # noqa: B027
-        """Raise `StoreUnavailable` if a file of the store was removed or replaced since then."""
+        """Raise `StoreUnavailable` if a file of the store was removed, replaced or emptied."""
 
     def acknowledge(self, write: int) -> None:  # noqa: B027
         """Note outside of the database that a write is on disk, if the store is where it was."""

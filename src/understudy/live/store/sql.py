@@ -186,18 +186,20 @@ class Store(TokenStore):
                 found = self._database.scalar("SELECT value FROM meta WHERE key = 'epoch'")
                 epoch = secrets.randbelow(LARGEST_EPOCH) + 1
                 self._database.change("UPDATE meta SET value = ? WHERE key = 'epoch'", epoch)
-                self._database.change(ADD_COUNTS)
+                is_first = self._database.change(ADD_COUNTS) > 0
                 writes = self._kept("writes")
                 missing = max(self._writes, acknowledged or 0) - writes
                 if missing > 0:
                     self._count_lost(missing)
+            if is_first:  # the loss of NAME-wal and NAME.lock must not make the store look new
+                self._database.settle()
             self._database.watch()
             self._database.acknowledge(writes + max(missing, 0))
             self.lost = self._kept("lost")
         except BaseException:  # a writer that has not counted itself must not write
             self._database.close()
             raise
-        if acknowledged is None and writes > 0 == self._writes:
+        if acknowledged is None and not (is_first or self._epoch):
             log.warning(
                 "it cannot be checked whether the store is complete",
                 reason="its file NAME.lock is missing or empty, as after the restore of a backup",

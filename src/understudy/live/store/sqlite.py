@@ -113,6 +113,9 @@ class Sqlite(Database):
     def last_acknowledged(self) -> int | None:
         return last_acknowledged(self.path)
 
+    def settle(self) -> None:
+        self.rows("PRAGMA wal_checkpoint(PASSIVE)")
+
     def watch(self) -> None:
         if self._lock is not None:
             self._lock.watch()
@@ -133,7 +136,7 @@ class Sqlite(Database):
             with suppress(StoreUnavailable):
                 self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
         self.close()
-        raise StoreUnavailable(f"its file {Path(gone).name} was removed or replaced")
+        raise StoreUnavailable(f"its file {Path(gone).name} was removed, replaced or emptied")
 
     def execute(self, statement: str, values: Sequence[object]) -> Any:
         return self.connection.execute(statement, values)

@@ -124,13 +124,18 @@ class WriterLock:
         self._found[str(beside(self._path, ".lock"))] = _identity(os.fstat(self._descriptor))
 
     def missing(self) -> str | None:
-        """Return the first path at which there is no file, or another than before."""
+        """Return the first path at which there is no file, another than before, or an empty store.
+
+        NAME-wal may be empty, as other programs move its writes to the store, and so may NAME.lock,
+        on a full disk.
+        """
+        store = str(self._path)
         for path, before in self._found.items():
             try:
                 found = os.stat(path)  # noqa: PTH116 - faster than Path.stat
             except OSError:
                 return path
-            if _identity(found) != before:
+            if _identity(found) != before or (path == store and not found.st_size):
                 return path
         return None
 

@@ -10,7 +10,7 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -204,6 +204,8 @@ class AuthMiddleware:
     def _checked(self, scope: HttpScope) -> ASGIApp:
         """The application, for a request that may pass; or raise `RequestRefused`."""
         method, path, headers = scope["method"], scope["path"], dict(scope["headers"])
+        if len(headers) < len(scope["headers"]):
+            _check_one_host(scope["headers"])
         needed = needed_scope(method, path)
         if self._loopback_only and not self._tokens.exist():
             _check_own(scope["scheme"].encode(), headers)
@@ -253,6 +255,12 @@ def _pass(scope: HttpScope, allowed: Callable[[], bool]) -> None:
     scope[ALLOWED] = allowed
     if CONNECTION in scope:
         scope[CONNECTION].authorize()
+
+
+def _check_one_host(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Refuse a request with two hosts, as RFC 9112 asks: a proxy may have checked the other one."""
+    if sum(name == b"host" for name, _ in headers) > 1:
+        raise RequestRefused(400, "malformed", "Host is there twice; send it once")
 
 
 def _check_own(scheme: bytes, headers: Headers) -> None:

@@ -45,6 +45,7 @@ SIGNATURE_SIZE = 8  # bytes: enough for every signature above
 LINE = "line"  # the column of `read_lines`
 BATCH = 1 << 16  # rows: large enough for columnar speed, small enough for a few MB of memory
 READ_SIZE = 1 << 23  # bytes of text read at a time: about 2^16 lines of 100 bytes
+BLOCK_SIZE = 1 << 20  # bytes of records parsed at a time: as empty lines, 50 MB of three columns
 # Bytes of a line, or of a CSV record with line breaks in quotes. Events of real logs have less than
 # 1 MB, and readers hold up to nine copies of a line: 150 MB at most.
 LONGEST_LINE = 1 << 24
@@ -69,6 +70,10 @@ class FileSource:
     @property
     def name(self) -> str:
         return str(self.path)
+
+    @property
+    def is_compressed(self) -> bool:
+        return _is_compressed(self.path)
 
     @property
     def separator(self) -> str:
@@ -138,6 +143,29 @@ def read_lines(path: Path) -> Iterator[pl.DataFrame]:
     except (OSError, EOFError, zlib.error) as error:
         reason = f"it cannot be read to its end ({first_line(error)})"
         raise invalid_file(path, reason, "check that it is complete") from None
+
+
+def read_records(source: FileSource) -> Iterator[bytes]:
+    """The text of a table in blocks of whole records, each a table of its own.
+
+    CSV begins with a byte order mark and the header, NDJSON with an empty line: Polars would unpack
+    a block that begins as zlib or zstd does.
+    """
+    is_csv, inside, start, rest = source.format == "csv", False, b"", b""
+    with open_bytes(source.path) as file:
+        while is_csv and (line := file.readline()):
+            start += line
+            if start.count(b'"') % 2 == 0:
+                break
+        mark = BYTE_ORDER_MARK.encode()
+        start = mark + start.removeprefix(mark) if is_csv else b"\n"
+        while block := file.read(BLOCK_SIZE):
+            last, inside = _last_record_end(block, inside=inside, quotes=is_csv)
+            if last:
+                yield start + rest + block[:last]
+                rest = b""
+            rest += block[last:]
+        yield start + rest
 
 
 def invalid_file(path: str | Path, reason: str, remedy: str) -> InvalidLog:

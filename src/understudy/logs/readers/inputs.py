@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import glob
 import operator
 import zlib
 from collections import deque
@@ -27,14 +26,21 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
-from polars.io.plugins import register_io_source
 
 from understudy.errors import first_line
 from understudy.logs.outputs import ProgressCallback
 from understudy.logs.readers import vowpal
 from understudy.logs.readers.files import BATCH, FileSource, invalid_file, unreadable
 from understudy.logs.readers.sorting import TimeParser, in_order, numbers, time_parser, write_sorted
-from understudy.logs.readers.text_tables import BrokenFile, csv_header, json_keys, wrong_line
+from understudy.logs.readers.text_tables import (
+    BrokenFile,
+    csv_header,
+    json_keys,
+    lazy_frame,
+    scan_csv,
+    scan_ndjson,
+    wrong_line,
+)
 from understudy.logs.schema import ROW, ROW_HASH, TIME, Columns
 
 Hashed = Literal["some", "every"]  # columns that the hash of a row is made of
@@ -261,19 +267,7 @@ def scan_arrow(path: Path) -> pl.LazyFrame:
 
     Polars would write a page to standard error for each fault of a damaged file.
     """
-
-    def batches(
-        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _size: int | None
-    ) -> Iterator[pl.DataFrame]:
-        left = rows
-        for frame in _arrow_batches(path, columns):
-            part = frame if left is None else frame.head(left)
-            left = None if left is None else left - len(part)
-            yield part if predicate is None else part.filter(predicate)
-            if left == 0:
-                return
-
-    return register_io_source(batches, schema=_arrow_schema(path))
+    return lazy_frame(lambda columns: _arrow_batches(path, columns), _arrow_schema(path))
 
 
 def check_arrow(path: Path) -> None:
@@ -291,11 +285,10 @@ def _open(
     names: list[str] | None = None
     if source.format == "csv":
         names = csv_header(source, columns)
-        frame = pl.scan_csv(source.path, infer_schema=False, separator=source.separator, glob=False)
+        frame = scan_csv(source)
     elif source.format == "ndjson":
         names = json_keys(source, columns)
-        schema = dict.fromkeys([*columns.names(), *(names if every else ())], pl.String)
-        frame = pl.scan_ndjson(glob.escape(source.name), schema=schema)
+        frame = scan_ndjson(source, [*columns.names(), *(names if every else ())])
     elif source.format == "arrow":
         frame = scan_arrow(source.path)
     else:
