@@ -17,9 +17,8 @@ from starlette.responses import Response
 
 from tests.support.asgi import Answer, ask
 from tests.support.strategies import quick
-from understudy.live.web.hot_paths import HOT, HotPaths
+from understudy.live.web.hot_paths import HotPaths
 from understudy.live.web.refusals import (
-    ERRORS,
     HANDLERS,
     MOST_ERRORS,
     MOST_FIELDS,
@@ -119,7 +118,7 @@ CASES: list[tuple[str, Any, dict[str, str]]] = [
     (
         "/study",
         STUDY | {"actions": ["x"]},
-        {"actions": "a list of 1 item: list should have at least 2 items after validation, not 1"},
+        {"actions": "a list of 1 item: send at least 2"},
     ),
     ("/study", STUDY | {"actions": ["x", None]}, {"actions.1": "null: it must be a valid string"}),
     ("/study", STUDY | {"actions": {"x": 1}}, {"actions": "an object: it must be a valid list"}),
@@ -258,41 +257,6 @@ def test_whatever_is_sent_is_taken_or_told_what_is_wrong(value: Any, path: str) 
 def test_json_is_read_as_python_reads_it(value: Any) -> None:
     assert parse_json(json.dumps(value).encode()) == value
     assert parse_json(json.dumps(value, ensure_ascii=False)) == value
-
-
-NAMES = ["id", "action", "propensity", "context", "reward", "a:b"]
-VALUES = ['"a"', '"a:b"', "0.5", "1", "1e999", "NaN", "null", "true", '"\\ud800"', "[]", "9" * 30]
-
-
-@st.composite
-def objects(draw: st.DrawFn) -> str:
-    """An object of JSON, or almost one, with names that may be repeated or escaped."""
-    inner = st.lists(st.tuples(st.sampled_from("abb"), st.sampled_from(VALUES)), max_size=3)
-    parts = ['"id": "a"'] if draw(st.booleans()) else []
-    for name in draw(st.lists(st.sampled_from(NAMES), max_size=4)):
-        value = draw(st.sampled_from(VALUES))
-        if name == "context":
-            value = "{" + ", ".join(f'"{key}": {one}' for key, one in draw(inner)) + "}"
-        parts.append(f'"{name}": {value}')
-    return "{" + ", ".join(parts) + "}"
-
-
-def outcome(model: type[BaseModel], body: bytes, *names: Any) -> object:
-    """The model that a body is read as, or its error."""
-    try:
-        return read_body(model, body, *names)
-    except ERRORS as error:
-        return type(error), str(error)
-
-
-@given(st.lists(objects(), min_size=1, max_size=3))
-@quick
-def test_a_body_that_pydantic_parses_is_read_alike(bodies: list[str]) -> None:
-    batch = f'{{"events": [{", ".join(bodies)}]}}'
-    for hot in HOT.values():
-        for body in (bodies[0].encode(), batch.encode()):
-            if hot.model is not None:
-                assert outcome(hot.model, body, hot.names) == outcome(hot.model, body)
 
 
 def test_a_body_comes_in_pieces_or_its_client_leaves() -> None:

@@ -17,7 +17,7 @@ import pytest
 import understudy as us
 from tests.support.live.local_server import serving_store
 from tests.support.live.temporary_stores import add_tokens, audited, remove_token
-from understudy.live.web.auth import LIMITS
+from understudy.live.web.middleware import LIMITS
 
 pytestmark = pytest.mark.plain
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Body, Depends, Path, Query
@@ -13,7 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from understudy.errors import InvalidArgument
 from understudy.formatting import plain
@@ -28,6 +28,7 @@ from understudy.live.web.streams import LogResponse, Slots, StateResponse, Strea
 from understudy.live.web.study_json import StudyList, StudyNow
 
 JSON = "application/json"
+SCHEMAS = "#/components/schemas/{model}"  # where the document has its models
 UNKNOWN, TWICE = "there is no such parameter; leave it out", "it came more than once; send it once"
 NAMED = {"pattern": NAMING}  # in the document: no study has a wrong name, which is a 404
 EVENT = {"id": "d-1", "action": "small", "propensity": 0.5, "reward": 1.0}
@@ -112,12 +113,47 @@ async def _study(request: Request, study: Name) -> LiveStudy:
 TheShared = Annotated[Shared, Depends(_shared)]
 TheService = Annotated[Service, Depends(_service)]
 TheStudy = Annotated[LiveStudy, Depends(_study)]
-router = APIRouter(
-    prefix="/v1", route_class=JsonRoute, generate_unique_id_function=lambda route: route.name
+
+
+def _refused(reasons: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Describe refusals for the document: FastAPI's `model` would give them the type of a log."""
+    content = {JSON: {"schema": {"$ref": SCHEMAS.format(model=models.Refusal.__name__)}}}
+    return {status: {"description": words, "content": content} for status, words in reasons.items()}
+
+
+REFUSALS = _refused(
+    {
+        401: "The token is missing or wrong.",
+        403: "The token may only read; or, without tokens, another site or machine asks.",
+        422: "A part of the request cannot be used: `fields` says why, and what to send instead.",
+        429: "Too many wrong tokens came from this address.",
+        503: "The store cannot be used now, or too many ask for this; nothing was written.",
+    }
 )
+WITH_BODY = _refused(
+    {
+        400: "The body is no JSON.",
+        413: "The body is too large.",
+        415: "The body is not sent as JSON.",
+    }
+)
+NO_STUDY = _refused({404: "There is no such study."})
+NOT_TAKEN = _refused({409: "The study is archived, or the event contradicts what is known."})
+EXISTS = _refused({409: "There is another study of this name already."})
+
+Router = partial(
+    APIRouter, route_class=JsonRoute, generate_unique_id_function=lambda route: route.name
+)
+ONE, ALL = "/v1/studies/{study}", "/v1"
+feedback = Router(
+    prefix=ONE, tags=["feedback"], responses=REFUSALS | WITH_BODY | NO_STUDY | NOT_TAKEN
+)
+answers = Router(prefix=ONE, tags=["answers"], responses=REFUSALS | NO_STUDY)
+studies = Router(prefix=ALL, tags=["studies"], responses=REFUSALS)
+live = Router(prefix=ALL, tags=["live"], responses=REFUSALS)
 
 
-@router.post("/studies/{study}/events", tags=["feedback"], response_model=models.Taken)
+@feedback.post("/events", response_model=models.Taken)
 async def send_event(
     service: TheService, study: TheStudy, event: Annotated[Event, Body(examples=[EVENT])]
 ) -> dict[str, str]:
@@ -135,7 +171,7 @@ async def send_event(
     return {"id": outcome.id, "status": "known" if outcome.status == "known" else "accepted"}
 
 
-@router.post("/studies/{study}/batches", tags=["feedback"])
+@feedback.post("/batches")
 async def send_batch(
     service: TheService,
     study: TheStudy,
@@ -173,10 +209,10 @@ IN_QUERY = {  # FastAPI cannot describe a parameter that is JSON
 }
 
 
-@router.get(
-    "/studies/{study}/policy",
-    tags=["answers"],
+@answers.get(
+    "/policy",
     response_model=models.PolicyNow,
+    responses=_refused({400: "The context is no JSON."}),
     openapi_extra={"parameters": [IN_QUERY]},
 )
 async def read_policy(
@@ -198,7 +234,7 @@ def policy_json(study: LiveStudy, context: str | None = None) -> bytes:
     return to_json(study_json.policy_of(study, study.state, found))
 
 
-@router.post("/studies/{study}/draw", tags=["answers"])
+@answers.post("/draw", responses=WITH_BODY)
 async def draw_action(
     service: TheService, study: TheStudy, draw: Annotated[Draw, Body(examples=[{}])] = NO_CONTEXT
 ) -> models.Drawn:
@@ -211,19 +247,23 @@ async def draw_action(
     return models.Drawn(action=action, probability=probability, learned=state.learned)
 
 
-@router.get("/studies/{study}/certificate", tags=["answers"], response_model=models.CertificateNow)
+@answers.get("/certificate", response_model=models.CertificateNow)
 async def read_certificate(service: TheService, study: TheStudy) -> Any:
     """Read the verdict, the certificate, and its curve."""
     return await asyncio.to_thread(study_json.certificate_of, service, study)
 
 
-@router.get("/studies/{study}/coverage", tags=["answers"], response_model=models.CoverageNow)
+@answers.get("/coverage", response_model=models.CoverageNow)
 async def read_coverage(study: TheStudy) -> Any:
     """Read how well the log covers each action, and candidate policies."""
     return await asyncio.to_thread(study_json.coverage_of, study)
 
 
-@router.get("/studies/{study}/snapshot", tags=["answers"], response_model=dict[str, Any])
+@answers.get(
+    "/snapshot",
+    response_model=dict[str, Any],
+    responses=_refused({409: "Contexts are still being prepared."}),
+)
 async def read_snapshot(shared: TheShared, study: TheStudy) -> Response:
     """Read the study as a policy.json, as `understudy learn` writes it."""
     state = study.state
@@ -237,13 +277,13 @@ async def read_snapshot(shared: TheShared, study: TheStudy) -> Response:
     return Response(made.policy, media_type=JSON, headers={"content-disposition": name})
 
 
-@router.get("/studies/{study}/log", tags=["answers"], status_code=200, response_class=LogResponse)
+@answers.get("/log", status_code=200, response_class=LogResponse)
 async def read_log(shared: TheShared, study: TheStudy) -> Response:
     """Read the decisions that were learned from, in order, one JSON object a line."""
     return LogResponse(shared.service.log_lines(study), shared.reading)
 
 
-@router.post("/studies", tags=["studies"], status_code=201)
+@studies.post("/studies", status_code=201, responses=WITH_BODY | EXISTS)
 async def create_study(
     service: TheService, spec: Annotated[StudySpec, Body(examples=[SPEC])]
 ) -> StudyNow:
@@ -255,7 +295,7 @@ async def create_study(
     return _now(service, await service.create(spec))
 
 
-@router.get("/studies", tags=["studies"])
+@studies.get("/studies")
 async def read_studies(
     service: TheService,
     archived: Annotated[
@@ -268,13 +308,13 @@ async def read_studies(
     return StudyList(studies=[_now(service, study) for study in chosen])
 
 
-@router.get("/studies/{study}", tags=["studies"])
+@studies.get("/studies/{study}", responses=NO_STUDY)
 async def read_study(service: TheService, study: TheStudy) -> StudyNow:
     """Read a study, and the counts of its events."""
     return _now(service, study)
 
 
-@router.post("/studies/{study}/archive", tags=["studies"])
+@studies.post("/studies/{study}/archive", responses=WITH_BODY | NO_STUDY)
 async def archive_study(service: TheService, study: Name) -> StudyNow:
     """Archive a study.
 
@@ -289,7 +329,7 @@ Wait = Annotated[Number | None, Query(gt=0, description="Seconds to wait for a r
 Default = Annotated[Number | None, Query(description="The reward of a decision that gets none.")]
 
 
-@router.post("/snapshots", tags=["studies"], status_code=201, openapi_extra=POLICY)
+@studies.post("/snapshots", status_code=201, responses=WITH_BODY | EXISTS, openapi_extra=POLICY)
 async def load_snapshot(
     request: Request,
     shared: TheShared,
@@ -313,7 +353,9 @@ async def load_snapshot(
     return _now(shared.service, study)
 
 
-@router.get("/studies/{study}/live", tags=["live"], status_code=200, response_class=StateResponse)
+@live.get(
+    "/studies/{study}/live", status_code=200, response_class=StateResponse, responses=NO_STUDY
+)
 async def watch_study(request: Request, shared: TheShared, study: TheStudy) -> Response:
     """Watch a study.
 
@@ -322,7 +364,7 @@ async def watch_study(request: Request, shared: TheShared, study: TheStudy) -> R
     return shared.streams.respond(request.scope, study.spec.name)
 
 
-@router.get("/live", tags=["live"], status_code=200, response_class=StateResponse)
+@live.get("/live", status_code=200, response_class=StateResponse)
 async def watch_studies(request: Request, shared: TheShared) -> Response:
     """Watch all studies: their state, whenever one changes."""
     return shared.streams.respond(request.scope, None)
@@ -332,15 +374,16 @@ def _now(service: Service, study: LiveStudy) -> StudyNow:
     return study_json.describe(study, study.state, service.writer.time())
 
 
-router.routes += [
+ROUTERS = (feedback, answers, studies, live)
+OPERATIONS = [one for router in ROUTERS for one in router.routes if isinstance(one, JsonRoute)]
+HEADS = [
     JsonRoute(
-        route.path,
-        route.endpoint,
+        one.path,
+        one.endpoint,
         methods=["HEAD"],
         include_in_schema=False,
-        response_model=route.response_model,
+        response_model=one.response_model,
     )
-    for route in router.routes
-    if isinstance(route, JsonRoute) and route.methods == {"GET"}
+    for one in OPERATIONS
+    if one.methods == {"GET"}
 ]
-OPERATIONS = {route.endpoint: route.name for route in router.routes if isinstance(route, Route)}
