@@ -23,8 +23,8 @@ from understudy.live.web.refusals import (
     MOST_ERRORS,
     MOST_FIELDS,
     parse_json,
-    read_body,
     refuse,
+    validate,
 )
 from understudy.live.web.routes import JsonRoute
 
@@ -75,7 +75,7 @@ async def take_batch(batch: Batch) -> None:
 
 async def take_plainly(request: Request) -> Response:
     """By a plain route, as events are."""
-    read_body(Batch, await request.body())
+    validate(Batch, parse_json(await request.body()))
     return Response()
 
 

@@ -12,13 +12,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from pydantic.json_schema import models_json_schema
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from understudy.live.models import Refusal
 from understudy.live.service import HttpError, Service
 from understudy.live.web import page
 from understudy.live.web.auth import Authorization, needed_scope
@@ -26,7 +24,7 @@ from understudy.live.web.hot_paths import HotPaths
 from understudy.live.web.metrics import StudyMetrics
 from understudy.live.web.middleware import RequestMiddleware
 from understudy.live.web.refusals import HANDLERS
-from understudy.live.web.routes import HEADS, OPERATIONS, SCHEMAS, Shared
+from understudy.live.web.routes import HEADS, OPERATIONS, Shared
 from understudy.live.web.streams import Slots, Streams
 from understudy.live.web.tokens import TokenRegistry
 from understudy.live.web.views import StudyViews
@@ -88,7 +86,7 @@ def make_app(service: Service, *, loopback_only: bool = True) -> FastAPI:
 
 @cache
 def document() -> dict[str, Any]:
-    """Return FastAPI's OpenAPI document, with refusals as they are, and the scopes of tokens."""
+    """Return FastAPI's OpenAPI document, with the scopes of tokens that the middleware asks for."""
     found = get_openapi(
         title=TITLE,
         version=version("understudy"),
@@ -97,8 +95,6 @@ def document() -> dict[str, Any]:
         tags=[{"name": tag} for tag in ("feedback", "answers", "studies", "live")],
         servers=[{"url": "/"}],
     )
-    refusal = models_json_schema([(Refusal, "serialization")], ref_template=SCHEMAS)[1]["$defs"]
-    found["components"]["schemas"] |= refusal
     found["components"]["securitySchemes"] = {"bearer": BEARER}
     for path, methods in found["paths"].items():
         for method, operation in methods.items():

@@ -17,7 +17,7 @@ from understudy.live.live_study import LiveStudy
 from understudy.live.models import Batch, Draw, Event
 from understudy.live.service import Service
 from understudy.live.web import routes
-from understudy.live.web.refusals import REFUSED, read_body, refusal_of
+from understudy.live.web.refusals import REFUSED, parse_json, refusal_of, validate
 
 PATH = re.compile("/v1/studies/([^/]+)/(events|batches|policy|draw)")
 CONTENT_TYPE = (b"content-type", routes.JSON.encode())
@@ -72,7 +72,8 @@ class HotPaths:
             return routes.policy_json(study)
         is_draw = hot.model is Draw
         try:
-            sent = read_body(hot.model, await _body(receive) or (b"{}" if is_draw else b""))
+            body = await _body(receive) or (b"{}" if is_draw else b"")
+            sent = validate(hot.model, parse_json(body))
             return to_json(await hot.operation(self._service, study, sent))
         except HTTPException:
             study.malformed += not is_draw

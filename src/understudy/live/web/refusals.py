@@ -95,24 +95,22 @@ def _no_constant(name: str) -> NoReturn:
 _decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).decode
 
 
-def read_body(model: type[M], body: bytes) -> M:
-    """Parse and validate a body, as FastAPI does for its own routes.
+def validate(model: type[M], sent: Any) -> M:
+    """Validate JSON that was parsed, as FastAPI does for its own routes.
 
-    >>> read_body(Event, b'{"id": "a", "reward": 0.5}').reward
+    >>> validate(Event, {"id": "a", "reward": 0.5}).reward
     0.5
     """
-    sent = parse_json(body)
     try:
         return model.model_validate(sent)
     except ValidationError as error:
-        raise wrong_fields(error, sent) from None
+        if error.error_count() > MOST_ERRORS:
+            raise WrongFields(_too_many(error.error_count())) from None
+        raise WrongFields(_fields(error.errors(include_url=False), sent)) from None
 
 
-def wrong_fields(error: ValidationError, sent: Any = None, *above: str) -> WrongFields:
-    """An error of pydantic, as the fields of the JSON that was sent, below the names `above`."""
-    errors = error.errors(include_url=False) if error.error_count() <= MOST_ERRORS else ()
-    places = ((above + one["loc"], one) for one in errors)
-    return WrongFields(_fields(error.error_count(), places, sent))
+def _too_many(errors: int) -> dict[str, str]:
+    return {WHOLE: f"{count(errors)} things are wrong; send one as /docs describes it"}
 
 
 def refuse(
@@ -183,11 +181,11 @@ def _fields_of(error: Exception) -> Mapping[str, str]:
         case WrongFields():
             return error.fields
         case RequestValidationError():  # of FastAPI; its places begin with "body" or "query"
-            errors = error.errors()
-            places = ((tuple(one["loc"][1:]), one) for one in errors)
-            return _fields(len(errors), places, error.body)
-        case ValidationError():
-            return wrong_fields(error).fields
+            errors = [{**one, "loc": one["loc"][1:]} for one in error.errors()]
+            many = len(errors) > MOST_ERRORS
+            return _too_many(len(errors)) if many else _fields(errors, error.body)
+        case ValidationError():  # of a policy.json: it was written by a program
+            return _fields(error.errors())
         case InvalidArgument():
             shown = "" if error.value is None else f"{shorten(error.value)}: "
             return {error.argument: f"{shown}{error.reason}; {error.remedy}"}
@@ -214,14 +212,12 @@ def too_large(most: int) -> str:
     return f"the body is too large; send at most {count(most)} bytes"
 
 
-def _fields(number: int, errors: Iterable[tuple[Place, Any]], sent: Any) -> dict[str, str]:
-    """One message for each wrong field, of so many errors with their places."""
-    if number > MOST_ERRORS:
-        return {WHOLE: f"{count(number)} things are wrong; send one as /docs describes it"}
+def _fields(errors: Iterable[Mapping[str, Any]], sent: Any = None) -> dict[str, str]:
+    """One message for each wrong field, of pydantic's errors about the JSON that was sent."""
     messages: dict[Place, list[str]] = {}
     shown: dict[Place, str] = {}
-    for names, error in errors:
-        place = names if sent is None else _place(names, error["type"], sent)
+    for error in errors:
+        place = error["loc"] if sent is None else _place(error["loc"], error["type"], sent)
         messages.setdefault(place, []).append(_words(error, place))
         shown[place] = _shown(error)
     above = {place[:i] for place in messages for i in range(len(place))}
