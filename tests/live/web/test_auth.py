@@ -353,19 +353,6 @@ def test_an_open_service_refuses_what_a_proxy_forwards(name: str) -> None:
     assert ask(make(records=[]), headers={"x-forward": "1"}).status == 200
 
 
-class Offered:
-    """The connection of a request, as a server offers it."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.authorized = 0
-        self.error = error
-
-    def authorize(self) -> None:
-        self.authorized += 1
-        if self.error is not None:
-            raise self.error
-
-
 def test_the_server_learns_which_requests_are_authorized() -> None:
     """It keeps their connections where there are too many."""
     for records, headers, times in (
@@ -376,14 +363,16 @@ def test_the_server_learns_which_requests_are_authorized() -> None:
         ([], {"host": "evil.com"}, 0),
         ([], {"origin": "http://evil.com"}, 0),
     ):
-        connection = Offered()
-        ask(make(records=records), headers=headers, extra={"understudy.connection": connection})
-        ask(
-            make(records=records), path="/healthz", extra={"understudy.connection": connection}
-        )  # for all
-        assert connection.authorized == times
-    full = Offered(HttpError(503, "overloaded", "too many requests"))
-    answer = ask(make(), headers=bearer(READ), extra={"understudy.connection": full})
+        authorized: list[bool] = []
+        extra = {"understudy.authorize": lambda kept=authorized: kept.append(True)}
+        ask(make(records=records), headers=headers, extra=extra)
+        ask(make(records=records), path="/healthz", extra=extra)  # for all
+        assert len(authorized) == times
+
+    def refuse() -> None:
+        raise HttpError(503, "overloaded", "too many requests")
+
+    answer = ask(make(), headers=bearer(READ), extra={"understudy.authorize": refuse})
     assert (answer.status, answer.json["error"]) == (503, "overloaded")
     assert answer.header("retry-after") == "1"
 

@@ -10,7 +10,7 @@ from starlette.types import Scope as HttpScope
 
 from understudy.live.service import HttpError
 from understudy.live.store.records import Scope
-from understudy.live.web.connections import CONNECTION, share_of
+from understudy.live.web.connections import AUTHORIZE, share_of
 from understudy.live.web.streams import ALLOWED
 from understudy.live.web.tokens import BadTokens, Clock, TokenRegistry, digest_of
 
@@ -96,8 +96,8 @@ def _challenge(status: int, error: str, message: str, details: str = "") -> Http
 def _pass(scope: HttpScope, allowed: Callable[[], bool]) -> None:
     """Note that a request is authorized, unless too many are; a stream asks again (`allowed`)."""
     scope[ALLOWED] = allowed
-    if CONNECTION in scope:
-        scope[CONNECTION].authorize()
+    if AUTHORIZE in scope:
+        scope[AUTHORIZE]()
 
 
 def _check_own(scheme: bytes, headers: Headers) -> None:

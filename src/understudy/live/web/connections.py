@@ -10,6 +10,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from ipaddress import IPv6Address, ip_network
 from typing import Any
@@ -18,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from understudy.live.service import HttpError
 
-CONNECTION = "understudy.connection"  # the key of a request's connection in its ASGI scope
+AUTHORIZE = "understudy.authorize"  # where a scope holds the function that keeps its connection
 SMALL = 4096  # bytes: a larger part costs more to copy than another write
 SITE = 64  # bits: a provider gives every IPv6 customer so many addresses, at least
 
@@ -76,7 +77,7 @@ class Connections:
         self._others.pop(connection, None)
 
     def authorize(self, connection: ConnectionProtocol) -> None:
-        """Keep a connection, until its response is complete."""
+        """Keep a connection until its response is complete, or raise `HttpError` (503)."""
         if len(self._authorized) >= self.limits.authorized:
             message = "too many requests are under way; try again in a second"
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", message)
@@ -106,24 +107,18 @@ class ConnectionProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with limits.
 
     A connection is closed without an answer when a deadline has passed: its client is too slow, or
-    silent. Every request finds its connection in the ASGI scope, under `CONNECTION`.
+    silent. A request that is authorized calls the function `AUTHORIZE` of its ASGI scope.
     """
 
     def __init__(self, connections: Connections, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.address = ""
         self._all = connections
+        self._authorize = partial(connections.authorize, self)
         self._limits = connections.limits
         self._read_by = self._write_by = math.inf
         self._is_draining = False
         self._outside_body = 0  # bytes since the last one of a body, or of a whole request
-
-    def authorize(self) -> None:
-        """Keep this connection until the response is complete: its request may have an answer.
-
-        It raises `HttpError` with the status 503 if too many such requests are under way.
-        """
-        self._all.authorize(self)
 
     def check(self, now: float) -> None:
         """Close the connection if a deadline has passed."""
@@ -156,7 +151,7 @@ class ConnectionProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope[CONNECTION] = self  # type: ignore[literal-required] # extensions add keys
+        self.scope[AUTHORIZE] = self._authorize  # type: ignore[literal-required] # extensions add keys
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= self._limits.pipelined:

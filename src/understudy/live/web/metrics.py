@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from functools import cache
 
@@ -99,12 +98,8 @@ class StudyMetrics(Collector):
         ahead = writer.clock.running.ahead() / SECOND
         yield gauge("understudy_clock_ahead_seconds", meaning, value=ahead)
 
-    def describe(self) -> list[Metric]:
-        """Return nothing: there are no studies before the start."""
-        return []
 
-
-class LogRateLimit(logging.Filter):
+class LogRateLimit:
     """Lets ten lines a second pass, so that clients cannot fill a disk, and counts the others.
 
     >>> limit = LogRateLimit()
@@ -113,7 +108,6 @@ class LogRateLimit(logging.Filter):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.unlogged = self._second = self._passed = 0
 
     def allows(self, now: float) -> bool:
@@ -124,7 +118,3 @@ class LogRateLimit(logging.Filter):
         self._passed += allowed
         self.unlogged += not allowed
         return allowed
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line may pass."""
-        return self.allows(record.created)

@@ -243,7 +243,8 @@ def _log_as_json() -> None:
     handler = LogQueue(logging.StreamHandler(sys.stderr))
     as_json = structlog.processors.JSONRenderer()
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(as_json, foreign_pre_chain=shared))
-    logging.getLogger("uvicorn.error").addFilter(LogRateLimit())  # of malformed requests
+    limit = LogRateLimit()  # of malformed requests
+    logging.getLogger("uvicorn.error").addFilter(lambda line: limit.allows(line.created))
     logging.raiseExceptions = False
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("understudy").setLevel(logging.INFO)
