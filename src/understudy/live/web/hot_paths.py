@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 
@@ -20,7 +21,6 @@ from understudy.live.web import routes
 from understudy.live.web.refusals import REFUSED, parse_json, refusal_of, validate
 
 PATH = re.compile("/v1/studies/([^/]+)/(events|batches|policy|draw)")
-CONTENT_TYPE = (b"content-type", routes.JSON.encode())
 
 
 class HotPath(NamedTuple):
@@ -59,13 +59,10 @@ class HotPaths:
         scope["endpoint"] = hot.operation
         try:
             body = await self._answer(hot, self._service.study(path[1]), receive)
+            response = Response(body, media_type=routes.JSON)
         except REFUSED as error:
-            await refusal_of(scope, error)(scope, receive, send)
-            return
-        # Starlette's `Response` takes 2 µs more.
-        headers = [CONTENT_TYPE, (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+            response = refusal_of(scope, error)
+        await response(scope, receive, send)
 
     async def _answer(self, hot: HotPath, study: LiveStudy, receive: Receive) -> bytes:
         if hot.model is None:

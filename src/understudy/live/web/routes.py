@@ -247,14 +247,14 @@ async def draw_action(
     return models.Drawn(action=action, probability=probability, learned=state.learned)
 
 
-@answers.get("/certificate", response_model=models.CertificateNow)
-async def read_certificate(service: TheService, study: TheStudy) -> Any:
+@answers.get("/certificate")
+async def read_certificate(service: TheService, study: TheStudy) -> models.CertificateNow:
     """Read the verdict, the certificate, and its curve."""
     return await asyncio.to_thread(study_json.certificate_of, service, study)
 
 
-@answers.get("/coverage", response_model=models.CoverageNow)
-async def read_coverage(study: TheStudy) -> Any:
+@answers.get("/coverage")
+async def read_coverage(study: TheStudy) -> models.CoverageNow:
     """Read how well the log covers each action, and candidate policies."""
     return await asyncio.to_thread(study_json.coverage_of, study)
 
