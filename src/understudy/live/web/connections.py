@@ -52,7 +52,6 @@ class Connections:
         self.limits = limits or ConnectionLimits()
         self._authorized: set[ConnectionProtocol] = set()
         self._others: dict[ConnectionProtocol, None] = {}  # the oldest first
-        self._checking = False
 
     def protocol(self, *arguments: Any, **options: Any) -> ConnectionProtocol:
         """Make the protocol of one connection."""
@@ -67,9 +66,6 @@ class Connections:
             oldest.transport.abort()
             self.remove(oldest)
         self._others[connection] = None
-        if not self._checking:
-            self._checking = True
-            connection.loop.call_later(self.limits.check_seconds, self._check, connection.loop)
 
     def remove(self, connection: ConnectionProtocol) -> None:
         """Forget a connection; it may have been removed already."""
@@ -94,14 +90,6 @@ class Connections:
     def __len__(self) -> int:
         return len(self._authorized) + len(self._others)
 
-    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = loop.time()
-        for connection in [*self._authorized, *self._others]:
-            connection.check(now)
-        self._checking = len(self) > 0
-        if self._checking:
-            loop.call_later(self.limits.check_seconds, self._check, loop)
-
 
 class ConnectionProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with limits.
@@ -118,10 +106,13 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._limits = connections.limits
         self._read_by = self._write_by = math.inf
         self._is_draining = False
+        self._timer: asyncio.TimerHandle
         self._outside_body = 0  # bytes since the last one of a body, or of a whole request
 
-    def check(self, now: float) -> None:
-        """Close the connection if a deadline has passed."""
+    def _check(self) -> None:
+        """Close the connection if a deadline has passed; look again after a while."""
+        now = self.loop.time()
+        self._timer = self.loop.call_later(self._limits.check_seconds, self._check)
         if self.transport.is_closing():  # it waits for its client to read the rest
             self._write_by = min(self._write_by, now + self._limits.write_seconds)
         elif now >= self._read_by and not self._is_draining:
@@ -137,8 +128,10 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._read_by = self.loop.time() + self._limits.head_seconds
         self.address = share_of(self.client[0]) if self.client else ""
         self._all.add(self)
+        self._timer = self.loop.call_later(self._limits.check_seconds, self._check)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
         self._all.remove(self)
         super().connection_lost(exc)
 

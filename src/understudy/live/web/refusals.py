@@ -214,19 +214,19 @@ def too_large(most: int) -> str:
 
 def _fields(errors: Iterable[Mapping[str, Any]], sent: Any = None) -> dict[str, str]:
     """One message for each wrong field, of pydantic's errors about the JSON that was sent."""
-    messages: dict[Place, list[str]] = {}
-    shown: dict[Place, str] = {}
+    messages: dict[Place, str] = {}
     for error in errors:
         place = error["loc"] if sent is None else _place(error["loc"], error["type"], sent)
-        messages.setdefault(place, []).append(_words(error, place))
-        shown[place] = _shown(error)
+        words = _words(error, place)
+        if place in messages:  # the other types of a union
+            messages[place] += f", or {words.removeprefix('it must be ')}"
+        else:
+            messages[place] = _shown(error) + words
     above = {place[:i] for place in messages for i in range(len(place))}
     return {
-        # An error inside a value says more than that the value fits no type as a whole.
-        ".".join(plain(name, LONGEST_INPUT) for name in place) or WHOLE: shown[place]
-        + ", or ".join(words).replace(", or it must be", ", or")
-        for place, words in messages.items()
-        if place not in above
+        ".".join(plain(name, LONGEST_INPUT) for name in place) or WHOLE: message
+        for place, message in messages.items()
+        if place not in above  # an error inside a value says more than one about the whole
     }
 
 
