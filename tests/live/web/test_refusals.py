@@ -311,8 +311,16 @@ def test_errors_of_values_that_operations_make_are_told_too() -> None:
 
     app = FastAPI(exception_handlers=HANDLERS)
     app.add_route("/", fail)
+
+    async def fail_often(_: Request) -> Response:
+        Study.model_validate(dict.fromkeys(map(str, range(MOST_ERRORS))))
+        raise AssertionError
+
+    app.add_route("/often", fail_often)
     found = ask(app, "GET", "/")
     assert (found.status, found.json["fields"][0]["field"]) == (422, "name")
+    found = ask(app, "GET", "/often")
+    assert (found.status, found.json["message"][:33]) == (422, "the body: 1,002 things are wrong;")
     with pytest.raises(ValidationError):
         Study.model_validate({})
 

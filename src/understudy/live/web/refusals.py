@@ -104,13 +104,7 @@ def validate(model: type[M], sent: Any) -> M:
     try:
         return model.model_validate(sent)
     except ValidationError as error:
-        if error.error_count() > MOST_ERRORS:
-            raise WrongFields(_too_many(error.error_count())) from None
-        raise WrongFields(_fields(error.errors(include_url=False), sent)) from None
-
-
-def _too_many(errors: int) -> dict[str, str]:
-    return {WHOLE: f"{count(errors)} things are wrong; send one as /docs describes it"}
+        raise WrongFields(_fields_of(error, sent)) from None
 
 
 def refuse(
@@ -151,12 +145,14 @@ def refuse_fields(fields: Mapping[str, str]) -> Response:
 def refusal_of(scope: HttpScope, error: Exception) -> Response:
     """The answer to an error of a request that is one of `REFUSED`."""
     match error:
+        case WrongFields():
+            return refuse_fields(error.fields)
         case HttpError():
             scope[REASON] = str(error)
             return refuse(error.status, error.error, str(error), headers=error.headers)
         case StoreUnavailable():
             return refusal_of(scope, HttpError(503, "store unavailable", str(error)))
-        case HTTPException() if not isinstance(error, WrongFields):
+        case HTTPException():
             return _refusal_of_framework(scope, error)
     return refuse_fields(_fields_of(error))
 
@@ -176,20 +172,26 @@ def _refusal_of_framework(scope: HttpScope, error: HTTPException) -> Response:
     return refuse(error.status_code, "malformed", error.detail)
 
 
-def _fields_of(error: Exception) -> Mapping[str, str]:
+def _fields_of(error: Exception, sent: Any = None) -> dict[str, str]:
+    """The wrong fields that an error is about, of the JSON that was sent."""
     match error:
-        case WrongFields():
-            return error.fields
-        case RequestValidationError():  # of FastAPI; its places begin with "body" or "query"
-            errors = [{**one, "loc": one["loc"][1:]} for one in error.errors()]
-            many = len(errors) > MOST_ERRORS
-            return _too_many(len(errors)) if many else _fields(errors, error.body)
-        case ValidationError():  # of a policy.json: it was written by a program
-            return _fields(error.errors())
         case InvalidArgument():
             shown = "" if error.value is None else f"{shorten(error.value)}: "
             return {error.argument: f"{shown}{error.reason}; {error.remedy}"}
+        case ValidationError() if error.error_count() > MOST_ERRORS:
+            return _too_many(error.error_count())
+        case ValidationError():
+            return _fields(error.errors(include_url=False), sent)
+        case RequestValidationError() if len(error.errors()) > MOST_ERRORS:
+            return _too_many(len(error.errors()))
+        case RequestValidationError():  # of FastAPI; its places begin with "body" or "query"
+            errors = ({**one, "loc": one["loc"][1:]} for one in error.errors())
+            return _fields(errors, error.body)
     raise error
+
+
+def _too_many(errors: int) -> dict[str, str]:
+    return {WHOLE: f"{count(errors)} things are wrong; send one as /docs describes it"}
 
 
 async def _handle(request: Request, error: Exception) -> Response:
