@@ -118,7 +118,7 @@ CASES: list[tuple[str, Any, dict[str, str]]] = [
     (
         "/study",
         STUDY | {"actions": ["x"]},
-        {"actions": "a list of 1 item: send at least 2"},
+        {"actions": "a list of 1 item: send 2 or more actions"},
     ),
     ("/study", STUDY | {"actions": ["x", None]}, {"actions.1": "null: it must be a valid string"}),
     ("/study", STUDY | {"actions": {"x": 1}}, {"actions": "an object: it must be a valid list"}),

@@ -41,7 +41,7 @@ WORDS = {  # by the type of an error of pydantic
     "dict_type": OBJECT,
     "missing": "it is missing; send it too",
     "greater_than_equal": "it must be at least {ge:g}",
-    "too_short": "send at least {min_length}",
+    "too_short": "send {min_length} or more {name}",
 }
 PATTERNS = {
     NAMING: "it is no name of a study: send small letters, digits, dots, dashes and underscores, "
@@ -248,10 +248,11 @@ def _place(names: Sequence[int | str], kind: str, value: Any) -> Place:
 def _words(error: Mapping[str, Any], place: Place) -> str:
     """Why a field is wrong, in pydantic's words where ours say no more."""
     kind, context = error["type"], error.get("ctx", {})
+    name = str(place[-1]) if place else WHOLE
     if kind in WORDS:
-        return WORDS[kind].format(**context)
+        return WORDS[kind].format(**context, name=name)
     if kind == "extra_forbidden":
-        meant = get_close_matches(str(place[-1]), NAMES, 1)
+        meant = get_close_matches(name, NAMES, 1)
         remedy = f"did you mean {meant[0]}?" if meant else "leave it out, or see /docs"
         return f"there is no such field; {remedy}"
     if kind == "string_pattern_mismatch" and context["pattern"] in PATTERNS:
