@@ -34,7 +34,14 @@ ABOUT = (
     "An understudy in shadow mode: production reports its decisions and rewards; the service "
     "learns from them, and says when the understudy is better, with a confidence. Every event has "
     "an id and counts once however often it is sent, so an unanswered request can be sent again. "
-    "Every response has the header `X-Request-Id`, its name in the log of the service."
+    "Every response has the header `X-Request-Id`, its name in the log of the service.\n\n"
+    "A refusal has one of these statuses. 400: the JSON cannot be read. 401, 403: the token is "
+    "missing or wrong, or may only read; or, without tokens, another site or machine asks. 404: "
+    "there is no such study. 409: the study is archived, exists already or is not ready, or an "
+    "event contradicts what is known. 413, 415: the body is too large, or not sent as JSON. 422: a "
+    "part of the request cannot be used; `fields` says why, and what to send instead. 429: too "
+    "many wrong tokens came from this address. 503: the store cannot be used now, or too many ask "
+    "for this; nothing was written, so try again."
 )
 TOKENS = (
     "Send `Authorization: Bearer TOKEN`. A token with the scope write may do all, one with the "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -112,11 +112,9 @@ TheService = Annotated[Service, Depends(_service)]
 TheStudy = Annotated[LiveStudy, Depends(_study)]
 
 
-def _refused(reasons: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
-    """Describe refusals, for the document."""
-    return {
-        status: {"model": models.Refusal, "description": words} for status, words in reasons.items()
-    }
+def _refused(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Declare refusals, for the document; its description says what each status means."""
+    return {status: {"model": models.Refusal} for status in statuses}
 
 
 def _stream(media_type: str) -> dict[int | str, dict[str, Any]]:
@@ -124,36 +122,15 @@ def _stream(media_type: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": {media_type: {"schema": {"type": "string"}}}}}
 
 
-REFUSALS = _refused(
-    {
-        401: "The token is missing or wrong.",
-        403: "The token may only read; or, without tokens, another site or machine asks.",
-        422: "A part of the request cannot be used: `fields` says why, and what to send instead.",
-        429: "Too many wrong tokens came from this address.",
-        503: "The store cannot be used now, or too many ask for this; nothing was written.",
-    }
-)
-WITH_BODY = _refused(
-    {
-        400: "The body is no JSON.",
-        413: "The body is too large.",
-        415: "The body is not sent as JSON.",
-    }
-)
-NO_STUDY = _refused({404: "There is no such study."})
-NOT_TAKEN = _refused({409: "The study is archived, or the event contradicts what is known."})
-EXISTS = _refused({409: "There is another study of this name already."})
-
+ALWAYS, WITH_BODY = (401, 403, 422, 429, 503), (400, 413, 415)  # refusals of operations
 Router = partial(
     APIRouter, route_class=JsonRoute, generate_unique_id_function=lambda route: route.name
 )
 ONE, ALL = "/v1/studies/{study}", "/v1"
-feedback = Router(
-    prefix=ONE, tags=["feedback"], responses=REFUSALS | WITH_BODY | NO_STUDY | NOT_TAKEN
-)
-answers = Router(prefix=ONE, tags=["answers"], responses=REFUSALS | NO_STUDY)
-studies = Router(prefix=ALL, tags=["studies"], responses=REFUSALS)
-live = Router(prefix=ALL, tags=["live"], responses=REFUSALS | _stream(EVENT_STREAM))
+feedback = Router(prefix=ONE, tags=["feedback"], responses=_refused(*ALWAYS, *WITH_BODY, 404, 409))
+answers = Router(prefix=ONE, tags=["answers"], responses=_refused(*ALWAYS, 404))
+studies = Router(prefix=ALL, tags=["studies"], responses=_refused(*ALWAYS))
+live = Router(prefix=ALL, tags=["live"], responses=_refused(*ALWAYS) | _stream(EVENT_STREAM))
 
 
 @feedback.post("/events", response_model=models.Taken)
@@ -215,7 +192,7 @@ IN_QUERY = {  # FastAPI cannot describe a parameter that is JSON
 @answers.get(
     "/policy",
     response_model=models.PolicyNow,
-    responses=_refused({400: "The context is no JSON."}),
+    responses=_refused(400),
     openapi_extra={"parameters": [IN_QUERY]},
 )
 async def read_policy(
@@ -234,7 +211,7 @@ def policy_json(study: LiveStudy, context: str | None = None) -> bytes:
     return to_json(study_json.policy_of(study, study.state, draw.context))
 
 
-@answers.post("/draw", responses=WITH_BODY)
+@answers.post("/draw", responses=_refused(*WITH_BODY))
 async def draw_action(
     service: TheService, study: TheStudy, draw: Annotated[Draw, Body(examples=[{}])] = NO_CONTEXT
 ) -> models.Drawn:
@@ -259,11 +236,7 @@ async def read_coverage(study: TheStudy) -> models.CoverageNow:
     return await asyncio.to_thread(study_json.coverage_of, study)
 
 
-@answers.get(
-    "/snapshot",
-    response_model=dict[str, Any],
-    responses=_refused({409: "Contexts are still being prepared."}),
-)
+@answers.get("/snapshot", response_model=dict[str, Any], responses=_refused(409))
 async def read_snapshot(shared: TheShared, study: TheStudy) -> Response:
     """Read the study as a policy.json, as `understudy learn` writes it."""
     state = study.state
@@ -283,7 +256,7 @@ async def read_log(shared: TheShared, study: TheStudy) -> Response:
     return LogResponse(shared.service.log_lines(study), shared.reading)
 
 
-@studies.post("/studies", status_code=201, responses=WITH_BODY | EXISTS)
+@studies.post("/studies", status_code=201, responses=_refused(*WITH_BODY, 409))
 async def create_study(
     service: TheService, spec: Annotated[StudySpec, Body(examples=[SPEC])]
 ) -> StudyNow:
@@ -308,13 +281,13 @@ async def read_studies(
     return StudyList(studies=[_now(service, study) for study in chosen])
 
 
-@studies.get("/studies/{study}", responses=NO_STUDY)
+@studies.get("/studies/{study}", responses=_refused(404))
 async def read_study(service: TheService, study: TheStudy) -> StudyNow:
     """Read a study, and the counts of its events."""
     return _now(service, study)
 
 
-@studies.post("/studies/{study}/archive", responses=WITH_BODY | NO_STUDY)
+@studies.post("/studies/{study}/archive", responses=_refused(*WITH_BODY, 404))
 async def archive_study(service: TheService, study: Name) -> StudyNow:
     """Archive a study.
 
@@ -329,7 +302,9 @@ Wait = Annotated[Number | None, Query(gt=0, description="Seconds to wait for a r
 Default = Annotated[Number | None, Query(description="The reward of a decision that gets none.")]
 
 
-@studies.post("/snapshots", status_code=201, responses=WITH_BODY | EXISTS, openapi_extra=POLICY)
+@studies.post(
+    "/snapshots", status_code=201, responses=_refused(*WITH_BODY, 409), openapi_extra=POLICY
+)
 async def load_snapshot(
     request: Request,
     shared: TheShared,
@@ -353,7 +328,7 @@ async def load_snapshot(
     return _now(shared.service, study)
 
 
-@live.get("/studies/{study}/live", response_class=Response, responses=NO_STUDY)
+@live.get("/studies/{study}/live", response_class=Response, responses=_refused(404))
 async def watch_study(request: Request, shared: TheShared, study: TheStudy) -> Response:
     """Watch a study.
 
