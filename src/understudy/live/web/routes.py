@@ -96,19 +96,21 @@ async def _shared(request: Request) -> Shared:
     return found
 
 
-async def _service(request: Request) -> Service:
-    return (await _shared(request)).service
+TheShared = Annotated[Shared, Depends(_shared)]
 
 
+async def _service(shared: TheShared) -> Service:
+    return shared.service
+
+
+TheService = Annotated[Service, Depends(_service)]
 Name = Annotated[str, Path(description="The name of a study.", json_schema_extra=NAMED)]
 
 
-async def _study(request: Request, study: Name) -> LiveStudy:
-    return (await _shared(request)).service.study(study)
+async def _study(service: TheService, study: Name) -> LiveStudy:
+    return service.study(study)
 
 
-TheShared = Annotated[Shared, Depends(_shared)]
-TheService = Annotated[Service, Depends(_service)]
 TheStudy = Annotated[LiveStudy, Depends(_study)]
 
 
