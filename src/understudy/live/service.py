@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -38,9 +38,12 @@ log = structlog.get_logger("understudy.live")
 class HttpError(UnderstudyError):
     """A refused request: the HTTP status, a short name for programs, a sentence for people."""
 
-    def __init__(self, status: int, error: str, message: str) -> None:
+    def __init__(
+        self, status: int, error: str, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
         self.status = status
         self.error = error
+        self.headers = headers
         super().__init__(message)
 
 

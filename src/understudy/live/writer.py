@@ -114,6 +114,11 @@ class Writer:
         return self._answered_all
 
     @property
+    def is_running(self) -> bool:
+        """Whether the thread has not ended: a store that hangs may keep it beyond `stop`."""
+        return self._thread.is_alive()
+
+    @property
     def unavailable(self) -> str | None:
         """Why requests are refused now; None if they are not."""
         if self.stopping:

@@ -342,7 +342,7 @@ def test_the_operations_are_shown_by_swagger_ui_under_the_policy_of_contents(
     page = visit("/docs", viewport={"width": width, "height": 800}, color_scheme=scheme)
     operations = page.locator(".opblock")
     expect(operations).to_have_count(15)
-    send = page.get_by_role("button", name="POST /v1/studies/{study}/events Send an event")
+    send = page.get_by_role("button", name="POST /v1/studies/{study}/events Send Event")
     send.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_text("It is on disk when it is answered.")).to_be_visible()

@@ -221,6 +221,11 @@ def test_bytes_outside_of_bodies_are_bounded(patient: str, begin: bytes, more: b
     [
         (HEAD + b"x: " + b"a" * 70_000, 431, "request header fields too large"),
         (b"what\r\n\r\n", 400, "bad request"),
+        *(
+            (HEAD + b"content-length: " + length + b"\r\n\r\n", 400, "bad request")
+            for length in (b"-1", b"x", b"", b"1.0", b"+1", b"1_0", b"\xb2", b"9" * 5000)
+        ),
+        (HEAD + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n", 400, "bad request"),
         (WHOLE + b"what\r\n\r\n", 400, "bad request"),
     ],
 )

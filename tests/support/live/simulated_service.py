@@ -22,7 +22,8 @@ from tests.support.live.local_server import serving
 from understudy import logs
 from understudy.live.spec import StudySpec
 from understudy.live.web import page
-from understudy.live.web.auth import AuthMiddleware
+from understudy.live.web.auth import Authorization
+from understudy.live.web.middleware import RequestMiddleware
 from understudy.live.web.streams import Streams
 from understudy.live.web.study_json import StudyNow
 from understudy.live.web.tokens import TokenRegistry
@@ -34,15 +35,10 @@ __all__ = ["SimulatedService", "SimulatedStudy", "in_middleware", "serving_simul
 PROMOTED = datetime(2026, 5, 3, 9, 30, tzinfo=UTC)
 
 
-def in_middleware(app: ASGIApp) -> AuthMiddleware:
+def in_middleware(app: ASGIApp) -> RequestMiddleware:
     """As the service has it: the middleware gives every answer its headers."""
-    return AuthMiddleware(
-        app,
-        TokenRegistry(list),
-        loopback_only=True,
-        registry=CollectorRegistry(),
-        operations={},
-    )
+    own = Authorization(TokenRegistry(list), loopback_only=True)
+    return RequestMiddleware(app, own, registry=CollectorRegistry(), operations={})
 
 
 def viewed(

@@ -10,6 +10,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from ipaddress import IPv6Address, ip_network
 from typing import Any
@@ -18,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from understudy.live.service import HttpError
 
-CONNECTION = "understudy.connection"  # the key of a request's connection in its ASGI scope
+AUTHORIZE = "understudy.authorize"  # where a scope holds the function that keeps its connection
 SMALL = 4096  # bytes: a larger part costs more to copy than another write
 SITE = 64  # bits: a provider gives every IPv6 customer so many addresses, at least
 
@@ -51,7 +52,6 @@ class Connections:
         self.limits = limits or ConnectionLimits()
         self._authorized: set[ConnectionProtocol] = set()
         self._others: dict[ConnectionProtocol, None] = {}  # the oldest first
-        self._checking = False
 
     def protocol(self, *arguments: Any, **options: Any) -> ConnectionProtocol:
         """Make the protocol of one connection."""
@@ -66,9 +66,6 @@ class Connections:
             oldest.transport.abort()
             self.remove(oldest)
         self._others[connection] = None
-        if not self._checking:
-            self._checking = True
-            connection.loop.call_later(self.limits.check_seconds, self._check, connection.loop)
 
     def remove(self, connection: ConnectionProtocol) -> None:
         """Forget a connection; it may have been removed already."""
@@ -76,7 +73,7 @@ class Connections:
         self._others.pop(connection, None)
 
     def authorize(self, connection: ConnectionProtocol) -> None:
-        """Keep a connection, until its response is complete."""
+        """Keep a connection until its response is complete, or raise `HttpError` (503)."""
         if len(self._authorized) >= self.limits.authorized:
             message = "too many requests are under way; try again in a second"
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, "overloaded", message)
@@ -93,40 +90,29 @@ class Connections:
     def __len__(self) -> int:
         return len(self._authorized) + len(self._others)
 
-    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        now = loop.time()
-        for connection in [*self._authorized, *self._others]:
-            connection.check(now)
-        self._checking = len(self) > 0
-        if self._checking:
-            loop.call_later(self.limits.check_seconds, self._check, loop)
-
 
 class ConnectionProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol with limits.
 
     A connection is closed without an answer when a deadline has passed: its client is too slow, or
-    silent. Every request finds its connection in the ASGI scope, under `CONNECTION`.
+    silent. A request that is authorized calls the function `AUTHORIZE` of its ASGI scope.
     """
 
     def __init__(self, connections: Connections, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.address = ""
         self._all = connections
+        self._authorize = partial(connections.authorize, self)
         self._limits = connections.limits
         self._read_by = self._write_by = math.inf
         self._is_draining = False
+        self._timer: asyncio.TimerHandle
         self._outside_body = 0  # bytes since the last one of a body, or of a whole request
 
-    def authorize(self) -> None:
-        """Keep this connection until the response is complete: its request may have an answer.
-
-        It raises `HttpError` with the status 503 if too many such requests are under way.
-        """
-        self._all.authorize(self)
-
-    def check(self, now: float) -> None:
-        """Close the connection if a deadline has passed."""
+    def _check(self) -> None:
+        """Close the connection if a deadline has passed; look again after a while."""
+        now = self.loop.time()
+        self._timer = self.loop.call_later(self._limits.check_seconds, self._check)
         if self.transport.is_closing():  # it waits for its client to read the rest
             self._write_by = min(self._write_by, now + self._limits.write_seconds)
         elif now >= self._read_by and not self._is_draining:
@@ -142,8 +128,10 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._read_by = self.loop.time() + self._limits.head_seconds
         self.address = share_of(self.client[0]) if self.client else ""
         self._all.add(self)
+        self._timer = self.loop.call_later(self._limits.check_seconds, self._check)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
         self._all.remove(self)
         super().connection_lost(exc)
 
@@ -156,7 +144,7 @@ class ConnectionProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope[CONNECTION] = self  # type: ignore[literal-required] # extensions add keys
+        self.scope[AUTHORIZE] = self._authorize  # type: ignore[literal-required] # extensions add keys
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= self._limits.pipelined:

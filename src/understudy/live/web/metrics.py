@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
 from understudy.live.spec import SECOND
+from understudy.live.web.study_json import describe
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 OTHER = "other"
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+COUNTS = {  # of `StudyNow`
+    "decisions": "Decisions on disk.",
+    "folded": "Decisions processed.",
+    "expired": "Decisions that got the default reward.",
+}
 MOST_A_SECOND = 10  # lines: enough to see an attack, and some 300 MB a day at the most
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # a time for each counter, which doubles their number
@@ -64,32 +68,21 @@ class StudyMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return all of them."""
         writer = self._service.writer
-        studies = writer.studies
-
-        def each(
-            kind: type[CounterMetricFamily | GaugeMetricFamily],
-            name: str,
-            meaning: str,
-            value: Callable[[LiveStudy], float],
-        ) -> Metric:
-            family = kind(f"understudy_{name}", meaning, labels=["study"])
-            for study in studies.values():
-                family.add_metric([study.spec.name], float(value(study)))
-            return family
-
         counter, gauge = CounterMetricFamily, GaugeMetricFamily
-        yield each(counter, "decisions", "Decisions on disk.", lambda one: one.next_seq - 1)
-        yield each(counter, "folded", "Decisions processed.", lambda one: one.state.seq)
-        meaning = "Decisions that got the default reward."
-        yield each(counter, "expired", meaning, lambda one: one.state.expired)
+        studies = [describe(one, one.state, writer.time()) for one in writer.studies.values()]
+        for name, meaning in COUNTS.items():
+            family = counter(f"understudy_{name}", meaning, labels=["study"])
+            for one in studies:
+                family.add_metric([one.study.name], getattr(one, name))
+            yield family
         meaning = "1 if the study has stopped learning."
-        yield each(gauge, "stopped", meaning, lambda one: one.fault is not None)
-        labels = ["study", "reason"]
-        refused = counter("understudy_refused", "Events not taken.", labels=labels)
-        for name, study in studies.items():
-            for reason, number in study.refusals().items():
-                refused.add_metric([name, reason], number)
-        yield refused
+        stopped = gauge("understudy_stopped", meaning, labels=["study"])
+        refused = counter("understudy_refused", "Events not taken.", labels=["study", "reason"])
+        for one in studies:
+            stopped.add_metric([one.study.name], float(one.fault is not None))
+            for reason, number in one.refused.items():
+                refused.add_metric([one.study.name, reason], number)
+        yield from (stopped, refused)
         yield counter("understudy_commits", "Groups on disk.", value=writer.commits)
         usable = float(writer.unavailable is None)
         yield gauge("understudy_store_usable", "1 if the store can be used.", value=usable)
@@ -99,12 +92,8 @@ class StudyMetrics(Collector):
         ahead = writer.clock.running.ahead() / SECOND
         yield gauge("understudy_clock_ahead_seconds", meaning, value=ahead)
 
-    def describe(self) -> list[Metric]:
-        """Return nothing: there are no studies before the start."""
-        return []
 
-
-class LogRateLimit(logging.Filter):
+class LogRateLimit:
     """Lets ten lines a second pass, so that clients cannot fill a disk, and counts the others.
 
     >>> limit = LogRateLimit()
@@ -113,7 +102,6 @@ class LogRateLimit(logging.Filter):
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.unlogged = self._second = self._passed = 0
 
     def allows(self, now: float) -> bool:
@@ -124,7 +112,3 @@ class LogRateLimit(logging.Filter):
         self._passed += allowed
         self.unlogged += not allowed
         return allowed
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line may pass."""
-        return self.allows(record.created)

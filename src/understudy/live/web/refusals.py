@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, NoReturn, TypeVar
@@ -17,6 +16,7 @@ from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
+from starlette.types import Scope as HttpScope
 
 from understudy.errors import InvalidArgument, StoreUnavailable, shorten
 from understudy.formatting import count, counted, plain
@@ -32,7 +32,17 @@ MOST_ERRORS = 1_000  # that are looked through: each takes some 50 µs
 WHOLE = "the body"  # where no field of it is wrong
 LONGEST_INPUT = 60  # characters of a request that are sent back
 LONGEST_WORDS = 200  # characters of a message of another library, such as a list of allowed values
+LONGEST_FAULT = 100  # characters of a message about JSON
 NAMES = tuple({**StudySpec.model_fields, **Event.model_fields})
+OBJECT = "it must be an object, in {{ }}"
+WORDS = {  # by the type of an error of pydantic
+    "model_type": OBJECT,
+    "model_attributes_type": OBJECT,
+    "dict_type": OBJECT,
+    "missing": "it is missing; send it too",
+    "greater_than_equal": "it must be at least {ge:g}",
+    "too_short": "send {min_length} or more {name}",
+}
 PATTERNS = {
     NAMING: "it is no name of a study: send small letters, digits, dots, dashes and underscores, "
     "64 at most, a letter or digit first",
@@ -55,34 +65,22 @@ class WrongFields(HTTPException):
 
 
 def parse_json(text: bytes | str, name: str = "the body") -> Any:
-    """Parse JSON in which no object repeats a name.
+    """Parse JSON in which no object repeats a name: pydantic would keep the last without a word.
 
     >>> parse_json(b'{"id": "a", "reward": 0.5}')
     {'id': 'a', 'reward': 0.5}
     """
     try:
         return _decode(text if isinstance(text, str) else text.decode())
-    except UnicodeDecodeError:
-        reason = "it is not UTF-8"
-    except json.JSONDecodeError as error:
-        reason = f"{error.msg} at line {error.lineno}, column {error.colno}"
-    except RecursionError:
-        reason = "it is nested too deeply; send plain values"
-    except ValueError:  # Python reads no whole number of more than 4,300 digits
-        reason = "a number has too many digits"
-    except _NotJson as error:
-        reason = str(error)
-    raise HTTPException(400, f"{name} is no JSON: {reason}")
-
-
-class _NotJson(Exception):
-    """Text that Python's `json` would take, and the reason to refuse it."""
+    except (ValueError, RecursionError) as error:
+        fault = plain(error, LONGEST_FAULT)
+        raise HTTPException(400, f"{name} is no JSON: {fault}") from None
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > MOST_ACTIONS:  # more than any model has: each wrong name takes time
         most = count(MOST_ACTIONS)
-        raise _NotJson(f"an object has {count(len(pairs))} names; send {most} at most")
+        raise ValueError(f"an object has {count(len(pairs))} names; send {most} at most")
     found = dict(pairs)
     if len(found) < len(pairs):
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
@@ -91,44 +89,22 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _NotJson(f"there is no {name}; send a finite number")
+    raise ValueError(f"there is no {name}; send a finite number")
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).decode
 
 
-def read_body(model: type[M], body: bytes, names: Callable[[M], int] | None = None) -> M:
-    """Parse and validate a body, as FastAPI does for its own routes.
+def validate(model: type[M], sent: Any) -> M:
+    """Validate JSON that was parsed, as FastAPI does for its own routes.
 
-    With the number of names that the JSON of a model has, pydantic parses it, 2.5 µs faster for an
-    event. It keeps the last of two equal names. Each name has a colon, so no two are equal if the
-    body has no more colons than names; if it has more, or an error, it is parsed again.
-
-    >>> read_body(Event, b'{"id": "a", "reward": 0.5}').reward
+    >>> validate(Event, {"id": "a", "reward": 0.5}).reward
     0.5
     """
-    if names is not None:
-        with suppress(ValidationError):
-            quick = model.model_validate_json(body)
-            if body.count(b":") == names(quick):
-                return quick
-    sent = parse_json(body)
     try:
         return model.model_validate(sent)
     except ValidationError as error:
-        raise wrong_fields(error, sent) from None
-
-
-def wrong_fields(error: ValidationError, sent: Any = None, *above: str) -> WrongFields:
-    """An error of pydantic, as the fields of the JSON that was sent, below the names `above`."""
-    if error.error_count() > MOST_ERRORS:
-        return WrongFields(_too_many(error.error_count()))
-    errors = error.errors(include_url=False)
-    return WrongFields(_fields([(above + one["loc"], one) for one in errors], sent))
-
-
-def _too_many(errors: int) -> dict[str, str]:
-    return {WHOLE: f"{count(errors)} things are wrong; send one as /docs describes it"}
+        raise WrongFields(_fields_of(error, sent)) from None
 
 
 def refuse(
@@ -166,68 +142,71 @@ def refuse_fields(fields: Mapping[str, str]) -> Response:
     return refuse(422, "invalid", message, fields)
 
 
-async def _wrong_fields(_: Request, error: WrongFields) -> Response:
-    return refuse_fields(error.fields)
+def refusal_of(scope: HttpScope, error: Exception) -> Response:
+    """The answer to an error of a request that is one of `REFUSED`."""
+    match error:
+        case WrongFields():
+            return refuse_fields(error.fields)
+        case HttpError():
+            scope[REASON] = str(error)
+            return refuse(error.status, error.error, str(error), headers=error.headers)
+        case StoreUnavailable():
+            return refusal_of(scope, HttpError(503, "store unavailable", str(error)))
+        case HTTPException():
+            return _refusal_of_framework(scope, error)
+    return refuse_fields(_fields_of(error))
 
 
-async def _invalid_request(_: Request, error: RequestValidationError) -> Response:
-    errors = [(tuple(one["loc"][1:]), one) for one in error.errors()]  # without "body" or "query"
-    many = len(errors) > MOST_ERRORS
-    return refuse_fields(_too_many(len(errors)) if many else _fields(errors, error.body))
+def _refusal_of_framework(scope: HttpScope, error: HTTPException) -> Response:
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND:
+            shown = plain(scope["path"], LONGEST_INPUT)
+            return refuse(404, "unknown path", f"there is nothing at {shown}; see /docs")
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            routes = [one for one in scope["app"].routes if one.matches(scope)[0] != Match.NONE]
+            allowed = ", ".join(sorted({method for route in routes for method in route.methods}))
+            message = f"this path does not know the method; use {allowed}"
+            return refuse(405, "unknown method", message, headers={"allow": allowed})
+        case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return refuse(413, "too large", too_large(scope[MAX_BODY_SIZE_SCOPE_KEY]))
+    return refuse(error.status_code, "malformed", error.detail)
 
 
-async def _invalid_value(_: Request, error: ValidationError) -> Response:
-    return refuse_fields(wrong_fields(error).fields)
+def _fields_of(error: Exception, sent: Any = None) -> dict[str, str]:
+    """The wrong fields that an error is about, of the JSON that was sent."""
+    match error:
+        case InvalidArgument():
+            shown = "" if error.value is None else f"{shorten(error.value)}: "
+            return {error.argument: f"{shown}{error.reason}; {error.remedy}"}
+        case ValidationError() if error.error_count() > MOST_ERRORS:
+            return _too_many(error.error_count())
+        case ValidationError():
+            return _fields(error.errors(include_url=False), sent)
+        case RequestValidationError() if len(error.errors()) > MOST_ERRORS:
+            return _too_many(len(error.errors()))
+        case RequestValidationError():  # of FastAPI; its places begin with "body" or "query"
+            errors = ({**one, "loc": one["loc"][1:]} for one in error.errors())
+            return _fields(errors, error.body)
+    raise error
 
 
-async def _invalid_argument(_: Request, error: InvalidArgument) -> Response:
-    shown = "" if error.value is None else f"{shorten(error.value)}: "
-    return refuse_fields({error.argument: f"{shown}{error.reason}; {error.remedy}"})
+def _too_many(errors: int) -> dict[str, str]:
+    return {WHOLE: f"{count(errors)} things are wrong; send one as /docs describes it"}
 
 
-async def _http_error(request: Request, error: HttpError) -> Response:
-    request.scope[REASON] = str(error)
-    return refuse(error.status, error.error, str(error))
+async def _handle(request: Request, error: Exception) -> Response:
+    return refusal_of(request.scope, error)
 
 
-async def _store_unavailable(request: Request, error: StoreUnavailable) -> Response:
-    return await _http_error(request, HttpError(503, "store unavailable", str(error)))
-
-
-async def _malformed(_: Request, error: HTTPException) -> Response:
-    return refuse(error.status_code, "malformed", error.detail, headers=error.headers)
-
-
-async def _unknown_path(request: Request, _: HTTPException) -> Response:
-    shown = plain(request.scope["path"], LONGEST_INPUT)
-    return refuse(404, "unknown path", f"there is nothing at {shown}; see /docs")
-
-
-async def _unknown_method(request: Request, _: HTTPException) -> Response:
-    routes = [one for one in request.app.routes if one.matches(request.scope)[0] != Match.NONE]
-    allowed = ", ".join(sorted({method for route in routes for method in route.methods}))
-    message = f"this path does not know the method; use {allowed}"
-    return refuse(405, "unknown method", message, headers={"allow": allowed})
-
-
-async def _too_large(request: Request, _: HTTPException) -> Response:
-    return refuse(413, "too large", too_large(request.scope[MAX_BODY_SIZE_SCOPE_KEY]))
-
-
-# The middleware answers all other errors.
-HANDLERS: dict[int | type[Exception], Any] = {
-    404: _unknown_path,
-    405: _unknown_method,
-    413: _too_large,
-    HTTPException: _malformed,
-    WrongFields: _wrong_fields,
-    RequestValidationError: _invalid_request,
-    ValidationError: _invalid_value,
-    InvalidArgument: _invalid_argument,
-    HttpError: _http_error,
-    StoreUnavailable: _store_unavailable,
-}
-ERRORS = tuple(kind for kind in HANDLERS if not isinstance(kind, int))
+REFUSED = (
+    HTTPException,
+    RequestValidationError,
+    ValidationError,
+    InvalidArgument,
+    StoreUnavailable,
+    HttpError,
+)
+HANDLERS: dict[Any, Any] = dict.fromkeys(REFUSED, _handle)  # of an application
 
 
 def too_large(most: int) -> str:
@@ -235,21 +214,21 @@ def too_large(most: int) -> str:
     return f"the body is too large; send at most {count(most)} bytes"
 
 
-def _fields(errors: Sequence[tuple[Place, Any]], sent: Any) -> dict[str, str]:
-    """One message for each wrong field, of errors with their places."""
-    messages: dict[Place, list[str]] = {}
-    shown: dict[Place, str] = {}
-    for names, error in errors:
-        place = names if sent is None else _place(names, error["type"], sent)
-        messages.setdefault(place, []).append(_words(error, place))
-        shown[place] = _shown(error)
+def _fields(errors: Iterable[Mapping[str, Any]], sent: Any = None) -> dict[str, str]:
+    """One message for each wrong field, of pydantic's errors about the JSON that was sent."""
+    messages: dict[Place, str] = {}
+    for error in errors:
+        place = error["loc"] if sent is None else _place(error["loc"], error["type"], sent)
+        words = _words(error, place)
+        if place in messages:  # the other types of a union
+            messages[place] += f", or {words.removeprefix('it must be ')}"
+        else:
+            messages[place] = _shown(error) + words
     above = {place[:i] for place in messages for i in range(len(place))}
     return {
-        # An error inside a value says more than that the value fits no type as a whole.
-        ".".join(plain(name, LONGEST_INPUT) for name in place) or WHOLE: shown[place]
-        + ", or ".join(words).replace(", or it must be", ", or")
-        for place, words in messages.items()
-        if place not in above
+        ".".join(plain(name, LONGEST_INPUT) for name in place) or WHOLE: message
+        for place, message in messages.items()
+        if place not in above  # an error inside a value says more than one about the whole
     }
 
 
@@ -268,37 +247,30 @@ def _place(names: Sequence[int | str], kind: str, value: Any) -> Place:
 
 def _words(error: Mapping[str, Any], place: Place) -> str:
     """Why a field is wrong, in pydantic's words where ours say no more."""
-    context = error.get("ctx", {})
-    match error["type"]:
-        case "extra_forbidden":
-            meant = get_close_matches(str(place[-1]), NAMES, 1)
-            remedy = f"did you mean {meant[0]}?" if meant else "leave it out, or see /docs"
-            return f"there is no such field; {remedy}"
-        case "model_type" | "model_attributes_type" | "dict_type":
-            return "it must be an object, in { }"
-        case "missing":
-            return "it is missing; send it too"
-        case "greater_than_equal":
-            return f"it must be at least {context['ge']:g}"
-        case "string_pattern_mismatch" if context["pattern"] in PATTERNS:
-            return PATTERNS[context["pattern"]]
+    kind, context = error["type"], error.get("ctx", {})
+    name = str(place[-1]) if place else WHOLE
+    if kind in WORDS:
+        return WORDS[kind].format(**context, name=name)
+    if kind == "extra_forbidden":
+        meant = get_close_matches(name, NAMES, 1)
+        remedy = f"did you mean {meant[0]}?" if meant else "leave it out, or see /docs"
+        return f"there is no such field; {remedy}"
+    if kind == "string_pattern_mismatch" and context["pattern"] in PATTERNS:
+        return PATTERNS[context["pattern"]]
     message = error["msg"].replace("Input should be", "it must be")
     return plain(message[:1].lower() + message[1:], LONGEST_WORDS)
 
 
 def _shown(error: Mapping[str, Any]) -> str:
     """The value that was sent: as JSON if it is one value, else its kind."""
-    value = error["input"]
-    match value:
+    match error["input"]:
         case _ if error["type"] in {"missing", "extra_forbidden"}:
             return ""
-        case str():
-            quoted = json.dumps(value[:LONGEST_INPUT], ensure_ascii=False)
-            return f"{plain(quoted, LONGEST_INPUT)}: "
-        case None | bool():
-            return f"{json.dumps(value)}: "
-        case list() | tuple():
-            return f"a list of {counted(len(value), 'item')}: "
+        case list() | tuple() as items:
+            return f"a list of {counted(len(items), 'item')}: "
         case dict():
             return "an object: "
-    return f"{shorten(value, LONGEST_INPUT)}: "
+        case str() | bool() | None as value:
+            return f"{plain(json.dumps(value, ensure_ascii=False), LONGEST_INPUT)}: "
+        case number:
+            return f"{shorten(number, LONGEST_INPUT)}: "

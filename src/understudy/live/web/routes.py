@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Body, Depends, Path, Query
 from fastapi.routing import APIRoute
-from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from understudy.errors import InvalidArgument
 from understudy.formatting import plain
@@ -24,7 +23,7 @@ from understudy.live.service import HttpError, Service
 from understudy.live.snapshot_saver import let_others_run
 from understudy.live.spec import NAMING, StudySpec
 from understudy.live.web import refusals, study_json
-from understudy.live.web.streams import LogResponse, Slots, StateResponse, Streams
+from understudy.live.web.streams import EVENT_STREAM, NDJSON, LogResponse, Slots, Streams
 from understudy.live.web.study_json import StudyList, StudyNow
 
 JSON = "application/json"
@@ -32,7 +31,6 @@ UNKNOWN, TWICE = "there is no such parameter; leave it out", "it came more than 
 NAMED = {"pattern": NAMING}  # in the document: no study has a wrong name, which is a 404
 EVENT = {"id": "d-1", "action": "small", "propensity": 0.5, "reward": 1.0}
 SPEC = {"name": "router", "actions": ["small", "large"], "reward_wait": 600.0}
-CONTEXT: TypeAdapter[dict[str, Any]] = TypeAdapter(models.Context)
 NO_CONTEXT = Draw()
 # A policy.json of 22.9 MB has 856,000 commas. Python parses more numbers, or lists, without letting
 # events in: 24 MiB of "[]," take 3.5 s and 620 MiB.
@@ -98,26 +96,46 @@ async def _shared(request: Request) -> Shared:
     return found
 
 
-async def _service(request: Request) -> Service:
-    return (await _shared(request)).service
+TheShared = Annotated[Shared, Depends(_shared)]
 
 
+async def _service(shared: TheShared) -> Service:
+    return shared.service
+
+
+TheService = Annotated[Service, Depends(_service)]
 Name = Annotated[str, Path(description="The name of a study.", json_schema_extra=NAMED)]
 
 
-async def _study(request: Request, study: Name) -> LiveStudy:
-    return (await _shared(request)).service.study(study)
+async def _study(service: TheService, study: Name) -> LiveStudy:
+    return service.study(study)
 
 
-TheShared = Annotated[Shared, Depends(_shared)]
-TheService = Annotated[Service, Depends(_service)]
 TheStudy = Annotated[LiveStudy, Depends(_study)]
-router = APIRouter(
-    prefix="/v1", route_class=JsonRoute, generate_unique_id_function=lambda route: route.name
+
+
+def _refused(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Declare refusals, for the document; its description says what each status means."""
+    return {status: {"model": models.Refusal} for status in statuses}
+
+
+def _stream(media_type: str) -> dict[int | str, dict[str, Any]]:
+    """Describe a stream; its refusals would be of its type if it were the `response_class`."""
+    return {200: {"content": {media_type: {"schema": {"type": "string"}}}}}
+
+
+ALWAYS, WITH_BODY = (401, 403, 422, 429, 503), (400, 413, 415)  # refusals of operations
+Router = partial(
+    APIRouter, route_class=JsonRoute, generate_unique_id_function=lambda route: route.name
 )
+ONE, ALL = "/v1/studies/{study}", "/v1"
+feedback = Router(prefix=ONE, tags=["feedback"], responses=_refused(*ALWAYS, *WITH_BODY, 404, 409))
+answers = Router(prefix=ONE, tags=["answers"], responses=_refused(*ALWAYS, 404))
+studies = Router(prefix=ALL, tags=["studies"], responses=_refused(*ALWAYS))
+live = Router(prefix=ALL, tags=["live"], responses=_refused(*ALWAYS) | _stream(EVENT_STREAM))
 
 
-@router.post("/studies/{study}/events", tags=["feedback"], response_model=models.Taken)
+@feedback.post("/events", response_model=models.Taken)
 async def send_event(
     service: TheService, study: TheStudy, event: Annotated[Event, Body(examples=[EVENT])]
 ) -> dict[str, str]:
@@ -135,7 +153,7 @@ async def send_event(
     return {"id": outcome.id, "status": "known" if outcome.status == "known" else "accepted"}
 
 
-@router.post("/studies/{study}/batches", tags=["feedback"])
+@feedback.post("/batches")
 async def send_batch(
     service: TheService,
     study: TheStudy,
@@ -173,10 +191,10 @@ IN_QUERY = {  # FastAPI cannot describe a parameter that is JSON
 }
 
 
-@router.get(
-    "/studies/{study}/policy",
-    tags=["answers"],
+@answers.get(
+    "/policy",
     response_model=models.PolicyNow,
+    responses=_refused(400),
     openapi_extra={"parameters": [IN_QUERY]},
 )
 async def read_policy(
@@ -190,15 +208,12 @@ def policy_json(study: LiveStudy, context: str | None = None) -> bytes:
     """Return the policy, for a context that is JSON."""
     if context is None and study.spec.context is None:
         return study.policy_json(study_json.policy_of)
-    sent = None if context is None else refusals.parse_json(context, "the context")
-    try:
-        found = None if context is None else CONTEXT.validate_python(sent, strict=True)
-    except ValidationError as error:
-        raise refusals.wrong_fields(error, {"context": sent}, "context") from None
-    return to_json(study_json.policy_of(study, study.state, found))
+    sent = {} if context is None else {"context": refusals.parse_json(context, "the context")}
+    draw = refusals.validate(Draw, sent)
+    return to_json(study_json.policy_of(study, study.state, draw.context))
 
 
-@router.post("/studies/{study}/draw", tags=["answers"])
+@answers.post("/draw", responses=_refused(*WITH_BODY))
 async def draw_action(
     service: TheService, study: TheStudy, draw: Annotated[Draw, Body(examples=[{}])] = NO_CONTEXT
 ) -> models.Drawn:
@@ -211,19 +226,19 @@ async def draw_action(
     return models.Drawn(action=action, probability=probability, learned=state.learned)
 
 
-@router.get("/studies/{study}/certificate", tags=["answers"], response_model=models.CertificateNow)
-async def read_certificate(service: TheService, study: TheStudy) -> Any:
+@answers.get("/certificate")
+async def read_certificate(service: TheService, study: TheStudy) -> models.CertificateNow:
     """Read the verdict, the certificate, and its curve."""
     return await asyncio.to_thread(study_json.certificate_of, service, study)
 
 
-@router.get("/studies/{study}/coverage", tags=["answers"], response_model=models.CoverageNow)
-async def read_coverage(study: TheStudy) -> Any:
+@answers.get("/coverage")
+async def read_coverage(study: TheStudy) -> models.CoverageNow:
     """Read how well the log covers each action, and candidate policies."""
     return await asyncio.to_thread(study_json.coverage_of, study)
 
 
-@router.get("/studies/{study}/snapshot", tags=["answers"], response_model=dict[str, Any])
+@answers.get("/snapshot", response_model=dict[str, Any], responses=_refused(409))
 async def read_snapshot(shared: TheShared, study: TheStudy) -> Response:
     """Read the study as a policy.json, as `understudy learn` writes it."""
     state = study.state
@@ -237,13 +252,13 @@ async def read_snapshot(shared: TheShared, study: TheStudy) -> Response:
     return Response(made.policy, media_type=JSON, headers={"content-disposition": name})
 
 
-@router.get("/studies/{study}/log", tags=["answers"], status_code=200, response_class=LogResponse)
+@answers.get("/log", response_class=Response, responses=_stream(NDJSON))
 async def read_log(shared: TheShared, study: TheStudy) -> Response:
     """Read the decisions that were learned from, in order, one JSON object a line."""
     return LogResponse(shared.service.log_lines(study), shared.reading)
 
 
-@router.post("/studies", tags=["studies"], status_code=201)
+@studies.post("/studies", status_code=201, responses=_refused(*WITH_BODY, 409))
 async def create_study(
     service: TheService, spec: Annotated[StudySpec, Body(examples=[SPEC])]
 ) -> StudyNow:
@@ -255,7 +270,7 @@ async def create_study(
     return _now(service, await service.create(spec))
 
 
-@router.get("/studies", tags=["studies"])
+@studies.get("/studies")
 async def read_studies(
     service: TheService,
     archived: Annotated[
@@ -268,13 +283,13 @@ async def read_studies(
     return StudyList(studies=[_now(service, study) for study in chosen])
 
 
-@router.get("/studies/{study}", tags=["studies"])
+@studies.get("/studies/{study}", responses=_refused(404))
 async def read_study(service: TheService, study: TheStudy) -> StudyNow:
     """Read a study, and the counts of its events."""
     return _now(service, study)
 
 
-@router.post("/studies/{study}/archive", tags=["studies"])
+@studies.post("/studies/{study}/archive", responses=_refused(*WITH_BODY, 404))
 async def archive_study(service: TheService, study: Name) -> StudyNow:
     """Archive a study.
 
@@ -289,7 +304,9 @@ Wait = Annotated[Number | None, Query(gt=0, description="Seconds to wait for a r
 Default = Annotated[Number | None, Query(description="The reward of a decision that gets none.")]
 
 
-@router.post("/snapshots", tags=["studies"], status_code=201, openapi_extra=POLICY)
+@studies.post(
+    "/snapshots", status_code=201, responses=_refused(*WITH_BODY, 409), openapi_extra=POLICY
+)
 async def load_snapshot(
     request: Request,
     shared: TheShared,
@@ -313,7 +330,7 @@ async def load_snapshot(
     return _now(shared.service, study)
 
 
-@router.get("/studies/{study}/live", tags=["live"], status_code=200, response_class=StateResponse)
+@live.get("/studies/{study}/live", response_class=Response, responses=_refused(404))
 async def watch_study(request: Request, shared: TheShared, study: TheStudy) -> Response:
     """Watch a study.
 
@@ -322,7 +339,7 @@ async def watch_study(request: Request, shared: TheShared, study: TheStudy) -> R
     return shared.streams.respond(request.scope, study.spec.name)
 
 
-@router.get("/live", tags=["live"], status_code=200, response_class=StateResponse)
+@live.get("/live", response_class=Response)
 async def watch_studies(request: Request, shared: TheShared) -> Response:
     """Watch all studies: their state, whenever one changes."""
     return shared.streams.respond(request.scope, None)
@@ -332,15 +349,16 @@ def _now(service: Service, study: LiveStudy) -> StudyNow:
     return study_json.describe(study, study.state, service.writer.time())
 
 
-router.routes += [
+ROUTERS = (feedback, answers, studies, live)
+OPERATIONS = [one for router in ROUTERS for one in router.routes if isinstance(one, JsonRoute)]
+HEADS = [
     JsonRoute(
-        route.path,
-        route.endpoint,
+        one.path,
+        one.endpoint,
         methods=["HEAD"],
         include_in_schema=False,
-        response_model=route.response_model,
+        response_model=one.response_model,
     )
-    for route in router.routes
-    if isinstance(route, JsonRoute) and route.methods == {"GET"}
+    for one in OPERATIONS
+    if one.methods == {"GET"}
 ]
-OPERATIONS = {route.endpoint: route.name for route in router.routes if isinstance(route, Route)}

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from logging.handlers import QueueHandler, QueueListener
-from queue import Full, Queue, SimpleQueue
+from queue import Queue, SimpleQueue
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 from types import FrameType
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import structlog
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.server import HANDLED_SIGNALS
 
 from understudy.errors import InvalidArgument
 from understudy.live.service import Service
@@ -36,8 +37,6 @@ REQUEST_GRACE = 7  # seconds for requests at a signal: a store that hangs is not
 GRACE = 18  # seconds until the process ends, whatever hangs: the writer takes up to ten of them
 SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
 LOOK = 0.05  # seconds between two looks for a signal while kernels are compiled
-STOPS = (signal.SIGINT, signal.SIGTERM)
-WRITER = "understudy-writer"  # the thread that owns the store
 MOST_LINES = 1_000  # that wait to be written: a second of the most that is logged, and more
 LAST_WORDS = 1.0  # seconds for the last line: standard error may be a pipe that is not read
 FAILED = 1
@@ -66,7 +65,7 @@ def serve(store: str, host: str, port: int) -> None:
         gc.freeze()  # what was imported stays: no collection need go over it again
         server.run(sockets=[listening])
         gc.unfreeze()  # so that it is let go at the end, as libraries expect
-    if any(thread.name == WRITER for thread in threading.enumerate()):
+    if service.writer.is_running:
         _leave("the store does not answer")
 
 
@@ -164,7 +163,7 @@ class ServiceServer(uvicorn.Server):
     def handle_signals(self) -> None:
         """From now on, a signal ends the server, even one that does not run yet."""
         threading.Thread(target=self._end_in_time, daemon=True).start()
-        for stop in STOPS:
+        for stop in HANDLED_SIGNALS:
             signal.signal(stop, self.handle_exit)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -207,7 +206,7 @@ def _say(line: str) -> None:
 
 
 class LogQueue(QueueHandler):
-    """Hands lines to a thread that writes them, and drops those for which there is no room.
+    """Hands lines to a thread that writes them; `logging` drops those for which there is no room.
 
     Standard error may be a pipe that is not read: the service must not wait for it.
     """
@@ -217,23 +216,19 @@ class LogQueue(QueueHandler):
         super().__init__(self._lines)
         QueueListener(self._lines, stream).start()
 
-    def enqueue(self, record: logging.LogRecord) -> None:
-        with suppress(Full):
-            self._lines.put_nowait(record)
-
     def close(self) -> None:
         """Wait for the lines to be written, for at most a second."""
-        end = time.monotonic() + LAST_WORDS
-        while self._lines.unfinished_tasks and time.monotonic() < end:
-            time.sleep(LOOK)
+        done = self._lines.all_tasks_done
+        with done:
+            done.wait_for(lambda: not self._lines.unfinished_tasks, LAST_WORDS)
         super().close()
 
 
 def _log_as_json() -> None:
     """Log one JSON object a line, on standard error, from us and from uvicorn.
 
-    `logging` goes on when a line cannot be written: where the log is on the disk of the store, one
-    that is full must not stop the service too.
+    `logging` goes on when a line cannot be written or queued: where the log is on the disk of the
+    store, one that is full must not stop the service too.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
@@ -248,7 +243,8 @@ def _log_as_json() -> None:
     handler = LogQueue(logging.StreamHandler(sys.stderr))
     as_json = structlog.processors.JSONRenderer()
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(as_json, foreign_pre_chain=shared))
-    logging.getLogger("uvicorn.error").addFilter(LogRateLimit())  # of malformed requests
+    limit = LogRateLimit()  # of malformed requests
+    logging.getLogger("uvicorn.error").addFilter(lambda line: limit.allows(line.created))
     logging.raiseExceptions = False
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("understudy").setLevel(logging.INFO)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from understudy.live.live_study import LiveStudy
-from understudy.live.models import ANSWER
+from understudy.live.models import ANSWER, CertificateNow, CoverageNow, Curve
 from understudy.live.service import Service
 from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
@@ -104,37 +104,33 @@ def policy_of(
     }
 
 
-def certificate_of(service: Service, study: LiveStudy) -> dict[str, Any]:
+def certificate_of(service: Service, study: LiveStudy) -> CertificateNow:
     """The verdict, the bounds, and how they came about."""
     state = study.state
-    report = None if state.result is None else state.result.report
-    found = NOTHING if report is None else as_dict(report)
-    curve = None if report is None else report.certificate
-    return {
-        "study": study.spec.name,
-        "learned": state.learned,
-        "verdict": found["verdict"],
-        "words": found["words"],
-        "promoted_since": isoformat(service.promoted_since(study, state)),
-        "certificate": found["certificate"],
-        "curve": None if curve is None else _curve(curve),
-    }
+    curve = None if state.result is None else state.result.report.certificate
+    return CertificateNow(
+        **_report(state),
+        study=study.spec.name,
+        learned=state.learned,
+        promoted_since=isoformat(service.promoted_since(study, state)),
+        curve=None if curve is None else _curve(curve),
+    )
 
 
-def _curve(curve: CertificateCurve) -> dict[str, Any]:
-    names = ("rounds", "lower", "upper", "production", "gain")
-    found = dict(zip(names, curve.table.T.tolist(), strict=True))
-    return found if curve.gain is not None else {**found, "gain": None}
-
-
-def coverage_of(study: LiveStudy) -> dict[str, Any]:
+def coverage_of(study: LiveStudy) -> CoverageNow:
     """What the log of a study can say about each action, and about policies."""
     state = study.state
-    found = NOTHING if state.result is None else as_dict(state.result.report)
-    return {
-        "study": study.spec.name,
-        "learned": state.learned,
-        "findings": found["coverage"],
-        "actions": found["actions"],
-        "candidates": found["candidates"],
-    }
+    found = _report(state)
+    return CoverageNow(
+        **found, study=study.spec.name, learned=state.learned, findings=found["coverage"]
+    )
+
+
+def _report(state: StudyState) -> dict[str, Any]:
+    return NOTHING if state.result is None else as_dict(state.result.report)
+
+
+def _curve(curve: CertificateCurve) -> Curve:
+    names = ("rounds", "lower", "upper", "production", "gain")
+    found = dict(zip(names, curve.table.T.tolist(), strict=True))
+    return Curve(**found if curve.gain is not None else {**found, "gain": None})

@@ -22,10 +22,6 @@ from understudy.report.words import BEHAVIORS, Mark
 Kind = VerdictKind | Literal["waiting", "warming up", "stopped"]
 WAITING, WARMING_UP = Mark("…", "Waiting", "open"), Mark("…", "Warming up", "open")
 STOPPED = Mark("!", "Stopped", "bad")
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)  # not those of strftime, which speaks the language of the machine
 MEANINGS = {
     "conflict": "contradicts what was sent before about the same decision",
     "malformed": "was not an event of this study; counted since the service started",
@@ -187,7 +183,7 @@ def _example(spec: StudySpec) -> dict[str, object]:
 
 def _day(time: datetime) -> str:
     day = time.astimezone(UTC)
-    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
+    return f"{day.day} {day:%B %Y}"
 
 
 def _rate(events_per_second: float) -> str:
