@@ -14,6 +14,8 @@ import pytest
 import understudy as us
 from understudy.logs.schema import Actions, label_key
 
+pytestmark = pytest.mark.plain
+
 N = 60
 ROWS = pl.DataFrame(
     {

@@ -24,6 +24,8 @@ from understudy.logs.evaluation.repeated_rows import (
 
 __all__ = ["place"]
 
+pytestmark = pytest.mark.plain
+
 Order = Callable[[int, int, np.random.Generator], Any]
 ORDERS: dict[str, Order] = {
     "side by side": lambda n, k, _: np.repeat(np.arange(n), k),
