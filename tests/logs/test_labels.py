@@ -78,7 +78,9 @@ def test_the_actions_of_a_log_are_the_same_in_all_formats(log: Path) -> None:
 
 ON_ENGINES = [
     *((engine, name) for engine in ("polars", "duckdb") for name in SPELLINGS),
-    *(("dask", name) for name in ("CSV, floats", "NDJSON, floats", "Parquet, floats")),
+    ("dask", "CSV, floats"),
+    pytest.param("dask", "NDJSON, floats", marks=pytest.mark.full),
+    pytest.param("dask", "Parquet, floats", marks=pytest.mark.full),
     pytest.param("pyspark", "CSV, floats", marks=pytest.mark.needs("java", "pyspark")),
 ]
 
