@@ -29,6 +29,8 @@ pytestmark = pytest.mark.plain
 
 READS = ("", "/policy", "/certificate", "/coverage", "/snapshot")
 SPEC = {"name": "ads", "actions": ["a", "b"]}
+# After an outage decisions wait longer, until clients are back. Here they are back at once.
+BACK_SOON = "import understudy.live.clock; understudy.live.clock.RETURN = 1"
 EVENT = {"id": "e1", "action": "a", "propensity": 0.5, "reward": 1.0}
 
 
@@ -77,7 +79,7 @@ def test_files_that_may_not_grow(tmp_path: Path) -> None:
             await unavailable(server, load, "the disk cannot be read or written")
         await until_ready(server, load)
 
-    with Server(tmp_path / "store.db") as server:
+    with Server(tmp_path / "store.db", change=BACK_SOON) as server:
         load = survive(server, trouble, tmp_path)
         assert load.unanswered == 0
 
@@ -96,7 +98,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
     with (
         small_disk(tmp_path / "disk", megabytes=64) as disk,
-        Server(disk / "store.db") as server,
+        Server(disk / "store.db", change=BACK_SOON) as server,
     ):
         load = survive(server, trouble, tmp_path)
         assert load.unanswered == 0

@@ -18,6 +18,8 @@ from understudy.logs.validate import SeenIds
 
 __all__ = ["place"]
 
+pytestmark = pytest.mark.plain
+
 N = 1_000
 ROWS = make_rows(N).with_columns(
     request=pl.Series([f"r{i}" for i in range(N)]), second=pl.Series(range(N))

@@ -14,7 +14,9 @@ import pytest
 import understudy as us
 from understudy.logs.schema import Actions, label_key
 
-N = 300
+pytestmark = pytest.mark.plain
+
+N = 60
 ROWS = pl.DataFrame(
     {
         "action": [1, 2, 10] * (N // 3),
@@ -76,7 +78,9 @@ def test_the_actions_of_a_log_are_the_same_in_all_formats(log: Path) -> None:
 
 ON_ENGINES = [
     *((engine, name) for engine in ("polars", "duckdb") for name in SPELLINGS),
-    *(("dask", name) for name in ("CSV, floats", "NDJSON, floats", "Parquet, floats")),
+    ("dask", "CSV, floats"),
+    pytest.param("dask", "NDJSON, floats", marks=pytest.mark.full),
+    pytest.param("dask", "Parquet, floats", marks=pytest.mark.full),
     pytest.param("pyspark", "CSV, floats", marks=pytest.mark.needs("java", "pyspark")),
 ]
 
@@ -95,10 +99,11 @@ def test_the_actions_of_a_log_are_the_same_on_all_engines(
 
 def test_a_policy_of_one_format_is_certified_on_the_others(log: Path, tmp_path: Path) -> None:
     others = ROWS.with_columns(reward=1.0 - ROWS["reward"])
+    learned = us.logs.learn(log)
     for name, (file, labels) in SPELLINGS.items():
         folder = tmp_path / name
         folder.mkdir()
-        judged = us.logs.certify(write(folder, f"later.{file}", labels, others), us.logs.learn(log))
+        judged = us.logs.certify(write(folder, f"later.{file}", labels, others), learned)
         assert judged.strange is None
         assert list(judged.policy or ()) == [1, 2, 10]
         assert not judged.coverage.unseen

@@ -108,25 +108,25 @@ def simulate(world: us.Game, **changed: Any) -> us.Simulation:
     return us.simulate(world, cast(world) if learners is None else learners, **options)
 
 
-def counted(record: Round, rewards: str) -> Array:
-    return record.means if rewards == "mean" else record.rewards
+def counted(records: list[Round], rewards: str) -> Array:
+    return np.array([one.means if rewards == "mean" else one.rewards for one in records])
 
 
-def row(comparator: Any, record: Round) -> Array:
-    """The comparator's policy in one round, written out."""
-    if isinstance(comparator, int):
-        return np.asarray(np.eye(4)[comparator])
+def policies(comparator: Any, records: list[Round]) -> Array:
+    """The comparator's policy in each round, written out."""
     if callable(comparator):
-        return np.asarray(comparator(np.asarray(record.context)[np.newaxis])[0])
-    table = np.asarray(comparator)
-    return np.asarray(table if table.ndim == 1 else table[int(record.context)])
+        return np.asarray(comparator(np.array([record.context for record in records])))
+    table = np.eye(4)[comparator] if isinstance(comparator, int) else np.asarray(comparator)
+    if table.ndim == 1:
+        return np.array([table for _ in records])
+    return np.array([table[int(record.context)] for record in records])
 
 
 def earned_by(comparator: Any, records: list[Round], rewards: str) -> float:
     """The comparator's reward, from the definition."""
     if isinstance(comparator, str):
         return max(earned_by(a, records, rewards) for a in range(4))
-    return float(sum(row(comparator, record) @ counted(record, rewards) for record in records))
+    return float(np.sum(policies(comparator, records) * counted(records, rewards)))
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -149,8 +149,9 @@ def assert_by_hand(
     result: us.Simulation, player: str, run: int, records: list[Round], *, rewards: str, kinds: Any
 ) -> None:
     """One run of the result, against the sums over the referee's record of the same run."""
-    own = float(sum(record.policy @ counted(record, rewards) for record in records))
-    stage = float(sum(record.behavior @ counted(record, rewards) for record in records))
+    paid = counted(records, rewards)
+    own = float(np.sum(np.array([record.policy for record in records]) * paid))
+    stage = float(np.sum(np.array([record.behavior for record in records]) * paid))
     others = np.array([earned_by(comparator, records, rewards) for comparator in kinds])
     np.testing.assert_allclose(result.reward[player][run], own, rtol=0, atol=1e-9)
     np.testing.assert_allclose(result.behavior_reward[player][run], stage, rtol=0, atol=1e-9)

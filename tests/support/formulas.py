@@ -190,7 +190,7 @@ def exact_upper(frequency: float, count: float, budget: float) -> Any:
         return p, (q * mpmath.log(q / p) if q > 0 else 0) + (1 - q) * v
 
     low, high = mpmath.mpf(-60), mpmath.mpf(60)
-    for _ in range(180):
+    for _ in range(110):  # to 31 digits, twice as many as a float has
         middle = (low + high) / 2
         low, high = (middle, high) if at(middle)[1] <= c else (low, middle)
     return at(low)[0]

@@ -39,21 +39,21 @@ SIZES = (2, 10, 100)
 ETAS = (0.002, 0.05, 1.0)
 
 
+@cache
+def exact_bound(count: int, past: int, n_actions: int) -> Any:
+    """u_t of an action that was played `count` times in `past` rounds, by sixty digits."""
+    if count == past:
+        return mpmath.mpf(1)
+    with mpmath.workdps(60):
+        return formulas.exact_upper(count / past, past, math.log(n_actions * (past + 1) ** 2))
+
+
 def chernoff_gain(
     reward: float, action: int, history: History, n_actions: int, eta: float
 ) -> float:
-    """r̃_t = R/(u_t(b) + η/2) after the actions of `history`, by sixty digits."""
-    past, t = len(history), len(history) + 1
-    if past == 0:
-        return reward / (1 + eta / 2)
-    frequency = history.count(action) / past
-    with mpmath.workdps(60):
-        ucb = (
-            formulas.exact_upper(frequency, past, math.log(n_actions * t**2))
-            if frequency < 1
-            else 1
-        )
-        return float(reward / (ucb + eta / 2))
+    """r̃_t = R/(u_t(b) + η/2) after the actions of `history`."""
+    u = exact_bound(history.count(action), len(history), n_actions)
+    return float(reward / (u + eta / 2))
 
 
 @cache

@@ -164,11 +164,14 @@ def attempt(run: Callable[[], Any]) -> Any:
     return found
 
 
+@pytest.mark.parametrize(
+    "examples", [8, pytest.param(40, marks=pytest.mark.full)], ids=["some", "all"]
+)
 @pytest.mark.parametrize("name", VALID)
-def test_changed_files_are_read_or_refused(name: str) -> None:
+def test_changed_files_are_read_or_refused(name: str, examples: int) -> None:
     check(name, VALID[name], {})
 
-    @settings(quick, max_examples=15)
+    @settings(quick, max_examples=examples)
     @given(changes, wishes)
     def changed(many: list[tuple[str, float, int, bytes]], wish: dict[str, Any]) -> None:
         content = VALID[name]

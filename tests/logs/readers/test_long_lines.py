@@ -14,6 +14,8 @@ from understudy.errors import InvalidLog
 from understudy.logs.readers import files
 from understudy.logs.readers.files import find_files
 
+pytestmark = pytest.mark.plain
+
 HEADER = b"action,reward,propensity\n"
 ROWS = HEADER + b"a,1,0.5\nb,0,0.5\n"
 OBJECTS = b'{"action": "a", "reward": 1, "propensity": 0.5}\n' * 2

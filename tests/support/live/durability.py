@@ -64,15 +64,16 @@ def create(url: str, *ledgers: Ledger) -> None:
 
 def settled(url: str, ledger: Ledger) -> str:
     """policy.json of a study, once every decision was learned from."""
-    path = f"{url}/v1/studies/{ledger.study}"
+    path = f"/v1/studies/{ledger.study}"
     deadline = time.monotonic() + PATIENCE
-    while (now := httpx.get(path).json())["waiting"]:
-        assert now["fault"] is None
-        assert now["learned"] <= now["decisions"] <= len(ledger.facts)
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert now["learned"] == now["decisions"] >= len(ledger.decided)
-    return httpx.get(f"{path}/snapshot").text
+    with httpx.Client(base_url=url) as client:
+        while (now := client.get(path).json())["waiting"]:
+            assert now["fault"] is None
+            assert now["learned"] <= now["decisions"] <= len(ledger.facts)
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert now["learned"] == now["decisions"] >= len(ledger.decided)
+        return client.get(f"{path}/snapshot").text
 
 
 def prove(store: str, ledger: Ledger, policy: str, folder: Path) -> None:

@@ -22,12 +22,17 @@ class Server:
     """`understudy serve` on a store, as a context: it runs inside, and is gone afterwards.
 
     It listens on the same port after every start, so that clients find it again. `kill` ends it
-    as a power cut would; `stop` asks it to end in order, and gives its exit code.
+    as a power cut would; `stop` asks it to end in order, and gives its exit code. A `change` is
+    Python that runs before the command.
     """
 
-    def __init__(self, store: str | Path, *options: str, port: int = 0) -> None:
+    def __init__(
+        self, store: str | Path, *options: str, port: int = 0, change: str | None = None
+    ) -> None:
         self.store = str(store)
         self.port = port
+        program = f"from understudy.cli import main; {change}; main()"
+        self._command = COMMAND if change is None else (sys.executable, "-c", program, "serve")
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
@@ -53,7 +58,7 @@ class Server:
         os.lseek(self._said.fileno(), 0, os.SEEK_SET)
         where = ("--store", self.store, "--port", str(self.port))
         self._process = subprocess.Popen(
-            (*COMMAND, *where, *self._options), stdin=subprocess.DEVNULL, stderr=self._said
+            (*self._command, *where, *self._options), stdin=subprocess.DEVNULL, stderr=self._said
         )
 
     def wait_until_it_listens(self) -> None:
