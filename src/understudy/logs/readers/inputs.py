@@ -103,8 +103,9 @@ class LogReader:
         """Batches of rows in order, each with the name of its source.
 
         The name is empty if rows of several sources are mixed; a column `file` then names them.
-        Times are numbers once `in_time_order` was called, null where they cannot be parsed. There
-        is a column with the hash of each row if `hashed` says of which columns.
+        Times are numbers once `in_time_order` was called, null where they cannot be parsed. If
+        `hashed` says of which columns, there is the hash of each row; that of every column comes
+        alone.
         """
         if self.sorted_file is not None:
             with pq.ParquetFile(self.sorted_file) as file:
@@ -194,7 +195,7 @@ def _batches(source: LogSource, columns: Columns, hashed: Hashed | None) -> Iter
     if isinstance(source, FrameSource):
         columns.require(source.frame.columns, source.name)
         rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
-        selected = [*columns.selection(), *_row_hash(source.frame.lazy(), columns, hashed)]
+        selected = _selection(source.frame.lazy(), columns, hashed)
         return source.frame.select(rows, *selected).iter_slices(BATCH)
     if source.format not in {"vw", "dsjson"}:
         return _read_table(source, columns, hashed)
@@ -205,26 +206,27 @@ def _batches(source: LogSource, columns: Columns, hashed: Hashed | None) -> Iter
     return (frame.with_columns(_hash(frame.drop(ROW).schema)) for frame in frames)
 
 
-def _row_hash(frame: pl.LazyFrame, columns: Columns, hashed: Hashed | None) -> list[pl.Expr]:
-    """The hash of each row, if rows are `hashed`: of every column, or of some that cost little.
+def _selection(frame: pl.LazyFrame, columns: Columns, hashed: Hashed | None) -> list[pl.Expr]:
+    """The columns in use, and a hash of some columns; or the hash of every column alone.
 
     Some columns are those in use, and the one with the most different values. If that differs in
-    most rows, it and the actions are enough.
+    most rows, it and the actions are enough, and cost less.
     """
+    selected = list(columns.selection())
     if hashed is None:
-        return []
+        return selected
     schema = {name: kind for name, kind in frame.collect_schema().items() if kind != pl.Object}
+    if hashed == "every":
+        return [_hash(schema)]
     used = [name for name in columns.names() if name in schema]
     others = [name for name in schema if name not in used]
     flat = [name for name in (*used, *others) if not schema[name].is_nested()]
-    if hashed == "every":
-        used = list(schema)
-    elif others and flat:
+    if others and flat:
         peeked = frame.select(flat).head(PEEKED).collect()
         different = {name: peeked[name].n_unique() for name in flat}
         most = max(flat, key=different.__getitem__)  # the first of equals is in use, and is read
         used = [*([columns.action] if 2 * different[most] > len(peeked) else used), most]
-    return [_hash({name: schema[name] for name in used})]
+    return [*selected, _hash({name: schema[name] for name in used})]
 
 
 def _hash(schema: Mapping[str, pl.DataType]) -> pl.Expr:
@@ -259,7 +261,7 @@ def _scan(source: FileSource, columns: Columns, hashed: Hashed | None = None) ->
     with _one_error(source):
         frame, names = _open(source, columns, every=hashed is not None)
         columns.require(names, source.name)
-        return frame.select(*columns.selection(), *_row_hash(frame, columns, hashed))
+        return frame.select(*_selection(frame, columns, hashed))
 
 
 def scan_arrow(path: Path) -> pl.LazyFrame:
