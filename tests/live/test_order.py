@@ -180,6 +180,30 @@ def test_an_audit_compares_numbers_and_not_sentences(tmp_path: Path) -> None:
     assert [found.faults for found in single.audit()] == [fault]
 
 
+@pytest.mark.parametrize(
+    ("factor", "faults", "rounded"),
+    [(1.0 + 2.0**-52, 0, 1), (1.0 + 1e-10, 0, 1), (1.0 + 1e-8, 1, 0), (-1.0, 1, 0)],
+)
+def test_an_audit_counts_numbers_that_another_machine_rounded(
+    tmp_path: Path, factor: float, faults: int, rounded: int
+) -> None:
+    single = SingleStudy(tmp_path)
+    single.send(*(decision(i, reward_of(i)) for i in range(6)))
+    single.study.save_snapshot(single.store)
+    kept = single.store.snapshot(single.study.record.key)
+    assert kept is not None
+    content = json.loads(kept.policy)
+    policy = content["policy"][0]
+    policy["probability"] *= factor
+    single.save_snapshot_text(6, json.dumps(content))
+    (found,) = single.audit(rounded=rounded)
+    assert (len(found.faults), found.passed) == (faults, not faults)
+    policy["more"] = 0.5
+    single.save_snapshot_text(6, json.dumps(content))
+    (found,) = single.audit()
+    assert len(found.faults) == 1
+
+
 def test_a_snapshot_that_cannot_be_read_is_made_again(tmp_path: Path) -> None:
     one = SingleStudy(tmp_path)
     one.send(*(decision(i, reward_of(i)) for i in range(6)))

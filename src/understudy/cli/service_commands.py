@@ -78,7 +78,8 @@ def audit(store: str, json_output: bool, accept_loss: bool) -> int:
     """Process every study's events again, and compare with its snapshot, bit for bit.
 
     The exit code is 1 if something differs, or if acknowledged writes are
-    missing. The service may be running.
+    missing. Numbers that another machine rounded otherwise are counted, and
+    are no difference. The service may be running.
     """
     if accept_loss:
         with _live_store(store) as stores, closing(stores.open_tokens(store, create=False)) as kept:
@@ -100,6 +101,7 @@ def audit(store: str, json_output: bool, accept_loss: bool) -> int:
                 "folded": result.processed,  # its name in JSON since 0.5.0
                 "faults": result.faults,
                 "passed": result.passed,
+                "rounded": result.rounded,
             }
             for result in results
         ]
@@ -115,8 +117,10 @@ def _print_audit(results: list[AuditResult]) -> None:
     table = Table("study", "decisions", "compared up to", "found")
     for result in results:
         name = "(the store)" if result.study is None else result.study
-        faults = "\n".join(result.faults) or ("equal" if result.processed else "nothing kept yet")
-        table.add_row(name, f"{result.decisions:,}", f"{result.processed:,}", faults)
+        found = "\n".join(result.faults) or ("equal" if result.processed else "nothing kept yet")
+        if result.rounded:
+            found += f", but {result.rounded:,} numbers were rounded otherwise (by another machine)"
+        table.add_row(name, f"{result.decisions:,}", f"{result.processed:,}", found)
     wide_console().print(table)
 
 

@@ -7,10 +7,11 @@ The audit processes them again and compares the result with the snapshot; the ex
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,14 @@ from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
 
 MOST_FAULTS = 10  # reported per study: one damaged row often makes all later ones wrong
 PROSE = ("theorem", "unmet")  # words in a snapshot's settings: other versions write other ones
+SETTINGS = "settings"  # of a snapshot: they are not computed, so nothing rounds them
+# Relative and absolute: processors and libraries of linear algebra round by some 1e-16 each time,
+# and the compensations of sums are rounding errors themselves.
+ROUNDING = 1e-9
 # Errors of reading a damaged policy.json
 DAMAGED = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 FORMATS = (".parquet", ".ndjson")
+Keys = tuple[str | int, ...]  # from the whole of a JSON text to a part of it
 
 
 @dataclass(frozen=True)
@@ -38,13 +44,15 @@ class AuditResult:
     """The audit of one study, or of the whole store if `study` is None.
 
     The newest snapshot covers `processed` of its `decisions`, 0 if there is none yet. Without
-    `faults`, the snapshot equals the fold of the decisions, bit for bit.
+    `faults`, the snapshot equals the fold of the decisions, bit for bit but for `rounded` numbers:
+    they differ by less than 1e-9, because another machine made the snapshot, or a part of it.
     """
 
     study: str | None
     decisions: int
     processed: int
     faults: tuple[str, ...]
+    rounded: int = 0
 
     @property
     def passed(self) -> bool:
@@ -81,9 +89,10 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
         watch(f"auditing {spec.name}", len(decisions), last)
     if previous.seq != last or processed > last:
         faults.append(f"{last} decisions are counted, {previous.seq} were found")
-    if snapshot is not None and not _are_equal(state.snapshot(), snapshot):
+    rounded = 0 if snapshot is None else _rounded(state.snapshot(), snapshot)
+    if rounded is None:
         faults.append(f"the snapshot after decision {processed} differs from the log")
-    return AuditResult(spec.name, last, processed, tuple(faults[:MOST_FAULTS]))
+    return AuditResult(spec.name, last, processed, tuple(faults[:MOST_FAULTS]), rounded or 0)
 
 
 def _faults(previous: Decision, decision: Decision, wait: RewardWait) -> Iterator[str]:
@@ -102,11 +111,52 @@ def _faults(previous: Decision, decision: Decision, wait: RewardWait) -> Iterato
             yield f"decision {decision.seq} was rewarded when it did not wait"
 
 
-def _are_equal(found: Snapshot | None, kept: Snapshot) -> bool:
-    """Return whether two snapshots hold the same numbers, bit for bit; their prose may differ."""
+def _rounded(found: Snapshot | None, kept: Snapshot) -> int | None:
+    """Count the numbers of a snapshot that differ by rounding; None if anything else differs."""
     if found is None or (found.seq, found.expired) != (kept.seq, kept.expired):
-        return False
-    return _without_prose(found.policy) == _without_prose(kept.policy)
+        return None
+    if found.policy == kept.policy:
+        return 0
+    rounded = 0
+    try:
+        for one, other in zip_longest(_parts(_content(found)), _parts(_content(kept))):
+            if repr(one) == repr(other):  # as text, because 0.0 == -0.0
+                continue
+            if one is None or other is None or not _differ_by_rounding(*one, *other):
+                return None
+            rounded += 1
+    except DAMAGED:
+        return None
+    return rounded
+
+
+def _content(snapshot: Snapshot) -> dict[str, Any]:
+    """Return a policy.json without the words in its settings."""
+    content: dict[str, Any] = json.loads(snapshot.policy)
+    for name in PROSE:
+        content[SETTINGS].pop(name, None)
+    return content
+
+
+def _parts(value: Any, path: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """Yield all parts of JSON with their paths; of an object or a list, its type."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for name, part in inside:
+        if isinstance(part, dict | list):
+            yield (*path, name), type(part)
+            yield from _parts(part, (*path, name))
+        else:
+            yield (*path, name), part
+
+
+def _differ_by_rounding(path: Keys, one: Any, other_path: Keys, other: Any) -> bool:
+    return (
+        path == other_path
+        and path[0] != SETTINGS
+        and isinstance(one, float)
+        and isinstance(other, float)
+        and math.isclose(one, other, rel_tol=ROUNDING, abs_tol=ROUNDING)
+    )
 
 
 def _warmup_of(snapshot: Snapshot | None) -> int:
@@ -116,17 +166,6 @@ def _warmup_of(snapshot: Snapshot | None) -> int:
     except DAMAGED:
         return 0
     return warmup if isinstance(warmup, int) else 0
-
-
-def _without_prose(policy: str) -> str:
-    """Return a policy.json without the words in its settings; a damaged one as it is."""
-    try:
-        content = json.loads(policy)
-        for name in PROSE:
-            content["settings"].pop(name, None)
-    except DAMAGED:
-        return policy
-    return json.dumps(content)  # as text: values would call 0.0 and -0.0 equal
 
 
 def study_named(store: Reader, name: str) -> StudyRecord:

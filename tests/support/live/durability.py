@@ -85,7 +85,8 @@ def prove(store: str, ledger: Ledger, policy: str, folder: Path) -> None:
         ledger.check(decisions)
         assert reader.lost_writes() == 0
         (audited,) = [one for one in audit(reader, ignore) if one.study == ledger.study]
-        assert (audited.faults, audited.processed) == ((), len(decisions)), audited
+        exact = (audited.faults, audited.rounded, audited.processed)
+        assert exact == ((), 0, len(decisions)), audited
         log = folder / f"{ledger.study}.ndjson"
         now = max(reader.clock(), time.time_ns() // 1_000)
         assert export(reader, record, log, now, ignore) == len(decisions)

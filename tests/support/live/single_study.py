@@ -96,9 +96,13 @@ class SingleStudy:
         set_back(self.store, self.now)
         self.restart()
 
-    def audit(self, progress: Callable[..., None] = lambda *_: None) -> list[AuditResult]:
-        """What an audit of the store finds."""
-        return list(audit(self.store, progress))
+    def audit(
+        self, progress: Callable[..., None] = lambda *_: None, *, rounded: int = 0
+    ) -> list[AuditResult]:
+        """What an audit finds; so many numbers of the snapshot were rounded otherwise."""
+        found = audit(self.store, progress)
+        assert sum(result.rounded for result in found) == rounded
+        return found
 
     def export(self, out: Path) -> int:
         """Write the log of decisions that are over now; return how many they are."""

@@ -169,9 +169,11 @@ def remove_token(path: Path, name: str) -> None:
 
 
 def audited(where: str | Path) -> list[AuditResult]:
-    """The audit of every study of a store."""
+    """The audit of every study of a store that this machine made."""
     with closing(open_reader(str(where))) as reader:
-        return audit(reader, lambda *_: None)
+        found = audit(reader, lambda *_: None)
+    assert not any(result.rounded for result in found)
+    return found
 
 
 def decisions_in(where: str | Path) -> list[Decision]:
