@@ -74,6 +74,37 @@ def test_all_requests_are_taken_before_the_end(monkeypatch: pytest.MonkeyPatch) 
     in_loop(play)
 
 
+class FakeTime:
+    """A clock that only sleeping and `now` move."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def test_a_group_waits_for_others_as_long_as_the_last_write_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = FakeTime()
+    monkeypatch.setattr(request_queue, "time", clock)
+
+    async def play(requests: RequestQueue) -> None:
+        for crowd, write in ((1, 0.0005), (4, 0.0005), (4, 1.0), (4, 0.0), (1, 0.0)):
+            for _ in range(crowd):
+                requests.add_task(lambda: None)
+            assert len(requests.take(0.0)[0]) == crowd
+            clock.now += write  # of the group that was taken
+
+    in_loop(play)
+    assert clock.slept == pytest.approx([0.0005, 0.003, 0.0])  # none before the first crowd
+
+
 def test_an_answer_after_the_end_of_the_loop_is_dropped() -> None:
     requests = RequestQueue()
 

@@ -24,7 +24,8 @@ from understudy.live.models import Event
 MOST_IN_GROUP = 4_096  # a larger group makes its first request wait, and saves nothing
 MOST_QUEUED = 100_000  # five seconds at 20 000 a second, half of a client's time-out; some 200 MB
 BUSY = 4  # requests in a group: from here on, more are expected while one is being written
-GATHER = 3e-3  # seconds that a group then waits for them: less than most disks need to sync
+# A group then waits for them: as long as the last group took to write, which they wait for anyway.
+LONGEST_GATHER = 3e-3  # seconds: on slow disks, larger groups save no more time
 
 
 @dataclass(eq=False)
@@ -61,6 +62,7 @@ class RequestQueue:
         self._loop: asyncio.AbstractEventLoop
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._weight = 0  # of all requests without an answer
+        self._taken_at = 0.0  # when the thread got its last group
         self._pending: set[asyncio.Future[Any]] = set()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -99,6 +101,7 @@ class RequestQueue:
 
     def take(self, wait: float) -> tuple[list[Request], bool]:
         """Return the next group, empty if there is none in so many seconds; and whether to stop."""
+        gather = min(time.monotonic() - self._taken_at, LONGEST_GATHER)
         group: list[Request] = []
         size = 0
         while size < MOST_IN_GROUP:
@@ -109,10 +112,11 @@ class RequestQueue:
             if item is None:
                 return group, True
             if not group and self.is_busy:
-                time.sleep(GATHER)
+                time.sleep(gather)
             group.append(item)
             size += max(1, item.weight)
         self.is_busy = len(group) >= BUSY
+        self._taken_at = time.monotonic()
         return group, False
 
     def answer(self, requests: Sequence[Request], results: Sequence[Any]) -> None:
