@@ -108,6 +108,30 @@ def test_at_the_end_the_newest_states_are_saved(
     assert (saved(single).seq, single.study.fault) == (2, None)
 
 
+def test_at_the_end_snapshots_are_saved_for_a_while_the_most_useful_first(
+    single: SingleStudy,
+) -> None:
+    """A service with many large studies must stop in time: the next start processes the rest."""
+    clock = [0.0]
+    order: list[str] = []
+
+    class Large:
+        def __init__(self, name: str, new: int) -> None:
+            self.name, self.new = name, new
+
+        def unsaved(self) -> int:
+            return self.new
+
+        def save_snapshot(self, _: object) -> None:
+            order.append(self.name)
+            clock[0] += 2.0
+
+    sizes = {"few": 1, "none": 0, "many": 9, "some": 5, "more": 4}
+    studies: Any = [Large(name, new) for name, new in sizes.items()]
+    SnapshotSaver(EVERY, SHARE, lambda: clock[0]).finish(single.store, studies)
+    assert order == ["many", "some", "more"]
+
+
 def test_a_snapshot_of_a_study_that_was_loaded_again_is_dropped(
     single: SingleStudy, making: tuple[Hold, SnapshotSaver]
 ) -> None:

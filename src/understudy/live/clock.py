@@ -122,7 +122,7 @@ class Outages:
         return self._total[-1] - (since - self.served(since))
 
     def next(self, begun: int, ended: int) -> Outage | None:
-        """Return the outage in these times, None if it is part of one that is known."""
+        """Return the part of an interval after the last known outage; None if nothing is left."""
         begun = max(begun, self.found[-1].ended) if self.found else begun
         return Outage(begun, ended) if begun < ended else None
 

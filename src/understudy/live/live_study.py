@@ -6,12 +6,11 @@ from the store when their turn comes, and so are all of them after a restart.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 from pydantic_core import to_json
@@ -94,7 +93,6 @@ class LiveStudy:
     ) -> None:
         self.record = record
         self.spec = StudySpec.model_validate_json(record.spec)
-        self.spec_data: dict[str, Any] = json.loads(record.spec)
         self.rate = Rate()
         self.known = 0
         self.malformed = 0

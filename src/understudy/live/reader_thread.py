@@ -18,10 +18,10 @@ Work = Callable[[Reader], Any]
 
 
 class ReaderThread:
-    """Reads a store for other threads, and lets none of them wait longer than `limit` seconds.
+    """Reads a store for other threads: each waits `limit` seconds at most, and as long for a slot.
 
-    `open_reader` is called in the thread, which closes the reader in the end: if it hangs, it does
-    so when the store answers, and keeps its one of the `slots` until then.
+    `open_reader` is called in the thread, which closes the reader in the end. If the store hangs,
+    the thread closes the reader when the store answers, and holds one of the `slots` until then.
     """
 
     def __init__(

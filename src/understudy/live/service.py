@@ -147,11 +147,10 @@ class Service:
 
     async def ingest(self, study: LiveStudy, events: Sequence[Event]) -> list[Outcome]:
         """Write valid events of a study; return their outcomes when they are on disk."""
-        if study.record.archived_at is not None and all(
-            event.action is not None for event in events
-        ):
+        outcomes = await self.writer.submit(study, events)
+        if all(outcome.status == "archived" for outcome in outcomes):
             raise HttpError(409, "archived", REASONS["archived"])
-        return await self.writer.submit(study, events)
+        return outcomes
 
     def draw(self, probabilities: Array, study: LiveStudy) -> tuple[Label, float]:
         """Draw an action; return it with its probability."""

@@ -16,6 +16,7 @@ from understudy.live.live_study import LiveStudy, MadeSnapshot
 from understudy.live.store.sql import Store
 
 BATCH = 0.05  # seconds: small snapshots are made for so long before they are written together
+LAST = 5.0  # seconds for snapshots at the end: half of the time that the writer has to stop
 PAUSE = 5e-4  # seconds between two pieces of a text: enough for another thread to take over
 
 log = structlog.get_logger("understudy.live")
@@ -29,8 +30,8 @@ def let_others_run() -> None:
 class SnapshotSaver:
     """Saves snapshots as often as they are cheap, the studies with the most new decisions first.
 
-    The writer's thread calls `advance` at every turn, and `finish` at the end. All studies are
-    saved `every` so many seconds, or less often, so that snapshots take 1/`share` of the time.
+    The writer's thread calls `advance` at every turn, and `finish` at the end. Each study is saved
+    every `every` seconds, or less often if snapshots would take more than 1/`share` of the time.
     """
 
     def __init__(
@@ -57,17 +58,22 @@ class SnapshotSaver:
             self._write(store)
 
     def finish(self, store: Store, studies: Iterable[LiveStudy]) -> None:
-        """Save the newest snapshot of every study; one that is being made is given up."""
+        """Save the newest snapshots, for `LAST` seconds; one that is being made is given up.
+
+        The next start processes the decisions of the others again.
+        """
         if self._thread is not None:
             self._ending = True
             self._thread.join()
             self._thread, self._ending = None, False
-        for study in studies:
+        until = self._clock() + LAST
+        for study in _unsaved(studies):
+            if self._clock() >= until:
+                return
             study.save_snapshot(store)
 
     def _begin(self, studies: Iterable[LiveStudy]) -> None:
-        unsaved = [study for study in studies if study.unsaved()]
-        unsaved.sort(key=LiveStudy.unsaved, reverse=True)
+        unsaved = _unsaved(studies)
         self._next_at = self._clock() + self._every
         if not unsaved:
             return
@@ -105,3 +111,9 @@ class SnapshotSaver:
         self._next_at = self._clock() + max(
             self._every if self._made_all else 0.0, self._share * took
         )
+
+
+def _unsaved(studies: Iterable[LiveStudy]) -> list[LiveStudy]:
+    """Return the studies that have new decisions, those with the most of them first."""
+    found = [study for study in studies if study.unsaved()]
+    return sorted(found, key=lambda study: study.unsaved(), reverse=True)

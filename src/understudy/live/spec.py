@@ -199,8 +199,8 @@ class StudySpec(BaseModel):
         wanted = self.context or {}
         if not wanted:
             return None if context is None else "this study has no contexts: leave it out"
-        example = ", ".join(f'"{name}": …' for name in wanted)
         if context is None or set(context) != set(wanted):
+            example = ", ".join(f'"{name}": …' for name in wanted)
             return f"send {{{example}}}, with null for what is missing"
         for name, kind in wanted.items():
             value = context[name]

@@ -40,10 +40,11 @@ SNAPSHOT_SHARE = 50.0  # snapshots may take a fiftieth of the time
 # or a connection needs to fail by itself, with a better reason; less than the ten of a client.
 STALLED = 6.0
 WATCH = 1.0  # seconds between two looks at the thread
-GRACE = 10.0  # seconds for the last writes: as long as the server gives requests
+GRACE = 10.0  # seconds for the last writes: a store that hangs is noticed after six
 
 # Steps of a turn, for the reason if one takes too long.
 WAITING, PROCESSING = "waiting for its store", "reading and processing decisions"
+SAVING = "saving the states of its studies"
 
 log = structlog.get_logger("understudy.live")
 
@@ -332,6 +333,7 @@ class Writer:
         studies = self.studies.values()
         try:
             if all_of_them:
+                self._step = SAVING
                 self._snapshots.finish(self.store, studies)
             else:
                 self._snapshots.advance(self.store, studies)

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import numpy as np
 import pytest
 
 import understudy as us
-from tests.support.live.local_server import serving_store
+from tests.support.live.local_server import serving_service, serving_store
 from tests.support.live.temporary_stores import add_tokens, audited, remove_token
+from understudy.live.service import Service
+from understudy.live.web.app import MOST_READS
 from understudy.live.web.middleware import LIMITS
 
 pytestmark = pytest.mark.plain
@@ -110,11 +113,15 @@ def test_an_archived_study_takes_the_rewards_that_are_on_their_way(client: httpx
     assert client.post(post, json=waiting).json()["status"] == "accepted"
     client.post("/v1/studies/ads/archive")
     assert client.post(post, json=event(2)).json()["error"] == "archived"
-    mixed = send(client, {"id": "e1", "reward": 1.0}, event(3))
+    batch = {"events": [event(3), event(4)]}
+    refused = client.post("/v1/studies/ads/batches", json=batch)
+    assert (refused.status_code, refused.json()["error"]) == (409, "archived")
+    assert client.post(post, json=waiting).json()["status"] == "known"
+    mixed = send(client, {**waiting, "reward": 1.0}, event(5))
     assert (mixed["accepted"], mixed["refused"][0]["error"]) == (1, "archived")
     now = client.get("/v1/studies/ads").json()
     assert (now["decisions"], now["learned"], now["expired"]) == (1, 1, 0)
-    assert now["refused"] == {"archived": 1}
+    assert now["refused"] == {"archived": 4}
 
 
 @pytest.mark.parametrize(
@@ -415,6 +422,38 @@ def test_a_snapshot_is_bounded_and_only_one_is_loaded_at_a_time(client: httpx.Cl
     first.join()
     assert answers[0].status_code == 422
     assert client.post(load, content=b"{}", headers=kind).status_code == 422
+
+
+def test_few_logs_and_snapshots_are_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that do not read their logs hold all slots; events and policies do not need one."""
+    service = Service(str(tmp_path / "store.db"))
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slowly(_: object) -> Iterator[str]:
+        begun.release()
+        assert go_on.wait(60.0)
+        yield "{}\n"
+
+    monkeypatch.setattr(service, "log_lines", slowly)
+    with (
+        serving_service(service) as url,
+        httpx.Client(base_url=url, timeout=60.0) as client,
+        ThreadPoolExecutor(MOST_READS) as pool,
+    ):
+        create(client)
+        logs = [pool.submit(client.get, "/v1/studies/ads/log") for _ in range(MOST_READS)]
+        for _ in logs:
+            assert begun.acquire(timeout=60.0)
+        for path in ("log", "snapshot"):
+            busy = client.get(f"/v1/studies/ads/{path}")
+            assert (busy.status_code, busy.json()["error"]) == (503, "busy")
+        assert client.post("/v1/studies/ads/events", json=event(1)).status_code == 200
+        assert client.get("/v1/studies/ads/policy").status_code == 200
+        go_on.set()
+        assert [log.result().text for log in logs] == ["{}\n"] * MOST_READS
+        assert client.get("/v1/studies/ads/snapshot").status_code == 200
 
 
 def test_metrics_and_health(client: httpx.Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
 from collections import Counter
@@ -256,11 +257,51 @@ def test_while_nothing_changes_only_a_comment_is_sent(monkeypatch: pytest.Monkey
 
     async def test() -> None:
         reader = Reader(4)
-        shared = Streams(Counted("a"), asyncio.Event(), interval=3_600.0)
+        shared = Streams(Counted("a"), asyncio.Event(), interval=SOON)
         await shared.respond(SCOPE, "a")(SCOPE, reader.receive, reader.send)
-        # The first comment may come before the first state: that depends on the machine's load.
-        assert sorted(reader.bodies)[:3] == [": still here\n\n"] * 3
-        assert sorted(reader.bodies)[3].startswith("event: state")
+        state, *comments = reader.bodies
+        assert state.startswith("event: state")
+        assert comments == [": still here\n\n"] * 3
+
+    run(test())
+
+
+def test_no_heartbeat_interrupts_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large event takes several writes: bytes between two of them would break its JSON."""
+    monkeypatch.setattr(streams, "HEARTBEAT", SOON)
+
+    async def test() -> None:
+        writing = interrupted = False
+        reader = Reader(3)
+
+        async def send(message: Message) -> None:
+            nonlocal writing, interrupted
+            interrupted |= writing
+            writing = True
+            await asyncio.sleep(20 * SOON)
+            writing = False
+            await reader.send(message)
+
+        shared = Streams(Counted("a"), asyncio.Event(), interval=SOON)
+        await shared.respond(SCOPE, "a")(SCOPE, reader.receive, send)
+        assert len(reader.bodies) == 3
+        assert not interrupted
+
+    run(test())
+
+
+def test_a_state_that_is_not_watched_takes_no_memory() -> None:
+    async def test() -> None:
+        shared = Streams(Counted("a", "b"), asyncio.Event(), SOON)
+        watchers = [shared.events(name, lambda: True) for name in ("a", "a", None)]
+        for watcher in watchers:
+            await anext(watcher)
+        left = []
+        for watcher in watchers:
+            left.append(set(shared._looks))
+            await watcher.aclose()
+        assert left == [{"a", None}, {"a", None}, {None}]
+        assert not shared._looks
 
     run(test())
 
@@ -306,7 +347,7 @@ def test_logs_take_turns_and_those_that_find_no_place_are_refused() -> None:
         slow = [
             asyncio.create_task(LogResponse(lines(), slots)(SCOPE, never, unread)) for _ in range(2)
         ]
-        while not slots.are_taken:
+        while not slots._free.locked():
             await asyncio.sleep(0)
         third = Reader(99)
         with pytest.raises(HttpError) as caught:
@@ -318,6 +359,32 @@ def test_logs_take_turns_and_those_that_find_no_place_are_refused() -> None:
         await LogResponse(lines(), slots)(SCOPE, never, third.send)
         assert "".join(third.bodies) == "1\n2\n"
         assert closed == [True] * 3
+
+    run(test())
+
+
+@pytest.mark.parametrize("cause", ["token", "time"])
+def test_a_log_breaks_off_with_its_token_and_after_an_hour(
+    cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its last part a response is not complete: the server closes the connection."""
+    if cause == "time":
+        monkeypatch.setattr(streams, "LONGEST_LOG", 20 * SOON)
+
+    async def test() -> None:
+        reader, valid = Reader(99), [True]
+
+        async def send(message: Message) -> None:
+            await reader.send(message)
+            valid[0] = cause == "time" or len(reader.bodies) < 2
+            await asyncio.sleep(SOON)
+
+        lines = itertools.repeat("1\n", 10_000)
+        slots = Slots(1, "a log is being read")
+        await LogResponse(lines, slots, lambda: valid[0])(SCOPE, reader.receive, send)
+        assert 2 <= len(reader.bodies) < 10_000
+        assert all(message["more_body"] for message in reader.sent[1:])
+        assert not slots._free.locked()
 
     run(test())
 

@@ -75,9 +75,9 @@ class Database(ABC):
         """Return the error to raise for one of the driver's."""
 
     def last_acknowledged(self) -> int | None:
-        """Return the number of the last acknowledged write as it is known outside of the database.
+        """Return the number of the last acknowledged write from the lock file.
 
-        0 if the database has no such place, None if the place has no number.
+        0 for a database without a lock file, None if the file has no number.
         """
         return 0
 

@@ -44,7 +44,8 @@ log = structlog.get_logger("understudy.live")
 class Reader:
     """Reads a store, also while another process writes to it. Used by one thread at a time.
 
-    Every error of the database is raised as `StoreUnavailable`, with its reason in plain words.
+    Errors of the database are raised as `StoreUnavailable`, with the reason in plain words, and
+    broken constraints as `InvalidArgument`.
     """
 
     def __init__(self, database: Database) -> None:

@@ -36,6 +36,7 @@ CHECK_EVERY = 0.05
 BUSY_TIMEOUT = 5.0  # seconds that another program, such as a backup, may lock the file
 PRAGMAS = (
     "synchronous = FULL",  # a commit is on disk when it returns
+    "fullfsync = ON",  # on macOS too, where a plain fsync leaves it in the cache of the disk
     "foreign_keys = ON",
     "wal_autocheckpoint = 4000",  # pages, 16 MB: ids come in any order and hit the same pages again
     "cache_size = -65536",  # kibibytes: so that the index of ids stays in memory

@@ -40,15 +40,15 @@ ABOUT = (
     "there is no such study. 409: the study is archived, exists already or is not ready, or an "
     "event contradicts what is known. 413, 415: the body is too large, or not sent as JSON. 422: a "
     "part of the request cannot be used; `fields` says why, and what to send instead. 429: too "
-    "many wrong tokens came from this address. 503: the store cannot be used now, or too many ask "
-    "for this; nothing was written, so try again."
+    "many wrong tokens came from this address. 503: the store cannot be used now, or too many "
+    "requests of this kind are running; nothing was written, so try again."
 )
 TOKENS = (
     "Send `Authorization: Bearer TOKEN`. A token with the scope write may do all, one with the "
     "scope read may look and draw. A service without tokens serves its own machine only."
 )
 BEARER = {"type": "http", "scheme": "bearer", "description": TOKENS}
-MOST_READS = 4  # at a time: each takes the interpreter, which events wait for, and some memory
+MOST_READS = 4  # at a time: each holds the GIL, which delays events, and takes memory
 
 
 def make_app(service: Service, *, loopback_only: bool = True) -> FastAPI:

@@ -81,7 +81,7 @@ class Authorization:
         granted = self._tokens.scope_of(digest)
         if granted is None:
             self._bad_tokens.note(share_of(address))
-            message = "there is no such token, or no longer; ask the operator of the service"
+            message = "this token does not exist or was removed; ask the operator of the service"
             raise _challenge(401, "wrong token", message, ', error="invalid_token"')
         if needed == "write" and granted == "read":
             message = "this token may only read; use one with the scope write"
@@ -97,7 +97,7 @@ def _challenge(status: int, error: str, message: str, details: str = "") -> Http
 
 
 def _pass(scope: HttpScope, allowed: Callable[[], bool]) -> None:
-    """Note that a request is authorized, unless too many are; a stream asks again (`allowed`)."""
+    """Mark a request as authorized, or raise a 503 if too many are; streams call `allowed`."""
     scope[ALLOWED] = allowed
     if AUTHORIZE in scope:
         scope[AUTHORIZE]()
@@ -106,7 +106,8 @@ def _pass(scope: HttpScope, allowed: Callable[[], bool]) -> None:
 def _check_own(scheme: bytes, headers: Headers) -> None:
     """Refuse a request to an open service that is not of this machine and its pages.
 
-    A page of another site can send requests to this machine, and can make its own name lead here.
+    A page of another site can send requests to this machine, and DNS rebinding can point the name
+    of that site at this machine.
     A proxy on this machine passes on requests of others.
     """
     host = headers.get(b"host", b"")

@@ -44,8 +44,8 @@ class ConnectionLimits:
 class Connections:
     """All connections of a server. Its `protocol` is what uvicorn calls `http`.
 
-    At the limit, a new connection takes the place of another: of the address with the most
-    connections without an authorized request, the one that has been without it for the longest.
+    At the limit, a new connection closes an old one. The address with the most connections that
+    have no authorized request loses the one that has waited longest.
     """
 
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
@@ -107,7 +107,7 @@ class ConnectionProtocol(HttpToolsProtocol):
         self._read_by = self._write_by = math.inf
         self._is_draining = False
         self._timer: asyncio.TimerHandle
-        self._outside_body = 0  # bytes since the last one of a body, or of a whole request
+        self._outside_body = 0  # bytes received since a body, or since the end of a request
 
     def _check(self) -> None:
         """Close the connection if a deadline has passed; look again after a while."""

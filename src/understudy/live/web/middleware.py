@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -29,8 +29,8 @@ from understudy.live.web.refusals import LONGEST_INPUT, REASON, refusal_of, refu
 from understudy.live.web.tokens import Clock
 
 MEBIBYTE = 2**20
-# Bytes of a response that the server gets at a time. It buffers as many: a client that does not
-# read takes no more memory, and one that reads slowly is seen to read.
+# Bytes of a response that uvicorn gets at a time. It buffers one piece for each connection, and the
+# deadline for reading sees progress after each piece.
 PIECE = 2**16
 API, SNAPSHOTS = "/v1/", "/v1/snapshots"
 JSON = b"application/json"
@@ -98,7 +98,7 @@ class RequestMiddleware:
         self._clock = clock
         self._metrics = RequestMetrics(registry)
         self._log_limit = LogRateLimit()
-        # Unlike those of another start, and made without asking for randomness every time.
+        # Request ids: a random prefix for the process, then a counter.
         first = secrets.token_hex(4)
         self._names = (f"{first}-{number:x}" for number in itertools.count(1))
 
@@ -185,12 +185,10 @@ def _facts(scope: HttpScope, name: str) -> dict[str, str]:
     return {key: plain(text, LONGEST_FACT) for key, text in facts.items() if text}
 
 
-def _pieces(message: Message) -> Sequence[Message]:
-    """Return a part of a response as parts that are not too large."""
+def _pieces(message: Message) -> Iterator[Message]:
+    """Yield a part of a response as parts that are not too large, each when the last was sent."""
     body = message.get("body", b"")
-    if len(body) <= PIECE:
-        return (message,)
-    cuts = range(0, len(body), PIECE)
-    pieces = [{**message, "body": body[cut : cut + PIECE], "more_body": True} for cut in cuts]
-    pieces[-1]["more_body"] = message.get("more_body", False)
-    return pieces
+    last = max(0, len(body) - 1) // PIECE * PIECE
+    for start in range(0, last, PIECE):
+        yield {**message, "body": body[start : start + PIECE], "more_body": True}
+    yield {**message, "body": body[last:]} if last else message

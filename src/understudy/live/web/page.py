@@ -53,7 +53,7 @@ def routes() -> tuple[Route, ...]:
 
 
 def _endpoint(name: str, content: bytes) -> Callable[[Request], Awaitable[Response]]:
-    """Send a file, or only say that the browser has it: the tag is another for another content."""
+    """Send a file, or only say that the browser has it: the ETag is a hash of the content."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"cache-control": NO_CACHE, "etag": tag}
     media_type = TYPES[name.rpartition(".")[2]]

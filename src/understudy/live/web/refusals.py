@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, NoReturn, TypeVar
@@ -114,7 +114,7 @@ def refuse(
     fields: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """A response that is a `Refusal`; one that holds for now alone says when to try again.
+    """Return a response that is a `Refusal`; a 503 gets the header Retry-After.
 
     >>> refuse(404, "unknown study", "there is no study 'a'").body.decode()
     '{"error":"unknown study","message":"there is no study \\'a\\'"}'
@@ -178,19 +178,18 @@ def _fields_of(error: Exception, sent: Any = None) -> dict[str, str]:
         case InvalidArgument():
             shown = "" if error.value is None else f"{shorten(error.value)}: "
             return {error.argument: f"{shown}{error.reason}; {error.remedy}"}
-        case ValidationError() if error.error_count() > MOST_ERRORS:
-            return _too_many(error.error_count())
         case ValidationError():
-            return _fields(error.errors(include_url=False), sent)
-        case RequestValidationError() if len(error.errors()) > MOST_ERRORS:
-            return _too_many(len(error.errors()))
+            found = error.error_count()
+            return _too_many(found) or _fields(error.errors(include_url=False), sent)
         case RequestValidationError():  # of FastAPI; its places begin with "body" or "query"
-            errors = ({**one, "loc": one["loc"][1:]} for one in error.errors())
-            return _fields(errors, error.body)
+            errors = [{**one, "loc": one["loc"][1:]} for one in error.errors()]
+            return _too_many(len(errors)) or _fields(errors, error.body)
     raise error
 
 
 def _too_many(errors: int) -> dict[str, str]:
+    if errors <= MOST_ERRORS:
+        return {}
     return {WHOLE: f"{count(errors)} things are wrong; send one as /docs describes it"}
 
 
@@ -214,8 +213,8 @@ def too_large(most: int) -> str:
     return f"the body is too large; send at most {count(most)} bytes"
 
 
-def _fields(errors: Iterable[Mapping[str, Any]], sent: Any = None) -> dict[str, str]:
-    """One message for each wrong field, of pydantic's errors about the JSON that was sent."""
+def _fields(errors: Sequence[Mapping[str, Any]], sent: Any = None) -> dict[str, str]:
+    """Return a message for each wrong field, from pydantic's errors about the JSON."""
     messages: dict[Place, str] = {}
     for error in errors:
         place = error["loc"] if sent is None else _place(error["loc"], error["type"], sent)

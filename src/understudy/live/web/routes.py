@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -23,12 +23,19 @@ from understudy.live.service import HttpError, Service
 from understudy.live.snapshot_saver import let_others_run
 from understudy.live.spec import NAMING, StudySpec
 from understudy.live.web import refusals, study_json
-from understudy.live.web.streams import EVENT_STREAM, NDJSON, LogResponse, Slots, Streams
+from understudy.live.web.streams import (
+    EVENT_STREAM,
+    NDJSON,
+    LogResponse,
+    Slots,
+    Streams,
+    allowed_by,
+)
 from understudy.live.web.study_json import StudyList, StudyNow
 
 JSON = "application/json"
 UNKNOWN, TWICE = "there is no such parameter; leave it out", "it came more than once; send it once"
-NAMED = {"pattern": NAMING}  # in the document: no study has a wrong name, which is a 404
+NAMED = {"pattern": NAMING}  # for the document only: an invalid name is unknown, so a 404
 EVENT = {"id": "d-1", "action": "small", "propensity": 0.5, "reward": 1.0}
 SPEC = {"name": "router", "actions": ["small", "large"], "reward_wait": 600.0}
 NO_CONTEXT = Draw()
@@ -253,9 +260,9 @@ async def read_snapshot(shared: TheShared, study: TheStudy) -> Response:
 
 
 @answers.get("/log", response_class=Response, responses=_stream(NDJSON))
-async def read_log(shared: TheShared, study: TheStudy) -> Response:
+async def read_log(request: Request, shared: TheShared, study: TheStudy) -> Response:
     """Read the decisions that were learned from, in order, one JSON object a line."""
-    return LogResponse(shared.service.log_lines(study), shared.reading)
+    return LogResponse(shared.service.log_lines(study), shared.reading, allowed_by(request.scope))
 
 
 @studies.post("/studies", status_code=201, responses=_refused(*WITH_BODY, 409))
@@ -270,17 +277,18 @@ async def create_study(
     return _now(service, await service.create(spec))
 
 
-@studies.get("/studies")
+@studies.get("/studies", response_model=StudyList)
 async def read_studies(
     service: TheService,
     archived: Annotated[
         Literal["true", "false"], Query(description="Archived ones too.")
     ] = "false",
-) -> StudyList:
+) -> Response:
     """List studies."""
     found = service.studies.values()
     chosen = [one for one in found if archived == "true" or one.record.archived_at is None]
-    return StudyList(studies=[_now(service, study) for study in chosen])
+    # In a thread: 20 studies of 10,000 actions have 7 MB, and take 17 ms.
+    return Response(await asyncio.to_thread(_list_json, service, chosen), media_type=JSON)
 
 
 @studies.get("/studies/{study}", responses=_refused(404))
@@ -343,6 +351,10 @@ async def watch_study(request: Request, shared: TheShared, study: TheStudy) -> R
 async def watch_studies(request: Request, shared: TheShared) -> Response:
     """Watch all studies: their state, whenever one changes."""
     return shared.streams.respond(request.scope, None)
+
+
+def _list_json(service: Service, chosen: Iterable[LiveStudy]) -> bytes:
+    return to_json(StudyList(studies=[_now(service, study) for study in chosen]))
 
 
 def _now(service: Service, study: LiveStudy) -> StudyNow:
