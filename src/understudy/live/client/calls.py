@@ -201,14 +201,14 @@ class Call(Generic[T]):
 
     def interruption(self, error: Exception) -> ServiceUnavailable:
         """Make the error of a stream that broke off."""
-        return self._unavailable(f"it broke off ({_named(error)}); begin it again")
+        return self._unavailable(f"it broke off ({named(error)}); begin it again")
 
     def failure(self, error: httpx.HTTPError, tries: int) -> Refused | ServiceUnavailable:
         """Make the error of the call from that of its last try."""
         number = "one try" if tries == 1 else f"{tries} tries"
         if not isinstance(error, httpx.HTTPStatusError):
             return self._unavailable(
-                f"no answer in {number} ({_named(error)}); start it with `understudy serve`, or "
+                f"no answer in {number} ({named(error)}); start it with `understudy serve`, or "
                 "pass the url of one that runs"
             )
         response = error.response
@@ -226,7 +226,8 @@ class Call(Generic[T]):
         return ServiceUnavailable(f"{self.method} {self.path}: {reason}")
 
 
-def _named(error: Exception) -> str:
+def named(error: Exception) -> str:
+    """Write an error with the name of its class."""
     return f"{type(error).__name__}: {error}"
 
 

@@ -117,6 +117,7 @@ class Client:
 
     def background(self, name: str, *, most: int = 10_000) -> Background:
         """Start a thread that sends events of a study; at most `most` of them wait for it."""
+        path(name)  # raises if it is not the name of a study
         return Background(lambda events: self._ask(calls.send_batch(name, events)), most)
 
     def _ask(self, call: Call[T]) -> T:
