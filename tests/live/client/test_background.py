@@ -25,6 +25,7 @@ from tests.support.strategies import quick
 from understudy.errors import Refused, ServiceUnavailable, Undelivered
 from understudy.live import BatchTaken, Delivery
 from understudy.live.client import background
+from understudy.live.web import tokens
 
 pytestmark = pytest.mark.plain
 
@@ -110,6 +111,17 @@ def test_what_finds_no_room_is_not_taken_and_is_told(stuck: Stuck) -> None:
             feed.close()
     assert feed.delivery == Delivery(taken=4, dropped=3)
     assert [event["id"] for event in sent(stuck)] == ["first", "second", "second", "first"]
+
+
+def test_rewards_that_wait_take_the_room_of_decisions(stuck: Stuck) -> None:
+    with plain(stuck) as client, client.background("mugs", most=2) as feed:
+        assert feed.reward("first", 1.0)
+        assert feed.reward("second", 1.0)
+        assert feed.decide("a") is None
+        assert feed.reward("third", 1.0)
+        stuck.let_go.set()
+        with pytest.raises(Undelivered, match="study: 1 found no room"):
+            feed.close()
 
 
 def test_nothing_is_taken_after_the_end_and_the_end_comes_once() -> None:
@@ -212,7 +224,7 @@ def test_events_of_an_archived_study_are_refused_once() -> None:
     with plain(fake) as client:
         feed = client.background("mugs")
         feed.observe("a", 0.5)
-        with pytest.raises(Undelivered, match="1 were refused; .*this study is archived"):
+        with pytest.raises(Undelivered, match=r"1 were refused; .*this study is archived"):
             feed.close()
     assert feed.delivery == Delivery(refused=1)
     assert isinstance(feed.trouble, Refused)
@@ -264,7 +276,7 @@ def test_wrong_tokens_are_sent_too_seldom_to_block_an_address(
 ) -> None:
     """After ten wrong tokens in a minute, the service compares no new token of that address."""
     monkeypatch.undo()
-    assert 60 / background.REFUSED_PAUSE < 10
+    assert tokens.WINDOW_SECONDS / background.REFUSED_PAUSE < tokens.MOST_BAD
 
 
 def test_late_rewards_are_counted_and_nothing_is_missing() -> None:

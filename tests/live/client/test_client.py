@@ -217,7 +217,10 @@ def test_a_refusal_is_raised_at_once_with_all_that_was_said(make: Making, status
 )
 def test_what_is_no_service_of_ours_is_told_as_such(make: Making, said: bytes) -> None:
     fake = Fake(answer=lambda _: httpx.Response(200, content=said))
-    with make(fake) as client, pytest.raises(ServiceUnavailable, match="no Understudy service"):
+    with (
+        make(fake) as client,
+        pytest.raises(ServiceUnavailable, match="is not an Understudy service"),
+    ):
         client.open("mugs").policy()
 
 

@@ -53,11 +53,13 @@ class Delivery:
 class Background:
     """Takes events and returns at once; the end of its `with` block sends the rest.
 
-    At most `most` events wait, rewards twice as many, for a decision whose reward is lost counts as
-    the default reward. An event for which there is no room is not taken, and the method says so.
-    While no service answers, events wait, in their order. `delivery` counts what became of them,
-    `trouble` is the last error of a request, and `close` raises `Undelivered` if any did not reach
-    the study. `Client.background` returns one.
+    Decisions are accepted while fewer than `most` events wait, rewards while fewer than 2 × `most`
+    do, because a lost reward counts as the default reward. If an event is not accepted, `decide`
+    returns None, `observe` and `reward` return False. Events wait in their order while no service
+    answers, and while it refuses requests for a reason that is not in the events. `delivery` counts
+    what became of them, `trouble` is the last error, and `close` raises `Undelivered` if any did
+    not reach the study. If the thread ends before `close`, because the client was closed, no event
+    is accepted. `Client.background` returns one.
     """
 
     delivery: Delivery

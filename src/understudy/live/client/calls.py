@@ -196,7 +196,7 @@ class Call(Generic[T]):
         try:
             return self.read(response.content)
         except (ValueError, LookupError, TypeError):
-            reason = "what answers is no Understudy service; pass the url of one"
+            reason = "the server at this URL is not an Understudy service; pass the URL of one"
             raise self._unavailable(reason) from None
 
     def interruption(self, error: Exception) -> ServiceUnavailable:

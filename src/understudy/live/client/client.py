@@ -102,7 +102,7 @@ class Client:
         return self._ask(call.then(lambda _: self.open(name)))
 
     def studies(self, *, archived: bool = False) -> list[dict[str, Any]]:
-        """List the studies; `archived` adds those that take no more events."""
+        """List the studies; `archived` adds the archived ones."""
         params = {"archived": "true"} if archived else {}
         call = Call("GET", "/v1/studies", read_object, params=params)
         return self._ask(call.then(lambda found: list(found["studies"])))
@@ -112,11 +112,11 @@ class Client:
         return self._ask(Call("GET", path(name), read_object))
 
     def archive(self, name: str) -> dict[str, Any]:
-        """Archive a study: it takes no more events."""
+        """Archive a study: it accepts no new decisions, but rewards of decisions that wait."""
         return self._ask(Call("POST", path(name, "archive"), read_object, "{}"))
 
     def background(self, name: str, *, most: int = 10_000) -> Background:
-        """Start a thread that sends events of a study; at most `most` of them wait for it."""
+        """Start a thread that sends events of a study; `Background` says how many may wait."""
         path(name)  # raises if it is not the name of a study
         return Background(lambda events: self._ask(calls.send_batch(name, events)), most)
 
