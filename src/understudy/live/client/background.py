@@ -12,14 +12,8 @@ from typing import Self
 
 from understudy.constraints import COUNT
 from understudy.errors import Refused, ServiceUnavailable, Undelivered
-from understudy.live.client.calls import (
-    Context,
-    OutgoingEvent,
-    decision_event,
-    named,
-    reward_event,
-)
-from understudy.live.models import MOST_EVENTS, Action, BatchTaken
+from understudy.live.client.calls import EventMethods, OutgoingEvent, named
+from understudy.live.models import MOST_EVENTS, BatchTaken
 
 LATE = "late"
 PAUSE = 1.0  # seconds between rounds of tries
@@ -50,7 +44,7 @@ class Delivery:
         return ", ".join(f"{number} {what}" for what, number in parts.items() if number)
 
 
-class Background:
+class Background(EventMethods[bool, str | None]):
     """Takes events and returns at once; the end of its `with` block sends the rest.
 
     Decisions are accepted while fewer than `most` events wait, rewards while fewer than 2 × `most`
@@ -80,34 +74,6 @@ class Background:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def observe(
-        self,
-        action: Action,
-        reward: float,
-        *,
-        propensity: float | None = None,
-        context: Context | None = None,
-        id: str | None = None,  # noqa: A002 - its name in the event
-    ) -> bool:
-        """Take a decision and its reward; False if there is no room."""
-        return self._take(decision_event(action, propensity, context, id, reward=reward))
-
-    def decide(
-        self,
-        action: Action,
-        *,
-        propensity: float | None = None,
-        context: Context | None = None,
-        id: str | None = None,  # noqa: A002 - its name in the event
-    ) -> str | None:
-        """Take a decision; return the id for `reward`, or None if there is no room."""
-        event = decision_event(action, propensity, context, id)
-        return event.id if self._take(event) else None
-
-    def reward(self, id: str, reward: float) -> bool:  # noqa: A002 - its name in the event
-        """Take the reward of an earlier decision; False if there is no room."""
-        return self._take(reward_event(id, reward))
-
     def close(self) -> None:
         """Send the rest, and wait for it; `Undelivered` if any event is missing in the end."""
         atexit.unregister(self.close)
@@ -132,6 +98,9 @@ class Background:
             self._waiting.append(event)
             self._changed.notify_all()
             return True
+
+    def _take_decision(self, event: OutgoingEvent) -> str | None:
+        return event.id if self._take(event) else None
 
     def _work(self) -> None:
         try:
@@ -159,7 +128,7 @@ class Background:
                         self._done(batch, refused=len(batch))
                     case _ if last_time:
                         return
-                    case _:  # also 400, for all events are valid JSON
+                    case _:  # a token, a path, a proxy; 400 too, as every event is valid JSON
                         self._pause(REFUSED_PAUSE if isinstance(error, Refused) else PAUSE)
             else:
                 self._size = min(2 * self._size, MOST_EVENTS)
