@@ -25,6 +25,7 @@ from tests.support.strategies import quick
 from understudy.errors import Refused, ServiceUnavailable, Undelivered
 from understudy.live import BatchTaken, Delivery
 from understudy.live.client import background
+from understudy.live.web import tokens
 
 pytestmark = pytest.mark.plain
 
@@ -34,6 +35,7 @@ LOSING = st.lists(st.sampled_from(["none", "lost", "answer lost", "slow", "busy"
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "PAUSE", 0.0)
+    monkeypatch.setattr(background, "REFUSED_PAUSE", 0.0)
 
 
 def sent(fake: Fake) -> list[dict[str, Any]]:
@@ -111,12 +113,23 @@ def test_what_finds_no_room_is_not_taken_and_is_told(stuck: Stuck) -> None:
     assert [event["id"] for event in sent(stuck)] == ["first", "second", "second", "first"]
 
 
+def test_rewards_that_wait_take_the_room_of_decisions(stuck: Stuck) -> None:
+    with plain(stuck) as client, client.background("mugs", most=2) as feed:
+        assert feed.reward("first", 1.0)
+        assert feed.reward("second", 1.0)
+        assert feed.decide("a") is None
+        assert feed.reward("third", 1.0)
+        stuck.let_go.set()
+        with pytest.raises(Undelivered, match="study: 1 found no room"):
+            feed.close()
+
+
 def test_nothing_is_taken_after_the_end_and_the_end_comes_once() -> None:
     with plain(Fake()) as client:
         feed = client.background("mugs")
         feed.close()
         assert not feed.observe("a", 0.5)
-        assert feed.delivery == Delivery(dropped=1)
+        assert feed.delivery == Delivery(unsent=1)
         feed.close()
 
 
@@ -152,16 +165,29 @@ def test_what_fails_while_the_end_comes_is_tried_once_more() -> None:
     assert feed.delivery == Delivery(taken=1)
 
 
-def test_a_client_that_was_closed_first_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread ends with an error that is not ours; what it held is not forgotten."""
+def test_a_thread_that_ends_takes_no_more_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client was closed too early: no event is accepted that would never be sent."""
     ended: list[object] = []
     monkeypatch.setattr("threading.excepthook", lambda args: ended.append(args.exc_value))
     with plain(Fake()) as client:
         feed = client.background("mugs")
-    feed.observe("a", 0.5)
-    with pytest.raises(Undelivered, match="1 could not be sent"):
+    assert feed.observe("a", 0.5)
+    feed._thread.join(10)
+    assert isinstance(feed.trouble, RuntimeError)
+    assert ended == [feed.trouble]
+    assert not feed.observe("a", 0.5)
+    assert feed.decide("a") is None
+    assert not feed.reward("a1", 1.0)
+    assert feed.delivery == Delivery(unsent=4)
+    with pytest.raises(Undelivered, match=r"4 could not be sent; .*RuntimeError: .*closed"):
         feed.close()
-    assert [type(error) for error in ended] == [RuntimeError]
+    assert feed.delivery == Delivery(unsent=4)
+
+
+@pytest.mark.parametrize("name", ["", "..", None])
+def test_a_background_needs_the_name_of_a_study(name: Any) -> None:
+    with plain(Fake()) as client, pytest.raises(us.errors.InvalidArgument, match="not the name"):
+        client.background(name)
 
 
 @pytest.mark.parametrize("status", [413, 422])
@@ -192,17 +218,65 @@ def fake_order(fake: Fake) -> list[str]:
     return [fact for fact in fake.taken if fact.endswith("action")]
 
 
-def test_a_refusal_of_all_is_counted_and_not_repeated() -> None:
-    said = {"error": "unknown study", "message": "there is no study 'mugs'"}
-    fake = Fake(answer=lambda _: httpx.Response(404, json=said))
+def test_events_of_an_archived_study_are_refused_once() -> None:
+    said = {"error": "archived", "message": "this study is archived"}
+    fake = Fake(answer=lambda _: httpx.Response(409, json=said))
     with plain(fake) as client:
         feed = client.background("mugs")
         feed.observe("a", 0.5)
-        with pytest.raises(Undelivered, match="there is no study 'mugs'"):
+        with pytest.raises(Undelivered, match=r"1 were refused; .*this study is archived"):
             feed.close()
     assert feed.delivery == Delivery(refused=1)
     assert isinstance(feed.trouble, Refused)
     assert len(fake.requests) == 1
+
+
+NOT_ABOUT_EVENTS = [400, 401, 403, 404, 405, 408, 415, 431, 500, 501]
+
+
+@pytest.mark.parametrize("status", NOT_ABOUT_EVENTS)
+def test_events_wait_while_a_refusal_is_not_about_them(status: int) -> None:
+    """A token was rotated, or a proxy sends requests elsewhere, until someone mends it."""
+    refused_often, mended = Signal(), Signal()
+
+    def refuse(_: httpx.Request) -> httpx.Response | None:
+        if mended.is_set():
+            return None
+        if len(fake.requests) > 3:
+            refused_often.set()
+        return httpx.Response(status, json={"error": "astray", "message": "not here"})
+
+    fake = Fake(answer=refuse)
+    with plain(fake) as client, client.background("mugs") as feed:
+        for i in range(5):
+            assert feed.observe("a", 0.5, id=f"e{i}")
+        assert refused_often.wait(10)
+        assert feed.delivery == Delivery()
+        assert isinstance(feed.trouble, Refused)
+        assert feed.trouble.status == status
+        mended.set()
+    assert feed.delivery == Delivery(taken=5)
+    assert fake_order(fake) == [f"e{i} action" for i in range(5)]
+
+
+@pytest.mark.parametrize("status", NOT_ABOUT_EVENTS)
+def test_events_that_wait_at_the_end_are_counted_as_unsent(status: int) -> None:
+    said = {"error": "astray", "message": "not here"}
+    fake = Fake(answer=lambda _: httpx.Response(status, json=said))
+    with plain(fake) as client:
+        feed = client.background("mugs")
+        feed.observe("a", 0.5)
+        with pytest.raises(Undelivered, match=rf"1 could not be sent; .*{status} astray"):
+            feed.close()
+    assert feed.delivery == Delivery(unsent=1)
+
+
+def test_wrong_tokens_are_sent_too_seldom_to_block_an_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After ten wrong tokens in a minute, the service compares no new token of that address."""
+    monkeypatch.undo()
+    assert tokens.WINDOW_SECONDS / background.REFUSED_PAUSE < tokens.MOST_BAD
 
 
 def test_late_rewards_are_counted_and_nothing_is_missing() -> None:

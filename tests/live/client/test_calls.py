@@ -146,7 +146,10 @@ def test_fields_of_later_batches_are_counted_from_the_first_event_too(make: Maki
 def test_a_response_that_leaves_events_out_is_no_answer(make: Making) -> None:
     """Another server says {}; were that an answer, the events would be lost in silence."""
     fake = Fake(answer=lambda _: httpx.Response(200, json={}))
-    with make(fake) as client, pytest.raises(ServiceUnavailable, match="no Understudy service"):
+    with (
+        make(fake) as client,
+        pytest.raises(ServiceUnavailable, match="is not an Understudy service"),
+    ):
         client.open("mugs").send([{"action": "a"}])
 
 

@@ -122,6 +122,7 @@ class AsyncStudyClient:
     def __init__(self, name: str, client: AsyncClient) -> None:
         self.name, self._ask, self._rows = name, client._ask, client._rows
 
+    _take, _take_decision = StudyClient._take, StudyClient._take_decision
     observe = awaited(StudyClient.observe)
     decide = awaited(StudyClient.decide)
     reward = awaited(StudyClient.reward)

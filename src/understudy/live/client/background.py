@@ -11,13 +11,13 @@ from threading import Condition, Thread
 from typing import Self
 
 from understudy.constraints import COUNT
-from understudy.errors import Refused, ServiceUnavailable, Undelivered, UnderstudyError
-from understudy.live.client.calls import Context, OutgoingEvent, decision_event, reward_event
-from understudy.live.models import MOST_EVENTS, Action, BatchTaken
+from understudy.errors import Refused, ServiceUnavailable, Undelivered
+from understudy.live.client.calls import EventMethods, OutgoingEvent, named
+from understudy.live.models import MOST_EVENTS, BatchTaken
 
-SMALLER_MAY_DO = {413, 422}  # refused whole, because of its size or of one event
 LATE = "late"
 PAUSE = 1.0  # seconds between rounds of tries
+REFUSED_PAUSE = 10.0  # a refusal is one try; ten wrong tokens a minute would block the address
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,26 @@ class Delivery:
         return ", ".join(f"{number} {what}" for what, number in parts.items() if number)
 
 
-class Background:
+class Background(EventMethods[bool, str | None]):
     """Takes events and returns at once; the end of its `with` block sends the rest.
 
-    At most `most` events wait, rewards twice as many, for a decision whose reward is lost counts as
-    the default reward. An event for which there is no room is not taken, and the method says so.
-    While no service answers, events wait, in their order. `delivery` counts what became of them,
-    `trouble` is the last error of a request, and `close` raises `Undelivered` if any did not reach
-    the study. `Client.background` returns one.
+    Decisions are accepted while fewer than `most` events wait, rewards while fewer than 2 × `most`
+    do, because a lost reward counts as the default reward. If an event is not accepted, `decide`
+    returns None, `observe` and `reward` return False. Events wait in their order while no service
+    answers, and while it refuses requests for a reason that is not in the events. `delivery` counts
+    what became of them, `trouble` is the last error, and `close` raises `Undelivered` if any did
+    not reach the study. If the thread ends before `close`, because the client was closed, no event
+    is accepted. `Client.background` returns one.
     """
 
     delivery: Delivery
-    trouble: UnderstudyError | None
+    trouble: Exception | None
 
     def __init__(self, send: Callable[[Sequence[OutgoingEvent]], BatchTaken], most: int) -> None:
         self._send, self._most, self._size = send, COUNT("most", most), MOST_EVENTS
         self.delivery, self.trouble = Delivery(), None
         self._waiting: deque[OutgoingEvent] = deque()
-        self._changed, self._closing = Condition(), False
+        self._changed, self._closing, self._ended = Condition(), False, False
         self._thread = Thread(target=self._work, name="understudy background", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -72,34 +74,6 @@ class Background:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def observe(
-        self,
-        action: Action,
-        reward: float,
-        *,
-        propensity: float | None = None,
-        context: Context | None = None,
-        id: str | None = None,  # noqa: A002 - its name in the event
-    ) -> bool:
-        """Take a decision and its reward; False if there is no room."""
-        return self._take(decision_event(action, propensity, context, id, reward=reward))
-
-    def decide(
-        self,
-        action: Action,
-        *,
-        propensity: float | None = None,
-        context: Context | None = None,
-        id: str | None = None,  # noqa: A002 - its name in the event
-    ) -> str | None:
-        """Take a decision; return the id for `reward`, or None if there is no room."""
-        event = decision_event(action, propensity, context, id)
-        return event.id if self._take(event) else None
-
-    def reward(self, id: str, reward: float) -> bool:  # noqa: A002 - its name in the event
-        """Take the reward of an earlier decision; False if there is no room."""
-        return self._take(reward_event(id, reward))
-
     def close(self) -> None:
         """Send the rest, and wait for it; `Undelivered` if any event is missing in the end."""
         atexit.unregister(self.close)
@@ -109,41 +83,60 @@ class Background:
             self._closing = True
             self._changed.notify_all()
         self._thread.join()
-        self._count(unsent=len(self._waiting))
         if missing := self.delivery.missing():
-            last = "" if self.trouble is None else f"; the last error: {self.trouble}"
+            last = "" if self.trouble is None else f"; the last error: {named(self.trouble)}"
             raise Undelivered(f"not all events reached the study: {missing}{last}")
 
     def _take(self, event: OutgoingEvent) -> bool:
         with self._changed:
-            room = self._most if event.opens else 2 * self._most
-            if self._closing or len(self._waiting) >= room:
+            if self._closing or self._ended:
+                self._count(unsent=1)
+                return False
+            if len(self._waiting) >= (self._most if event.opens else 2 * self._most):
                 self._count(dropped=1)
                 return False
             self._waiting.append(event)
             self._changed.notify_all()
             return True
 
+    def _take_decision(self, event: OutgoingEvent) -> str | None:
+        return event.id if self._take(event) else None
+
     def _work(self) -> None:
+        try:
+            self._deliver()
+        except Exception as error:  # of a client that was closed, or of a foreign transport
+            self.trouble = error
+            raise
+        finally:
+            with self._changed:
+                self._ended = True
+                self._count(unsent=len(self._waiting))
+
+    def _deliver(self) -> None:
+        """Send batches until the end; only an answer about the events removes them."""
         while batch := self._next():
             last_time = self._closing
             try:
                 taken = self._send(batch)
-            except ServiceUnavailable as error:
+            except (Refused, ServiceUnavailable) as error:
                 self.trouble = error
-                if last_time:
-                    return
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closing, PAUSE)
-            except Refused as error:
-                self.trouble = error
-                if len(batch) > 1 and error.status in SMALLER_MAY_DO:
-                    self._size = len(batch) // 2
-                else:
-                    self._done(batch, refused=len(batch))
+                match error:
+                    case Refused(status=413 | 422) if len(batch) > 1:  # for its size, or one event
+                        self._size = len(batch) // 2
+                    case Refused(status=409 | 413 | 422):
+                        self._done(batch, refused=len(batch))
+                    case _ if last_time:
+                        return
+                    case _:  # a token, a path, a proxy; 400 too, as every event is valid JSON
+                        self._pause(REFUSED_PAUSE if isinstance(error, Refused) else PAUSE)
             else:
                 self._size = min(2 * self._size, MOST_EVENTS)
                 self._sort(batch, taken)
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing, seconds)
 
     def _next(self) -> list[OutgoingEvent]:
         """Wait for a batch and return it, empty at the end; it stays queued until it is done."""

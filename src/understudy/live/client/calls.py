@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from email.utils import mktime_tz, parsedate_tz
 from itertools import islice
 from typing import Any, Generic, Literal, NamedTuple, SupportsFloat, TypeVar, cast
 from urllib.parse import quote
@@ -56,9 +57,7 @@ TOKEN_REMEDIES = {
     403: "pass Client(token=...) with the scope that this needs",
 }
 
-# Readers of responses.
 read_object = TypeAdapter(dict[str, Any]).validate_json
-read_taken = Taken.model_validate_json
 
 
 class OutgoingEvent(NamedTuple):
@@ -91,21 +90,45 @@ def make_event(fields: Mapping[str, Any], *required: str) -> OutgoingEvent:
     return OutgoingEvent(stated["id"], opens, validated_json(models.Event, "event", stated))
 
 
-def decision_event(
-    action: Action,
-    propensity: float | None,
-    context: Context | None,
-    key: str | None,
-    **reward: float,
-) -> OutgoingEvent:
-    """Make the event of a decision, with its `reward` if that is passed; None is no reward."""
-    fields = {"id": key, "action": action, "propensity": propensity, "context": context, **reward}
-    return make_event(fields, "action", *reward)
+class EventMethods(ABC, Generic[T, R]):
+    """Methods that make events; a subclass sends them at once or queues them."""
 
+    @abstractmethod
+    def _take(self, event: OutgoingEvent) -> T:
+        """Send or queue an event."""
 
-def reward_event(key: str, reward: float) -> OutgoingEvent:
-    """Make the event of a reward that follows its decision."""
-    return make_event({"id": key, "reward": reward}, "id", "reward")
+    @abstractmethod
+    def _take_decision(self, event: OutgoingEvent) -> R:
+        """Send or queue a decision, and return its id."""
+
+    def observe(
+        self,
+        action: Action,
+        reward: float,
+        *,
+        propensity: float | None = None,
+        context: Context | None = None,
+        id: str | None = None,  # noqa: A002 - its name in the event
+    ) -> T:
+        """Send a decision and its reward."""
+        made = {"id": id, "action": action, "propensity": propensity, "context": context}
+        return self._take(make_event({**made, "reward": reward}, "action", "reward"))
+
+    def decide(
+        self,
+        action: Action,
+        *,
+        propensity: float | None = None,
+        context: Context | None = None,
+        id: str | None = None,  # noqa: A002 - its name in the event
+    ) -> R:
+        """Send a decision whose reward will come later; return the id for `reward`."""
+        made = {"id": id, "action": action, "propensity": propensity, "context": context}
+        return self._take_decision(make_event(made, "action"))
+
+    def reward(self, id: str, reward: float) -> T:  # noqa: A002 - its name in the event
+        """Send the reward of an earlier decision."""
+        return self._take(make_event({"id": id, "reward": reward}, "id", "reward"))
 
 
 def batches(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, list[OutgoingEvent]]]:
@@ -137,14 +160,10 @@ def _number(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not a kind of JSON")
 
 
-JSON = json.JSONEncoder(default=_number, separators=(",", ":"), allow_nan=False)
-JSON_WITH_NAN = json.JSONEncoder(default=_number, separators=(",", ":"))
-
-
-def as_json(name: str, value: object, encoder: json.JSONEncoder = JSON) -> str:
+def as_json(name: str, value: object, *, nan: bool = False) -> str:
     """Write a value as JSON."""
     try:
-        return encoder.encode(value)
+        return json.dumps(value, default=_number, separators=(",", ":"), allow_nan=nan)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEvent(
             name, value, f"JSON cannot hold it ({error})", "pass texts and finite numbers"
@@ -153,7 +172,7 @@ def as_json(name: str, value: object, encoder: json.JSONEncoder = JSON) -> str:
 
 def validated_json(model: type[BaseModel], name: str, value: object) -> str:
     """Write a value as JSON that the service will find valid, or say which field is not."""
-    text = as_json(name, value, JSON_WITH_NAN)  # the model finds the field that holds a NaN
+    text = as_json(name, value, nan=True)  # the model finds the field that holds a NaN
     try:
         model.model_validate_json(text)
     except ValidationError as error:
@@ -196,19 +215,19 @@ class Call(Generic[T]):
         try:
             return self.read(response.content)
         except (ValueError, LookupError, TypeError):
-            reason = "what answers is no Understudy service; pass the url of one"
+            reason = "the server at this URL is not an Understudy service; pass the URL of one"
             raise self._unavailable(reason) from None
 
     def interruption(self, error: Exception) -> ServiceUnavailable:
         """Make the error of a stream that broke off."""
-        return self._unavailable(f"it broke off ({_named(error)}); begin it again")
+        return self._unavailable(f"it broke off ({named(error)}); begin it again")
 
     def failure(self, error: httpx.HTTPError, tries: int) -> Refused | ServiceUnavailable:
         """Make the error of the call from that of its last try."""
         number = "one try" if tries == 1 else f"{tries} tries"
         if not isinstance(error, httpx.HTTPStatusError):
             return self._unavailable(
-                f"no answer in {number} ({_named(error)}); start it with `understudy serve`, or "
+                f"no answer in {number} ({named(error)}); start it with `understudy serve`, or "
                 "pass the url of one that runs"
             )
         response = error.response
@@ -226,7 +245,8 @@ class Call(Generic[T]):
         return ServiceUnavailable(f"{self.method} {self.path}: {reason}")
 
 
-def _named(error: Exception) -> str:
+def named(error: Exception) -> str:
+    """Write an error with the name of its class."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -259,6 +279,11 @@ def draw_body(context: Context | None) -> str:
     """Write the body of a draw."""
     fields = {} if context is None else {"context": context}
     return validated_json(models.Draw, "context", fields)
+
+
+def send_event(study: str, event: OutgoingEvent) -> Call[Taken]:
+    """Send one event."""
+    return Call("POST", path(study, "events"), Taken.model_validate_json, event.text)
 
 
 def send_batch(study: str, events: Sequence[OutgoingEvent], first: int = 0) -> Call[BatchTaken]:
@@ -336,9 +361,7 @@ def _retry_after(error: BaseException | None) -> float:
     if said.isascii() and said.isdigit():
         return float(said)
     try:
-        until = parsedate_to_datetime(said)
-    except ValueError:
+        until = parsedate_tz(said)
+        return max(0.0, mktime_tz(until) - time.time()) if until else 0.0
+    except (ValueError, OverflowError):  # such as a year that no calendar has
         return 0.0
-    if until.tzinfo is None:
-        until = until.replace(tzinfo=UTC)
-    return max(0.0, (until - datetime.now(UTC)).total_seconds())

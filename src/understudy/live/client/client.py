@@ -13,7 +13,7 @@ from tenacity import Retrying
 from understudy.errors import InvalidArgument
 from understudy.live.client import calls
 from understudy.live.client.background import Background
-from understudy.live.client.calls import URL, Call, Context, path, read_object, read_taken
+from understudy.live.client.calls import URL, Call, Context, EventMethods, path, read_object
 from understudy.live.models import Action, BatchTaken, Drawn, PolicyNow, StudyOptions, Taken
 
 T = TypeVar("T")
@@ -90,9 +90,8 @@ class Client:
         default_reward: float | None = None,
     ) -> StudyClient:
         """Create a study that continues a policy.json, of a service or of `understudy learn`."""
-        text = policy_json
-        if not isinstance(text, str):
-            text = calls.as_json("policy_json", policy_json)
+        given = policy_json
+        text = given if isinstance(given, str) else calls.as_json("policy_json", given)
         if not text.lstrip().startswith("{"):
             remedy = 'pass the text of the file: Path("policy.json").read_text()'
             raise InvalidArgument("policy_json", policy_json, "it is no JSON object", remedy)
@@ -102,7 +101,7 @@ class Client:
         return self._ask(call.then(lambda _: self.open(name)))
 
     def studies(self, *, archived: bool = False) -> list[dict[str, Any]]:
-        """List the studies; `archived` adds those that take no more events."""
+        """List the studies; `archived` adds the archived ones."""
         params = {"archived": "true"} if archived else {}
         call = Call("GET", "/v1/studies", read_object, params=params)
         return self._ask(call.then(lambda found: list(found["studies"])))
@@ -112,11 +111,12 @@ class Client:
         return self._ask(Call("GET", path(name), read_object))
 
     def archive(self, name: str) -> dict[str, Any]:
-        """Archive a study: it takes no more events."""
+        """Archive a study: it accepts no new decisions, but rewards of decisions that wait."""
         return self._ask(Call("POST", path(name, "archive"), read_object, "{}"))
 
     def background(self, name: str, *, most: int = 10_000) -> Background:
-        """Start a thread that sends events of a study; at most `most` of them wait for it."""
+        """Start a thread that sends events of a study; `Background` says how many may wait."""
+        path(name)  # raises if it is not the name of a study
         return Background(lambda events: self._ask(calls.send_batch(name, events)), most)
 
     def _ask(self, call: Call[T]) -> T:
@@ -149,42 +149,17 @@ class Client:
         return response
 
 
-class StudyClient:
+class StudyClient(EventMethods[Taken, str]):
     """A study of a live service; `Client.open` returns one."""
 
     def __init__(self, name: str, client: Client) -> None:
         self.name, self._ask, self._rows = name, client._ask, client._rows
 
-    def observe(
-        self,
-        action: Action,
-        reward: float,
-        *,
-        propensity: float | None = None,
-        context: Context | None = None,
-        id: str | None = None,  # noqa: A002 - its name in the event
-    ) -> Taken:
-        """Send a decision and its reward."""
-        event = calls.decision_event(action, propensity, context, id, reward=reward)
-        return self._ask(Call("POST", path(self.name, "events"), read_taken, event.text))
+    def _take(self, event: calls.OutgoingEvent) -> Taken:
+        return self._ask(calls.send_event(self.name, event))
 
-    def decide(
-        self,
-        action: Action,
-        *,
-        propensity: float | None = None,
-        context: Context | None = None,
-        id: str | None = None,  # noqa: A002 - its name in the event
-    ) -> str:
-        """Send a decision whose reward will come later; return the id for `reward`."""
-        event = calls.decision_event(action, propensity, context, id)
-        call = Call("POST", path(self.name, "events"), read_taken, event.text)
-        return self._ask(call.then(lambda taken: taken.id))
-
-    def reward(self, id: str, reward: float) -> Taken:  # noqa: A002 - its name in the event
-        """Send the reward of an earlier decision."""
-        event = calls.reward_event(id, reward)
-        return self._ask(Call("POST", path(self.name, "events"), read_taken, event.text))
+    def _take_decision(self, event: calls.OutgoingEvent) -> str:
+        return self._ask(calls.send_event(self.name, event).then(lambda taken: taken.id))
 
     def send(self, events: Iterable[Mapping[str, Any]]) -> BatchTaken:
         """Send many events, each a mapping with `action`, `propensity`, `context`, `reward`, `id`.
