@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -43,6 +43,7 @@ def hang():
     threading.Event().wait()
 
 """
+HANGS = "server.GRACE = 2; during('understudy.live.store.sql.Store.close', hang)"
 DURING_THE_START = [
     "understudy.live.web.server.Service.open",
     "uvicorn.Server.run",
@@ -134,8 +135,7 @@ def test_a_signal_does_not_wait_for_the_compiler(tmp_path: Path) -> None:
 
 def test_a_store_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
     """It ends after its grace, and says that it did not close the store."""
-    change = "server.GRACE = 1; during('understudy.live.store.sql.Store.close', hang)"
-    process = run(change, tmp_path / "store.db")
+    process = run(HANGS, tmp_path / "store.db")
     assert process.stderr is not None
     while "listening" not in process.stderr.readline():
         assert process.poll() is None
@@ -144,21 +144,24 @@ def test_a_store_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
     assert code == 1
     line = json.loads(said.splitlines()[-1])
     assert line["event"] == "the service ends without closing its store"
-    assert "within 1 seconds" in line["reason"]
+    assert "within 2 seconds" in line["reason"]
     assert "Traceback" not in said
 
 
 @contextmanager
-def started(shell: str, store: Path) -> Iterator[int]:
+def started(shell: str, store: Path, stderr: int | None = None) -> Iterator[int]:
     """The port of a service that a line of shell starts, which says `"$@"`; it must end well."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]  # it may have no way to say which one it chose
     command = [*COMMAND, "--store", str(store), "--port", str(port)]
-    process = subprocess.Popen(["/bin/sh", "-c", shell, "sh", *command], env=UNCOMPILED)
+    command = ["/bin/sh", "-c", shell, "sh", *command]
+    process = subprocess.Popen(command, env=UNCOMPILED, stderr=stderr)
+    deadline = time.monotonic() + PATIENCE
     try:
         while not answers(port):
             assert process.poll() is None, "it has ended"
+            assert time.monotonic() < deadline, "it does not start"
             time.sleep(0.05)
         yield port
         process.send_signal(signal.SIGTERM)
@@ -212,19 +215,50 @@ assert server.configure(None).timeout_keep_alive == 15.0
     assert done.returncode == 0, done.stderr
 
 
-def test_the_service_does_not_wait_for_a_log_that_is_not_read() -> None:
-    """A pipe holds 64 KiB: what has no room in the queue before it is dropped."""
-    program = """
-import os, structlog
-from understudy.live.web import server
-server._log_as_json()
-for _ in range(5_000):
-    structlog.get_logger("understudy.live").warning("x" * 1_000)
-os._exit(7)
-"""
-    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE)
+@contextmanager
+def full_pipe() -> Iterator[int]:
+    """The end of a pipe to which no byte more can be written, and that is not read."""
+    unread, pipe = os.pipe()
     try:
-        assert process.wait(PATIENCE) == 7
+        os.set_blocking(pipe, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(pipe, bytes(1 << 16))  # as much of it as there is room for
+        os.set_blocking(pipe, True)
+        yield pipe
+    finally:
+        os.close(pipe)
+        os.close(unread)
+
+
+def test_the_service_starts_while_its_standard_error_is_full(tmp_path: Path) -> None:
+    """A supervisor may start it again on the pipe that it filled before."""
+    with full_pipe() as pipe, started('exec "$@"', tmp_path / "store.db", pipe):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("change", "code"), [("", 0), (HANGS, 1)], ids=["the store closes", "the store hangs"]
+)
+def test_a_log_that_is_not_read_does_not_keep_the_process(
+    change: str, code: int, tmp_path: Path
+) -> None:
+    """A pipe holds 64 KiB: what has no room in the queue before it is dropped."""
+    fill = """
+import structlog
+def fill():
+    for _ in range(5_000):
+        structlog.get_logger("understudy.live").warning("x" * 1_000)
+during('understudy.live.web.server.ServiceServer.shutdown', fill)
+"""
+    process = run(f"{fill}{change}", tmp_path / "store.db")
+    try:
+        assert process.stderr is not None
+        while "listening" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == code
     finally:
         process.kill()
         process.communicate()
+    assert is_closed(tmp_path / "store.db") is (code == 0)

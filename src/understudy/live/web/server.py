@@ -14,11 +14,10 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from logging.handlers import QueueHandler, QueueListener
-from queue import Queue, SimpleQueue
+from queue import Full, Queue, SimpleQueue
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
 from types import FrameType
-from typing import Any
+from typing import Any, Self, TextIO
 
 import structlog
 import uvicorn
@@ -38,8 +37,8 @@ GRACE = 18  # seconds until the process ends, whatever hangs: the writer takes u
 SWITCH = 1e-4  # seconds a thread may hold the interpreter: the writer must not wait long for it
 LOOK = 0.05  # seconds between two looks for a signal while kernels are compiled
 MOST_LINES = 1_000  # that wait to be written: a second of the most that is logged, and more
-LAST_WORDS = 1.0  # seconds for the last line: standard error may be a pipe that is not read
-FAILED = 1
+LAST_WORDS = 1.0  # seconds for the last lines, of `GRACE`: far more than a pipe that is read needs
+FAILED, REFUSED = 1, 2  # exit codes; the command line ends with the second if it refuses
 
 log = structlog.get_logger("understudy.live")
 
@@ -48,25 +47,24 @@ def serve(store: str, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM; `InvalidArgument` if others could reach it without a token."""
     loopback = is_loopback(host)
     refuse_open(store, host, loopback=loopback)
-    _log_as_json()
     sys.setswitchinterval(SWITCH)
-    with _listening(host, port) as listening:
+    with _log_as_json() as lines, _listening(host, port) as listening:
         service = Service(store)
         app = make_app(service, loopback_only=loopback)
-        server = ServiceServer(configure(app), service)
+        server = ServiceServer(configure(app), service, lines)
         server.handle_signals()
         service.open()
         if not server.should_exit:
-            _compile(server, service)
+            _compile(server, service, lines)
         if server.should_exit:
             service.writer.store.close()
             return
         gc.collect()
         gc.freeze()  # what was imported stays: no collection need go over it again
         server.run(sockets=[listening])
-        gc.unfreeze()  # so that it is let go at the end, as libraries expect
-    if service.writer.is_running:
-        _leave("the store does not answer")
+        gc.unfreeze()  # so that its objects are collected at the end, as libraries expect
+        if service.writer.is_running:
+            _leave("the store does not answer", lines)
 
 
 def configure(app: ASGIApp, **options: Any) -> uvicorn.Config:
@@ -102,9 +100,9 @@ def _limits() -> ConnectionLimits:
     return limits
 
 
-def _compile(server: ServiceServer, service: Service) -> None:
+def _compile(server: ServiceServer, service: Service, lines: LogQueue) -> None:
     """Compile kernels, in a thread: the compiler cannot be interrupted, a start can."""
-    _say("compiling what learns; the first time, this takes some twenty seconds")
+    lines.say("compiling what learns; the first time, this takes some twenty seconds")
     pool = ThreadPoolExecutor(1)
     compiling = pool.submit(precompile)
     pool.shutdown(wait=False)
@@ -112,6 +110,7 @@ def _compile(server: ServiceServer, service: Service) -> None:
         wait([compiling], LOOK)
     if not compiling.done():
         service.writer.store.close()
+        lines.wait()
         os._exit(0)  # the end of the interpreter would wait for the compiler
     compiling.result()
 
@@ -155,9 +154,10 @@ def refuse_open(store: str, host: str, *, loopback: bool) -> None:
 class ServiceServer(uvicorn.Server):
     """Announces its address, and ends within `GRACE` seconds after a signal, whatever hangs."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, lines: LogQueue) -> None:
         super().__init__(config)
         self._service = service
+        self._lines = lines
         self._signals: SimpleQueue[int] = SimpleQueue()  # its `put` is safe in a signal handler
 
     def handle_signals(self) -> None:
@@ -172,8 +172,8 @@ class ServiceServer(uvicorn.Server):
 
     def _end_in_time(self) -> None:
         self._signals.get()
-        time.sleep(GRACE)
-        _leave(f"it has not stopped within {GRACE} seconds of a signal")
+        time.sleep(GRACE - LAST_WORDS)
+        _leave(f"it has not stopped within {GRACE} seconds of a signal", self._lines)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -185,50 +185,72 @@ class ServiceServer(uvicorn.Server):
         for own in sockets if self.started and sockets else ():
             host, port = own.getsockname()[:2]
             where = f"[{host}]" if ":" in host else host
-            _say(f"listening on http://{where}:{port}")
+            self._lines.say(f"listening on http://{where}:{port}")
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         self._service.stopped.set()  # those who watch would never leave by themselves
         await super().shutdown(sockets)
 
 
-def _leave(reason: str) -> None:
+def _leave(reason: str, lines: LogQueue) -> None:
     """End the process at once: a thread that hangs would keep it."""
     log.error("the service ends without closing its store", reason=reason)
-    logging.shutdown()
+    lines.wait()
     os._exit(FAILED)
 
 
-def _say(line: str) -> None:
-    """Print a line to the terminal, if it can be written."""
-    with suppress(OSError):
-        print(line, file=sys.stderr, flush=True)  # noqa: T201
+class LogQueue(logging.Handler):
+    """Hands lines to a thread that writes them, and drops those for which there is no room.
 
+    Standard error may be a pipe that is full and not read: neither the start nor the end of the
+    service waits for it. So the thread uses no handler of `logging`, whose lock it would hold: at
+    the end of the process, `logging` takes the locks of all handlers.
 
-class LogQueue(QueueHandler):
-    """Hands lines to a thread that writes them; `logging` drops those for which there is no room.
-
-    Standard error may be a pipe that is not read: the service must not wait for it.
+    As a context, it ends the process if lines cannot be written: the thread also holds the lock of
+    standard error, and the end of the interpreter would wait for that one.
     """
 
-    def __init__(self, stream: logging.Handler) -> None:
-        self._lines: Queue[logging.LogRecord] = Queue(MOST_LINES)
-        super().__init__(self._lines)
-        QueueListener(self._lines, stream).start()
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._lines: Queue[str] = Queue(MOST_LINES)
+        threading.Thread(target=self._write, args=[stream], daemon=True).start()
 
-    def close(self) -> None:
-        """Wait for the lines to be written, for at most a second."""
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(Exception):  # a line that cannot be made must not stop what it is about
+            self.say(self.format(record))
+
+    def say(self, line: str) -> None:
+        """Write a line as it is, after those before it."""
+        with suppress(Full):
+            self._lines.put_nowait(line)
+
+    def wait(self) -> bool:
+        """Wait for the lines to be written, for at most a second; False if some are not."""
         done = self._lines.all_tasks_done
         with done:
-            done.wait_for(lambda: not self._lines.unfinished_tasks, LAST_WORDS)
-        super().close()
+            return done.wait_for(lambda: not self._lines.unfinished_tasks, LAST_WORDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if not self.wait():
+            os._exit(REFUSED if error else 0)
+
+    def _write(self, stream: TextIO) -> None:
+        while True:
+            line = self._lines.get()
+            with suppress(Exception):  # a full disk, or a stream that is closed: the next may do
+                stream.write(f"{line}\n")
+                stream.flush()
+            self._lines.task_done()
 
 
-def _log_as_json() -> None:
+def _log_as_json() -> LogQueue:
     """Log one JSON object a line, on standard error, from us and from uvicorn.
 
-    `logging` goes on when a line cannot be written or queued: where the log is on the disk of the
-    store, one that is full must not stop the service too.
+    The service goes on when a line cannot be written or queued: where the log is on the disk of
+    the store, one that is full must not stop the service too.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
@@ -240,11 +262,11 @@ def _log_as_json() -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
     )
-    handler = LogQueue(logging.StreamHandler(sys.stderr))
+    handler = LogQueue(sys.stderr)
     as_json = structlog.processors.JSONRenderer()
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(as_json, foreign_pre_chain=shared))
     limit = LogRateLimit()  # of malformed requests
     logging.getLogger("uvicorn.error").addFilter(lambda line: limit.allows(line.created))
-    logging.raiseExceptions = False
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("understudy").setLevel(logging.INFO)
+    return handler
