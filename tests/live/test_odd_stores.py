@@ -143,6 +143,21 @@ def test_a_number_that_is_none(
     refused(understudy, "x", "damaged: SELECT", *commands)
 
 
+def test_a_clock_that_no_calendar_shows(understudy: Run) -> None:
+    changed(f"{STUDY}; UPDATE meta SET value = 9223372036854775807 WHERE key = 'clock'")
+    refused(understudy, "x", "after the year 9000", SERVE)
+    assert understudy("clock", "--set-back", "--store", "x").returncode == 0
+    assert understudy("audit", "--store", "x").returncode == 0
+
+
+def test_a_lock_with_a_number_that_no_store_counts_to(understudy: Run) -> None:
+    changed(STUDY)
+    Path("x.lock").write_text(f"{1:>10} {10**20 - 1}\n", encoding="ascii")
+    for options in ((), ("--accept-loss",)):
+        audited = understudy("audit", "--store", "x", *options)
+        assert (audited.returncode, audited.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("key", ["format", "clock", "epoch"])
 def test_a_number_that_is_missing(key: str, understudy: Run) -> None:
     changed(f"{STUDY}; DELETE FROM meta WHERE key = '{key}'")

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, StoreUnavailable
 from understudy.live.spec import SECOND, StudySpec
 from understudy.live.store.records import Decision, Outage, StudyRecord
 from understudy.live.store.sql import BATCH, Reader, Store
@@ -35,6 +35,7 @@ BEAT = 5 * SECOND
 # Seconds: a mistaken time zone or daylight saving sets a clock an hour wrong, and a kept clock that
 # is less ahead is overtaken soon.
 FAR_AHEAD = 3600
+LATEST = 221_845_392_000 * SECOND  # the year 9000: the times of Python end in 9999, and waits add
 
 Microseconds = Callable[[], int]
 
@@ -202,7 +203,10 @@ class StoreClock:
 
     def load(self, store: Reader) -> None:
         """Go on from the store, which was just opened."""
-        self.kept = store.clock()
+        kept = store.clock()
+        if kept > LATEST:
+            raise StoreUnavailable("its clock is after the year 9000: understudy clock --set-back")
+        self.kept = kept
         self.running.not_before(self.kept)
         self.outages = Outages(store.outages())
         self.seen = None

@@ -82,7 +82,11 @@ class Writer:
 
     def open(self) -> None:
         """Become the writer of the store, and load its studies."""
-        self._open_store()
+        try:
+            self._open_store()
+        except BaseException:
+            self.store.close()
+            raise
         self.is_open = True
         now, ahead = self.time(), self.clock.running.ahead()
         if ahead > FAR_AHEAD * SECOND:

@@ -6,6 +6,8 @@ import os
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -224,6 +226,44 @@ def test_a_removed_wal_loses_nothing(file: Place, tmp_path: Path, held: bool) ->
     store.write([fresh(key, 1, after=4)], 2)
     file.opened.close()
     assert file.reader().last_seq(key) == 5
+
+
+CHECKPOINT = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+connection.close()
+"""
+
+
+@pytest.mark.parametrize("other", ["none", "before the write", "after it"])
+def test_a_removed_shm_loses_nothing(file: Place, tmp_path: Path, other: str) -> None:
+    """It has SQLite's locks: without it, another program may empty the -wal under the writer."""
+
+    def checkpoint() -> None:
+        subprocess.run([sys.executable, "-c", CHECKPOINT, file.where], check=True)
+
+    store, key = a_store(file)
+    for seq in range(3, 40):
+        store.write([fresh(key, 1, after=seq)], 2)
+    (tmp_path / "store.db-shm").unlink()
+    if other == "before the write":
+        checkpoint()
+    with pytest.raises(
+        StoreUnavailable, match=r"its file store\.db-shm was removed, replaced or emptied"
+    ):
+        store.write([fresh(key, 1, after=40)], 2)
+    if other == "after it":
+        checkpoint()
+    assert not store.open()
+    # The last write was not acknowledged: it may be in the store or not.
+    last = store.last_seq(key)
+    assert (store.lost, last in {40, 41}) == (0, True)
+    store.write([fresh(key, 1, after=last)], 2)
+    file.opened.close()
+    with closing(sqlite3.connect(file.where)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert file.reader().last_seq(key) == last + 1
 
 
 def test_a_removed_lock_lets_no_second_writer_in_unnoticed(file: Place, tmp_path: Path) -> None:

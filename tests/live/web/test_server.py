@@ -123,6 +123,17 @@ during('understudy.cli.service_commands._live_store', interrupt_a_callback)
     assert not list(tmp_path.iterdir())
 
 
+def test_a_signal_while_a_store_cannot_be_opened_is_no_error(tmp_path: Path) -> None:
+    change = """
+from understudy.errors import StoreUnavailable
+def fail():
+    stop()
+    raise StoreUnavailable("it hangs")
+during('understudy.live.service.Service.open', fail)
+"""
+    assert end_of(run(change, tmp_path / "store.db")) == (0, "")
+
+
 def test_a_signal_does_not_wait_for_the_compiler(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     process = run("during('understudy.live.web.server.precompile', hang)", store)

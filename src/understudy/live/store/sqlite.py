@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from understudy.errors import StoreUnavailable
 from understudy.live.store.database import (
@@ -24,6 +24,7 @@ from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Re
 from understudy.live.store.store_files import (
     FULL_DISK,
     WriterLock,
+    beside,
     checked_path,
     create_private,
     last_acknowledged,
@@ -84,7 +85,6 @@ class Sqlite(Database):
 
     @contextmanager
     def open_connection(self) -> Iterator[sqlite3.Connection]:
-        mode = "ro" if self.access == "read" else "rw"
         with ExitStack() as stack:
             if self.may_create:
                 create_private(self.path)
@@ -94,19 +94,20 @@ class Sqlite(Database):
                 self._lock = stack.enter_context(writer_lock(self.path))
                 stack.callback(setattr, self, "_lock", None)
             connection = stack.enter_context(
-                closing(
-                    sqlite3.connect(
-                        f"{self.path.as_uri()}?mode={mode}",
-                        uri=True,
-                        timeout=BUSY_TIMEOUT,
-                        isolation_level=None,
-                        check_same_thread=False,
-                    )
-                )
+                closing(self._open("ro" if self.access == "read" else "rw"))
             )
             for pragma in PRAGMAS if self.access != "read" else ():
                 connection.execute(f"PRAGMA {pragma}")
             yield connection
+
+    def _open(self, mode: Literal["ro", "rw"]) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{self.path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=BUSY_TIMEOUT,
+            isolation_level=None,
+            check_same_thread=False,
+        )
 
     def is_new(self) -> bool:
         return not self.path.exists() or super().is_new()
@@ -131,13 +132,27 @@ class Sqlite(Database):
         self._check_at = time.monotonic() + CHECK_EVERY
         if self._lock is None or (gone := self._lock.missing()) is None:
             return
-        if gone != str(self.path):
+        if gone == str(beside(self.path, "-shm")):
+            self._close_without_checkpoint()
+        elif gone != str(self.path):
             # A removed NAME-wal is still open: its writes go to the file of the store before it is
             # closed. SQLite would do so itself only if no other process had the store open.
             with suppress(StoreUnavailable):
                 self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
         self.close()
         raise StoreUnavailable(f"its file {Path(gone).name} was removed, replaced or emptied")
+
+    def _close_without_checkpoint(self) -> None:
+        """Close the connection, and leave NAME-wal as it is.
+
+        Without NAME-shm, SQLite's locks do not hold: another program may have changed NAME-wal, so
+        nothing of it may be copied to the store. SQLite copies when the last connection is closed,
+        unless that one may only read.
+        """
+        with closing(self._open("ro")) as last:
+            with suppress(sqlite3.Error):
+                last.execute("SELECT 1 FROM sqlite_master").fetchall()  # so that it opens the file
+            self.close()
 
     def execute(self, statement: str, values: Sequence[object]) -> Any:
         return self.connection.execute(statement, values)

@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 
 from understudy.errors import InvalidArgument, StoreInUse, StoreUnavailable
+from understudy.live.models import LARGEST_WHOLE
 from understudy.live.store.database import STORES
 
 OWNER_ONLY = 0o600  # rewards, contexts and hashes of tokens are for no other user of the machine
@@ -118,9 +119,9 @@ class WriterLock:
                 remedy=f"chmod 600 {self._path.name}*",
             )
         self._found = {str(self._path): _identity(found)}
-        wal = beside(self._path, "-wal")
-        if wal.exists():  # SQLite goes on without one where files cannot be shared in memory
-            self._found[str(wal)] = _identity(wal.stat())
+        for path in (beside(self._path, "-wal"), beside(self._path, "-shm")):
+            if path.exists():  # SQLite does without where files cannot be shared in memory
+                self._found[str(path)] = _identity(path.stat())
         self._found[str(beside(self._path, ".lock"))] = _identity(os.fstat(self._descriptor))
 
     def missing(self) -> str | None:
@@ -152,10 +153,11 @@ def beside(path: Path, suffix: str) -> Path:
 def last_acknowledged(path: Path) -> int | None:
     """Return the number of the last acknowledged write as NAME.lock has it, if it does.
 
-    A file of version 0.5.0 has none.
+    A file of version 0.5.0 has none, and a number that no store can count to is none.
     """
     words = _words(beside(path, ".lock"))
-    return int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
+    number = int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
+    return number if number is None or number <= LARGEST_WHOLE else None
 
 
 def _words(lock: Path) -> list[str]:

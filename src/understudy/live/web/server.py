@@ -24,7 +24,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.server import HANDLED_SIGNALS
 
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, StoreUnavailable
 from understudy.live.service import Service
 from understudy.live.state import precompile
 from understudy.live.store import hide_credentials, stored_tokens
@@ -53,7 +53,11 @@ def serve(store: str, host: str, port: int) -> None:
         app = make_app(service, loopback_only=loopback)
         server = ServiceServer(configure(app), service, lines)
         server.handle_signals()
-        service.open()
+        try:
+            service.open()
+        except StoreUnavailable:
+            if not server.should_exit:  # else a signal has ended the start already
+                raise
         if not server.should_exit:
             _compile(server, service, lines)
         if server.should_exit:
