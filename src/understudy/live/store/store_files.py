@@ -13,11 +13,11 @@ from pathlib import Path
 import structlog
 
 from understudy.errors import InvalidArgument, StoreInUse, StoreUnavailable
-from understudy.live.models import LARGEST_WHOLE
 from understudy.live.store.database import STORES
 
 OWNER_ONLY = 0o600  # rewards, contexts and hashes of tokens are for no other user of the machine
 OTHERS = 0o077  # the bits of a mode that concern other users
+MOST_WRITES = (1 << 63) - 1  # that a store can count, in a BIGINT of SQL
 FULL_DISK = "the disk is full"
 KINDS = {  # by the type that a mode holds
     stat.S_IFDIR: "this is a folder",
@@ -157,7 +157,7 @@ def last_acknowledged(path: Path) -> int | None:
     """
     words = _words(beside(path, ".lock"))
     number = int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
-    return number if number is None or number <= LARGEST_WHOLE else None
+    return number if number is None or number <= MOST_WRITES else None
 
 
 def _words(lock: Path) -> list[str]:
