@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 import understudy as us
-from tests.support.live.local_server import serving_service, serving_store
+from tests.support.live.local_server import Service, serving_service, serving_store
 from tests.support.live.temporary_stores import add_tokens, audited, remove_token
-from understudy.live.service import Service
 from understudy.live.web.app import MOST_READS
 from understudy.live.web.middleware import LIMITS
 

@@ -16,7 +16,7 @@ from understudy.live.service import Service
 from understudy.live.web.app import make_app
 from understudy.live.web.connections import ConnectionLimits, Connections
 
-__all__ = ["serving", "serving_service", "serving_store"]
+__all__ = ["Service", "serving", "serving_service", "serving_store"]
 
 
 @contextlib.contextmanager
