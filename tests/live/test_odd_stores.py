@@ -150,9 +150,10 @@ def test_a_clock_that_no_calendar_shows(understudy: Run) -> None:
     assert understudy("audit", "--store", "x").returncode == 0
 
 
-def test_a_lock_with_a_number_that_no_store_counts_to(understudy: Run) -> None:
+@pytest.mark.parametrize("digits", [20, 21, 5_000])
+def test_a_lock_with_a_number_that_no_store_counts_to(digits: int, understudy: Run) -> None:
     changed(STUDY)
-    Path("x.lock").write_text(f"{1:>10} {10**20 - 1}\n", encoding="ascii")
+    Path("x.lock").write_text(f"{1:>10} {'9' * digits}\n", encoding="ascii")
     for options in ((), ("--accept-loss",)):
         audited = understudy("audit", "--store", "x", *options)
         assert (audited.returncode, audited.stderr) == (0, "")

@@ -18,6 +18,7 @@ from understudy.live.store.database import STORES
 OWNER_ONLY = 0o600  # rewards, contexts and hashes of tokens are for no other user of the machine
 OTHERS = 0o077  # the bits of a mode that concern other users
 MOST_WRITES = (1 << 63) - 1  # that a store can count, in a BIGINT of SQL
+LONGEST_NUMBER = 20  # digits that NAME.lock has room for; Python refuses to read 5,000 of them
 FULL_DISK = "the disk is full"
 KINDS = {  # by the type that a mode holds
     stat.S_IFDIR: "this is a folder",
@@ -102,7 +103,9 @@ class WriterLock:
     def sign(self, write: int | str) -> None:
         """Note the process id beside the number of the last acknowledged write."""
         with suppress(OSError):  # on a full disk the lock holds all the same
-            os.pwrite(self._descriptor, f"{os.getpid():>10} {write:>20}\n".encode(), 0)
+            os.pwrite(
+                self._descriptor, f"{os.getpid():>10} {write:>{LONGEST_NUMBER}}\n".encode(), 0
+            )
 
     def watch(self) -> None:
         """Remember which files the open store has; warn if other users may open them.
@@ -155,9 +158,11 @@ def last_acknowledged(path: Path) -> int | None:
 
     A file of version 0.5.0 has none, and a number that no store can count to is none.
     """
-    words = _words(beside(path, ".lock"))
-    number = int(words[1]) if len(words) > 1 and words[1].isdecimal() else None
-    return number if number is None or number <= MOST_WRITES else None
+    digits = "".join(_words(beside(path, ".lock"))[1:2])
+    if not digits.isdecimal() or len(digits) > LONGEST_NUMBER:
+        return None
+    number = int(digits)
+    return number if number <= MOST_WRITES else None
 
 
 def _words(lock: Path) -> list[str]:
