@@ -11,9 +11,9 @@ import numpy as np
 
 from understudy.constraints import COUNT, SEED, Array
 from understudy.errors import BrokenLaw, InvalidArgument, NotMergeable, NotSaveable
-from understudy.protocols import LEARNER, EventSpec, Learner
+from understudy.protocols import LEARNER, PRODUCTION, EventSpec, Learner
 from understudy.snapshots import from_json, to_json
-from understudy.types import Feedback, Log
+from understudy.types import Log
 
 AnyLearner = Learner[Any]
 MERGE_TOLERANCE = 1e-9  # states add up to rounding, so policies agree to a little more
@@ -32,21 +32,29 @@ def example_log(learner: AnyLearner, rounds: int, seed: int) -> Log:
         rewards=rewards,
         propensities=rng.uniform(0.05, 1.0, rounds) if spec.propensities else None,
         features=features,
+        experts=rng.random((rounds, len(spec.columns))) if spec.columns else None,
     )
 
 
 def _features(learner: AnyLearner, spec: EventSpec, rounds: int, rng: np.random.Generator) -> Array:
-    """Random features, shrunk until the learner takes them: it may bound their size."""
+    """Random features, shrunk until the learner takes them: it may bound their size.
+
+    If it takes none of these, numbers of contexts, 0 and 1.
+    """
     assert spec.features is not None
     features = rng.normal(size=(rounds, *spec.features))
-    actions = np.zeros(rounds, dtype=np.int64)
-    for _ in range(60):  # 2^60: from the largest features to the smallest that mean something
+    action = 0 if spec.support is None else int(np.argmax(spec.support))
+    q = np.ones(rounds) if spec.propensities else None
+    given = np.ones((rounds, len(spec.columns))) if spec.columns else None
+    # 2^60: from the largest features to the smallest that mean something
+    tried = [features / 2.0**halvings for halvings in range(60)]
+    for found in (*tried, rng.integers(2, size=features.shape).astype(np.float64)):
+        log = Log(np.full(rounds, action), np.zeros(rounds), q, found, given)
         try:
-            learner.policies(learner.init(), Log(actions, np.zeros(rounds), features=features))
+            learner.replay(learner.init(), log)
         except InvalidArgument:
-            features = features / 2
-        else:
-            return features
+            continue
+        return np.asarray(found)
     raise BrokenLaw("no features of the shape that learner.spec names are accepted")
 
 
@@ -87,11 +95,43 @@ def _same_bits(first: Any, second: Any) -> bool:
 
 
 def _policy_at(learner: AnyLearner, state: Any, log: Log, t: int) -> Array:
-    return learner.policy(state, None if log.features is None else log.features[t])
+    """The policy of round t; an outside policy has its logged probability."""
+    spec, x = learner.spec, None if log.features is None else log.features[t]
+    if not spec.outside:
+        return learner.policy(state, x)
+    known: dict[str, Any] = {}
+    if PRODUCTION in spec.outside:
+        assert log.propensities is not None
+        known["production"] = _with_probability(spec, log.actions[t], log.propensities[t])
+    if spec.columns:
+        assert log.experts is not None
+        values = zip(spec.columns, log.experts[t], strict=True)
+        known["experts"] = {
+            name: _with_probability(spec, log.actions[t], value) for name, value in values
+        }
+    return learner.policy(state, x, **known)
+
+
+def _with_probability(spec: EventSpec, action: Any, probability: float) -> Array:
+    """A policy with this probability of one action; all others are alike."""
+    policy = np.full(spec.n_actions, (1.0 - probability) / (spec.n_actions - 1))
+    policy[action] = probability
+    return policy
+
+
+def _all_policies(learner: AnyLearner, log: Log) -> tuple[Any, Array]:
+    """The last state and every π_t, one by one if the log does not have all outside policies."""
+    if not learner.spec.outside:
+        return learner.policies(learner.init(), log)
+    state, found = learner.init(), []
+    for t, event in enumerate(log.events()):
+        found.append(_policy_at(learner, state, log, t))
+        state = learner.update(state, event)
+    return state, np.array(found)
 
 
 def _policies_are_probabilities(learner: AnyLearner, log: Log) -> None:
-    state, policies = learner.policies(learner.init(), log)
+    state, policies = _all_policies(learner, log)
     _demand(policies.shape == (len(log), learner.spec.n_actions), "policies are not (n, K)")
     _demand(np.isfinite(policies).all(), "a probability is not finite")
     _demand((policies >= 0).all(), "a probability is negative")
@@ -109,7 +149,8 @@ def _update_is_pure(learner: AnyLearner, log: Log) -> None:
         _demand(_same_bits(once, again), "the same update gave two different states")
     for part in later:
         learner.replay(state, part)
-        learner.policies(state, part)
+        if not learner.spec.outside:
+            learner.policies(state, part)
     _demand(_bits(state) == before, "replay or policies changed the state that it was given")
 
 
@@ -122,7 +163,7 @@ def _replay_is_update(learner: AnyLearner, log: Log) -> None:
     replayed, trace = learner.replay(learner.init(), log)
     _demand(_same_bits(state, replayed), "replay and update differ in their state")
     _demand(np.array_equal(trace.probability, probability), "the trace is not π_t(A^B_t)")
-    after, policies = learner.policies(learner.init(), log)
+    after, policies = _all_policies(learner, log)
     _demand(_same_bits(after, replayed), "policies and replay differ in their state")
     played = policies[np.arange(len(log)), log.actions]
     _demand(np.array_equal(played, probability), "policies and policy differ")
@@ -185,11 +226,12 @@ def _bad_events_are_refused(learner: AnyLearner, log: Log) -> None:
     state, _ = learner.replay(learner.init(), log)
     before = _bits(state)
     good = next(log.events())
-    wrong = [Feedback(learner.spec.n_actions, good.reward, good.propensity, good.features)]
-    propensity = None if good.propensity is not None else 0.5
-    wrong.append(Feedback(good.action, good.reward, propensity, good.features))
-    features = None if good.features is not None else np.zeros(3)
-    wrong.append(Feedback(good.action, good.reward, good.propensity, features))
+    wrong = [
+        dataclasses.replace(good, action=learner.spec.n_actions),
+        dataclasses.replace(good, propensity=None if good.propensity is not None else 0.5),
+        dataclasses.replace(good, features=None if good.features is not None else np.zeros(3)),
+        dataclasses.replace(good, experts=None if good.experts is not None else np.zeros(1)),
+    ]
     for event in wrong:
         try:
             learner.update(state, event)

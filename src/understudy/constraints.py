@@ -247,7 +247,14 @@ def _truth(value: Any) -> bool:
     return bool(value)
 
 
+def _tuple(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple):
+        raise ConstraintViolation("it must be a tuple")
+    return value
+
+
 CALLABLE = having("pass a function", "__call__")
+TUPLE = Constraint("pass a tuple", _tuple, (None, "text", 3, [1], {}))
 TRUTH = Constraint("pass True or False", _truth, (None, "yes", 1, [True]))
 
 

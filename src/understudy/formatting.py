@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 NOTHING = "–"
 DIGITS = 4  # of a mean reward: enough to tell two policies apart
@@ -94,6 +94,15 @@ def least_gain(value: float) -> str:
     ('+0.029', '−0.026')
     """
     return gain(value, ROUND_FLOOR)
+
+
+def most_gain(value: float) -> str:
+    """An upper bound on a gain, rounded up, so that the written bound holds too.
+
+    >>> most_gain(0.0291), most_gain(-0.0259)
+    ('+0.03', '−0.025')
+    """
+    return gain(value, ROUND_CEILING)
 
 
 def rough_count(value: float) -> str:

@@ -7,17 +7,20 @@ and are written here once.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.behaviors import Behavior, Logged
-from understudy.constraints import Array, Constraint, having
+from understudy.constraints import SUM_TOLERANCE, Array, Constraint, array, having
 from understudy.deprecated import OldName, adopt_old_members, old_module_names
 from understudy.errors import BrokenLaw, InvalidArgument, InvalidEvent, NotMergeable
 from understudy.types import (
+    EXPERTS_REMEDY,
     FEATURES,
     PROPENSITY_REMEDY,
     Feedback,
@@ -32,6 +35,10 @@ from understudy.types import (
 )
 
 State = TypeVar("State")
+PRODUCTION = "production"  # the behavior policy, as an expert that a learner may follow
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+# Of an unknown policy: a smaller share is left out, which moves no probability by more than this.
+LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +48,11 @@ class EventSpec:
     `support` marks the actions that the behavior can play at all; `features` is the shape of
     one round's features. `unread` and `unseen` are remedies: for propensities that the learner
     does not read, and for an action that was played though its probability is 0.
+
+    `outside` names policies that a learner follows in part and knows at logged actions only:
+    `PRODUCTION`, whose probability of the logged action is the propensity, and those whose
+    probabilities are the columns of `Log.experts`, in this order. To play, the learner must be told
+    their probabilities of all actions.
     """
 
     n_actions: int
@@ -49,6 +61,7 @@ class EventSpec:
     features: tuple[int, ...] | None = None
     unread: str = "leave it out, or make the learner with us.Logged(n_actions=K) to use it"
     unseen: str = "correct pi_b, or use us.Logged or exp3_ix_unknown if it is not known"
+    outside: tuple[str, ...] = ()
 
     @staticmethod
     def for_behavior(behavior: Behavior) -> EventSpec:
@@ -77,6 +90,39 @@ class EventSpec:
             )
         if log.features is not None or self.features is not None:
             self._check_features(log.features)
+        if log.experts is not None or self.columns:
+            self._check_experts(log.experts)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The outside policies that have a column of `Log.experts`."""
+        return tuple(name for name in self.outside if name != PRODUCTION)
+
+    def outside_column(self, name: str, log: Log) -> Array:
+        """The probability of the logged actions under an outside policy, (n,)."""
+        if name == PRODUCTION:
+            assert log.propensities is not None  # `check` requires them, and the experts
+            return log.propensities
+        assert log.experts is not None
+        return np.asarray(log.experts[:, self.columns.index(name)])
+
+    def visible(self, log: Log) -> Log:
+        """The log with the columns that this spec has, and no others."""
+        return log.visible(
+            propensities=self.propensities,
+            features=self.features is not None,
+            experts=bool(self.columns),
+        )
+
+    def _check_experts(self, experts: Array | None) -> None:
+        found, wanted = 0 if experts is None else experts.shape[1], len(self.columns)
+        if found != wanted:
+            if not wanted:
+                reason, remedy = "this learner has no outside experts", "leave them out"
+            else:
+                reason = f"each event needs {wanted}: {', '.join(self.columns)}"
+                remedy = EXPERTS_REMEDY
+            raise InvalidEvent("experts", found, reason, remedy)
 
     def _check_actions(self, actions: Integers) -> None:
         if (actions >= self.n_actions).any():
@@ -121,6 +167,7 @@ class Recorder:
     one_sum: ClassVar[bool] = False  # its bits depend on how a learner cuts the log into chunks
     kernel: ClassVar[str] = "replay"
     recorded = 0
+    production: Array | None = None  # π_B(·|X_t) of every round, (n, K), if it was given
 
     def add(self, policies: Array) -> None:
         """Record the policy of the next round, (K,), or those of the next rounds, (n, K)."""
@@ -131,6 +178,18 @@ class Recorder:
 
     def add_found(self, found: Any) -> None:
         """Record what the kernel returned for these rounds beside the state."""
+
+    def production_of(self, rounds: int) -> Array:
+        """π_B of the next rounds, as it was given, or `InvalidArgument`."""
+        if self.production is None:
+            raise InvalidArgument(
+                PRODUCTION,
+                None,
+                "the learner follows production in part, and the log has its probability of the "
+                "logged action alone",
+                "pass production=, π_B(·|X_t) of every round, to learner.policies",
+            )
+        return self.production[self.recorded : self.recorded + rounds]
 
     def _next(self, rounds: int) -> slice:
         start = self.recorded
@@ -162,8 +221,9 @@ class AllPolicies(Recorder):
     wants_policies = True
     kernel = "policies"
 
-    def __init__(self, rounds: int, n_actions: int) -> None:
+    def __init__(self, rounds: int, n_actions: int, production: Array | None = None) -> None:
         self.policies = np.empty((rounds, n_actions))
+        self.production = production
 
     def add(self, policies: Array) -> None:
         rows = np.atleast_2d(policies)
@@ -190,17 +250,18 @@ class ExpectedReward(Recorder):
 
     def add(self, policies: Array) -> None:
         rows = np.atleast_2d(policies)
-        rewards, starts = self._rewards_of(len(rows))
+        rewards, starts = self.rewards_of(len(rows))
         self.total += float((rows * expand(rewards, starts, len(rows))).sum())
 
     def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
-        rewards, starts = self._rewards_of(rounds)
+        rewards, starts = self.rewards_of(rounds)
         return kernel_view(rewards), kernel_view(starts)
 
     def add_found(self, found: Any) -> None:
         self.total += float(found)
 
-    def _rewards_of(self, rounds: int) -> tuple[Array, Integers]:
+    def rewards_of(self, rounds: int) -> tuple[Array, Integers]:
+        """The rewards of the next rounds, which count as recorded."""
         part = self._next(rounds)
         return segments(self.rewards, self.starts, part.start, rounds)
 
@@ -288,6 +349,64 @@ class Learner(Protocol[State]):
         state = self._advance_recorded(state, log, recorder)
         return state, recorder.total
 
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The names of the policies that this learner makes of one state: mostly one, without."""
+        return ("",)
+
+    def advance_variants(self, state: State, log: Log, *, whole: bool) -> tuple[State, Array]:
+        """Like `advance`: before each round π_t of every variant, (n, variants, K) if `whole`,
+
+        else its probability of the logged action, (n, variants, 1).
+        """
+        if whole:
+            everything = AllPolicies(len(log), self.spec.n_actions)
+            state = self._advance_recorded(state, log, everything)
+            return state, everything.policies[:, np.newaxis]
+        played = ActionProbabilities(log.actions)
+        state = self._advance_recorded(state, log, played)
+        return state, played.probability[:, np.newaxis, np.newaxis]
+
+    def policies_at(self, state: State, features: ArrayLike | None, rows: int = 1) -> Array:
+        """π(·|x) of many contexts at one state, (n, K): `policy` of each, bit for bit.
+
+        A learner without contexts plays the same in `rows` rounds.
+        """
+        if self.spec.features is None:
+            return np.tile(self.policy(state, features), (rows, 1))
+        found = [self.policy(state, x) for x in np.asarray(features, dtype=np.float64)]
+        return np.array(found).reshape(-1, self.spec.n_actions)
+
+    def variants_at(self, state: State, features: Array) -> Array:
+        """π(·|x) of every variant for checked contexts, given as (n, …): (n, variants, K)."""
+        return np.stack([self.policy(state, x) for x in features])[:, np.newaxis]
+
+    def evaluator(self, state: State) -> Callable[..., Array]:
+        """`variants_at` of one checked state as a function of contexts, for many calls.
+
+        A learner overrides it to compute once what does not depend on the context. A learner
+        without contexts takes None, and returns one row.
+        """
+        if self.spec.features is None:
+            policy = self.policy(state)[np.newaxis, np.newaxis]
+            return lambda _: policy
+        return lambda features: self.variants_at(state, features)
+
+    def known_at(self, state: State, features: Array | None, rows: int = 1) -> tuple[Array, Array]:
+        """π(·|x) less the parts of outside policies, (n, K), and the share of each of these.
+
+        The shares are in the order of `spec.outside`. A learner without any returns its policy.
+        """
+        return self.policies_at(state, features, rows), np.empty(0)
+
+    def played_at(self, state: State, log: Log) -> Array:
+        """The probability of each logged action at one state, (n,); the log is not learned from."""
+        known, shares = self.known_at(state, log.features, len(log))
+        played = known[np.arange(len(log)), log.actions]
+        for name, share in zip(self.spec.outside, shares.tolist(), strict=True):
+            played += share * self.spec.outside_column(name, log)
+        return np.minimum(1.0, played)
+
     def rounds(self, state: State) -> int:
         """How many rounds the state has seen."""
         return int(state.rounds)  # type: ignore[attr-defined] # or the learner overrides this
@@ -373,6 +492,80 @@ class Learner(Protocol[State]):
 
     if not TYPE_CHECKING:  # no learner has to define them
         form, earn = OldName(), OldName()
+
+
+class ProductionFollower(Learner[State]):
+    """A learner that may do as production does, which the log shows at logged actions only."""
+
+    def policies(
+        self, state: State, log: Log, *, production: ArrayLike | None = None
+    ) -> tuple[State, Array]:
+        """Like `replay`, with every π_t in full: an array (n, K).
+
+        `production` is π_B(·|X_t) of all rounds, (n, K), if the learner follows it and does not
+        know it.
+        """
+        self.check_state(state)
+        self.check_log(log)
+        given = self.check_production(production, len(log))
+        recorder = AllPolicies(len(log), self.spec.n_actions, given)
+        state = self._advance_recorded(state, log, recorder)
+        return state, recorder.policies
+
+    def evaluator(self, state: State) -> Callable[..., Array]:
+        """As in `Learner`; also takes the probabilities of outside policies, (n, K) by name."""
+
+        def evaluate(
+            features: Array | None, outside: Mapping[str, Array] = NOTHING, rows: int = 1
+        ) -> Array:
+            given = {PRODUCTION: outside[PRODUCTION]} if PRODUCTION in outside else {}
+            return self.policies_at(state, features, rows, **given)[:, np.newaxis]
+
+        return evaluate
+
+    def check_production(
+        self, production: ArrayLike | None, rounds: int | None = None
+    ) -> Array | None:
+        """Production's probabilities as (n, K), or (K,) of one request; refuse what is unread."""
+        if production is None:
+            return None
+        if PRODUCTION not in self.spec.outside:
+            reason = "this learner follows no production that it does not know"
+            raise InvalidArgument(PRODUCTION, production, reason, "leave it out")
+        shape = (self.spec.n_actions,) if rounds is None else (rounds, self.spec.n_actions)
+        return rows_of_probabilities(PRODUCTION, production, shape)
+
+
+def rows_of_probabilities(argument: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Probabilities of this shape, whose last axis sums to 1, or `InvalidArgument`."""
+    remedy = f"pass probabilities of shape {shape} that sum to 1 over the actions"
+    checked = array(remedy, dimensions=(len(shape),), low=0.0, high=1.0)(argument, value)
+    if checked.shape != shape:
+        raise InvalidArgument(argument, checked.shape, f"its shape must be {shape}", remedy)
+    if np.abs(checked.sum(axis=-1) - 1.0).max(initial=0.0) > SUM_TOLERANCE:
+        raise InvalidArgument(argument, value, "a row does not sum to 1", remedy)
+    return np.asarray(checked)
+
+
+def add_production(weights: Array, production: Array | None) -> Array:
+    """Policies (n, K) of weights (n, K + 1), whose last column is the share of production.
+
+    >>> add_production(np.array([[0.2, 0.3, 0.5]]), np.array([1.0, 0.0])).tolist()
+    [[0.7, 0.3]]
+    """
+    known, share = weights[:, :-1], weights[:, -1:]
+    if production is not None:
+        return np.minimum(1.0, known + share * production)
+    largest = float(share.max(initial=0.0))
+    if largest > LEAST_SHARE:
+        raise InvalidArgument(
+            PRODUCTION,
+            None,
+            f"with probability {largest:.2g} this policy does as production does, whose "
+            "probabilities are not known here",
+            "pass production=, its probability of every action for this request",
+        )
+    return np.asarray(known / known.sum(axis=1, keepdims=True))
 
 
 class Estimator(Protocol):

@@ -26,7 +26,7 @@ from understudy.behaviors import choose
 from understudy.constraints import Array, enforce, having
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, shorten
 from understudy.protocols import LEARNER, Learner
-from understudy.types import SAVED, Feedback, Log, Trace, read_only, saved_tag
+from understudy.types import ADDED, SAVED, Feedback, Log, Trace, read_only, saved_tag
 
 FORMAT = "understudy"
 VERSION = 2
@@ -94,9 +94,10 @@ class Understudy(Generic[State]):
         *,
         propensity: float | None = None,
         features: ArrayLike | None = None,
+        experts: ArrayLike | None = None,
     ) -> None:
         """Learn from one round of the behavior policy; an invalid event raises, the state stays."""
-        feedback = Feedback(action, reward, propensity, features)
+        feedback = Feedback(action, reward, propensity, features, experts)
         self.state = self.learner.update(self.state, feedback)
 
     def replay(self, log: Log) -> Trace:
@@ -104,14 +105,17 @@ class Understudy(Generic[State]):
         self.state, trace = self.learner.replay(self.state, log)
         return trace
 
-    def policy(self, features: ArrayLike | None = None) -> Array:
-        """Return the probability of each action in the next round."""
-        return self.learner.policy(self.state, features)
+    def policy(self, features: ArrayLike | None = None, **outside: Any) -> Array:
+        """Return the probability of each action in the next round.
 
-    def act(self, rng: Generator, features: ArrayLike | None = None) -> int:
+        A learner that follows production in part takes its probabilities as `production=`.
+        """
+        return self.learner.policy(self.state, features, **outside)
+
+    def act(self, rng: Generator, features: ArrayLike | None = None, **outside: Any) -> int:
         """Draw an action from the policy with the caller's random generator."""
         uniform = RNG("rng", rng).random(1)
-        return int(choose(self.policy(features), uniform)[0])
+        return int(choose(self.policy(features, **outside), uniform)[0])
 
     @property
     def rounds(self) -> int:
@@ -171,13 +175,15 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def as_data(value: Any, where: str = "value") -> Any:
-    """Convert a number, an array or a `@saved` dataclass to JSON data, exactly.
+    """Convert a number, an array, a tuple or a `@saved` dataclass to JSON data, exactly.
 
-    >>> as_data(np.array([0.5]))
-    {'array': 'float64', 'shape': [1], 'values': [0.5]}
+    >>> as_data((np.array([0.5]), 1))
+    [{'array': 'float64', 'shape': [1], 'values': [0.5]}, 1]
     """
     if value is None or isinstance(value, bool | int | str):
         return value
+    if isinstance(value, tuple):
+        return [as_data(item, f"{where}[{i}]") for i, item in enumerate(value)]
     if isinstance(value, float):
         return float(value)
     if isinstance(value, np.ndarray) and value.dtype.name in DTYPES:
@@ -190,15 +196,22 @@ def as_data(value: Any, where: str = "value") -> Any:
         fields = {
             field.name: as_data(getattr(value, field.name), f"{where}.{field.name}")
             for field in dataclasses.fields(value)
-            if field.init
+            if field.init and not _is_added_default(field, getattr(value, field.name))
         }
         return {"kind": tag, **fields}
-    remedy = (
+    remedy = getattr(value, "NOT_SAVED", None) or (
         "pass numbers or an array in its place"
         if callable(value)
         else "mark dataclasses of your own with @understudy.saved"
     )
     raise NotSaveable(f"{where} is a {type(value).__name__}, which JSON cannot hold; {remedy}")
+
+
+def _is_added_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    """Whether older files lack a field, and have its default by that."""
+    if ADDED not in field.metadata:
+        return False
+    return value is field.default or (not isinstance(value, np.ndarray) and value == field.default)
 
 
 REMEDY = "load a file that Understudy.save wrote, unchanged"
@@ -321,6 +334,8 @@ def from_data(value: Any, where: str) -> Any:
         if not math.isfinite(value):
             raise _damaged(where, value, "it is not finite")
         return value
+    if isinstance(value, list):
+        return tuple(from_data(item, f"{where}[{i}]") for i, item in enumerate(value))
     if isinstance(value, dict) and "array" in value:
         return _decode_array(value, where)
     if isinstance(value, dict) and str(value.get("kind")) in SAVED:
@@ -355,14 +370,19 @@ def _decode_array(value: dict[str, Any], where: str) -> Any:
 
 def _decode_record(value: dict[str, Any], where: str) -> Any:
     cls = SAVED[value["kind"]]
-    wanted = {field.name for field in dataclasses.fields(cls) if field.init}
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     found = set(value) - {"kind"}
-    if wanted != found:
-        odd = shorten(sorted(wanted ^ found))
+    wanted = {name for name, field in fields.items() if ADDED not in field.metadata} | found
+    if wanted != found or not found <= set(fields):
+        odd = shorten(sorted((wanted ^ found) | (found - set(fields))))
         raise _damaged(where, value["kind"], f"fields are missing or unknown: {odd}")
-    record = cls(**{name: from_data(value[name], f"{where}.{name}") for name in wanted})
+    decoded = {name: from_data(value[name], f"{where}.{name}") for name in found}
+    record = cls(**decoded)
     if hasattr(record, "CONSTRAINTS"):
         enforce(record)
+    for name, item in decoded.items():
+        if isinstance(item, tuple) and getattr(record, name) is not item:
+            raise _damaged(f"{where}.{name}", value[name], "a list is saved for a tuple alone")
     return record
 
 
@@ -373,7 +393,7 @@ def fields_as_data(value: Any) -> Any:
     that is one of several alternatives has a `KIND`, which comes first.
 
     >>> fields_as_data(Feedback(1, 0.5, features=np.array([2.0])))
-    {'action': 1, 'reward': 0.5, 'propensity': None, 'features': [2.0]}
+    {'action': 1, 'reward': 0.5, 'propensity': None, 'features': [2.0], 'experts': None}
     """
     if isinstance(value, float):
         return None if math.isnan(value) else value
@@ -401,7 +421,7 @@ def fields_from_data(
     The object must have exactly the fields of `cls`, or its `KIND` and those of one of several
     classes. A decoder turns the JSON of its field into a value; the class checks all of them.
 
-    >>> data = {"action": 1, "reward": 0.5, "propensity": None, "features": None}
+    >>> data = {"action": 1, "reward": 0.5, "propensity": None, "features": None, "experts": None}
     >>> fields_from_data(Feedback, data, "event").action
     1
     >>> fields_from_data(Feedback, data | {"reward": "high"}, "event")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar, overload
 
 import numpy as np
@@ -29,6 +30,7 @@ Integers = NDArray[np.int64]
 Class = TypeVar("Class", bound=type)
 
 SAVED: dict[str, Any] = {}
+ADDED = "added"  # the mark of such a field in its metadata
 
 
 @overload
@@ -66,6 +68,14 @@ def saved_tag(cls: type) -> str | None:
     return next((tag for tag, known in SAVED.items() if known is cls), None)
 
 
+def added(default: Any) -> Any:
+    """A field that older files do not have: it is saved only where it differs from its default.
+
+    So a value that an older release saved has the same text now.
+    """
+    return field(default=default, metadata={ADDED: True})
+
+
 REWARD_REMEDY = (
     "rescale rewards to [0, 1] before learning; more must stay better, because pessimism "
     "turns into optimism for losses"
@@ -75,7 +85,10 @@ FEATURES = array(
     "pass φ(X, ·) as (K, d), or the context as (p,) if each action has its own block",
     dimensions=(1, 2),
 )
-COLUMNS = ("actions", "rewards", "propensities", "features")
+CONTEXTS = array("pass φ(x, ·) as (n, K, d), or contexts as (n, p)", dimensions=(2, 3))
+COLUMNS = ("actions", "rewards", "propensities", "features", "experts")
+EXPERTS_REMEDY = "pass the probability of the logged action under each outside expert"
+EXPERTS_OF_ONE = array(EXPERTS_REMEDY, low=0.0, high=1.0)
 BLOCK = 1 << 16  # numbers in the table of one chunk: half a megabyte, which fits the cache
 
 
@@ -84,7 +97,7 @@ class Feedback(Checked):
     """One round as the learner sees it: the action of the behavior policy, and its reward.
 
     >>> Feedback(action=3, reward=1.0)
-    Feedback(action=3, reward=1.0, propensity=None, features=None)
+    Feedback(action=3, reward=1.0, propensity=None, features=None, experts=None)
     >>> Feedback(action=0, reward=1.5)
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: reward = 1.5: it must be at most 1; rescale rewards ...
@@ -94,6 +107,7 @@ class Feedback(Checked):
     reward: float
     propensity: float | None = None
     features: Array | None = None
+    experts: Array | None = None
 
     if TYPE_CHECKING:  # anything that NumPy takes for an array is converted
 
@@ -103,6 +117,7 @@ class Feedback(Checked):
             reward: float,
             propensity: float | None = None,
             features: ArrayLike | None = None,
+            experts: ArrayLike | None = None,
         ) -> None: ...
 
     CONSTRAINTS: ClassVar = {
@@ -110,6 +125,7 @@ class Feedback(Checked):
         "reward": number(0.0, 1.0, REWARD_REMEDY),
         "propensity": number(SMALLEST_PROBABILITY, 1.0, PROPENSITY_REMEDY).optional(),
         "features": FEATURES.optional(),
+        "experts": EXPERTS_OF_ONE.optional(),
     }
 
 
@@ -117,7 +133,8 @@ class Feedback(Checked):
 class Log:
     """Many rounds of feedback in the order in which they happened, one column per field.
 
-    `features` is (n, K, d): φ(X_t, ·) of every round; or (n, p), one context each.
+    `features` is (n, K, d): φ(X_t, ·) of every round; or (n, p), one context each. `experts` is
+    (n, E): the probability of the logged action under E policies of your own, for `us.exp4`.
 
     >>> log = Log(actions=[0, 2, 1], rewards=[1.0, 0.0, 0.5])
     >>> len(log), log[1:].actions.tolist()
@@ -128,6 +145,7 @@ class Log:
     rewards: Array
     propensities: Array | None = None
     features: Array | None = None
+    experts: Array | None = None
 
     if TYPE_CHECKING:
 
@@ -137,6 +155,7 @@ class Log:
             rewards: ArrayLike,
             propensities: ArrayLike | None = None,
             features: ArrayLike | None = None,
+            experts: ArrayLike | None = None,
         ) -> None: ...
 
     CONSTRAINTS: ClassVar = {
@@ -144,6 +163,7 @@ class Log:
         "rewards": array(REWARD_REMEDY, low=0.0, high=1.0),
         "propensities": array(PROPENSITY_REMEDY, low=SMALLEST_PROBABILITY, high=1.0).optional(),
         "features": array("pass (n, K, d), or contexts as (n, p)", dimensions=(2, 3)).optional(),
+        "experts": array(EXPERTS_REMEDY, dimensions=(2,), low=0.0, high=1.0).optional(),
     }
 
     def __post_init__(self) -> None:
@@ -174,7 +194,7 @@ class Log:
         # A list: tuples made of a generator would pile up in the interpreter's list of free ones.
         return self._of(*[None if column is None else column[rounds] for column in columns])
 
-    def visible(self, *, propensities: bool, features: bool) -> Log:
+    def visible(self, *, propensities: bool, features: bool, experts: bool = False) -> Log:
         """The log without the columns that a learner does not read.
 
         >>> log = Log(actions=[0], rewards=[1.0], propensities=[0.5])
@@ -186,13 +206,18 @@ class Log:
             self.rewards,
             self.propensities if propensities else None,
             self.features if features else None,
+            self.experts if experts else None,
         )
+
+    def with_features(self, features: Array) -> Log:
+        """The log with other features of its rounds."""
+        return self._of(self.actions, self.rewards, self.propensities, features, self.experts)
 
     @staticmethod
     def _of(*columns: NDArray[Any] | None) -> Log:
-        """A log of columns that were checked before."""
+        """A log of columns that were checked before, in their order; the rest are None."""
         log = object.__new__(Log)
-        for name, column in zip(COLUMNS, columns, strict=True):
+        for name, column in zip_longest(COLUMNS, columns):
             object.__setattr__(log, name, column)
         return log
 
@@ -217,6 +242,7 @@ class Log:
                 reward=float(self.rewards[t]),
                 propensity=None if self.propensities is None else float(self.propensities[t]),
                 features=None if self.features is None else self.features[t],
+                experts=None if self.experts is None else self.experts[t],
             )
 
 
@@ -262,6 +288,7 @@ def one_event(feedback: Feedback) -> Log:
         np.array([feedback.reward]),
         None if feedback.propensity is None else np.array([feedback.propensity]),
         None if feedback.features is None else feedback.features[np.newaxis],
+        None if feedback.experts is None else feedback.experts[np.newaxis],
     )
 
 

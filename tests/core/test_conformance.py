@@ -21,6 +21,11 @@ from understudy.learners import RECIPES, ExponentialWeights, Learner, Scores
 EVENTS = 300
 DISJOINT_V = np.array([[[0.3, 0.1], [0.1, 0.3]], [[0.2, 0.0], [0.0, 0.4]], np.eye(2) * 0.3])
 
+FOURIER = us.learners.Mapped(
+    us.ridge(n_actions=3, dimension=6, temperature=[0.05, 0.2]),
+    us.learners.random_fourier(dimension=2, features=5, gamma=0.5, rng=np.random.default_rng(1)),
+)
+
 VARIANTS: dict[str, Learner[Any]] = {
     "logged exp3": us.exp3(us.Logged(n_actions=5), horizon=10),
     "logged exp3_ix": us.exp3_ix(us.Logged(n_actions=5), horizon=10),
@@ -49,6 +54,42 @@ VARIANTS: dict[str, Learner[Any]] = {
     "no horizon, compact": us.lin_prod_compact(DISJOINT_V, n_actions=3, kappa=20.0),
     "disjoint, unknown": us.lin_prod_unknown(
         n_actions=3, dimension=2, feature_bound=2.0, horizon=100, disjoint=True
+    ),
+    "exp3 with a prior": us.exp3([0.5, 0.3, 0.2], eta=0.3, prior=[0.1, 0.1, 0.8]),
+    "exp3_ix as production": us.exp3_ix([0.5, 0.0, 0.5], horizon=50, prior="behavior"),
+    "no horizon, as production": us.exp3_ix([0.5, 0.3, 0.2], prior="behavior"),
+    "unknown with a prior": us.exp3_ix_unknown(3, horizon=50, prior=[0.1, 0.1, 0.8]),
+    "prod grid, logged": us.prod_grid(us.Logged(n_actions=4)),
+    "prod grid as production": us.prod_grid([0.5, 0.3, 0.2], prior="behavior"),
+    "prod grid with production": us.prod_grid([0.5, 0.3, 0.2], production=0.3, prior="behavior"),
+    "prod grid, logged production": us.prod_grid(us.Logged(n_actions=4), production=0.1),
+    "ridge, pessimistic": us.ridge(n_actions=3, dimension=2, beta=0.5, temperature=0.2),
+    "ridge, variants": us.ridge(n_actions=3, dimension=2, beta=[0, 1], temperature=[0.1, 1.0]),
+    "ridge, not centered": us.ridge(n_actions=3, dimension=1, ridge=0.1, centered=False),
+    "ridge on Fourier features": FOURIER,
+    "tables": us.per_context(us.prod_grid(us.Logged(n_actions=3)), n_contexts=3),
+    "tables, mergeable": us.per_context(us.prod([0.5, 0.3, 0.2], eta=0.2), n_contexts=3),
+    "exp4, logged": us.exp4(
+        us.Logged(n_actions=3),
+        {
+            "production": "production",
+            "mine": us.learners.Outside("mine"),
+            "grid": us.prod_grid(us.Logged(n_actions=3)),
+            "fourier": FOURIER,
+            "lin_prod": us.lin_prod_compact(DISJOINT_V, n_actions=3, kappa=20.0),
+        },
+    ),
+    "exp4, prior": us.exp4(
+        [0.5, 0.3, 0.2],
+        {"a": us.exp3([0.5, 0.3, 0.2]), "b": us.exp3_ix_unknown(3)},
+        prior=[0.9, 0.1],
+    ),
+    "exp4 of exp4": us.exp4(
+        us.Logged(n_actions=3),
+        {
+            "inner": us.exp4(us.Logged(3), {"a": us.exp3(us.Logged(3)), "b": FOURIER}),
+            "ridge": us.ridge(n_actions=3, dimension=2),
+        },
     ),
     "one feature": us.lin_prod([[0.5]], n_actions=2, horizon=100, kappa=3.0),
 }

@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,16 @@ from understudy import constraints, errors
 from understudy.certificates import Evidence
 from understudy.constraints import Constraint, ConstraintViolation, constrained, enforce
 from understudy.errors import InvalidArgument
-from understudy.learners import Estimates, LeveledScores, Scores, Sums, SumsAndInverse
+from understudy.learners import (
+    ContextStates,
+    Estimates,
+    LeveledScores,
+    MixtureState,
+    Regressions,
+    Scores,
+    Sums,
+    SumsAndInverse,
+)
 
 Arguments = dict[str, Any]
 
@@ -36,6 +46,8 @@ BLOCKS = np.stack([V] * K)
 PHI = np.full((4, K, D), 0.5)
 GAME = us.Game(adversary=us.adversaries.stationary([0.1, 0.5, 0.9]), behavior=PI, rounds=5)
 PLAYERS = {"Exp3": us.exp3(PI, eta=0.1)}
+EXPERTS = {"production": "production", "ix": us.exp3_ix(PI, eta=0.1)}
+MIXTURE = us.exp4(PI, EXPERTS)
 SIZES: Arguments = {"n_actions": K, "horizon": 10}
 RATIOS: Arguments = {**SIZES, "coverage": 2.0}
 
@@ -58,6 +70,13 @@ EXAMPLES: dict[str, Arguments] = {
         "lambdas": [1.0, 0.5],
     },
     "certificates.curves.certify": {
+        "log": us.Log([0, 1], [0.5, 1.0]),
+        "target": PI,
+        "behavior": PI,
+        "confidence": 0.9,
+    },
+    "certificates.curves.certify_by": {
+        "groups": ["a", "b"],
         "log": us.Log([0, 1], [0.5, 1.0]),
         "target": PI,
         "behavior": PI,
@@ -92,6 +111,66 @@ EXAMPLES: dict[str, Arguments] = {
         "rates": [0.1, 0.2, 0.3],
         "prior": PI,
         "horizon": 10,
+    },
+    "learners.exp4.Exp4": {
+        "behavior": PI,
+        "names": MIXTURE.names,
+        "experts": MIXTURE.experts,
+        "weights": MIXTURE.weights,
+    },
+    "learners.exp4.MixtureState": {
+        "weights": MIXTURE.init().weights,
+        "experts": MIXTURE.init().experts,
+        "earned": [0.0, 0.0],
+        "history": [[0.5, 0.5]],
+        "rewards": 0.5,
+        "rounds": 1,
+    },
+    "learners.exp4.exp4": {"pi_b": PI, "experts": EXPERTS, "prior": [0.9, 0.1]},
+    "learners.experts.Model": {
+        "model": SimpleNamespace(probabilities=np.asarray),
+        "n_actions": K,
+        "dimension": D,
+    },
+    "learners.experts.Outside": {"name": "mine"},
+    "learners.feature_maps.Cell": {"dimension": 4, "starts": [0, 2], "sizes": [2, 2]},
+    "learners.feature_maps.Leverage": {"V": BLOCKS, "kappa": 4.0},
+    "learners.feature_maps.Mapped": {
+        "learner": us.ridge(n_actions=K, dimension=D),
+        "map": us.learners.Leverage(BLOCKS, 4.0),
+    },
+    "learners.feature_maps.RandomFourier": {"frequencies": V, "phases": [0.0, 1.0]},
+    "learners.feature_maps.random_fourier": {
+        "dimension": D,
+        "features": 3,
+        "gamma": 0.5,
+        "rng": np.random.default_rng(0),
+        "constant": False,
+    },
+    "learners.per_context.ContextStates": {"states": (None, None), "rounds": 0},
+    "learners.per_context.PerContext": {"learner": PLAYERS["Exp3"], "n_contexts": 2},
+    "learners.per_context.per_context": {"learner": PLAYERS["Exp3"], "n_contexts": 2},
+    "learners.ridge.Regressions": {
+        "inverse": [[1.0, 0.0, 1.0]] * K,
+        "by_reward": [[0.0, 0.5]] * K,
+        "by_one": [[0.0, 1.0]] * K,
+        "counts": [1, 0, 2],
+        "rewards": 1.5,
+        "rounds": 3,
+    },
+    "learners.ridge.Ridge": {
+        "n_actions": K,
+        "dimension": D,
+        "ridge": 1.0,
+        "temperatures": [0.1, 0.2],
+        "betas": [0.0, 1.0],
+        "centered": True,
+    },
+    "learners.ridge.ridge": {
+        "n_actions": K,
+        "dimension": D,
+        "temperature": [0.1, 0.2],
+        "beta": 0.5,
     },
     "learners.weighted_entropy.LeveledScores": {
         "scores": [[0.0, 1.0]],
@@ -152,6 +231,7 @@ EXAMPLES: dict[str, Arguments] = {
     "learners.recipes.exp3": {"pi_b": PI, "horizon": 10},
     "learners.recipes.exp3_ix": {"pi_b": PI, "horizon": 10, "gamma": 0.1},
     "learners.recipes.exp3_ix_unknown": {**SIZES, "gamma": [0.2] * 10},
+    "learners.recipes.prod_grid": {"pi_b": PI, "prior": "behavior", "production": 0.1},
     "learners.recipes.prod": {"pi_b": PI, "horizon": 10, "coverage": 2.0},
     "logs.encoder.CategoryColumn": {
         "name": "city",
@@ -206,6 +286,7 @@ EXAMPLES: dict[str, Arguments] = {
     },
     "theory.coverage_adaptive.coverage_grid_bound": {**SIZES, "inverse_propensities": 20.0},
     "theory.coverage_adaptive.coverage_grid_tuning": SIZES,
+    "theory.coverage_adaptive.exp4_bound": {"n_experts": 2, "squares": 50.0, "share": 0.1},
     "theory.bounds.theorem1_anytime_bound": {
         "comparator": 0,
         "pi_b": PI,
@@ -282,7 +363,9 @@ CHECKED_OTHERWISE: dict[str, set[str]] = {
     "simulation.adversaries.halves": {"values"},
     "simulation.adversaries.stationary": {"bernoulli"},
     "certificates.curves.certify": {"log", "target"},
+    "certificates.curves.certify_by": {"groups", "log", "target"},
     "simulation.game.Game": {"behavior"},
+    "learners.exp4.exp4": {"experts"},
     "logs.encoder.Encoder": {"columns"},
     "logs.features.ContextFeatures": {"encoder", "learner"},
     "simulation.simulate.simulate": {"game", "learners", "comparators"},
@@ -296,7 +379,10 @@ CHECKED_OTHERWISE: dict[str, set[str]] = {
     "theory.bounds.chernoff_bound": COMPARATOR,
 }
 # states, which a learner makes right and a file may not
-UNCHECKED_WHEN_MADE = (Scores, LeveledScores, Estimates, Sums, SumsAndInverse, Evidence)
+UNCHECKED_WHEN_MADE = (
+    *(Scores, LeveledScores, Estimates, Sums, SumsAndInverse, Evidence),
+    *(Regressions, ContextStates, MixtureState),
+)
 
 
 def call(thing: Any, arguments: Arguments) -> Any:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import understudy as us
 from tests.support.example_learners import example_learners, example_log
 from tests.support.strategies import Integers
-from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable
+from understudy.errors import BrokenLaw, InvalidArgument, InvalidSnapshot, NotSaveable
 from understudy.learners import Estimates, Learner, LinProd, Scores
 from understudy.snapshots import (
     VERSION,
@@ -66,6 +66,10 @@ DAMAGED = [
     "disjoint",
     "no horizon, compact",
     "lin_prod_unknown",
+    "prod_grid",
+    "ridge",
+    "per_context",
+    "exp4",
 ]
 
 
@@ -186,7 +190,9 @@ def test_a_function_cannot_be_saved_and_the_message_says_what_can(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("value", [1j, {1}, (1, 2), b"x", np.zeros(2, np.float32), object()])
+@pytest.mark.parametrize(
+    "value", [1j, {1}, [1, 2], (1, b"x"), b"x", np.zeros(2, np.float32), object()]
+)
 def test_only_what_comes_back_the_same_is_saved(value: object) -> None:
     with pytest.raises(NotSaveable, match=r"here.*cannot hold"):
         as_data(value, "here")
@@ -321,6 +327,8 @@ LARGE_IS_FINE = {
 
 def never_right_at(what: str, place: Place) -> bool:
     """Whether the damage makes a wrong snapshot of this place: a large rate, say, is no damage."""
+    if what == "a list" and place[-2:-1] in {("temperatures",), ("betas",)}:
+        return False  # another temperature
     if what == "a number too large":
         return place[-1] not in LARGE_IS_FINE
     return not (what == "a state" and place == ("state",)) and not (
@@ -363,8 +371,9 @@ def test_a_missing_or_renamed_field_is_refused(
 def test_a_field_of_the_wrong_type_is_refused(name: str, what: str) -> None:
     data = snapshot(name)
     for place in places(data):
-        if never_right_at(what, place):
-            refuse(damage(data, place, put(NEVER_RIGHT[what])))
+        text = damage(data, place, put(NEVER_RIGHT[what]))
+        if never_right_at(what, place) and text != json.dumps(data):  # a shape may be [1]
+            refuse(text)
 
 
 @pytest.mark.parametrize("what", EITHER_WAY)
@@ -385,11 +394,13 @@ def assert_sound(learner: Learner[Any], state: Any) -> None:
     """It plays probabilities, saves to what it was loaded from, and learns or says why not."""
     assert to_json(*from_json(to_json(learner, state))) == to_json(learner, state)
     shape = learner.spec.features
-    policy = learner.policy(state, None if shape is None else np.zeros(shape))
+    K = learner.spec.n_actions
+    known: Any = {"production": np.full(K, 1 / K)} if learner.spec.outside else {}
+    policy = learner.policy(state, None if shape is None else np.zeros(shape), **known)
     assert policy.shape == (learner.spec.n_actions,)
     assert abs(policy.sum() - 1) < 1e-9
     assert (policy >= 0).all()
-    with contextlib.suppress(InvalidArgument):  # an array of γ that ends here is not damage
+    with contextlib.suppress(InvalidArgument, BrokenLaw):  # of an array of γ that ends here
         after, _ = learner.replay(state, example_log(learner, rounds=1, seed=0))
         assert learner.rounds(after) == learner.rounds(state) + 1
 

@@ -9,13 +9,21 @@ from typing import Any
 import numpy as np
 
 from understudy.conformance import example_log
-from understudy.learners import RECIPES, Learner
+from understudy.learners import RECIPES, Learner, exp3_ix, ridge
 from understudy.types import one_event
 
 __all__ = ["EXAMPLE_ARGUMENTS", "example_learners", "example_log", "one_event"]
 
+PI_B = np.array([0.4, 0.3, 0.2, 0.1])
 EXAMPLE_ARGUMENTS: dict[str, Any] = {
-    "pi_b": np.array([0.4, 0.3, 0.2, 0.1]),
+    "pi_b": PI_B,
+    "learner": exp3_ix(PI_B),
+    "n_contexts": 2,
+    "experts": {
+        "production": "production",
+        "ix": exp3_ix(PI_B),
+        "ridge": ridge(n_actions=4, dimension=2, temperature=[0.05, 0.5]),
+    },
     "n_actions": 4,
     "horizon": 50,
     "V": np.array([[0.5, 0.1, 0.0], [0.1, 0.4, 0.0], [0.0, 0.0, 0.3]]),

@@ -119,6 +119,74 @@ def weighted_entropy(rates: Array, prior: Array, scores: Array) -> Array:
     return weights / weights.sum()
 
 
+def grid_weights(rates: Array, prior: Array, shares: Array, estimates: Array) -> Array:
+    """The weight of every expert before each round of estimated rewards, and after: (n + 1, M).
+
+    Expert m on level i has the prior share_m · prior_i and gains log(1 + η_i r̂(m, i))/η_i a round.
+    Estimates are (n, M), or (n, M, levels).
+
+    >>> grid_weights(np.array([0.5]), np.array([1.0]), np.full(2, 0.5), np.array([[2.0, 0.0]]))
+    array([[0.5       , 0.5       ],
+           [0.66666667, 0.33333333]])
+    """
+    by_level = estimates if estimates.ndim > 2 else estimates[:, :, np.newaxis]
+    gains = np.log1p(by_level * rates) / rates
+    sums = np.concatenate([np.zeros((1, len(shares), len(rates))), np.cumsum(gains, axis=0)])
+    w1, etas = np.outer(shares, prior), np.tile(rates, len(shares))
+    rows = [weighted_entropy(etas, w1.ravel(), G.ravel()).reshape(w1.shape) for G in sums]
+    return np.array(rows).sum(axis=2)
+
+
+def centered_estimates(rates: Array, w: Array, R: Array, center: Array, largest: float) -> Array:
+    """w (R − c) + c of every expert and level, with c = min(center, ½/(η (w_max − 1))).
+
+    >>> w, R, center = np.array([[2.0, 0.0]]), np.array([0.5]), np.array([0.25])
+    >>> centered_estimates(np.array([0.1, 4.0]), w, R, center, largest=2.0)[0].tolist()
+    [[0.75, 0.875], [0.25, 0.125]]
+    """
+    c = np.minimum(center[:, np.newaxis], 0.5 / (rates * (largest - 1.0)))[:, np.newaxis]
+    return w[:, :, np.newaxis] * (R[:, np.newaxis, np.newaxis] - c) + c
+
+
+def ridge_moments(
+    ridge: float, n_actions: int, contexts: Array, actions: Array, rewards: Array
+) -> tuple[Array, Array, Array]:
+    """A_a = ℓI + Σ xxᵀ, Σ xR and Σ x over the rows of every action.
+
+    >>> [part.tolist() for part in ridge_moments(1.0, 1, np.ones((2, 1)), np.zeros(2), np.ones(2))]
+    [[[[3.0]]], [[2.0]], [[2.0]]]
+    """
+    own = [(contexts[actions == a], rewards[actions == a]) for a in range(n_actions)]
+    A = np.array([ridge * np.eye(contexts.shape[1]) + X.T @ X for X, _ in own])
+    return A, np.array([X.T @ R for X, R in own]), np.array([X.sum(axis=0) for X, _ in own])
+
+
+def ridge_policy(
+    moments: tuple[Array, Array, Array], center: float, betas: Array, taus: Array, x: Array
+) -> Array:
+    """softmax((xᵀA_a⁻¹(Σ xR − r̄ Σ x) − β √(xᵀA_a⁻¹x))/τ) of every β and τ: (variants, K).
+
+    >>> moments = ridge_moments(1.0, 2, np.ones((1, 1)), np.zeros(1), np.ones(1))
+    >>> ridge_policy(moments, 0.0, np.zeros(1), np.ones(1), np.ones(1)).round(3).tolist()
+    [[0.622, 0.378]]
+    """
+    A, by_reward, by_one = moments
+    solved = [np.linalg.solve(matrix, x) for matrix in A]
+    estimates = [x_ @ (u - center * v) for x_, u, v in zip(solved, by_reward, by_one, strict=True)]
+    widths = np.sqrt([x_ @ x for x_ in solved])
+    return softmax((np.array(estimates) - np.outer(betas, widths)) / taus[:, np.newaxis])
+
+
+def fourier(frequencies: Array, phases: Array, contexts: Array) -> Array:
+    """(1, √(2/D) cos(⟨ω_d, x⟩ + φ_d)), d = 1..D, of every context: (n, D + 1).
+
+    >>> fourier(np.zeros((1, 2)), np.zeros(2), np.ones((1, 1))).tolist()
+    [[1.0, 1.0, 1.0]]
+    """
+    cosines = np.sqrt(2 / len(phases)) * np.cos(contexts @ frequencies + phases)
+    return np.column_stack([np.ones(len(contexts)), cosines])
+
+
 def tally(actions: Array, rewards: Array, propensities: Array, n_actions: int) -> Array:
     """Rows, Σ R, Σ R/q, Σ 1/q, Σ 1/q², min q and max q of each action: (7, K).
 

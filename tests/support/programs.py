@@ -18,6 +18,7 @@ __all__ = ["find", "mark_needs"]
 INSTALL = {
     "chromium": "apt-get install chromium",
     "java": "apt-get install default-jre-headless",
+    "node": "apt-get install nodejs",
     "pg_ctl": "apt-get install postgresql",
     "pyspark": "make .venv/spark",
     "valgrind": "apt-get install valgrind",

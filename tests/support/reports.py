@@ -13,6 +13,8 @@ from understudy.report import (
     ActionRow,
     CandidateRow,
     CertificateCurve,
+    ContextRow,
+    ExpertRow,
     QuarantineCount,
     QuarantinedRow,
     Report,
@@ -26,7 +28,9 @@ __all__ = [
     "FileRead",
     "action_rows",
     "certificate",
+    "context_rows",
     "count",
+    "expert_rows",
     "named",
     "number",
     "percent",
@@ -111,6 +115,50 @@ def action_rows(
             effective_sample_size=float(0.7 * counts[i]) if counts[i] else 0.0,
         )
         for i, label in enumerate(labels)
+    ]
+
+
+def context_rows(
+    column: str, names: list[str], labels: list[object], seed: int
+) -> list[ContextRow]:
+    """Groups of contexts in the order of their estimates, the last of them never seen of late."""
+    rng = np.random.default_rng(seed)
+    estimates = sorted(rng.normal(0.0, 0.1, len(names)), reverse=True)
+    rows = rng.integers(5, 5_000, len(names)).tolist()
+    shares = rng.dirichlet(np.full(len(labels), 0.3), size=(len(names), 2)).tolist()
+    keys = list(map(str, labels))
+    return [
+        ContextRow(
+            columns=(column,),
+            name=name,
+            rows=rows[i],
+            share=rows[i] / sum(rows),
+            production=dict(zip(keys, shares[i][0], strict=True)),
+            policy=dict(zip(keys, shares[i][1], strict=True)) if i < len(names) - 1 else None,
+            estimate=float(estimates[i]),
+            lower=float(estimates[i]) - 0.1,
+            upper=float(estimates[i]) + 0.2,
+        )
+        for i, name in enumerate(names)
+    ]
+
+
+def expert_rows(names: list[str], rounds: int, seed: int) -> list[ExpertRow]:
+    """Experts whose weights change over the rounds, the heaviest first."""
+    rng = np.random.default_rng(seed)
+    grid = [*np.unique(np.geomspace(1, rounds, 100).astype(int)).tolist(), rounds + 1]
+    weights = np.cumsum(rng.normal(0.0, 0.3, (len(grid), len(names))), axis=0)
+    weights = np.exp(weights) / np.exp(weights).sum(axis=1, keepdims=True)
+    order = np.argsort(-weights[-1])
+    return [
+        ExpertRow(
+            name=names[m],
+            weight=float(weights[-1, m]),
+            reward=float(rng.random()),
+            gain=float(rng.normal(0.0, 0.1)),
+            history=tuple(zip(grid, weights[:, m].tolist(), strict=True)),
+        )
+        for m in order
     ]
 
 
@@ -221,6 +269,13 @@ def contextual() -> Report:
         certificate=certificate(540_000, mean=0.415, production=0.61, spread=2.0, start=0.5),
         actions=action_rows(["small", "medium", "large", "tools", "search", "human"], 600_000),
         averaged_over=10_000,
+        contexts=[
+            *context_rows("language", [f"language = {i}" for i in range(9)], list("abcdef"), 1),
+            *context_rows("hour", ["hour ≤ 6", "6 < hour ≤ 12", "hour > 12"], list("abcdef"), 2),
+        ],
+        context_confidence=0.95,
+        columns_left_out=3,
+        experts=expert_rows(["production", "tables", "ridge, τ = 0.02"], 540_000, 3),
         coverage=["All 6 actions were seen.", "Production drifts; its propensities say so."],
         files=[_file("routes.ndjson", 600_000)],
     )
@@ -241,6 +296,9 @@ def dirty() -> Report:
         warnings=["41 % of the rows were set aside: look at the reasons before anything else."],
         certificate=certificate(59_000, mean=0.4, production=0.39, spread=2.0, start=0.4),
         actions=action_rows([*HOSTILE, *(f"a{i}" for i in range(30))], 59_000, seed=9),
+        contexts=context_rows(HOSTILE[1], list(HOSTILE), list(HOSTILE), 4),
+        context_confidence=0.9,
+        experts=expert_rows(list(HOSTILE), 59_000, 5),
         candidates=[CandidateRow(HOSTILE[1], HOSTILE[4])],
         quarantine=[
             QuarantineCount(file, reason, 1_234 * (i + 1) * (j + 1))

@@ -67,3 +67,54 @@ def test_an_estimated_covariance_has_a_bias_of_either_sign(beta: float) -> None:
     expected = features @ np.linalg.inv(V + beta * np.eye(2)) @ V @ theta
     assert (expected > rewards + 1e-4).any()
     assert (expected < rewards - 1e-4).any()
+
+
+@pytest.mark.parametrize("q", [[0.5, 0.3, 0.2], [0.9, 0.05, 0.05]])
+def test_an_expert_that_has_seen_the_action_earns_what_no_policy_does(q: list[float]) -> None:
+    """A column of ones, "the logged action for sure": E r̂ = Σ_a r(a), and no check can tell.
+
+    Each entry is a probability, and the theorem holds on the path; the estimate is of no policy.
+    """
+    behavior, rewards = np.array(q), np.array([0.5, 0.6, 0.4])
+    mixture = us.exp4(q, {"production": "production", "seer": us.learners.Outside("seer")})
+    estimates = 0.0
+    for action, chance in enumerate(q):
+        event = us.Feedback(action, float(rewards[action]), experts=np.array([1.0]))
+        state = mixture.update(mixture.init(), event)
+        estimates += chance * float(state.earned[1])
+    assert estimates == pytest.approx(rewards.sum(), rel=1e-12)
+    assert estimates > rewards.max() >= float(behavior @ rewards)
+
+
+def test_ridge_alone_stays_wrong_where_rewards_are_not_linear() -> None:
+    """Contexts −1, 0, 1; action 0 pays 1, 0, 1 and action 1 always 0.6: the line pays ⅔ everywhere.
+
+    After any number of rows the policy plays action 0 at the context 0, and loses 0.6 there.
+    """
+    contexts = np.array([[1.0, -1.0], [1.0, 0.0], [1.0, 1.0]])
+    rewards = np.array([[1.0, 0.0, 1.0], [0.6, 0.6, 0.6]])
+    learner = us.ridge(n_actions=2, dimension=2, temperature=0.005)
+    for rows in (10**3, 10**6, 10**9):  # of each context and action
+        state = learner.from_sufficient_statistics(
+            np.array([contexts.T @ contexts] * 2) * rows,
+            rewards @ contexts * rows,
+            np.array([contexts.sum(axis=0)] * 2) * rows,
+            counts=[3 * rows] * 2,
+            rewards=float(rewards.sum() * rows),
+        )
+        assert learner.policy(state, contexts[1])[0] > 0.99
+
+
+def test_with_a_center_a_column_of_zeros_is_not_found_out() -> None:
+    """It claims to play nothing. Without a center it earns 0; with one, what production earns."""
+    q, n = [0.5, 0.5], 2_000
+    experts = {"production": "production", "nothing": us.learners.Outside("nothing")}
+    actions, rewards = np.arange(n) % 2, np.ones(n)
+    shares = {}
+    log = us.Log(actions, rewards, experts=np.zeros((n, 1)))
+    for name, least in (("centered", 0.5), ("raw", None)):  # columns have no center by default
+        learner = us.exp4(q, experts, least_propensity=least)
+        state, _ = learner.replay(learner.init(), log)
+        shares[name] = learner.shares(state)["nothing"]
+    assert shares["raw"] < 0.001
+    assert shares["centered"] > 0.1

@@ -1,8 +1,8 @@
 """Certificates: betting confidence sequences for off-policy evaluation.
 
 A certificate bounds the reward that a target policy would have earned, from the log of another
-policy. Its bounds hold after every round at once. `certify` reads a whole log, `Certificate` a log
-that grows.
+policy. Its bounds hold after every round at once. `certify` reads a whole log, `certify_by` does so
+for each group of its rounds, `Certificate` reads a log that grows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from understudy.certificates.certificate import (
     load_certificate,
     save_certificate,
 )
-from understudy.certificates.curves import Certified, certify
+from understudy.certificates.curves import Certified, certify, certify_by
 from understudy.certificates.evidence import Evidence
 from understudy.certificates.targets import FixedPolicy
 
@@ -22,6 +22,7 @@ __all__ = [
     "Evidence",
     "FixedPolicy",
     "certify",
+    "certify_by",
     "load_certificate",
     "save_certificate",
 ]

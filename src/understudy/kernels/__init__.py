@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         exponential_weights,
         games,
         lin_prod,
+        ridge,
         weighted_entropy,
     )
 
@@ -24,6 +25,7 @@ __all__ = [
     "exponential_weights",
     "games",
     "lin_prod",
+    "ridge",
     "weighted_entropy",
 ]
 

@@ -10,7 +10,9 @@ changes.
 
 The experts of an action are a row of (K, experts), and their groups a row of (rows, experts):
 either every action is one expert, of the group `rows[a]`, or of none if that is the number of
-groups; or every action is an expert of every group, and there is one row.
+groups; or every action is an expert of every group, and there is one row. The behavior policy may
+be one more row of experts, at the index `production` (−1: it is none). Its estimated reward is R
+in every round, whatever was played, because π_B(b)/q(b) = 1.
 
 Functions that run in every round take arrays, not tuples or parts of arrays, and call only such
 functions: numba then counts no references, which would cost more than the arithmetic.
@@ -36,8 +38,12 @@ from understudy.kernels.exponential_weights import (
 from understudy.kernels.normalizer import exp, rescale, seek, settle
 
 Array = Any
-GroupTuning = tuple[Array, Array, Array, bool]  # rates, log w₁, the row of every action; which gain
+# Rates, log w₁, the row of every action; which gain; the index of the behavior policy, or −1;
+# whether rates without weight may be ignored in the search of Λ (`active_rate`).
+GroupTuning = tuple[Array, Array, Array, bool, int, bool]
 GroupSums = tuple[Array, Array]  # reference and S of every group
+LARGEST_LOSS = 0.5  # of ηx: then ηx − log(1 + ηx) ≤ 0.7726 (ηx)²
+NEGLIGIBLE = 1e-12  # of all weights: far above rounding, far below the accuracy of Λ
 Events = tuple[Array, Array, Array]  # actions, rewards, and the probabilities they were played with
 
 
@@ -125,7 +131,7 @@ def refresh(
 @compiled
 def begin(tuning: GroupTuning, scores: Array, residues: Array, sums: GroupSums) -> float:
     """Compute all sums from the scores only; return Λ, found in two passes for accuracy."""
-    rates, log_prior, rows, _ = tuning
+    rates, log_prior, rows, _, _, _ = tuning
     references, totals = sums
     experts, weights = scores.shape[1], np.empty(scores.shape)
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
@@ -160,7 +166,7 @@ def policy(
     tuning: GroupTuning, scores: Array, residues: Array, sums: GroupSums, level: float, out: Array
 ) -> None:
     """Compute π(a) of every action."""
-    rates, log_prior, rows, _ = tuning
+    rates, log_prior, rows, _, _, _ = tuning
     references, totals = sums
     scales, weights, experts = np.empty(rates.size), np.empty(scores.shape), scores.shape[1]
     mass = rescale(rates, log_prior, references, totals, level, scales)
@@ -171,23 +177,31 @@ def policy(
 
 
 @compiled
+def gain(
+    logarithmic: bool, reward: float, propensity: float, rates: Array, row: int, gains: Array
+) -> None:
+    """Compute an event's gain at every rate of a row."""
+    for i in range(gains.size):
+        gains[i] = gain_of(logarithmic, reward, propensity, rates[row, i])
+
+
+@compiled
 def learn(
     rates: Array,
     references: Array,
     row: int,
     scores: Array,
     residues: Array,
-    event: tuple[int, float, float, bool],
+    action: int,
+    gains: Array,
     room: Array,
 ) -> bool:
-    """Add an event to the scores of its experts, and put their new weights into `room`.
+    """Add gains to the scores of an action's experts, and put their new weights into `room`.
 
     Return whether a weight is too large, so that all must be refreshed.
     """
-    action, reward, propensity, logarithmic = event
     for i in range(room.size):
-        gain = gain_of(logarithmic, reward, propensity, rates[row, i])
-        score, residue = plus(scores[action, i], residues[action, i], gain)
+        score, residue = plus(scores[action, i], residues[action, i], gains[i])
         scores[action, i], residues[action, i] = score, residue
     too_large = False
     for i in range(room.size):
@@ -195,6 +209,20 @@ def learn(
         too_large |= x > LARGEST_EXPONENT
         room[i] = exp(x)
     return too_large
+
+
+@compiled
+def active_rate(rates: Array, totals: Array, scales: Array) -> float:
+    """Return the largest rate with some of the weight.
+
+    Λ never falls at fixed rates, so a weight below `NEGLIGIBLE` stays there, and does not limit
+    steps towards Λ. Large rates lose their weight soon; with them every step would be too long.
+    """
+    fastest = 0.0
+    for j in range(rates.size):
+        if scales[j] * totals[j] > NEGLIGIBLE:
+            fastest = max(fastest, rates[j])
+    return fastest
 
 
 @compiled
@@ -208,7 +236,7 @@ def replace(totals: Array, row: int, weights: Array, action: int, room: Array) -
 
 
 @compiled
-def replay(
+def replay(  # noqa: C901 - one loop, in which the behavior policy may be one more expert
     tuning: GroupTuning,
     scores: Array,
     residues: Array,
@@ -219,13 +247,14 @@ def replay(
     played: Array,
 ) -> tuple[float, float]:
     """Learn from all events in place; record π_t(b_t) before each; return the last Λ, and 0."""
-    rates, log_prior, rows, logarithmic = tuning
+    rates, log_prior, rows, logarithmic, production, ignores = tuning
     references, totals = sums
     actions, seen, q = events
     experts, scales, weights = scores.shape[1], np.empty(rates.size), np.empty(scores.shape)
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of, scales_of = in_rows(totals, experts), in_rows(scales, experts)
     weights[:, 0], room, fastest = UNKNOWN, np.empty(experts), largest(rates)
+    gains, own_gains, reward = np.empty(experts), np.empty(experts), 0.0
     mass = rescale(rates, log_prior, references, totals, level, scales)
     for t in range(actions.size):
         b, row = actions[t], rows[actions[t]]
@@ -233,18 +262,94 @@ def replay(
         if has_experts and weights[b, 0] == UNKNOWN:
             weigh(rates_of, references_of, row, scores, residues, b, weights)
         played[t] = probability(scales_of, row, weights, b, mass)
+        if production >= 0:
+            if weights[production, 0] == UNKNOWN:
+                weigh(rates_of, references_of, 0, scores, residues, production, weights)
+            own = probability(scales_of, 0, weights, production, mass)
+            played[t] = min(1.0, played[t] + own * q[t])
         learns, fresh = has_experts and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
         if learns:
-            event = b, seen[t], q[t], logarithmic
-            fresh |= learn(rates_of, references_of, row, scores, residues, event, room)
+            gain(logarithmic, seen[t], q[t], rates_of, row, gains)
+            fresh |= learn(rates_of, references_of, row, scores, residues, b, gains, room)
         elif not fresh:
             continue
+        if not fresh:
+            replace(totals_of, row, weights, b, room)
+        if production >= 0 and learns:
+            if seen[t] != reward:  # with rewards of 0 and 1, its gain is computed once
+                reward = seen[t]
+                gain(logarithmic, reward, 1.0, rates_of, 0, own_gains)
+            fresh |= learn(
+                rates_of, references_of, 0, scores, residues, production, own_gains, room
+            )
+            if not fresh:
+                replace(totals_of, 0, weights, production, room)
         if fresh:
             refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
-        else:
-            replace(totals_of, row, weights, b, room)
+        if ignores:
+            fastest = active_rate(rates, totals, scales)
         level, mass = settle(rates, log_prior, references, totals, level, scales, fastest, fresh)
     return level, 0.0
+
+
+@compiled
+def centered_gain(ratio: float, reward: float, center: float, excess: float, rate: float) -> float:
+    """Return log(1 + ηx)/η for x = w (R − c) + c, with w = π(b)/q(b).
+
+    c is `center`, or less, so that ηx ≥ −½ for all w ≤ 1 + `excess`. With c = 0, x = w R.
+    """
+    c = min(center, LARGEST_LOSS / (rate * excess)) if excess > 0.0 else center
+    return float(np.log1p(rate * (ratio * (reward - c) + c)) / rate)
+
+
+@compiled
+def replay_all(
+    tuning: GroupTuning,
+    scores: Array,
+    residues: Array,
+    sums: GroupSums,
+    level: float,
+    events: tuple[Array, Array, Array, float],
+    policies: Array,
+) -> tuple[float, float]:
+    """Learn from rounds in which every action has an estimated reward; return the last Λ, and 0.
+
+    `events` are ratios w (n, K), rewards R (n,), centers c (n,) and the largest w less 1. Before
+    each round record π_t in `policies`. All actions have the experts of the only row. All scores
+    change in a round, up or down, so all sums are computed from them.
+    """
+    rates, log_prior, rows, _, _, _ = tuning
+    references, totals = sums
+    ratios, rewards, centers, excess = events
+    experts, scales, weights = scores.shape[1], np.empty(rates.size), np.empty(scores.shape)
+    rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
+    totals_of, scales_of = in_rows(totals, experts), in_rows(scales, experts)
+    mass = rescale(rates, log_prior, references, totals, level, scales)
+    weigh_all(rates_of, references_of, rows, scores, residues, weights)
+    for t in range(ratios.shape[0]):
+        for a in range(rows.size):
+            policies[t, a] = probability(scales_of, 0, weights, a, mass)
+        if rewards[t] == 0.0 and centers[t] == 0.0:
+            continue
+        for a in range(rows.size):
+            for i in range(experts):
+                g = centered_gain(ratios[t, a], rewards[t], centers[t], excess, rates[i])
+                scores[a, i], residues[a, i] = plus(scores[a, i], residues[a, i], g)
+        refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
+        level, mass = settle(rates, log_prior, references, totals, level, scales, 0.0, True)
+    return level, 0.0
+
+
+@compiled
+def mix(shares: Array, policies: Array, out: Array) -> None:
+    """Compute Σ_m share_m π_m of every round, (n, K), from shares (n, M), policies (n, M, K)."""
+    for t in range(shares.shape[0]):
+        out[t] = 0.0
+        for m in range(shares.shape[1]):
+            for a in range(out.shape[1]):
+                out[t, a] += shares[t, m] * policies[t, m, a]
+        for a in range(out.shape[1]):
+            out[t, a] = min(1.0, out[t, a])
 
 
 @compiled
@@ -258,7 +363,9 @@ def policies(
     events: Events,
     out: Array,
 ) -> tuple[float, float]:
-    """Like `replay`, but record every policy π_t, (n, K)."""
+    """Like `replay`, but record the weights of every round, (n, K) or (n, K + 1): without the
+    behavior policy they are π_t.
+    """
     actions, rewards, propensities = events
     played = np.empty(1)
     for t in range(actions.size):
@@ -279,7 +386,7 @@ def mean_reward(scales: Array, weighted: Array, mass: float) -> float:
 
 
 @compiled
-def expected_reward(
+def expected_reward(  # noqa: C901 - as above
     tuning: GroupTuning,
     scores: Array,
     residues: Array,
@@ -292,16 +399,17 @@ def expected_reward(
 ) -> tuple[float, float]:
     """Like `replay`, but return the expected reward Σ_t ⟨π_t, r_t⟩, given all rewards.
 
-    Row i of `rewards` applies from event starts[i] on. A round costs O(groups), a new row one
-    pass over all experts.
+    Row i of `rewards` applies from event starts[i] on; its last entry is the reward of the behavior
+    policy, if that is an expert. A round costs O(groups), a new row one pass over all experts.
     """
-    rates, log_prior, rows, logarithmic = tuning
+    rates, log_prior, rows, logarithmic, production, ignores = tuning
     references, totals = sums
     actions, seen, q = events
     experts, scales, weights = scores.shape[1], np.empty(rates.size), np.empty(scores.shape)
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of, weighted, room = in_rows(totals, experts), np.empty(rates.size), np.empty(experts)
     weighted_of, fastest = in_rows(weighted, experts), largest(rates)
+    gains, own_gains, reward = np.empty(experts), np.empty(experts), 0.0
     mass = rescale(rates, log_prior, references, totals, level, scales)
     weigh_all(rates_of, references_of, rows, scores, residues, weights)
     earned, value, k = 0.0, 0.0, -1
@@ -314,17 +422,30 @@ def expected_reward(
         earned += value
         learns, fresh = row < rates_of.shape[0] and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
         if learns:
-            event = b, seen[t], q[t], logarithmic
-            fresh |= learn(rates_of, references_of, row, scores, residues, event, room)
+            gain(logarithmic, seen[t], q[t], rates_of, row, gains)
+            fresh |= learn(rates_of, references_of, row, scores, residues, b, gains, room)
         elif not fresh:
             continue
-        if fresh:
-            refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
-            weighted_sums(rows, weights, rewards[k], weighted_of)
-        else:
+        if not fresh:
             replace(totals_of, row, weights, b, room)
             for i in range(experts):
                 weighted_of[row, i] += room[i] * rewards[k, b]
+        if production >= 0 and learns:
+            if seen[t] != reward:  # with rewards of 0 and 1, its gain is computed once
+                reward = seen[t]
+                gain(logarithmic, reward, 1.0, rates_of, 0, own_gains)
+            fresh |= learn(
+                rates_of, references_of, 0, scores, residues, production, own_gains, room
+            )
+            if not fresh:
+                replace(totals_of, 0, weights, production, room)
+                for i in range(experts):
+                    weighted_of[0, i] += room[i] * rewards[k, production]
+        if fresh:
+            refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
+            weighted_sums(rows, weights, rewards[k], weighted_of)
+        if ignores:
+            fastest = active_rate(rates, totals, scales)
         level, mass = settle(rates, log_prior, references, totals, level, scales, fastest, fresh)
         value = mean_reward(scales, weighted, mass)
     return level, earned

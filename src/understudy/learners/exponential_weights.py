@@ -29,9 +29,17 @@ from understudy.constraints import (
 from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument
 from understudy.estimators import GainFormula
-from understudy.protocols import ESTIMATOR, CompiledPath, Estimator, EventSpec, Learner, Recorder
+from understudy.protocols import (
+    ESTIMATOR,
+    CompiledPath,
+    Estimator,
+    EventSpec,
+    Learner,
+    Recorder,
+)
 from understudy.schedules import ETA, Decaying, Rate, chunks_of_constant_rate, rate_at
-from understudy.types import Integers, Log, chunks, kernel_view, read_only, saved
+from understudy.theory.coverage_adaptive import POSITIVE_PRIOR, refuse_other_length
+from understudy.types import Integers, Log, added, chunks, kernel_view, read_only, saved
 
 CHUNK = 1 << 13  # events at a time: their four columns, 256 KB, stay in the cache
 # Relative error of carried sums of weights: far above that of max(1024, K) roundings.
@@ -88,7 +96,7 @@ class ScoreLearner(Learner[State]):
         if features is not None:
             reason, remedy = "this learner ignores contexts", "leave them out"
             raise InvalidArgument("features", features, reason, remedy)
-        policy = np.empty(self.spec.n_actions)
+        policy = np.empty(self.shape[-1])
         self._fill_policy(state, policy)
         return policy
 
@@ -171,6 +179,9 @@ class ExponentialWeights(ScoreLearner[Scores]):
     scores, their logarithms over η, so that no number of rounds can overflow them. The recipes
     (`exp3`, `exp3_ix`, `exp3_ix_unknown`, `prod`) choose η and the estimator as the theorems do.
 
+    With a `prior` w₁ the policy is $\pi_t(a) \propto w_1(a) \exp(\eta_t \sum_{k<t} \tilde r_k(a))$:
+    (log w₁(a))/η_t is a part of the scores.
+
     >>> import understudy as us
     >>> learner = ExponentialWeights(0.5, us.estimators.ImplicitExploration([0.5, 0.5], gamma=0.25))
     >>> state = learner.update(learner.init(), us.Feedback(action=0, reward=1.0))
@@ -181,7 +192,13 @@ class ExponentialWeights(ScoreLearner[Scores]):
     eta: Rate
     estimator: Estimator
     horizon: int | None = None
-    CONSTRAINTS: ClassVar = {"eta": ETA, "estimator": ESTIMATOR, "horizon": HORIZON.optional()}
+    prior: Array | None = added(None)  # noqa: RUF009 - a field
+    CONSTRAINTS: ClassVar = {
+        "eta": ETA,
+        "estimator": ESTIMATOR,
+        "horizon": HORIZON.optional(),
+        "prior": POSITIVE_PRIOR.optional(),
+    }
     COMPILED: ClassVar = CompiledPath.LOGS | CompiledPath.WHOLE_GAMES | CompiledPath.ADAPTIVE
     KERNELS: ClassVar = "exponential_weights"
     SUMS: ClassVar = array("pass one sum of gains per action")
@@ -189,10 +206,20 @@ class ExponentialWeights(ScoreLearner[Scores]):
 
     def __post_init__(self) -> None:
         enforce(self)
+        if self.prior is not None:
+            refuse_other_length(self.prior, self.spec.n_actions, "prior")
 
     @cached_property
     def spec(self) -> EventSpec:
         return self.estimator.spec
+
+    @cached_property
+    def _log_prior(self) -> Array | None:
+        return None if self.prior is None else np.asarray(np.log(self.prior))
+
+    def _prior_scores(self, eta: float) -> Array | float:
+        """(log w₁)/η of every action: the prior as a part of the scores."""
+        return 0.0 if self._log_prior is None else self._log_prior / eta
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -215,6 +242,8 @@ class ExponentialWeights(ScoreLearner[Scores]):
 
     def init(self) -> Scores:
         K = self.spec.n_actions
+        if self.prior is not None:
+            return self._from_scores(np.zeros(K), 0)
         nothing = read_only(np.zeros(K))
         return Scores(nothing, nothing, 0, self.estimator.init(), reference=0.0, total=float(K))
 
@@ -266,9 +295,9 @@ class ExponentialWeights(ScoreLearner[Scores]):
     def add_states(self, first: Scores, second: Scores) -> Scores:
         scores, residues = first.scores.copy(), first.residues + second.residues
         rounds = first.rounds + second.rounds
-        sums = kernels.exponential_weights.merge(
-            self.rate(rounds), scores, residues, kernel_view(second.scores)
-        )
+        eta = self.rate(rounds)
+        more = second.scores - self._prior_scores(eta)  # both have the prior
+        sums = kernels.exponential_weights.merge(eta, scores, residues, kernel_view(more))
         return Scores(read_only(scores), read_only(residues), rounds, first.memory, *sums)
 
     def accepts(self, state: Scores) -> bool:
@@ -288,8 +317,8 @@ class ExponentialWeights(ScoreLearner[Scores]):
     @property
     def compiled_paths(self) -> CompiledPath:
         paths = super().compiled_paths
-        if self.order_dependence is not None:
-            paths &= ~CompiledPath.WHOLE_GAMES
+        if self.order_dependence is not None or self.prior is not None:
+            paths &= ~CompiledPath.WHOLE_GAMES  # whose weights begin equal
         if not getattr(self.estimator, "memory_ignores_rewards", False):
             paths &= ~CompiledPath.ADAPTIVE  # gains are made before rewards are known
         return paths
@@ -305,8 +334,9 @@ class ExponentialWeights(ScoreLearner[Scores]):
         )
 
     def _from_scores(self, scores: Array, rounds: int) -> Scores:
-        own, residues = scores.copy(), np.zeros(len(scores))
-        sums = reference_and_total(self.rate(rounds), own, residues)
+        eta = self.rate(rounds)
+        own, residues = scores + self._prior_scores(eta), np.zeros(len(scores))
+        sums = reference_and_total(eta, own, residues)
         return Scores(read_only(own), read_only(residues), rounds, self.estimator.init(), *sums)
 
     def _learn(
@@ -338,6 +368,9 @@ class ExponentialWeights(ScoreLearner[Scores]):
             *rest,
         )
         if eta is not self.eta and (moved := self.rate(rounds)) != eta:  # it falls with time
+            if self._log_prior is not None:
+                more = self._log_prior / moved - self._log_prior / eta
+                kernels.exponential_weights.merge(moved, scores, residues, kernel_view(more))
             reference, total = reference_and_total(moved, scores, residues)
         after = Scores(read_only(scores), read_only(residues), rounds, memory, reference, total)
         return after, found

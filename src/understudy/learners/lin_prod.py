@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from understudy import kernels
 from understudy.constraints import (
@@ -43,8 +43,6 @@ from understudy.learners.linear import (
 from understudy.protocols import CompiledPath, EventSpec, Recorder
 from understudy.schedules import Decaying, chunks_of_constant_rate, last_change, rate_at
 from understudy.types import Integers, Log, kernel_view, read_only, saved
-
-CONTEXTS = array("pass φ(x, ·) as (n, K, d), or contexts as (n, p)", dimensions=(2, 3))
 
 
 @saved
@@ -196,16 +194,13 @@ class LinProdCompact(KnownCovariance[Sums]):
             and state.theta.shape == shape[:-1]
         )
 
-    def policies_at(self, state: Sums, features: ArrayLike) -> Array:
-        """π(·|x) of many contexts at one state, (n, K): `policy` of each, bit for bit."""
-        self.check_state(state)
-        checked: Array = CONTEXTS("features", features)
-        self._check_contexts(checked, numbered=True)
-        return self._policies_at(state, checked)
-
     def _policies_at(self, state: Sums, features: Array) -> Array:
+        return np.asarray(self.evaluator(state)(features)[:, 0])
+
+    def evaluator(self, state: Sums) -> Callable[[Array], Array]:
         (eta,) = self.rates(np.array([state.rounds + 1]))
-        return policies_from_sums(state, float(eta), features, self.features.n_actions)
+        evaluate = evaluator_of_sums(state, float(eta), self.features.n_actions)
+        return lambda features: evaluate(features)[:, np.newaxis]
 
     def advance(self, state: Sums, log: Log, recorder: Recorder) -> Sums:
         etas = self.rates(np.arange(state.rounds + 1, state.rounds + len(log) + 1))
@@ -239,15 +234,18 @@ def advance_sums(
     return Sums(read_only(theta), read_only(squares), sums.rounds + len(log)), policies
 
 
-def policies_from_sums(sums: Sums, eta: float, features: Array, n_actions: int) -> Array:
-    """π(·|x) of every context, (n, K), with the bits that it has alone."""
-    policies = np.empty((len(features), n_actions))
+def evaluator_of_sums(sums: Sums, eta: float, n_actions: int) -> Callable[[Array], Array]:
+    """A function of contexts: π(·|x) of each, (n, K), with the bits that it has alone."""
     theta, squares = kernel_view(np.atleast_2d(sums.theta)), kernel_view(as_blocks(sums.squares))
-    kernels.lin_prod.log_weights(
-        eta, theta, squares, kernel_view(features_by_action(features)), policies
-    )
-    kernels.lin_prod.softmax(policies)
-    return policies
+    log_weights, softmax = kernels.lin_prod.log_weights, kernels.lin_prod.softmax
+
+    def evaluate(features: Array) -> Array:
+        policies = np.empty((len(features), n_actions))
+        log_weights(eta, theta, squares, kernel_view(features_by_action(features)), policies)
+        softmax(policies)
+        return policies
+
+    return evaluate
 
 
 def as_blocks(matrices: Array) -> Array:
@@ -365,7 +363,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
         check_feature_norms(features, self.feature_bound, numbered)
 
     def _policies_at(self, state: SumsAndInverse, features: Array) -> Array:
-        return policies_from_sums(state.sums, self.eta, features, self.n_actions)
+        return evaluator_of_sums(state.sums, self.eta, self.n_actions)(features)
 
     def advance(self, state: SumsAndInverse, log: Log, recorder: Recorder) -> SumsAndInverse:
         before, parts = state.sums.rounds, [np.empty((0, self.n_actions))]

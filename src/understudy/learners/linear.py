@@ -33,6 +33,7 @@ from understudy.schedules import ETA, Rate
 from understudy.theory.coverage_ratio import COVARIANCE, COVARIANCE_BLOCKS, leverage
 from understudy.theory.rates import largest_lin_prod_rate
 from understudy.types import (
+    CONTEXTS,
     FEATURES,
     Integers,
     Log,
@@ -185,6 +186,16 @@ class Linear(Learner[State]):
         checked = FEATURES("features", features)[np.newaxis]
         self._check_contexts(checked, numbered=False)
         return np.asarray(self._policies_at(state, checked)[0])
+
+    def policies_at(self, state: State, features: ArrayLike | None, rows: int = 1) -> Array:
+        del rows  # there are as many as contexts
+        self.check_state(state)
+        checked: Array = CONTEXTS("features", features)
+        self._check_contexts(checked, numbered=True)
+        return self._policies_at(state, checked)
+
+    def variants_at(self, state: State, features: Array) -> Array:
+        return self._policies_at(state, features)[:, np.newaxis]
 
     def expected_reward(
         self, state: State, log: Log, rewards: Array, starts: Integers

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.behaviors import BEHAVIOR, Logged, n_actions_of
@@ -15,6 +16,8 @@ from understudy.constraints import (
     HORIZON,
     N_ACTIONS,
     RATE,
+    SMALLEST_PROBABILITY,
+    Constraint,
     constrained,
     one_of,
 )
@@ -27,7 +30,7 @@ from understudy.estimators import (
     PlugIn,
 )
 from understudy.learners.exponential_weights import ExponentialWeights
-from understudy.learners.weighted_entropy import GAIN, CoverageAdaptive
+from understudy.learners.weighted_entropy import GAIN, LOGARITHMIC, SHARE, CoverageAdaptive
 from understudy.schedules import (
     GAMMA,
     Constant,
@@ -41,21 +44,42 @@ from understudy.schedules import (
 )
 from understudy.theory.coverage_adaptive import (
     MULTIPLIER,
+    POSITIVE_PRIOR,
     PRIOR,
     RATES,
     coverage_adaptive_tuning,
     coverage_grid_tuning,
     override_tuning,
+    prod_grid_tuning,
 )
 from understudy.theory.coverage_ratio import COVERAGE_RATIO
 from understudy.theory.rates import anytime_scale, exp3_ix_rate
 
+AS_BEHAVIOR = "behavior"  # the prior of a learner that begins as production
+ACTION_PRIOR = Constraint(
+    POSITIVE_PRIOR.remedy,
+    lambda value: (
+        AS_BEHAVIOR
+        if isinstance(value, str) and value == AS_BEHAVIOR
+        else POSITIVE_PRIOR.parse(value)
+    ),
+    POSITIVE_PRIOR.wrong,
+)
 Gamma = float | ArrayLike | Callable[[int], float] | Schedule
 
 
-@constrained(pi_b=BEHAVIOR, horizon=HORIZON.optional(), eta=RATE.optional())
+@constrained(
+    pi_b=BEHAVIOR,
+    horizon=HORIZON.optional(),
+    eta=RATE.optional(),
+    prior=ACTION_PRIOR.optional(),
+)
 def exp3(
-    pi_b: ArrayLike | Logged, *, horizon: int | None = None, eta: float | None = None
+    pi_b: ArrayLike | Logged,
+    *,
+    horizon: int | None = None,
+    eta: float | None = None,
+    prior: ArrayLike | str | None = None,
 ) -> ExponentialWeights:
     r"""Exp3 with the behavior policy's feedback: the baseline of the paper's Figure 1.
 
@@ -70,6 +94,7 @@ def exp3(
         pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
         horizon: n, the number of rounds that will be played; None if it is not known.
         eta: η, instead of the rate that `horizon` gives.
+        prior: w₁ as in `us.exp3_ix`.
 
     >>> import understudy as us
     >>> learner = us.exp3([0.5, 0.5], horizon=100)
@@ -78,7 +103,8 @@ def exp3(
     [0.4585, 0.5415]
     """
     rate = exponential_rate(n_actions_of(pi_b), horizon, eta)
-    return ExponentialWeights(rate, ImportanceWeighting(pi_b), horizon)  # type: ignore[arg-type] # checked above
+    w1 = prior_of(prior, pi_b)
+    return ExponentialWeights(rate, ImportanceWeighting(pi_b), horizon, w1)  # type: ignore[arg-type] # checked above
 
 
 @constrained(
@@ -87,6 +113,7 @@ def exp3(
     coverage=COVERAGE_RATIO.optional(),
     eta=RATE.optional(),
     gamma=GAMMA.optional(),
+    prior=ACTION_PRIOR.optional(),
 )
 def exp3_ix(
     pi_b: ArrayLike | Logged,
@@ -95,6 +122,7 @@ def exp3_ix(
     coverage: float | None = None,
     eta: float | None = None,
     gamma: Gamma | None = None,
+    prior: ArrayLike | str | None = None,
 ) -> ExponentialWeights:
     r"""Pessimistic Exp3-IX, known behavior policy: Algorithm 1 and Theorem 1.
 
@@ -115,6 +143,8 @@ def exp3_ix(
         coverage: C(π*; π_B) of the comparators to compete with; None for all of them.
         eta: η, instead of the rate that `horizon` and `coverage` give.
         gamma: γ_t: a number, an array, or a function of t ≥ 1. Theorem 1 covers γ_t ≥ η/2.
+        prior: w₁, the first policy: K positive weights, or 'behavior' to start as a known π_B.
+            Then KL(π*‖w₁) is in place of log K in the bounds (`us.theory.theorem1_bound`).
 
     >>> import understudy as us
     >>> learner = us.exp3_ix([0.5, 0.5], horizon=100)
@@ -124,7 +154,8 @@ def exp3_ix(
     """
     rate = exponential_rate(n_actions_of(pi_b), horizon, eta, coverage)
     gamma = gamma_or_default(gamma, half_rate(rate), horizon)
-    return ExponentialWeights(rate, ImplicitExploration(pi_b, gamma), horizon)  # type: ignore[arg-type] # checked above
+    w1 = prior_of(prior, pi_b)
+    return ExponentialWeights(rate, ImplicitExploration(pi_b, gamma), horizon, w1)  # type: ignore[arg-type] # checked above
 
 
 @constrained(
@@ -133,6 +164,7 @@ def exp3_ix(
     eta=RATE.optional(),
     gamma=GAMMA.optional(),
     width=one_of("pass 'kl' for Chernoff's bounds, or leave it out", "hoeffding", "kl"),
+    prior=POSITIVE_PRIOR.optional(),
 )
 def exp3_ix_unknown(
     n_actions: int,
@@ -141,6 +173,7 @@ def exp3_ix_unknown(
     eta: float | None = None,
     gamma: Gamma | None = None,
     width: Literal["hoeffding", "kl"] = "hoeffding",
+    prior: ArrayLike | None = None,
 ) -> ExponentialWeights:
     r"""Pessimistic Exp3-IX, unknown behavior policy: Theorem 2.
 
@@ -163,6 +196,7 @@ def exp3_ix_unknown(
         gamma: γ_t > 0 (with width="kl" also 0), instead of the theorem's: a number, an array, or a
             function of t ≥ 1.
         width: "hoeffding", as in Theorem 2, or "kl", which is sharper where q is small.
+        prior: w₁, the first policy: K positive weights.
 
     >>> import understudy as us
     >>> learner = us.exp3_ix_unknown(2, horizon=100)
@@ -173,9 +207,9 @@ def exp3_ix_unknown(
     rate = exponential_rate(n_actions, horizon, eta)
     if width == "kl":
         gamma = gamma_or_default(gamma, half_rate(rate), horizon)
-        return ExponentialWeights(rate, ChernoffPlugIn(n_actions, gamma), horizon)
+        return ExponentialWeights(rate, ChernoffPlugIn(n_actions, gamma), horizon, prior)  # type: ignore[arg-type] # checked above
     gamma = gamma_or_default(gamma, HoeffdingWidth(rate, n_actions), horizon)
-    return ExponentialWeights(rate, PlugIn(n_actions, gamma), horizon)
+    return ExponentialWeights(rate, PlugIn(n_actions, gamma), horizon, prior)  # type: ignore[arg-type] # checked above
 
 
 @constrained(
@@ -183,6 +217,7 @@ def exp3_ix_unknown(
     horizon=HORIZON.optional(),
     coverage=COVERAGE_RATIO.optional(),
     eta=RATE.optional(),
+    prior=ACTION_PRIOR.optional(),
 )
 def prod(
     pi_b: ArrayLike | Logged,
@@ -190,6 +225,7 @@ def prod(
     horizon: int | None = None,
     coverage: float | None = None,
     eta: float | None = None,
+    prior: ArrayLike | str | None = None,
 ) -> ExponentialWeights:
     r"""Prod with the behavior policy's feedback: the update inside the proof of Theorem 1.
 
@@ -206,6 +242,7 @@ def prod(
         horizon: n, the number of rounds that will be played; None if it is not known.
         coverage: C(π*; π_B) of the comparators to compete with; None for all of them.
         eta: η, instead of the rate that `horizon` and `coverage` give.
+        prior: w₁ as in `us.exp3_ix`.
 
     >>> import understudy as us
     >>> learner = us.prod([0.5, 0.5], eta=0.5)
@@ -214,7 +251,8 @@ def prod(
     [0.3333, 0.6667]
     """
     rate = exponential_rate(n_actions_of(pi_b), horizon, eta, coverage)
-    return ExponentialWeights(rate, Logarithmic(pi_b, rate), horizon)  # type: ignore[arg-type] # checked above
+    w1 = prior_of(prior, pi_b)
+    return ExponentialWeights(rate, Logarithmic(pi_b, rate), horizon, w1)  # type: ignore[arg-type] # checked above
 
 
 @constrained(
@@ -273,6 +311,72 @@ def coverage_adaptive(
     eta, w1 = override_tuning(own, rates, prior, multiplier)
     decaying = horizon is None and rates is None
     return CoverageAdaptive(pi_b, eta, w1, gain, horizon, decaying)  # type: ignore[arg-type] # checked above
+
+
+@constrained(
+    pi_b=BEHAVIOR,
+    prior=ACTION_PRIOR.optional(),
+    production=SHARE,
+)
+def prod_grid(
+    pi_b: ArrayLike | Logged,
+    *,
+    prior: ArrayLike | str | None = None,
+    production: float = 0.0,
+) -> CoverageAdaptive:
+    r"""Prod at all rates of a grid at once: regret in the size of the rewards, nothing to tune.
+
+    $$G_t(a, i) = \sum_{k<t} \frac{\log(1 + \eta_i R_k 1\{b_k = a\}/q_k(a))}{\eta_i}, \quad
+    \pi_t(a) = \sum_i w_1(a) w_1(i) e^{\eta_i (G_t(a, i) - \Lambda_t)}$$
+
+    with Λ_t such that the probabilities sum to 1, and rates η_i and levels' prior w₁(i) of
+    `us.theory.prod_grid_tuning`. The regret against an action is of order √(log K · Σ_t r_t/q_t):
+    clicks of 2 % are learned at their own scale (`us.theory.exp4_bound`; the proof is in
+    docs/theory.md). The rates are the same in all rounds: no horizon is needed, and states add up.
+
+    Args:
+        pi_b: q, the behavior policy: K probabilities, or `us.Logged`.
+        prior: w₁(a): K positive weights, or 'behavior', to begin halfway between π_B and the
+            uniform policy; left out: uniform.
+        production: the prior share of one more expert, which does as production does. With
+            `us.Logged`, `policy` then needs production's probabilities, unless its share has gone.
+
+    >>> import understudy as us
+    >>> learner = us.prod_grid([0.1, 0.45, 0.45])
+    >>> state = learner.update(learner.init(), us.Feedback(action=0, reward=1.0))
+    >>> learner.policy(state).round(4).tolist()
+    [0.8154, 0.0923, 0.0923]
+    """
+    rates, levels = prod_grid_tuning()
+    return CoverageAdaptive(
+        pi_b,  # type: ignore[arg-type] # checked above
+        rates,
+        levels,
+        LOGARITHMIC,
+        grid=True,
+        action_prior=prior_of(prior, pi_b, half=True),
+        production=production,
+    )
+
+
+def prior_of(
+    prior: ArrayLike | str | None, pi_b: ArrayLike | Logged | None, *, half: bool = False
+) -> Any:
+    """The prior as given; of 'behavior', a known π_B, or `half` of it and half uniform.
+
+    An action that production never plays gets the smallest weight that there is.
+    """
+    if not isinstance(prior, str):
+        return prior
+    if pi_b is None or isinstance(pi_b, Logged):
+        reason = "the behavior policy is not known beforehand"
+        remedy = "pass weights; with us.Logged, production can be an expert: us.exp4, us.prod_grid"
+        raise InvalidArgument("prior", prior, reason, remedy)
+    q = np.asarray(pi_b)
+    if half:
+        return (q + 1.0 / len(q)) / 2.0
+    least = np.maximum(q, SMALLEST_PROBABILITY)
+    return least / least.sum()
 
 
 def exponential_rate(

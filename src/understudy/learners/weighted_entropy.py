@@ -4,29 +4,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.behaviors import BEHAVIOR, Behavior, Logged, propensities_of
+from understudy.behaviors import BEHAVIOR, Behavior, Logged, n_actions_of, propensities_of
 from understudy.constraints import HORIZON, ROUNDS, TRUTH, Array, array, enforce, number, one_of
 from understudy.errors import InvalidArgument
 from understudy.estimators import GainFormula
 from understudy.learners.exponential_weights import CARRIED_ERROR, ScoreLearner
-from understudy.protocols import CompiledPath, EventSpec
+from understudy.protocols import (
+    PRODUCTION,
+    AllPolicies,
+    CompiledPath,
+    EventSpec,
+    ExpectedReward,
+    ProductionFollower,
+    Recorder,
+    add_production,
+)
 from understudy.schedules import last_change
-from understudy.theory.coverage_adaptive import PRIOR, RATES, check_tuning, refuse_other_length
-from understudy.types import Integers, Log, kernel_view, read_only, saved
+from understudy.theory.coverage_adaptive import (
+    POSITIVE_PRIOR,
+    PRIOR,
+    RATES,
+    check_tuning,
+    refuse_other_length,
+)
+from understudy.types import Integers, Log, added, kernel_view, read_only, saved
 
 LOGARITHMIC = "logarithmic"
 GAIN = one_of(
     "pass 'implicit' for R/(q + η/2), or 'logarithmic' for log(1 + ηR/q)/η", "implicit", LOGARITHMIC
 )
+SHARE = number(0.0, 1.0, "pass the prior share of production, below 1", below=True)
 
-GroupTuning = tuple[Array, Array, Integers, bool]  # rates, log w₁, row of every action; which gain
+# Rates, log w₁, the row of every action; which gain; the index of the behavior policy, or −1;
+# whether rates without weight may be ignored in the search of Λ.
+GroupTuning = tuple[Array, Array, Integers, bool, int, bool]
 
 
 @saved
@@ -35,7 +54,9 @@ class LeveledScores:
     """G of every expert, the number of rounds, and the level Λ at which the weights sum to 1.
 
     G is `scores` + `residues`: one row for actions, or one for each level of the grid. For each
-    group of experts with one rate, `totals` is Σ exp(η (G − `references`)).
+    group of experts with one rate, `totals` is Σ exp(η (G − `references`)). With a prior w₁(a)
+    over actions, (log w₁(a))/η is a part of G. If the behavior policy is an expert, it is the last
+    column.
     """
 
     scores: Array
@@ -56,7 +77,7 @@ class LeveledScores:
 
 @saved
 @dataclass(frozen=True, eq=False)
-class CoverageAdaptive(ScoreLearner[LeveledScores]):
+class CoverageAdaptive(ScoreLearner[LeveledScores], ProductionFollower[LeveledScores]):
     r"""Plays $\pi_t(a) = w_1(a) \exp(\eta_a (G_t(a) - \Lambda_t))$, Λ_t such that they sum to 1,
 
     the mirror descent of the weighted entropy Σ_a w(a) log w(a)/η_a, with G_t(a) the sum of the
@@ -67,6 +88,9 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
     by all actions alike, and an action is played with the sum of its experts' weights. If
     `decaying`, the rates of round t are these divided by √t. Experts of one rate and one prior are
     a group; a round costs O(groups).
+
+    With `grid` a vector of probabilities has levels too. The levels may have an `action_prior`, and
+    `production` is the prior share of one more expert, which plays as the behavior policy does.
     """
 
     behavior: Behavior
@@ -75,6 +99,9 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
     gain: str = "implicit"
     horizon: int | None = None
     decaying: bool = False
+    grid: bool = added(False)
+    action_prior: Array | None = added(None)  # noqa: RUF009 - a field
+    production: float = added(0.0)
     CONSTRAINTS: ClassVar = {
         "behavior": BEHAVIOR,
         "rates": RATES,
@@ -82,6 +109,9 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         "gain": GAIN,
         "horizon": HORIZON.optional(),
         "decaying": TRUTH,
+        "grid": TRUTH,
+        "action_prior": POSITIVE_PRIOR.optional(),
+        "production": SHARE,
     }
     COMPILED: ClassVar = CompiledPath.LOGS
     KERNELS: ClassVar = "weighted_entropy"
@@ -90,16 +120,28 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
     def __post_init__(self) -> None:
         enforce(self)
         check_tuning(self.rates, self.prior)
-        if not isinstance(self.behavior, Logged):
-            refuse_other_length(self.rates, len(self.behavior))
+        if not self.has_levels:
+            refuse_other_length(self.rates, n_actions_of(self.behavior))
+            if self.action_prior is not None or self.production > 0:
+                reason = "only a grid of rates has a prior over actions beside that of rates"
+                raise InvalidArgument("grid", self.grid, reason, "pass grid=True")
         elif not (self.prior > 0).all():
             raise InvalidArgument(
                 "prior", self.prior, "a level of weight 0 is never used", "leave that level out"
             )
+        if self.action_prior is not None:
+            refuse_other_length(self.action_prior, n_actions_of(self.behavior), "action_prior")
+
+    @cached_property
+    def has_levels(self) -> bool:
+        """Whether every action is an expert on every level of a grid."""
+        return self.grid or isinstance(self.behavior, Logged)
 
     @cached_property
     def spec(self) -> EventSpec:
-        return EventSpec.for_behavior(self.behavior)
+        spec = EventSpec.for_behavior(self.behavior)
+        outside = (PRODUCTION,) if self.production > 0 and spec.propensities else ()
+        return replace(spec, outside=outside)
 
     @cached_property
     def _groups(self) -> tuple[Array, Array, Integers]:
@@ -107,10 +149,14 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
 
         its own group alone, or on a grid the only row, which is all levels.
         """
-        if isinstance(self.behavior, Logged):
-            log_prior = np.log(self.prior / self.behavior.n_actions)
-            rows = np.zeros(self.behavior.n_actions, dtype=np.int64)
-            return kernel_view(self.rates), kernel_view(log_prior), kernel_view(rows)
+        if self.has_levels:
+            alike = n_actions_of(self.behavior) if self._log_action_prior is None else 1
+            rows = np.zeros(self.shape[1], dtype=np.int64)
+            return (
+                kernel_view(self.rates),
+                kernel_view(np.log(self.prior / alike)),
+                kernel_view(rows),
+            )
         seen = self.prior > 0
         pairs = np.stack([self.rates[seen], self.prior[seen]], axis=1)
         kinds, own = np.unique(pairs, axis=0, return_inverse=True)
@@ -118,27 +164,106 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         rows[seen] = own.reshape(-1)
         return kernel_view(kinds[:, 0]), kernel_view(np.log(kinds[:, 1])), kernel_view(rows)
 
+    @cached_property
+    def _log_action_prior(self) -> Array | None:
+        """log w₁ of every action, and of the behavior policy; None if all actions are alike."""
+        if self.action_prior is None and self.production == 0:
+            return None
+        K = n_actions_of(self.behavior)
+        prior = np.full(K, 1.0 / K) if self.action_prior is None else self.action_prior
+        if self.production > 0:
+            prior = np.append((1.0 - self.production) * prior, self.production)
+        return np.asarray(np.log(prior))
+
+    def _prior_scores(self, rates: Array) -> Array | float:
+        """(log w₁(a))/η of every action and level, (K, levels): the prior as a part of G."""
+        if self._log_action_prior is None:
+            return 0.0
+        return self._log_action_prior[:, np.newaxis] / rates
+
     def tuning(self, rounds: int) -> GroupTuning:
         """Return the rates after `rounds`, log w₁, the row of each action, the kind of gain."""
         rates, log_prior, rows = self._groups
         if self.decaying:
             rates = kernel_view(rates / np.sqrt(last_change(np.asarray(rounds + 1))))
-        return rates, log_prior, rows, self.gain == LOGARITHMIC
+        production = self.spec.n_actions if self.production > 0 else -1
+        # Λ of learners without `grid` keeps the bits that it had before there were any.
+        ignores = self.grid and not self.decaying
+        return rates, log_prior, rows, self.gain == LOGARITHMIC, production, ignores
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        levels = len(self.rates) if isinstance(self.behavior, Logged) else 1
-        return levels, self.spec.n_actions
+        levels = len(self.rates) if self.has_levels else 1
+        return levels, n_actions_of(self.behavior) + (self.production > 0)
 
     def init(self) -> LeveledScores:
+        if self._log_action_prior is not None:
+            return self._from_scores(np.zeros(self.shape), 0)
         rates, _, rows = self._groups
         nothing = read_only(np.zeros(self.shape, order="F"))
         of_one_group = np.bincount(rows, minlength=len(rates) + 1)[:-1]
-        members = len(rows) if isinstance(self.behavior, Logged) else of_one_group
+        members = len(rows) if self.has_levels else of_one_group
         totals = np.full(len(rates), members, dtype=np.float64)
         return LeveledScores(
             nothing, nothing, 0, read_only(np.zeros(len(rates))), read_only(totals), 0.0
         )
+
+    def policy(
+        self,
+        state: LeveledScores,
+        features: ArrayLike | None = None,
+        *,
+        production: ArrayLike | None = None,
+    ) -> Array:
+        given, weights = self.check_production(production), super().policy(state, features)
+        if self.production == 0:
+            return weights
+        known = given if isinstance(self.behavior, Logged) else self.behavior
+        return np.asarray(add_production(weights[np.newaxis], known)[0])
+
+    def policies_at(
+        self,
+        state: LeveledScores,
+        features: ArrayLike | None,
+        rows: int = 1,
+        *,
+        production: ArrayLike | None = None,
+    ) -> Array:
+        given, weights = self.check_production(production, rows), super().policy(state, features)
+        every = np.tile(weights, (rows, 1))
+        if self.production == 0:
+            return every
+        return add_production(every, given if isinstance(self.behavior, Logged) else self.behavior)
+
+    def known_at(
+        self, state: LeveledScores, features: Array | None, rows: int = 1
+    ) -> tuple[Array, Array]:
+        if not self.spec.outside:
+            return super().known_at(state, features, rows)
+        weights = ScoreLearner.policy(self, state)
+        return np.tile(weights[:-1], (rows, 1)), weights[-1:]
+
+    def advance(self, state: LeveledScores, log: Log, recorder: Recorder) -> LeveledScores:
+        if self.production == 0 or recorder.kernel == "replay":
+            return super().advance(state, log, recorder)
+        shown = self._production_of(recorder, len(log))
+        if isinstance(recorder, ExpectedReward):
+            rewards, starts = recorder.rewards_of(len(log))
+            whole = np.column_stack([rewards, rewards @ shown])
+            with_production = ExpectedReward(whole, starts)
+            state = super().advance(state, log, with_production)
+            recorder.add_found(with_production.total)
+            return state
+        weights = AllPolicies(len(log), self.shape[1])
+        state = super().advance(state, log, weights)
+        recorder.add(add_production(weights.policies, shown))
+        return state
+
+    def _production_of(self, recorder: Recorder, rounds: int) -> Array:
+        """π_B of the next rounds: the behavior, or the recorder's if each event has its own."""
+        if not isinstance(self.behavior, Logged):
+            return self.behavior
+        return recorder.production_of(rounds)
 
     def _fill_policy(self, state: LeveledScores, policy: Array) -> None:
         sums = kernel_view(state.references), kernel_view(state.totals)
@@ -156,14 +281,17 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         return GainFormula(logarithmic, rates, self.behavior)
 
     def _from_scores(self, scores: Array, rounds: int) -> LeveledScores:
-        residues = np.zeros(self.shape[::-1])
-        return state_from_scores(self.tuning(rounds), by_action(scores), residues, rounds)
+        residues, tuning = np.zeros(self.shape[::-1]), self.tuning(rounds)
+        by_experts = by_action(scores) + self._prior_scores(tuning[0])
+        return state_from_scores(tuning, by_experts, residues, rounds)
 
     def add_states(self, first: LeveledScores, second: LeveledScores) -> LeveledScores:
         scores, residues = by_action(first.scores), by_action(first.residues + second.residues)
-        kernels.weighted_entropy.add(scores, residues, kernel_view(second.scores.T))
         rounds = first.rounds + second.rounds
-        return state_from_scores(self.tuning(rounds), scores, residues, rounds)
+        tuning = self.tuning(rounds)
+        more = second.scores.T - self._prior_scores(tuning[0])  # both have the prior
+        kernels.weighted_entropy.add(scores, residues, kernel_view(more))
+        return state_from_scores(tuning, scores, residues, rounds)
 
     def accepts(self, state: LeveledScores) -> bool:
         n_groups = len(self._groups[0])
@@ -192,15 +320,36 @@ class CoverageAdaptive(ScoreLearner[LeveledScores]):
         kernel: Callable[..., Any],
         arguments: tuple[Array, ...],
     ) -> tuple[LeveledScores, list[float]]:
-        tuning, rounds = self.tuning(state.rounds), state.rounds + len(log)
-        scores, residues = by_action(state.scores), by_action(state.residues)
-        sums = state.references.copy(), state.totals.copy()
         q = propensities_of(self.behavior, log)
         events = kernel_view(log.actions), kernel_view(log.rewards), kernel_view(q)
-        level, *found = kernel(
-            tuning, scores, residues, sums, state.level, state.rounds, events, *arguments
-        )
+        return self._run_kernel(state, len(log), kernel, state.rounds, events, *arguments)
+
+    def learn_from_all(
+        self, state: LeveledScores, events: tuple[Array, Array, Array, float]
+    ) -> tuple[LeveledScores, Array]:
+        """The state after rounds in which every action has an estimated reward, and π_t, (n, K).
+
+        `events` are ratios w, (n, K), rewards R and centers c, (n,), and the largest w. Estimates
+        are w (R − c) + c. This is the form for `us.exp4`, whose experts are the actions here.
+        """
+        ratios, rewards, centers, largest = events
+        policies, kernel = np.empty(ratios.shape), kernels.weighted_entropy.replay_all
+        columns = [kernel_view(column) for column in (ratios, rewards, centers)]
+        found = (*columns, max(0.0, largest - 1.0))
+        state, _ = self._run_kernel(state, len(ratios), kernel, found, policies)
+        return state, policies
+
+    def _run_kernel(
+        self, state: LeveledScores, count: int, kernel: Callable[..., Any], *arguments: Any
+    ) -> tuple[LeveledScores, list[float]]:
+        tuning, rounds = self.tuning(state.rounds), state.rounds + count
+        scores, residues = by_action(state.scores), by_action(state.residues)
+        sums = state.references.copy(), state.totals.copy()
+        level, *found = kernel(tuning, scores, residues, sums, state.level, *arguments)
         if self.decaying and not np.array_equal((moved := self.tuning(rounds))[0], tuning[0]):
+            if self._log_action_prior is not None:
+                more = self._prior_scores(moved[0]) - self._prior_scores(tuning[0])
+                kernels.weighted_entropy.add(scores, residues, kernel_view(np.asarray(more)))
             return state_from_scores(moved, scores, residues, rounds), found
         references, totals = (read_only(part) for part in sums)
         after = LeveledScores(

@@ -20,6 +20,8 @@ from understudy.theory.coverage_adaptive import (
     coverage_adaptive_uniform_bound,
     coverage_grid_bound,
     coverage_grid_tuning,
+    exp4_bound,
+    prod_grid_tuning,
 )
 from understudy.theory.coverage_ratio import (
     coverage,
@@ -67,6 +69,7 @@ __all__ = [
     "exp3_order",
     "exp3_worst_case_bound",
     "exp3_worst_case_rate",
+    "exp4_bound",
     "feature_covariance",
     "feature_coverage",
     "kappa_from_feature_bound",
@@ -79,6 +82,7 @@ __all__ = [
     "lin_prod_tuned_bound",
     "lin_prod_uniform_bound",
     "prod_bound",
+    "prod_grid_tuning",
     "theorem1_anytime_bound",
     "theorem1_anytime_tuned_bound",
     "theorem1_anytime_uniform_bound",

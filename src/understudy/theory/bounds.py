@@ -56,7 +56,29 @@ def comparator_rewards(
     return np.asarray(policy * totals)
 
 
-@constrained(pi_b=PROBABILITIES, horizon=HORIZON, eta=RATE, total_rewards=TOTALS.optional())
+def divergence(comparator: int | ArrayLike, n_actions: int, prior: ArrayLike | None) -> float:
+    """KL(π*‖w₁), the divergence of the comparator from the first policy; log K without a prior.
+
+    A uniform prior has log K minus the entropy of π*. The theorems say log K for all comparators.
+    """
+    if prior is None:
+        return math.log(n_actions)
+    policy, w1 = as_policy(comparator, n_actions), np.asarray(prior)
+    if len(w1) != n_actions:
+        reason = f"there are {n_actions} actions"
+        raise InvalidArgument("prior", f"{len(w1)} weights", reason, "pass one per action")
+    played = policy > 0
+    with np.errstate(divide="ignore"):  # of a prior of 0
+        return float((policy[played] * np.log(policy[played] / w1[played])).sum())
+
+
+@constrained(
+    pi_b=PROBABILITIES,
+    horizon=HORIZON,
+    eta=RATE,
+    total_rewards=TOTALS.optional(),
+    prior=PROBABILITIES.optional(),
+)
 def theorem1_bound(
     comparator: int | ArrayLike,
     pi_b: ArrayLike,
@@ -64,32 +86,42 @@ def theorem1_bound(
     horizon: int,
     eta: float,
     total_rewards: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
 ) -> float:
     r"""Theorem 1 in full, for Exp3-IX (and Prod) with any η and γ = η/2:
 
     $$\frac{\log K}{\eta} + \frac\eta2 \sum_t \sum_a \frac{\pi^*(a) E[r_t(a)]}{q(a) + \eta/2}$$
 
     `total_rewards` is Σ_t E[r_t(a)]; without it, its largest value n. Finite for every
-    comparator, covered or not.
+    comparator, covered or not. With the learner's `prior` w₁, KL(π*‖w₁) is in place of log K.
 
     >>> round(theorem1_bound(0, [0.5, 0.5], horizon=100, eta=0.1), 4)
     16.0224
+    >>> round(theorem1_bound(0, [0.5, 0.5], horizon=100, eta=0.1, prior=[0.9, 0.1]), 4)
+    10.1445
     """
     q = np.asarray(pi_b)
     earned = comparator_rewards(comparator, len(q), horizon, total_rewards)
-    return math.log(len(q)) / eta + eta / 2 * float((earned / (q + eta / 2)).sum())
+    start = divergence(comparator, len(q), prior)
+    return start / eta + eta / 2 * float((earned / (q + eta / 2)).sum())
 
 
-@constrained(pi_b=PROBABILITIES, horizon=HORIZON, scale=RATE)
+@constrained(pi_b=PROBABILITIES, horizon=HORIZON, scale=RATE, prior=PROBABILITIES.optional())
 def theorem1_anytime_bound(
-    comparator: int | ArrayLike, pi_b: ArrayLike, *, horizon: int, scale: float
+    comparator: int | ArrayLike,
+    pi_b: ArrayLike,
+    *,
+    horizon: int,
+    scale: float,
+    prior: ArrayLike | None = None,
 ) -> float:
     r"""Theorem 1 for Exp3-IX (and Prod) with the rates η_t = s/√t of `us.schedules.Decaying`:
 
     $$\frac{\log K}{\eta_n} + \sum_t \sum_a \pi^*(a) \frac{\eta_t/2}{q(a) + \eta_t/2}$$
 
     after any number n of rounds, which need not be known before. Rewards count as 1, the worst
-    case. `us.theory.anytime_scale` is the s of the recipes.
+    case. `us.theory.anytime_scale` is the s of the recipes. With the learner's `prior` w₁,
+    KL(π*‖w₁) is in place of log K.
 
     >>> round(theorem1_anytime_bound(0, [0.5, 0.5], horizon=100, scale=0.6), 4)
     21.0967
@@ -99,10 +131,16 @@ def theorem1_anytime_bound(
     moves, lasting = rounds_at_each_rate(horizon)
     half: Array = Decaying(scale)(moves)[:, np.newaxis] / 2
     price = float((lasting[:, np.newaxis] * policy * half / (q + half)).sum())
-    return math.log(len(q)) / (2 * float(half[-1, 0])) + price
+    return divergence(comparator, len(q), prior) / (2 * float(half[-1, 0])) + price
 
 
-@constrained(pi_b=PROBABILITIES, horizon=HORIZON, eta=RATE, total_rewards=TOTALS.optional())
+@constrained(
+    pi_b=PROBABILITIES,
+    horizon=HORIZON,
+    eta=RATE,
+    total_rewards=TOTALS.optional(),
+    prior=PROBABILITIES.optional(),
+)
 def prod_bound(
     comparator: int | ArrayLike,
     pi_b: ArrayLike,
@@ -110,6 +148,7 @@ def prod_bound(
     horizon: int,
     eta: float,
     total_rewards: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
 ) -> float:
     r"""Prod's bound, exact for rewards in {0, 1}, and valid for rewards in [0, 1]:
 
@@ -117,7 +156,7 @@ def prod_bound(
       \Big(1 - \frac{q(a)}{\eta} \log\big(1 + \frac{\eta}{q(a)}\big)\Big)$$
 
     The bias r − (q/η) log(1 + ηr/q) is convex in r, so 0 and 1 are its worst case. Never above
-    `theorem1_bound`, because the logarithmic gain is never below IX's.
+    `theorem1_bound`, because the logarithmic gain is never below IX's. `prior` as there.
 
     >>> round(prod_bound(0, [0.5, 0.5], horizon=100, eta=0.1), 4)
     15.7707
@@ -127,7 +166,7 @@ def prod_bound(
     seen = q > 0
     bias = np.ones(len(q))  # the estimate misses all reward of an action that is never seen
     bias[seen] = 1 - q[seen] / eta * np.log1p(eta / q[seen])
-    return math.log(len(q)) / eta + float((earned * bias).sum())
+    return divergence(comparator, len(q), prior) / eta + float((earned * bias).sum())
 
 
 @constrained(eta=RATE, pi_b=PROBABILITIES)
@@ -217,6 +256,7 @@ def theorem2_bound(n_actions: int, *, horizon: int, eta: float, coverage: float)
     delta=DELTA,
     total_rewards=TOTALS.optional(),
     every_comparator=TRUTH,
+    prior=PROBABILITIES.optional(),
 )
 def theorem1_high_probability_bound(
     comparator: int | ArrayLike,
@@ -227,6 +267,7 @@ def theorem1_high_probability_bound(
     delta: float,
     total_rewards: ArrayLike | None = None,
     every_comparator: bool = False,
+    prior: ArrayLike | None = None,
 ) -> float:
     r"""The bound on Reg(π*) with probability 1 − δ, for Exp3-IX (and Prod), any η and γ = η/2:
 
@@ -236,7 +277,8 @@ def theorem1_high_probability_bound(
     Regret and bound use the rewards r_t themselves, not their means; the adversary may be adaptive.
     `total_rewards` is Σ_t r_t(a); without it, its largest value n. The comparator is fixed before
     the game. With `every_comparator` the bound holds for all comparators at once, also for one
-    chosen after the game, and log(2/δ) + log(2K/δ) replaces 2 log(2/δ).
+    chosen after the game, and log(2/δ) + log(2K/δ) replaces 2 log(2/δ). `prior` as in
+    `theorem1_bound`.
 
     >>> round(theorem1_high_probability_bound(0, [0.5, 0.5], horizon=100, eta=0.1, delta=0.05), 3)
     98.891
@@ -245,7 +287,8 @@ def theorem1_high_probability_bound(
     K = len(q)
     earned = comparator_rewards(comparator, K, horizon, total_rewards)
     confidence = 2 * math.log(2 / delta) + (math.log(K) if every_comparator else 0.0)
-    return (math.log(K) + confidence) / eta + eta * float((earned / (q + eta / 2)).sum())
+    start = divergence(comparator, K, prior)
+    return (start + confidence) / eta + eta * float((earned / (q + eta / 2)).sum())
 
 
 def pessimism(q: Array, t: Array, n_actions: int, eta: float) -> Array:

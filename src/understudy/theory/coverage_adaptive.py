@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.constraints import (
+    COUNT,
     HORIZON,
     N_ACTIONS,
+    NONNEGATIVE,
     POSITIVE,
     PROBABILITIES,
+    SMALLEST_PROBABILITY,
     SUM_TOLERANCE,
     TRUTH,
     Array,
@@ -32,10 +35,15 @@ from understudy.schedules import rounds_at_each_rate
 from understudy.theory.bounds import TOTALS, comparator_rewards
 from understudy.theory.coverage_ratio import RATIO, as_policy
 
+# The grid of `prod_grid`. At a rate of 8 an action leads after a few rewards that production plays
+# rarely. Rates down to 2^-9 serve Σ r²/q up to some 10⁶; below them weights fall faster, so that
+# the sum of all prices stays bounded, down to 2^-25, for 10^15.
+LARGEST_RATE, USUAL_LEVELS, GRID_LEVELS = 8.0, 6, 15
 FINEST_LEVEL = 25  # levels of the grid without a horizon: rates fall by 2²⁵, enough for 2⁵⁰ rounds
 # 1e9 is far above all useful rates, and its square is far from overflow. A multiplier of at most
 # 1e6 keeps c √(2 log(eK)/n) below it for every K.
 RATES = array("pass one positive rate per action (or level), at most 1e9", low=0.0, high=1e9)
+PROBABILITY = number(0.0, 1.0, "pass a prior weight, above 0 and at most 1", above=True)
 MULTIPLIER = number(0.0, 1e6, "pass a positive number, such as 2.0", above=True)
 
 
@@ -48,6 +56,20 @@ def _prior(value: Any) -> Array:
 
 WEIGHTS = array("pass one weight per action (or level), summing to 1", low=0.0, high=1.0)
 PRIOR = Constraint(WEIGHTS.remedy, _prior, (*WEIGHTS.wrong, [], [0.5, 0.4]))
+
+
+def _positive_prior(value: Any) -> Array:
+    checked = _prior(value)
+    if not (checked >= SMALLEST_PROBABILITY).all():
+        raise ConstraintViolation(f"a weight is below {SMALLEST_PROBABILITY:g}")
+    return checked
+
+
+POSITIVE_PRIOR = Constraint(
+    "pass one positive weight per action, summing to 1, or 'behavior' to begin as a known π_B",
+    _positive_prior,
+    (*PRIOR.wrong, [1.0, 0.0]),
+)
 
 
 class Tuning(NamedTuple):
@@ -114,6 +136,25 @@ def coverage_grid_tuning(
     entropy = 1.0 + math.log(n_actions)  # log(eK)
     largest = math.sqrt(entropy if horizon is None else 2 * entropy / horizon)
     return Tuning(multiplier * largest * 2.0**-i, 4.0**-i / (4.0**-i).sum())
+
+
+def prod_grid_tuning() -> Tuning:
+    r"""The rates of `us.prod_grid` and `us.exp4`, and their prior, for any number of rounds:
+
+    $$\eta_i = 8 \cdot 4^{-i}, \quad i = 0, \dots, 14, \qquad
+    w_1(i) \propto 2^{-\min(i, 6)} \, 16^{-\max(i - 6, 0)}$$
+
+    The prior favors large rates, which lose little if they are wrong: the price of a rate that is
+    not used is w₁/η, and all prices together are below 10. With a factor 4 between rates one is
+    within a factor 2 of the best, which costs at most a quarter of A/η + ηS/2.
+
+    >>> rates, prior = prod_grid_tuning()
+    >>> rates[:4].tolist(), prior[:4].round(3).tolist(), round(float((prior / rates).sum()), 1)
+    ([8.0, 2.0, 0.5, 0.125], [0.504, 0.252, 0.126, 0.063], 9.3)
+    """
+    i = np.arange(GRID_LEVELS, dtype=np.float64)
+    weights = 2.0 ** -np.minimum(i, USUAL_LEVELS) * 16.0 ** -np.maximum(i - USUAL_LEVELS, 0.0)
+    return Tuning(LARGEST_RATE * 4.0**-i, weights / weights.sum())
 
 
 @constrained(rates=RATES, prior=PRIOR)
@@ -234,6 +275,30 @@ def coverage_grid_bound(
     return float(best) + 1.5 / float(rates[0])
 
 
+@constrained(n_experts=COUNT, squares=NONNEGATIVE, share=PROBABILITY.optional())
+def exp4_bound(n_experts: int, *, squares: float, share: float | None = None) -> float:
+    r"""The regret of `us.exp4` against an expert m, and of `us.prod_grid`, after any n rounds:
+
+    $$\min_i \Big\{\frac{\log(1/w_1(m, i)) - 1}{\eta_i} + \frac{\eta_i}{2} S\Big\}
+      + \sum_i \frac{w_1(i)}{\eta_i}, \qquad
+    S = \sum_{t \le n} E \sum_a \frac{\pi_{m,t}(a)^2 r_t(a)^2}{q_t(a)}$$
+
+    `squares` is S, `share` the prior weight w₁(m) of the expert, 1/M if it is left out. For
+    `us.prod_grid` the experts are the actions: S = Σ_t E[r_t(a)²/q_t(a)]; for production S ≤ n.
+    r_t are the rewards themselves and not their means: a click that comes in 2 % of rounds has
+    E[r_t²] = 0.02, which makes S a fiftieth of Σ_t 1/q_t(a). Against a distribution u over experts
+    the share is exp(−KL(u‖w₁)), and S the mean under u. If `us.exp4` centers its estimates, S is
+    1.5452 Σ_t E[r̂_t(m)²], largest over the rates (docs/theory.md).
+
+    >>> round(exp4_bound(5, squares=50_000.0), 1)
+    814.1
+    """
+    rates, prior = prod_grid_tuning()
+    entropy = -np.log(prior * (1.0 / n_experts if share is None else share))
+    best = ((entropy - 1.0) / rates + rates / 2 * squares).min()
+    return float(best) + float((prior / rates).sum())
+
+
 def override_tuning(
     own: Tuning, rates: ArrayLike | None, prior: ArrayLike | None, multiplier: float
 ) -> Tuning:
@@ -244,12 +309,12 @@ def override_tuning(
     )
 
 
-def refuse_other_length(rates: Array, n_actions: int) -> None:
-    """Raise `InvalidArgument` unless there is a rate for every action."""
-    if len(rates) != n_actions:
+def refuse_other_length(values: Array, n_actions: int, argument: str = "rates") -> None:
+    """Raise `InvalidArgument` unless there is a rate, or a prior weight, for every action."""
+    if len(values) != n_actions:
         raise InvalidArgument(
-            "rates",
-            f"{len(rates)} rates",
+            argument,
+            f"{len(values)} {'rates' if argument == 'rates' else 'weights'}",
             f"there are {n_actions} actions",
             "pass one rate and one prior weight per action",
         )
