@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 from .compare import INPUTS
 
-__all__ = ["Said", "learned", "named", "placed", "rows_of", "run", "served"]
+__all__ = ["Said", "first_rules", "learned", "named", "placed", "rows_of", "run", "served"]
 
 PATIENCE = 60.0  # seconds until a service that does not start is a failure
 LISTENING = "listening on "
@@ -40,9 +41,16 @@ class Said:
         return json.loads(self.out)
 
 
+def first_rules(patch: pytest.MonkeyPatch) -> None:
+    """Learn from contexts by the rules of 0.5.0, in which V comes from plays."""
+    from understudy.logs.features import LearnerFactory  # noqa: PLC0415 - the inside, once more
+
+    patch.setattr(LearnerFactory, "covariance", LearnerFactory.played_covariance)
+
+
 def run(*arguments: str | Path, folder: Path = INPUTS) -> Said:
     """`understudy …` in this process, as if typed in `folder`."""
-    from understudy.cli import main  # noqa: PLC0415 - the one name of the inside that is needed
+    from understudy.cli import main  # noqa: PLC0415 - a name of the inside
 
     out, error, code, before = io.StringIO(), io.StringIO(), 0, sys.argv
     sys.argv = ["understudy", *map(str, arguments)]

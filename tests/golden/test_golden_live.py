@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -42,6 +44,10 @@ def test_an_old_store_opens_and_goes_on(tmp_path: Path) -> None:
     expected["audit"] = read("live", "later-audit.json")
     found["audit"] = live.audited(store)
     before, after = read("live", "exported.json"), read("live", "later-exported.json")
+    # 0.5.0 had a list of learners, to which a name with parameters cannot belong.
+    for fields in (one for one in _fields(expected["openapi"]) if "enum" in one.get("limits", {})):
+        if "lin-prod-compact" in fields["limits"]["enum"]:
+            del fields["limits"]["enum"]
     # 0.5.0 did not count decisions that an archived study refused, if nothing else was sent.
     assert expected["later"]["fixed"]["study"]["body"]["refused"] == {}
     expected["later"]["fixed"]["study"]["body"]["refused"] = {"archived": 1}
@@ -56,6 +62,14 @@ def test_an_old_store_opens_and_goes_on(tmp_path: Path) -> None:
         for suffix in (".ndjson", ".parquet"):
             rows = live.exported(store, name, tmp_path / f"log{suffix}")
             assert_same(expected["logs"][name], rows, f"{name}{suffix}")
+
+
+def _fields(document: Any) -> Iterator[dict[str, Any]]:
+    """Every object of a document."""
+    if isinstance(document, dict):
+        yield document
+        for inner in document.values():
+            yield from _fields(inner)
 
 
 def test_an_old_store_passes_its_audit(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import understudy as us
 from .cases import LEARN, PAPER, QUESTIONS, REFUSED
 from .compare import EXPECTED, assert_same, read
 from .frames import RESULTS, policy_path, probabilities_of
-from .outside import learned, named, placed, run
+from .outside import first_rules, learned, named, placed, run
 
 RESUMED = [name for name, case in LEARN.items() if case.second]
 
@@ -24,8 +24,13 @@ def policy_in(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", LEARN)
-def test_learn(name: str, tmp_path: Path) -> None:
-    """What is printed, policy.json, and the quarantined rows."""
+def test_learn(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed, policy.json, and the quarantined rows.
+
+    Contexts are learned from by the first version of the rules. Since the second, V comes from
+    propensities; studies of 0.5.0 go on by the first, as the test of an old store shows.
+    """
+    first_rules(monkeypatch)
     case = LEARN[name]
     said = learned(tmp_path / "out", (*case.first, *case.options))
     assert_same(read("learn", name, "said.json")["first"], said, name, rounded=case.summed)

@@ -81,7 +81,9 @@ def test_decisions_that_change_a_large_state_are_processed_a_few_at_a_time(
 ) -> None:
     """Requests wait while a chunk is processed: with K p² = 2 · 2² numbers, two decisions."""
     columns = {"size": "number", "color": "text"}
-    single = SingleStudy(tmp_path, context=columns, warmup=10, reward_wait=60.0)
+    single = SingleStudy(
+        tmp_path, context=columns, warmup=10, reward_wait=60.0, learner="lin-prod-compact"
+    )
     send(single, *range(10, 60))
     single.now += 61_000_000
     monkeypatch.setattr(live_study, "CHUNK", 10)

@@ -50,9 +50,9 @@ def send(single: SingleStudy, contexts: Contexts, *numbers: int) -> None:
     [
         ({"context": COLUMNS}, dated, "context color = '2024-05-01': a date does not come again"),
         (
-            {"context": dict.fromkeys(WIDE, "number"), "actions": [*"ab", *range(9_998)]},
-            lambda number: dict.fromkeys(WIDE, float(number)),
-            "contexts = '31 features, 10000 actions': the state of the learner would have 9,",
+            {"context": dict.fromkeys(WIDE[:2], "text"), "actions": [*"ab", *range(9_998)]},
+            lambda number: dict.fromkeys(WIDE[:2], f"label {number}"),
+            "contexts = '21 features, 10000 actions': the state of the learner would have 4,",
         ),
     ],
     ids=["dates", "too many features"],
@@ -190,7 +190,7 @@ def test_states_of_a_warm_up_are_values(tmp_path: Path) -> None:
     first = state.StudyState.begin(single.study.spec).after(decisions[:3])
     one, other = first.after(decisions[3:]), first.after(decisions[4:])
     assert [s.warmup_left for s in (first, one, other)] == [7, 4, 5]
-    contexts = [[context for _, context in s.warmup_rows] for s in (one, other)]
+    contexts = [[context for _, context, _ in s.warmup_rows] for s in (one, other)]
     stored = [(decision.context or "").encode() for decision in decisions]
     assert contexts == [stored, [*stored[:3], *stored[4:]]]
 

@@ -20,7 +20,7 @@ from tests.support.kernel_arrays import use_small_chunks
 from tests.support.logs.encoders import Encoder
 from tests.support.strategies import Array, Integers, quick, seeds
 from understudy.errors import InvalidLog, InvalidSnapshot
-from understudy.logs.features import ContextFeatures, fit_context_features
+from understudy.logs.features import ContextFeatures, LearnerFactory, Warmup, context_features
 
 K = 3
 NAMES = ("size", "age", "city")
@@ -46,6 +46,21 @@ def frame_of(**columns: Any) -> pl.DataFrame:
 
 def played(seed: int, n: int) -> Integers:
     return np.random.default_rng([seed, 1]).choice(K, p=[0.7, 0.25, 0.05], size=n)
+
+
+def fit_context_features(
+    encoder: Encoder,
+    frame: pl.DataFrame,
+    actions: Integers,
+    n_actions: int,
+    *,
+    horizon: int | None = None,
+) -> ContextFeatures:
+    """LinProd of a warm-up whose propensities are unknown."""
+    warmup = Warmup.fit(frame, actions, None, encoder.names)
+    assert warmup.encoder == encoder
+    factory = LearnerFactory(None, n_actions, horizon, warmup=warmup)
+    return context_features(factory.make("lin-prod-compact", {}), warmup, factory)
 
 
 @cache
@@ -277,8 +292,9 @@ SMALL: Any = {"n_actions": 2, "kappa": 1.0}
 
 
 def test_a_learner_of_other_features_is_refused() -> None:
-    for learner in (None, us.exp3([0.5, 0.5], eta=0.1), us.lin_prod_compact([[1.0]], **SMALL)):
-        with pytest.raises(InvalidSnapshot, match="no lin_prod_compact of contexts"):
+    of_one = us.lin_prod_compact([[1.0]], **SMALL)
+    for learner in (None, 3, us.exp3([0.5, 0.5], eta=0.1), of_one):
+        with pytest.raises(InvalidSnapshot, match=r"does not take contexts|it has no spec"):
             ContextFeatures.from_data(made().as_data(), learner)
 
 

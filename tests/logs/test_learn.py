@@ -101,7 +101,7 @@ def test_a_contextual_policy_goes_on_with_the_features_that_it_began_with(tmp_pa
 def test_contexts_are_learned_from_and_certified() -> None:
     rows = make_rows(60_000, context=True)
     learned = learn(rows, context=["x", "color"])
-    assert learned.policy.settings.learner == "lin-prod-compact"
+    assert learned.policy.settings.learner == "exp4"
     assert learned.certified is not None
     assert learned.certified.promoted
     right = learned.policy.probabilities({"x": 1.5, "color": "red"})
@@ -157,15 +157,15 @@ def test_what_is_asked_for_decides_the_learner() -> None:
     plain = ROWS.drop("propensity")
     behavior = {"north": 0.4, "south": 0.2, "east": 0.2, "west": 0.2}
     cases: list[tuple[pl.DataFrame, dict[str, Any], str, str]] = [
-        (ROWS, {}, "coverage-adaptive", "logged"),
+        (ROWS, {}, "prod-grid", "logged"),
         (plain, {}, "exp3-ix-unknown", "estimated"),
-        (plain, {"behavior": behavior}, "coverage-adaptive", "given"),
+        (plain, {"behavior": behavior}, "prod-grid", "given"),
         (ROWS, {"behavior": "estimated"}, "exp3-ix-unknown", "estimated"),
     ]
     for rows, asked, learner, kind in cases:
         settings = learn(rows[:200], **asked).policy.settings
         assert (settings.learner, settings.behavior) == (learner, kind)
-        theorem = "coverage-adaptive" if learner == "coverage-adaptive" else "none"
+        theorem = "first-order" if learner == "prod-grid" else "none"
         assert settings.theorem == theorem  # without a horizon, none is known for estimates
 
 
@@ -346,9 +346,10 @@ def test_a_contextual_policy_asks_for_its_columns() -> None:
     assert_refused(policy.probabilities, "context", needed)
     abc = partial(policy.probabilities, {"x": "abc", "color": "red"})
     assert_refused(abc, "context['x']", "it is not a number")
-    missing = policy.probabilities({"x": None, "color": "red"})
-    assert policy.probabilities({"x": np.nan, "color": "red"}) == missing
-    assert policy.probabilities(frame.row(0, named=True)) != missing
+    there = partial(policy.probabilities, production=dict.fromkeys(LABELS, 0.25))
+    missing = there({"x": None, "color": "red"})
+    assert there({"x": np.nan, "color": "red"}) == missing
+    assert there(frame.row(0, named=True)) != missing
 
 
 def test_labels_that_the_warm_up_did_not_have_are_counted_and_told() -> None:

@@ -34,7 +34,7 @@ IMPORT_DEPTH = 19  # of the log commands; target: 15
 TEST_FILES_THAT_LOOK_INSIDE = 0  # at modules they are not about
 
 # A kernel beside its learner may share its name.
-KERNELS_BESIDE_LEARNERS = {"exponential_weights", "lin_prod", "weighted_entropy"}
+KERNELS_BESIDE_LEARNERS = {"exponential_weights", "lin_prod", "ridge", "weighted_entropy"}
 
 
 def sources(*folders: Path) -> Iterator[Path]:

@@ -20,7 +20,7 @@ from benchmarks.baselines import (
     softmax_every_round,
 )
 from benchmarks.instructions import WORKLOADS, count
-from benchmarks.measurement import Benchmark, Contender, Ratio, machine
+from benchmarks.measurement import Benchmark, Contender, Evaluation, Ratio, Table, machine
 from benchmarks.replay import skipped
 from benchmarks.service_growth import measure as measure_growth
 from tests.support.command_line import Run, understudy
@@ -163,6 +163,19 @@ def test_only_the_measured_part_of_a_page_is_written(tmp_path: Path) -> None:
     assert text.endswith("\nafter\n")
     assert as_markdown(results) in text
     assert "old" not in text
+
+
+def test_tables_of_values_stand_between_timings_and_ratios(tmp_path: Path) -> None:
+    table = Table("Values", ["", "a", "b"], [["x", "1", ""]])
+    made = Evaluation([table], [Ratio("r", 0.5, at_least=1.0)])
+    nothing = Contender("nothing", lambda: None, 1.0, "s", 1)
+    benchmark = Benchmark("b", "B", lambda _: iter([nothing]), evaluate=lambda *_: made)
+    result = measure(benchmark)
+    _, timings, values, ratios = as_markdown([result]).split("\n\n| ")
+    assert timings.endswith("\n\nValues:")
+    assert values == "| a | b |\n|---|---:|---:|\n| x | 1 |  |"
+    assert ratios.endswith("| r | 0.5 | ≥ 1 | missed |")
+    assert read(write(result, tmp_path)) == result
 
 
 def test_the_command_speaks_to_machines(understudy: Run) -> None:

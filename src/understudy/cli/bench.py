@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).parents[3]
 # Help must work without a checkout, so the names are written here; a test compares them.
 NAMES = (
     *("figure1", "rounds", "adaptive", "replay", "learn", "live", "lin_prod", "compact"),
-    "latency",
+    *("latency", "mixture", "defaults", "policies", "policy_growth"),
 )
 
 
@@ -50,9 +50,13 @@ def bench(
     lin_prod   LinProd's exact product, cost against the number of rounds
     compact    LinProd in constant memory, against the product (minutes, of the product)
     latency    imports, first calls, `understudy paper`, `learn` and `certify`
+    mixture    replay with the default learners, in rows per second
+    defaults   the default learners on games with known means, and on digits
+    policies   the true value of learned policies, against Vowpal Wabbit and others
+    policy_growth  the true value of the default policy from 10⁴ to 10⁶ rows
 
-    Without a name, all of them: a few minutes. Peers that are not installed are
-    named and left out (pip install 'understudy[bench]').
+    Without a name, all of them: about an hour, most of it policies. Peers that
+    are not installed are named and left out (pip install 'understudy[bench]').
     """
     benchmarks = _import_benchmarks()
     if out is not None:

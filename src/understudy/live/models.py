@@ -68,10 +68,15 @@ class Batch(BaseModel):
 
 
 class Draw(BaseModel):
-    """The context that an action is drawn for."""
+    """The context that an action is drawn for, and production's probabilities there."""
 
     model_config = STRICT
     context: Context | None = Field(None, description="needed where the study has contexts")
+    production: dict[Text, Number] | None = Field(
+        None,
+        description="the probabilities of production by action, needed where the policy does as "
+        "production does with a share that matters",
+    )
 
 
 class StudyOptions(TypedDict, total=False):
@@ -79,6 +84,7 @@ class StudyOptions(TypedDict, total=False):
 
     Args:
         learner: a learner by name, as for `understudy learn --learner`.
+        experts: learners by names of yours, instead of one learner: `exp4` mixes them.
         behavior: "logged" (each decision carries its propensity, the default), "estimated", or
             production's fixed probabilities by action.
         horizon: for how many decisions the learner is tuned; without one it needs none.
@@ -91,6 +97,7 @@ class StudyOptions(TypedDict, total=False):
     """
 
     learner: str | None
+    experts: Mapping[str, str] | None
     behavior: str | Mapping[str, float] | Mapping[int, float]
     horizon: int | None
     reward_range: tuple[float, float]

@@ -119,7 +119,9 @@ class Service:
         spec = begun.spec
         same = self.writer.studies.get(spec.name)
         if same is not None:
-            if (same.record.spec, same.record.base) == (spec.model_dump_json(), base):
+            # A study keeps the rules of its creation, which an older release may have made.
+            wanted = spec.model_copy(update={"rules": same.spec.rules})
+            if (same.spec, same.record.base) == (wanted, base):
                 return same  # idempotent: the client did not get the first answer
             message = f"there is another study {spec.name!r} already; choose another name"
             raise HttpError(409, "exists", message)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import polars as pl
 from pydantic import BaseModel, Field, StringConstraints
 
 from understudy.behaviors import Behavior, Logged
@@ -16,9 +17,11 @@ from understudy.errors import InvalidArgument
 from understudy.live.models import MOST_CONTEXTS, STRICT, Action, Event, Number, Text
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.encoder import NumberColumn
+from understudy.logs.features import FIRST_RULES, RULES, LearnerFactory, Warmup
 from understudy.logs.policy import Policy
 from understudy.logs.schema import (
     ACTION,
+    CONTEXT,
     ESTIMATED,
     GIVEN,
     LOGGED,
@@ -31,8 +34,18 @@ from understudy.logs.schema import (
     first_few,
     label_key,
 )
-from understudy.logs.settings import CONTEXTUAL, LEARNERS, choose, name_of_default
+from understudy.logs.settings import (
+    LEARNERS,
+    OWN,
+    Wanted,
+    choose,
+    name_of_default,
+    name_of_first_default,
+    refuse_without_contexts,
+)
 
+NEWEST = {"rules": RULES}
+MOST_EXPERTS = 32  # a decision costs the sum of all of them
 MOST_ACTIONS = 10_000  # a policy of so many is some 500 kB of JSON, sent with every GET policy
 LONGEST_WAIT = 366 * 24 * 3600.0  # seconds: learning stops at a decision that waits
 MOST_VALUES = 32_768  # in contexts that are read at a time: of 1,000 characters each, some 32 MB
@@ -53,8 +66,17 @@ class StudySpec(BaseModel):
         description="where propensities come from: every event, counting, or fixed probabilities",
         max_length=MOST_ACTIONS,
     )
-    learner: Literal[LEARNERS] | None = Field(  # type: ignore[valid-type] # a tuple of names
-        None, description="left out: the best one for this behavior"
+    learner: Text | None = Field(
+        None,
+        description=f"one of {', '.join(LEARNERS)}, with parameters such as exp3-ix:coverage=20; "
+        "left out: the one that suits this behavior and its contexts",
+    )
+    experts: dict[Text, Text] | None = Field(
+        None,
+        min_length=2,
+        max_length=MOST_EXPERTS,
+        description="learners by a name of yours, instead of `learner`: exp4 mixes them; "
+        "the learner 'production' does as production does",
     )
     horizon: int | None = Field(None, ge=1, description="how many decisions will come, if known")
     reward_range: tuple[Number, Number] = Field((0.0, 1.0), strict=False)
@@ -71,13 +93,23 @@ class StudySpec(BaseModel):
     warmup: int = Field(
         1000, ge=2, le=100_000, description="decisions that prepare the features of contexts"
     )
+    rules: int = Field(
+        FIRST_RULES,
+        ge=FIRST_RULES,
+        le=RULES,
+        description="version of the rules that make learners; new studies get the newest",
+    )
 
     @staticmethod
     def of(found: Mapping[str, Any]) -> StudySpec:
-        """Validate each field, then check that no two contradict each other (`InvalidArgument`)."""
-        spec = StudySpec.model_validate(found)
+        """Validate the fields of a new study, and that no two contradict each other."""
+        spec = StudySpec.model_validate(found).as_new()
         spec.check()
         return spec
+
+    def as_new(self) -> StudySpec:
+        """Return the specification of a study that is created now: with the newest rules."""
+        return self if "rules" in self.model_fields_set else self.model_copy(update=NEWEST)
 
     def check(self) -> None:
         """Raise `InvalidArgument` if two fields contradict each other."""
@@ -94,13 +126,14 @@ class StudySpec(BaseModel):
             )
         HORIZON.optional()("horizon", self.horizon)
         behavior = self.pi_b  # raises if it names other actions
+        if self.learner is not None and self.experts is not None:
+            reason = "experts are mixed by a learner of their own"
+            raise InvalidArgument("learner", self.learner, reason, "pass experts, or a learner")
+        factory = self.factory(None if self.context is None else self._example_warmup())
+        choice = choose(self.wanted, factory)
         if self.context is None:
-            choose(self.learner_name, behavior, len(self.labels), self.horizon)
             return
-        if self.learner_name != CONTEXTUAL:
-            raise InvalidArgument(
-                "learner", self.learner, "it ignores contexts", f"pass {CONTEXTUAL!r} or no context"
-            )
+        refuse_without_contexts(choice, behavior)
         reserved = [name for name in self.context if name in EXPORT_COLUMNS]
         if reserved:
             raise InvalidArgument(
@@ -151,9 +184,26 @@ class StudySpec(BaseModel):
         return Logged(n_actions=len(self.labels)) if self.behavior == LOGGED else None
 
     @property
-    def learner_name(self) -> str:
-        """The name of the learner, chosen or by default."""
-        return self.learner or name_of_default(self.pi_b, contexts=self.context is not None)
+    def wanted(self) -> Wanted:
+        """The learner that the study wants: experts, or a name, chosen or by default."""
+        default = name_of_default if self.rules > FIRST_RULES else name_of_first_default
+        return self.experts or self.learner or default(self.pi_b, contexts=self.context is not None)
+
+    def factory(self, warmup: Warmup | None = None) -> LearnerFactory:
+        """The maker of this study's learner, from the warm-up of its contexts if it has any."""
+        return LearnerFactory(
+            self.pi_b, len(self.labels), self.horizon, warmup=warmup, rules=self.rules
+        )
+
+    def _example_warmup(self) -> Warmup:
+        """Two contexts of this study's kinds: parameters of a learner are checked with them."""
+        columns = {
+            CONTEXT + name: ["a", "b"] if kind == "text" else [0.0, 1.0]
+            for name, kind in (self.context or {}).items()
+        }
+        q = np.array([0.5, 0.5]) if self.propensity_source == LOGGED else None
+        names = tuple(self.context or ())
+        return Warmup.fit(pl.DataFrame(columns), np.array([0, 1]), q, names, rules=self.rules)
 
     def faults(self, event: Event) -> dict[str, str]:
         """Return the faults of an event of this study by field, in words; empty if it is valid."""
@@ -225,6 +275,10 @@ class StudySpec(BaseModel):
     ) -> StudySpec:
         """Return the specification of a study that continues from a policy.json."""
         settings, study = policy.settings, policy.study
+        if settings.columns.experts:
+            reason = "events have no probabilities of experts, which this policy mixes"
+            remedy = "learn a policy without --expert"
+            raise InvalidArgument("policy", settings.columns.experts, reason, remedy)
         behavior: object = settings.behavior
         if isinstance(study.behavior, np.ndarray):
             behavior = dict(zip(policy.actions.texts, study.behavior.tolist(), strict=True))
@@ -240,7 +294,7 @@ class StudySpec(BaseModel):
                 "name": name,
                 "actions": list(policy.actions.labels),
                 "behavior": behavior,
-                "learner": settings.learner,
+                "learner": None if settings.learner == OWN else settings.learner,
                 "horizon": settings.horizon,
                 "reward_range": settings.reward_range,
                 "confidence": 0.95 if study.certificate is None else study.certificate.confidence,

@@ -12,27 +12,36 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
+from understudy.learners import Exp4, Mapped, Outside
 from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot
-from understudy.logs.features import ConstantContexts, ContextFeatures
+from understudy.logs.action_files import check_probabilities, probability_vector
+from understudy.logs.features import (
+    ConstantContexts,
+    ContextFeatures,
+    Warmup,
+    context_features,
+)
 from understudy.logs.learn import coverage_of_policy
 from understudy.logs.policy import Policy, Provenance, from_text, playable
 from understudy.logs.results import LearnResult
 from understudy.logs.runs.study import LAST, Study, average_policy, last_rows
 from understudy.logs.schema import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, QUARANTINE, Columns
-from understudy.logs.settings import Choice, Settings, choose, choose_contextual
+from understudy.logs.settings import Choice, Settings, choose
+from understudy.protocols import PRODUCTION
 from understudy.types import Log
 
 MOST_WARMUP_ROWS = 200_000  # twice the largest `warmup`, so that each can be doubled once
 MOST_WARMUP_BYTES = 1 << 27  # of contexts: twice 1,000 of 64 texts with 1,000 characters each
 ROWS_PER_FRAME = 512  # contexts parsed at a time: objects of Python take ten times their text
-WarmupRow = tuple[int, bytes]  # the action and the context of a decision
+WarmupRow = tuple[int, bytes, float | None]  # action, context and propensity of a decision
 COLUMN_TYPES = {"number": pl.Float64(), "text": pl.String()}
 
 
@@ -41,7 +50,7 @@ class StudyState:
     """A study after the decisions up to `seq`, as an immutable value.
 
     During the warm-up of contexts there is neither `study` nor `settings`. The first `warmup_count`
-    of `warmup_rows` are the actions and contexts of its decisions: states that follow each other
+    of `warmup_rows` are its decisions without their rewards: states that follow each other
     share this list, and only add to it. `warmup` counts them afterwards. `last_features` are those
     of the last rows, over which a policy with contexts is averaged. `expired` counts the decisions
     that got the default reward. `base_study` is the study in the policy.json that this one
@@ -74,8 +83,7 @@ class StudyState:
             return replace(empty._with_policy(policy), base_study=policy.study)
         if spec.context is not None:
             return empty
-        choice = choose(spec.learner_name, spec.pi_b, len(spec.labels), spec.horizon)
-        return empty._begin_learning(choice, None)
+        return empty._begin_learning(choose(spec.wanted, spec.factory()), None)
 
     def restored(
         self, snapshot: Snapshot, last: Callable[[int], Iterable[Sequence[Decision]]]
@@ -131,7 +139,7 @@ class StudyState:
         rows, size, total = self._rows_to_extend(), self._warmup_size, self.warmup_bytes
         for count, decision in enumerate(decisions, start=1):
             context = _context_bytes(decision)
-            rows.append((decision.action, context))
+            rows.append((decision.action, context, decision.propensity))
             total += len(context)
             may_end = len(rows) >= self.least_warmup
             is_full = may_end and total >= MOST_WARMUP_BYTES
@@ -165,12 +173,16 @@ class StudyState:
         return list(rows[: self.warmup_count])
 
     def _finish_warm_up(self, rows: Sequence[WarmupRow]) -> StudyState:
-        actions = np.array([action for action, _ in rows], dtype=np.int64)
-        frame = self._context_frame([context for _, context in rows])
-        names = tuple(self.spec.context or ())
-        choice, contextual = choose_contextual(
-            frame, actions, names, len(self.spec.labels), self.spec.horizon
-        )
+        actions = np.array([action for action, _, _ in rows], dtype=np.int64)
+        frame = self._context_frame([context for _, context, _ in rows])
+        q = None
+        if self.spec.propensity_source == LOGGED:
+            q = np.array([propensity for _, _, propensity in rows], dtype=np.float64)
+        names, rules = tuple(self.spec.context or ()), self.spec.rules
+        warmup = Warmup.fit(frame, actions, q, names, rules=rules)
+        factory = self.spec.factory(warmup)
+        choice = choose(self.spec.wanted, factory)
+        contextual = context_features(choice.learner, warmup, factory)
         begun = self.without_warmup_rows()._begin_learning(choice, contextual)
         return replace(begun, warmup=len(rows))
 
@@ -215,9 +227,12 @@ class StudyState:
 
     @property
     def numbers(self) -> int:
-        """The size of the learner's state, K p², or K without contexts: the work of a decision."""
-        features = 1 if self.contextual is None else len(self.contextual.encoder.features)
-        return len(self.spec.labels) * features**2
+        """The size of the learner's state, the sum of K p² of its experts: a decision's work."""
+        if self.study is None:
+            return len(self.spec.labels)
+        learner = self.study.learner
+        experts = learner.experts if isinstance(learner, Exp4) else (learner,)
+        return len(self.spec.labels) * sum(map(_squared_features, experts))
 
     @property
     def promoted_seq(self) -> int | None:
@@ -243,17 +258,34 @@ class StudyState:
             size *= 2
         return size
 
-    def probabilities(self, context: Mapping[str, object] | None = None) -> Array:
-        """Return π of the next round, (K,); uniform during the warm-up."""
+    def probabilities(
+        self,
+        context: Mapping[str, object] | None = None,
+        production: Mapping[str, float] | None = None,
+    ) -> Array:
+        """Return π of the next round, (K,); uniform during the warm-up.
+
+        `production` are the probabilities of the behavior policy by label, for a policy that does
+        as production does in part; others ignore them. Without contexts, frequencies of actions
+        stand for them; with contexts, they are needed if the share matters.
+        """
         if (fault := self.spec.fault_of_context(context)) is not None:
             raise InvalidArgument("context", context, fault, "see the study's contexts")
         if self.study is None:
             return np.full(len(self.spec.labels), 1.0 / len(self.spec.labels))
-        if self.contextual is None or context is None:
-            found = self.study.learner.policy(self.study.state)
-        else:
+        learner: Any = self.study.learner  # one that follows production takes it, and no other
+        x, given = None, {}
+        if self.contextual is not None and context is not None:
             x = self.contextual.features_of_one(context)
-            found = self.study.learner.policy(self.study.state, x)
+        if production is not None:
+            checked = check_probabilities(PRODUCTION, dict(production), PRODUCTION)
+            q = probability_vector(PRODUCTION, checked, self.spec.labels)
+            if PRODUCTION in learner.spec.outside:
+                given[PRODUCTION] = q
+        if PRODUCTION in learner.spec.outside and self.contextual is None and not given:
+            found = average_policy(self.study, None, None)
+        else:
+            found = learner.policy(self.study.state, x, **given)
         kept = playable(found)
         return np.asarray(kept / kept.sum())
 
@@ -289,6 +321,13 @@ class StudyState:
         """
         policy = self.policy
         return None if policy is None else Snapshot(self.seq, policy.to_json(pause), self.expired)
+
+
+def _squared_features(learner: Any) -> int:
+    """p² of a learner, after its own map of the features; 1 if it ignores contexts."""
+    inner = learner.learner if isinstance(learner, Mapped) else learner
+    (p,) = (1,) if isinstance(inner, Outside) else inner.spec.features or (1,)
+    return int(p) ** 2
 
 
 def _context_bytes(decision: Decision) -> bytes:

@@ -9,7 +9,13 @@ from tempfile import gettempdir
 from typing import Any, Unpack
 
 from understudy.errors import InvalidArgument
-from understudy.logs.evaluation.target_policies import ContextualTarget, Target, target_of
+from understudy.logs.evaluation.target_policies import (
+    Fixed,
+    RowTarget,
+    Target,
+    average_by_label,
+    target_of,
+)
 from understudy.logs.evaluation.verdicts import coverage_from
 from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import ProgressCallback, no_progress, scratch_folder
@@ -18,6 +24,7 @@ from understudy.logs.results import CoverageResult, LearnResult
 from understudy.logs.runs.ordered_run import run_over
 from understudy.logs.runs.setup import LogInput, fingerprints_of
 from understudy.logs.schema import Label
+from understudy.protocols import PRODUCTION
 
 PolicyLike = Policy | LearnResult | str | os.PathLike[str] | Mapping[Label, float]
 
@@ -76,11 +83,15 @@ def coverage(
 
 
 def _fixed_target(policy: PolicyLike) -> Target:
-    """The target of a policy, or `InvalidArgument` if it depends on contexts."""
+    """The target of a policy, or `InvalidArgument` if it depends on the row."""
     target = target_of(
         policy.policy if isinstance(policy, LearnResult) else policy, None, best_action=False
     )
-    if isinstance(target, ContextualTarget):
-        reason = "it depends on contexts, and coverage is computed per action"
+    if isinstance(target, RowTarget):
+        learned, outside = target.policy, target.policy.study.learner.spec.outside
+        if learned.contextual is None and outside == (PRODUCTION,):
+            return Fixed(target.name, average_by_label(learned), learned=learned)
+        on = "contexts" if learned.contextual is not None else ", ".join(outside)
+        reason = f"it depends on {on}, row by row, and coverage is computed per action"
         raise InvalidArgument("policy", target.name, reason, "pass it to understudy certify")
     return target

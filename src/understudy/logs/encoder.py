@@ -6,11 +6,14 @@ on that row alone, and they are bounded for any value.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import accumulate
+from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +35,9 @@ from understudy.logs.schema import CONTEXT, column_text, stripped
 from understudy.snapshots import fields_from_data
 
 BOUND = 5.0  # standard deviations: an outlier counts as this far out, so that features are bounded
-MOST_CATEGORIES = 50  # with a feature of their own: the learner's state has K p² numbers
+# Labels with a feature of their own. The learner's state has K p² numbers, so that a column has
+# fifty; a few columns share two hundred.
+MOST_CATEGORIES, MOST_IN_ALL = 50, 200
 MOST_RARE = 1_000  # labels that are remembered: a column of ids would fill policy.json
 MISSING = ("", "-", "na", "n/a", "nan", "null", "none")  # in lower case, in a column of numbers
 LONGEST_INTEGER = 64  # bits of an integer in a frame, with its sign
@@ -102,13 +107,18 @@ class Encoder:
             )
 
     @staticmethod
-    def fit(frame: pl.DataFrame, names: Sequence[str]) -> Encoder:
-        """The encoder of these columns, `context.<name>` in a frame of warm-up rows."""
+    def fit(
+        frame: pl.DataFrame, names: Sequence[str], most_labels: int = MOST_CATEGORIES
+    ) -> Encoder:
+        """The encoder of these columns, `context.<name>` in a frame of warm-up rows.
+
+        At most `most_labels` of a column have a feature of their own.
+        """
         if not len(frame):
             raise InvalidLog(
                 "warm-up", "no rows", "features are scaled by its rows", "pass a longer --warmup"
             )
-        fitted = {name: _fit_column(name, _context(frame, name)) for name in names}
+        fitted = {name: _fit_column(name, _context(frame, name), most_labels) for name in names}
         columns = tuple(column for column in fitted.values() if column is not None)
         return Encoder(columns, tuple(name for name in fitted if fitted[name] is None))
 
@@ -128,13 +138,45 @@ class Encoder:
         return np.concatenate([np.ones((len(frame), 1)), *encoded], axis=1)
 
     def encode_one(self, context: Mapping[str, object]) -> Array:
-        """The features of one context, (p,); None and NaN are missing values."""
-        self._require_columns(context)
-        encoded = [column.encode(_one(column, context[column.name])) for column in self.columns]
-        return np.concatenate([np.ones(1), *(features[0] for features in encoded)])
+        """The features of one context, (p,), bit for bit those of `encode`.
 
-    def _require_columns(self, context: object) -> None:
-        """Raise `InvalidArgument` unless a context has the columns that are features."""
+        None and NaN are missing values.
+        """
+        if not (
+            isinstance(context, Mapping)
+            and context.keys() <= self._allowed
+            and context.keys() >= self._needed
+        ):
+            raise self._refusal(context)
+        features = self._constant.copy()
+        for name, put, place in self._places:
+            put(context[name], features, place)
+        return np.array(features)
+
+    @cached_property
+    def _allowed(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    @cached_property
+    def _needed(self) -> frozenset[str]:
+        return frozenset(column.name for column in self.columns)
+
+    @cached_property
+    def _constant(self) -> list[float]:
+        """The features of a context whose columns have none: a list, which is faster to fill."""
+        return [1.0, *[0.0] * (len(self.features) - 1)]
+
+    @cached_property
+    def _places(self) -> tuple[tuple[str, Callable[[object, list[float], int], None], int], ...]:
+        """The name of each column, the function that encodes a value, and its first feature."""
+        ends = accumulate((len(column.features) for column in self.columns), initial=1)
+        return tuple(
+            (column.name, column.put, place)
+            for column, place in zip(self.columns, ends, strict=False)
+        )
+
+    def _refusal(self, context: object) -> InvalidArgument:
+        """The error for a context without the columns that are features, or with others."""
         needed = [column.name for column in self.columns]
         example = ", ".join(f"{name!r}: …" for name in needed)
         value = dict(context) if isinstance(context, Mapping) else context
@@ -142,12 +184,11 @@ class Encoder:
             reason = "a context is a dictionary of the columns that the policy depends on"
         elif unknown := [name for name in value if name not in self.names]:
             reason = f"the log had no column of contexts {unknown[0]!r}"
-        elif absent := [name for name in needed if name not in value]:
-            reason = f"it has no value of {', '.join(absent)}"
         else:
-            return
+            absent = [name for name in needed if name not in value]
+            reason = f"it has no value of {', '.join(absent)}"
         remedy = f"pass {{{example}}}, with None for what is missing"
-        raise InvalidArgument("context", value, reason, remedy)
+        return InvalidArgument("context", value, reason, remedy)
 
     def unexpected_values(self, frame: pl.DataFrame) -> UnexpectedValues:
         """Count the values that are unlike all values of the warm-up, by column."""
@@ -216,6 +257,30 @@ class NumberColumn:
             features.append(absent.astype(np.float64))
         return np.stack(features, axis=1)
 
+    def put(self, value: object, features: list[float], place: int) -> None:
+        """Write the features of one value into a row of zeros, from `place` on."""
+        number = value if type(value) is float else self._number(value)
+        if not isfinite(number):
+            if self.missing:
+                features[place + (self.scale > 0)] = 1.0
+        elif self.scale > 0:
+            standard = (number - self.mean) / self.scale
+            cut = BOUND if standard > BOUND else -BOUND if standard < -BOUND else standard
+            features[place] = cut
+
+    def _number(self, value: object) -> float:
+        """A value as a number, NaN if it is missing; `InvalidArgument` if it is no number."""
+        if value is None:
+            return math.nan
+        if isinstance(value, np.generic):
+            return self._number(value.item())
+        if isinstance(value, int | float):
+            try:
+                return float(value)
+            except OverflowError:
+                return math.inf
+        return float(_finite(_one(self, value))[0])  # text
+
     def unexpected_values(self, column: pl.Series) -> dict[Unexpected, int]:
         """Count values that are no number, and missing ones if the warm-up had none."""
         absent = np.isnan(_finite(column))
@@ -232,7 +297,7 @@ class NumberColumn:
 class CategoryColumn:
     """A column of labels: one feature per label, 1 where the row has it.
 
-    `rare`: labels of the warm-up beyond the `MOST_CATEGORIES` most frequent ones, of which the
+    `rare`: labels of the warm-up beyond the most frequent ones, of which the
     first `MOST_RARE` are remembered. If there are any, they share one feature with all new labels;
     otherwise a new label has no feature.
 
@@ -253,13 +318,13 @@ class CategoryColumn:
         enforce(self)
 
     @staticmethod
-    def fit(name: str, column: pl.Series) -> CategoryColumn:
+    def fit(name: str, column: pl.Series, most_labels: int = MOST_CATEGORIES) -> CategoryColumn:
         """The most frequent labels of the warm-up; equally frequent ones by name."""
         texts = _labels(column)
         counts = texts.drop_nulls().value_counts(name="rows")
         order = counts.sort(["rows", texts.name], descending=[True, False])
         labels = order[texts.name].to_list()
-        most, rare = tuple(labels[:MOST_CATEGORIES]), tuple(labels[MOST_CATEGORIES:][:MOST_RARE])
+        most, rare = tuple(labels[:most_labels]), tuple(labels[most_labels:][:MOST_RARE])
         return CategoryColumn(name, most, rare, texts.null_count() > 0)
 
     @property
@@ -288,6 +353,33 @@ class CategoryColumn:
             one_hot[texts.is_null().to_numpy(), -1] = 1.0
         return one_hot
 
+    def put(self, value: object, features: list[float], place: int) -> None:
+        """Write the features of one value into a row of zeros, from `place` on."""
+        label = value if type(value) is str else self._label(value)
+        if label:
+            own = self._own.get(label)
+            if own is not None:
+                features[place + own] = 1.0
+            elif self.other:
+                features[place + len(self.categories)] = 1.0
+        elif self.missing:
+            features[place + len(self.categories) + self.other] = 1.0
+
+    @cached_property
+    def _own(self) -> dict[str, int]:
+        return {category: i for i, category in enumerate(self.categories)}
+
+    def _label(self, value: object) -> str | None:
+        """A value as text, as `column_text` writes it; None if it is missing."""
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, np.generic):
+            return self._label(value.item())
+        if type(value) is int and value.bit_length() < LONGEST_INTEGER:
+            return str(value)
+        text: str | None = _labels(_one(self, value))[0]
+        return text
+
     def unexpected_values(self, column: pl.Series) -> dict[Unexpected, int]:
         """Count new labels, and missing ones if the warm-up had none."""
         texts = _labels(column)
@@ -301,11 +393,11 @@ class CategoryColumn:
 Column = NumberColumn | CategoryColumn
 
 
-def _fit_column(name: str, column: pl.Series) -> Column | None:
+def _fit_column(name: str, column: pl.Series, most_labels: int) -> Column | None:
     """A column of the warm-up; None if all rows have the same value."""
     if not _is_numeric(column):
         _refuse_dates(name, column)
-        labels = CategoryColumn.fit(name, column)
+        labels = CategoryColumn.fit(name, column, most_labels)
         return labels if len(labels.features) > 1 else None
     if np.isnan(_finite(column)).all():
         return None

@@ -1,37 +1,65 @@
-"""Features of contexts, bounded by κ, and the learner whose V and κ come from the same warm-up.
+"""The features of contexts, and the learners of a log, made from its warm-up.
 
-V is the second moment of the features that production plays, and κ the bound on φᵀV⁻¹φ that
-Theorem 3 needs. Features above κ are scaled down to it. After the warm-up this scaling depends on
-the context alone: so every policy is predictable, κ holds for every later context, and no row is
-rejected. The learner does not learn from the warm-up.
+The rows of a warm-up decide how contexts are encoded, the random Fourier features, the V and κ of
+LinProd. Their rewards are not read, and they are not learned from. After the warm-up the features
+of a row depend on its context alone, so that every policy is predictable.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
-from understudy import kernels
+from understudy import kernels, learners
+from understudy.behaviors import Behavior, Logged
 from understudy.constraints import NONNEGATIVE, Array, enforce, integer
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.formatting import counted
-from understudy.learners import DisjointFeatures, LinProdCompact, lin_prod_compact
-from understudy.logs.encoder import REMEDY, Encoder
+from understudy.learners import DisjointFeatures, LinProdCompact, Mapped, lin_prod_compact
+from understudy.learners.experts import has_columns
+from understudy.learners.feature_maps import bound_leverage
+from understudy.learners.per_context import MOST_CONTEXTS
+from understudy.logs.encoder import (
+    MOST_CATEGORIES,
+    MOST_IN_ALL,
+    REMEDY,
+    CategoryColumn,
+    Encoder,
+    NumberColumn,
+)
+from understudy.protocols import LEARNER, PRODUCTION, Learner
 from understudy.snapshots import fields_as_data, fields_from_data
 from understudy.theory import leverage
 from understudy.types import Integers, kernel_view, rounds_per_chunk
 
-# The ridge is min(1, 16/√m) times the mean eigenvalue of V: 1 for a short warm-up, 0.16 for one of
-# 10⁴ rows. A large ridge leaves a bias for good; a small one makes κ large and so the start slow,
-# for which long logs have time.
+# The ridge of V is min(1, 16/√m) times the mean eigenvalue of V: 1 for a short warm-up, 0.16 for
+# one of 10⁴ rows. A large ridge leaves a bias for good; a small one makes κ large and so the start
+# slow, for which long logs have time.
 RIDGE = 16.0
 LARGEST_STATE = 1 << 23  # numbers in V, and in the state, K p² each: 64 MB
+# Numbers in the regressions of a mixture, K p²/2 each: some 20 MB of policy.json.
+LARGEST_REGRESSIONS = 1 << 20
+FOURIER_FEATURES = 300  # enough for the digits of examples/digits.py; a row costs their square
+LEAST_FOURIER = 16  # fewer say less than the columns themselves
+PAIRS = 1_000  # rows whose distances give the scale of the kernel
+FOURIER_SEED = 0  # the frequencies are drawn once, and saved
+# Two softmaxes of estimates of rewards in [0, 1]: one for actions that differ by a hundredth, as
+# clicks do, which is nearly greedy; one for estimates that are that uncertain.
+TEMPERATURES = (0.002, 0.02)
+RAW_RIDGE, FOURIER_RIDGE = 1.0, 0.1  # ℓ of features of size 1, and of cosines of size √(2/300)
+MOST_CELLS = 1_000  # combinations of labels with a learner of their own: a state of some MB
+ROWS_PER_CELL = 2  # in a warm-up of a tenth, so some 20 in the log: fewer teach a table nothing
+DECIMALS = 1e-6  # of logged propensities, which may have few digits: their sum misses 1 by so much
+# Versions of the rules that make learners: 1 is that of 0.5, whose V comes from plays alone.
+FIRST_RULES, RULES = 1, 2
 COUNT = integer(0, "pass a number of rows")
+Parameters = Mapping[str, Any]
 
 
 class ConstantContexts(InvalidLog):
@@ -42,12 +70,13 @@ class ConstantContexts(InvalidLog):
 class ContextFeatures:
     """An encoder, the learner that takes its features, and statistics of their warm-up.
 
-    `rows` counts the rows of the warm-up, `shrunk` those above κ, `unseen` the actions without a
-    row; `ridge` was added to V.
+    `rows` counts the rows of the warm-up, `unseen` the actions without a row. For LinProd alone,
+    `shrunk` counts the rows above κ, and `ridge` was added to V: its features are scaled down to
+    κ. Other learners take the features of the encoder.
     """
 
     encoder: Encoder
-    learner: LinProdCompact
+    learner: Any
     rows: int
     shrunk: int
     unseen: int
@@ -57,17 +86,24 @@ class ContextFeatures:
     def __post_init__(self) -> None:
         enforce(self)
         p = len(self.encoder.features)
-        if not isinstance(self.learner, LinProdCompact) or self.learner.spec.features != (p,):
-            reason = f"it is no lin_prod_compact of contexts with {p} features"
+        LEARNER("learner", self.learner)
+        if self.learner.spec.features != (p,):
+            reason = f"it does not take contexts with {p} features"
             raise InvalidArgument("learner", self.learner, reason, "pass the one that was fitted")
 
     def features(self, frame: pl.DataFrame) -> Array:
         """The features of every row as the learner sees them, (n, p): the same in any batching."""
-        return _shrink(self.encoder.encode(frame), self.learner)
+        return self.seen_by_learner(self.encoder.encode(frame))
 
     def features_of_one(self, context: Mapping[str, object]) -> Array:
         """The features of one context as the learner sees them, (p,)."""
-        return _shrink(self.encoder.encode_one(context)[np.newaxis], self.learner)[0]  # type: ignore[no-any-return] # a row
+        return np.asarray(self.seen_by_learner(self.encoder.encode_one(context)[np.newaxis])[0])
+
+    def seen_by_learner(self, x: Array) -> Array:
+        """Encoded contexts as the learner sees them: LinProd sees them scaled down to κ."""
+        if not isinstance(self.learner, LinProdCompact):
+            return x
+        return bound_leverage(x, self.learner.features.V_inverse, self.learner.kappa)
 
     def as_data(self) -> dict[str, Any]:
         """Everything but the learner as JSON data; snapshots hold the learner."""
@@ -83,82 +119,318 @@ class ContextFeatures:
         )
 
 
-def fit_context_features(
-    encoder: Encoder,
-    frame: pl.DataFrame,
-    actions: Integers,
-    n_actions: int,
-    *,
-    horizon: int | None = None,
-) -> ContextFeatures:
-    r"""`lin_prod_compact` with a block of parameters per action, and its features, from a warm-up.
+@dataclass(frozen=True, eq=False)
+class Warmup:
+    """The rows of a warm-up without their rewards: contexts, actions and propensities."""
 
-    `frame` holds the contexts of the rows that `encoder` was fitted to, `actions` the index of the
-    action that was played in each.
+    encoder: Encoder
+    contexts: Array
+    actions: Integers
+    propensities: Array | None
 
-    $$V_a = \frac{n_a}{n_a + p} \hat V_a + \Big(\frac{p}{n_a + p} + \rho\Big) \lambda I, \qquad
-    \hat V_a = \frac1m \sum_{b=a} x x^\top, \qquad
-    \kappa = \mathrm{median} \max_a x^\top V_a^{-1} x$$
+    @staticmethod
+    def fit(
+        frame: pl.DataFrame,
+        actions: Integers,
+        q: Array | None,
+        context: Sequence[str],
+        *,
+        rules: int = RULES,
+    ) -> Warmup:
+        """Fit an encoder to the contexts of a warm-up, and encode them."""
+        most = MOST_CATEGORIES
+        if rules > FIRST_RULES:
+            most = max(most, MOST_IN_ALL // max(1, len(context)))
+        encoder = Encoder.fit(frame, context, most)
+        if not encoder.columns:
+            raise ConstantContexts(
+                "contexts",
+                ", ".join(encoder.constants),
+                f"no context changes in the {counted(len(frame), 'row')} of the warm-up, "
+                "so there are no features",
+                "pass a larger --warmup, such as 0.5, name other columns, or leave out --context",
+            )
+        return Warmup(encoder, encoder.encode(frame), actions, q)
 
-    over m rows, n_a of them with action a, where λ is the mean eigenvalue of all V̂_a and
-    ρ = min(1, 16/√m). So V_a of an action with few rows is near that of an average action, which
-    keeps its estimates and κ small: with the ridge alone, one rare action would slow down all.
+    @property
+    def dimension(self) -> int:
+        return len(self.encoder.features)
+
+    @cached_property
+    def kernel_scale(self) -> float | None:
+        """γ = 1/median ‖x − x'‖² over pairs of rows; None if all contexts are equal."""
+        x = self.contexts[:PAIRS]
+        squares = np.square(x).sum(axis=1)
+        distances = squares[:, np.newaxis] + squares - 2.0 * (x @ x.T)
+        some = distances[np.triu_indices(len(x), 1)]
+        apart = some[some > 1e-9 * max(1.0, float(squares.max(initial=0.0)))]
+        return None if not len(apart) else 1.0 / float(np.median(apart))
+
+    @cached_property
+    def label_places(self) -> tuple[list[int], list[int]]:
+        """Where the features of each column of labels begin, and how many they are."""
+        starts, sizes, place = [], [], 1
+        for column in self.encoder.columns:
+            size = len(column.features)
+            if isinstance(column, CategoryColumn):
+                starts.append(place)
+                sizes.append(size)
+            place += size
+        return starts, sizes
+
+
+@dataclass(frozen=True, eq=False)
+class LearnerFactory:
+    """Makes learners by name for a log: its behavior policy, its horizon, its warm-up.
+
+    `behavior` is None if propensities are unknown. `rules` is the version of the rules here: a
+    study that is processed again from its first decision needs those of its creation. `restricted`:
+    production may not play every action in every row.
     """
-    _check_size(encoder, len(frame), n_actions)
-    p, m = len(encoder.features), len(frame)
-    squares = np.zeros((n_actions, p, p))
-    for start, x in _chunks(encoder, frame):
-        played = kernel_view(actions[start : start + len(x)])
-        kernels.lin_prod.add_squares(kernel_view(x), played, squares)
-    counts = np.bincount(actions, minlength=n_actions)
-    doubt = (p / (counts + p))[:, np.newaxis, np.newaxis]
-    typical = float(np.trace(squares, axis1=1, axis2=2).mean()) / (m * p)
-    ridge = min(1.0, RIDGE / math.sqrt(m)) * typical
-    V = (1.0 - doubt) * squares / m + (doubt * typical + ridge) * np.eye(p)
-    inverse = DisjointFeatures(V).V_inverse
-    leverages = np.concatenate([_largest_leverages(x, inverse) for _, x in _chunks(encoder, frame)])
-    kappa = float(np.median(leverages))
-    return ContextFeatures(
-        encoder,
-        lin_prod_compact(V, n_actions=n_actions, kappa=kappa, horizon=horizon),
-        rows=m,
-        shrunk=int((leverages > kappa).sum()),
-        unseen=int((counts == 0).sum()),
-        ridge=ridge,
-    )
 
+    behavior: Behavior | None
+    n_actions: int
+    horizon: int | None = None
+    warmup: Warmup | None = None
+    rules: int = RULES
+    restricted: bool = False
 
-def _check_size(encoder: Encoder, rows: int, n_actions: int) -> None:
-    """Raise `ConstantContexts` if the constant is the only feature, `InvalidLog` if too many."""
-    p = len(encoder.features)
-    if not encoder.columns:
-        raise ConstantContexts(
-            "contexts",
-            ", ".join(encoder.constants),
-            f"no context changes in the {counted(rows, 'row')} of the warm-up, "
-            "so there are no features",
-            "pass a larger --warmup, such as 0.5, name other columns, or leave out --context",
+    def make(self, name: str, parameters: Parameters) -> Learner[Any]:
+        """The learner of this name, or `InvalidArgument` if it does not suit the log."""
+        made: Learner[Any] = MAKERS[name](self, dict(parameters))
+        return made
+
+    # --------------------------------------------------------------------------- without contexts
+
+    def _recipe(self, recipe: Callable[..., Learner[Any]]) -> Callable[..., Learner[Any]]:
+        return lambda **parameters: recipe(self._known_behavior, horizon=self.horizon, **parameters)
+
+    @property
+    def _known_behavior(self) -> Behavior:
+        if self.behavior is None:
+            reason = "it needs the propensities of the behavior policy, and they are unknown"
+            remedy = "pass --learner exp3-ix-unknown, or ridge with --context, or the propensities"
+            raise InvalidArgument("learner", "propensities", reason, remedy)
+        return self.behavior
+
+    def prod_grid(self, parameters: dict[str, Any]) -> Learner[Any]:
+        """Prod at a grid of rates, which begins as production."""
+        behavior = self._known_behavior
+        as_production = (
+            {"production": PRODUCTION_SHARE}
+            if isinstance(behavior, Logged)
+            else {"prior": "behavior"}
         )
-    if n_actions * p**2 > LARGEST_STATE:
-        most = math.isqrt(LARGEST_STATE // n_actions)
-        reason = f"the state of the learner would have {n_actions * p**2:,} numbers"
-        remedy = f"name fewer columns of contexts: at most {most} features"
-        raise InvalidLog("contexts", f"{p} features, {n_actions} actions", reason, remedy)
+        if parameters.get("prior") == "uniform":
+            parameters = {**parameters, "prior": None}
+        return learners.prod_grid(behavior, **{**as_production, **parameters})
+
+    def exp3_ix_unknown(self, parameters: dict[str, Any]) -> Learner[Any]:
+        """Exp3-IX with estimated propensities."""
+        parameters = {"width": "kl", **parameters}
+        return learners.exp3_ix_unknown(self.n_actions, horizon=self.horizon, **parameters)
+
+    # ------------------------------------------------------------------------------ with contexts
+
+    @property
+    def _contexts(self) -> Warmup:
+        if self.warmup is None:
+            reason = "it learns from contexts, and none are named"
+            raise InvalidArgument("learner", "contexts", reason, "name columns with --context")
+        return self.warmup
+
+    def lin_prod(self, parameters: dict[str, Any]) -> LinProdCompact:
+        """LinProd with the V and κ of the warm-up."""
+        self._check_size(LARGEST_STATE)
+        return self._lin_prod_of(self.covariance[0], parameters)
+
+    def _lin_prod_of(self, V: Array, parameters: dict[str, Any]) -> LinProdCompact:
+        kappa = float(np.median(self.leverages(V)))
+        return lin_prod_compact(
+            V, n_actions=self.n_actions, kappa=kappa, horizon=self.horizon, **parameters
+        )
+
+    def bounded_lin_prod(self, parameters: dict[str, Any]) -> Learner[Any]:
+        """LinProd that scales features down to κ itself, as an expert does."""
+        made = self._lin_prod_of(self.covariance[0], parameters)
+        return Mapped(made, learners.Leverage(made.features.V, made.kappa))
+
+    def _check_size(self, largest: int) -> None:
+        """Raise `InvalidLog` if a learner of K p² numbers would have too many."""
+        p, K = self._contexts.dimension, self.n_actions
+        if K * p**2 > largest:
+            most = math.isqrt(largest // K)
+            reason = f"the state of the learner would have {K * p**2:,} numbers"
+            remedy = f"name fewer columns of contexts: at most {most} features"
+            raise InvalidLog("contexts", f"{p} features, {K} actions", reason, remedy)
+
+    @cached_property
+    def covariance(self) -> tuple[Array, float]:
+        r"""V from propensities: if every action has one propensity in all rows of the warm-up,
+
+        $\hat V_a = \frac{q(a)}{m} \sum x x^\top$ over all rows, and n_a = m in the formula of
+        `played_covariance`; else that.
+        """
+        fixed, x = self._fixed_propensities(), self._contexts.contexts
+        if fixed is None or self.rules == FIRST_RULES:
+            return self.played_covariance
+        squares = np.zeros((1, x.shape[1], x.shape[1]))
+        every = kernel_view(np.zeros(len(x), dtype=np.int64))
+        kernels.lin_prod.add_squares(kernel_view(x), every, squares)
+        whole = fixed[:, np.newaxis, np.newaxis] * squares
+        return self._shrunk_covariance(whole, np.full(self.n_actions, len(x)))
+
+    @cached_property
+    def played_covariance(self) -> tuple[Array, float]:
+        r"""V from the rows of the warm-up in which each action was played, and the ridge in it.
+
+        $$V_a = \frac{n_a}{n_a + p} \hat V_a + \Big(\frac{p}{n_a + p} + \rho\Big) \lambda I, \qquad
+        \hat V_a = \frac1m \sum_{b=a} x x^\top$$
+
+        over m rows, n_a of them with action a, where λ is the mean eigenvalue of all V̂_a and
+        ρ = min(1, 16/√m). So V_a of an action with few rows is near that of an average action,
+        which keeps its estimates and κ small: with the ridge alone, one rare action would slow
+        down all.
+        """
+        warmup, K = self._contexts, self.n_actions
+        squares = np.zeros((K, warmup.dimension, warmup.dimension))
+        x, played = kernel_view(warmup.contexts), kernel_view(warmup.actions)
+        kernels.lin_prod.add_squares(x, played, squares)
+        return self._shrunk_covariance(squares, np.bincount(warmup.actions, minlength=K))
+
+    def _shrunk_covariance(self, squares: Array, counts: Integers) -> tuple[Array, float]:
+        m, p = self._contexts.contexts.shape
+        doubt = (p / (counts + p))[:, np.newaxis, np.newaxis]
+        typical = float(np.trace(squares, axis1=1, axis2=2).mean()) / (m * p)
+        ridge = min(1.0, RIDGE / math.sqrt(m)) * typical
+        return (1.0 - doubt) * squares / m + (doubt * typical + ridge) * np.eye(p), ridge
+
+    def _fixed_propensities(self) -> Array | None:
+        """q of every action, if it is given, or the same in all rows of the warm-up."""
+        if isinstance(self.behavior, np.ndarray):
+            return self.behavior
+        q, actions = self._contexts.propensities, self._contexts.actions
+        if q is None or len(np.unique(actions)) < self.n_actions:
+            return None
+        low, high = np.full(self.n_actions, np.inf), np.zeros(self.n_actions)
+        np.minimum.at(low, actions, q)
+        np.maximum.at(high, actions, q)
+        one = np.allclose(low, high, rtol=1e-9, atol=0.0) and abs(high.sum() - 1.0) < DECIMALS
+        return high if one else None
+
+    def leverages(self, V: Array) -> Array:
+        """max_a xᵀV_a⁻¹x of every row of the warm-up."""
+        inverse, x = DisjointFeatures(V).V_inverse, self._contexts.contexts
+        size = rounds_per_chunk(x.shape[1])
+        parts = [leverage(x[i : i + size], inverse).max(axis=1) for i in range(0, len(x), size)]
+        return np.concatenate(parts)
+
+    def ridge(self, parameters: dict[str, Any]) -> Learner[Any]:
+        """Ridge regression on the features, or with `features` on so many Fourier features."""
+        warmup = self._contexts
+        fourier = parameters.pop("features", 0)
+        settings: dict[str, Any] = {"temperature": TEMPERATURES, **parameters}
+        if not fourier:
+            self._check_size(LARGEST_STATE)
+            settings = {"ridge": RAW_RIDGE, **settings}
+            return learners.ridge(n_actions=self.n_actions, dimension=warmup.dimension, **settings)
+        rng, gamma = np.random.default_rng(FOURIER_SEED), warmup.kernel_scale or 1.0
+        drawn = learners.random_fourier(
+            dimension=warmup.dimension, features=int(fourier), gamma=gamma, rng=rng
+        )
+        settings = {"ridge": FOURIER_RIDGE, **settings}
+        made = learners.ridge(n_actions=self.n_actions, dimension=drawn.shape[0], **settings)
+        return Mapped(made, drawn)
+
+    def tables(self, parameters: dict[str, Any]) -> Learner[Any]:
+        """A learner for each combination of labels."""
+        warmup = self._contexts
+        starts, sizes = warmup.label_places
+        cells = math.prod(size + 1 for size in sizes) if sizes else 0
+        if not cells or cells > MOST_CONTEXTS:
+            reason = f"there are {cells:,} combinations of labels"
+            remedy = f"name columns of labels with at most {MOST_CELLS:,} combinations, or ridge"
+            raise InvalidArgument("learner", "tables", reason, remedy)
+        map_ = learners.Cell(warmup.dimension, starts, sizes)  # type: ignore[arg-type] # converted
+        own = learners.prod_grid(self._known_behavior, **parameters)
+        return Mapped(learners.per_context(own, n_contexts=cells), map_)
+
+    def mixture(self, parameters: dict[str, Any]) -> Learner[Any]:
+        """The default with contexts: production, and learners of every kind that suits the log."""
+        warmup, K = self._contexts, self.n_actions
+        fourier = int(parameters.pop("features", FOURIER_FEATURES))
+        fourier = min(fourier, math.isqrt(2 * LARGEST_REGRESSIONS // K) - 1)
+        experts: dict[str, Any] = {PRODUCTION: PRODUCTION, "prod-grid": self._plain_grid()}
+        if self._has_few_cells():
+            experts["tables"] = self.tables({})
+        if K * warmup.dimension**2 <= 2 * LARGEST_REGRESSIONS:
+            experts["ridge"] = self.ridge({})
+        if self._has_interactions() and fourier >= LEAST_FOURIER:
+            experts["fourier ridge"] = self.ridge({"features": fourier})
+        if K * warmup.dimension**2 <= LARGEST_REGRESSIONS:
+            experts["lin-prod-compact"] = self.bounded_lin_prod({})
+        if all(name in {PRODUCTION, "prod-grid"} for name in experts):
+            self._check_size(2 * LARGEST_REGRESSIONS)  # all others have too many numbers
+        return self.mix(experts)
+
+    def mix(self, experts: Mapping[str, Any]) -> Learner[Any]:
+        """A mixture of these experts, whose estimates are centred if production covers them."""
+        behavior, least = self._known_behavior, None
+        if isinstance(behavior, Logged) and not has_columns(experts.values()):
+            least = self._least_propensity
+        return learners.exp4(behavior, experts, least_propensity=least)
+
+    @property
+    def _least_propensity(self) -> float | None:
+        """The least propensity of the warm-up; None if rows have eligible sets, or no warm-up."""
+        if self.restricted or self.warmup is None or self.warmup.propensities is None:
+            return None
+        return float(self.warmup.propensities.min())
+
+    def _plain_grid(self) -> Learner[Any]:
+        """`prod_grid` without production, which is an expert of its own."""
+        return learners.prod_grid(self._known_behavior)
+
+    def _has_few_cells(self) -> bool:
+        sizes = self._contexts.label_places[1]
+        cells = math.prod(size + 1 for size in sizes)
+        rows = len(self._contexts.actions)
+        return bool(sizes) and cells <= min(MOST_CELLS, rows // ROWS_PER_CELL)
+
+    def _has_interactions(self) -> bool:
+        """Whether features can say more together than alone: not those of one column of labels."""
+        columns = self._contexts.encoder.columns
+        numbers = any(isinstance(column, NumberColumn) for column in columns)
+        return (numbers or len(columns) > 1) and self._contexts.kernel_scale is not None
 
 
-def _chunks(encoder: Encoder, frame: pl.DataFrame) -> Iterator[tuple[int, Array]]:
-    """The features of the rows in chunks, each with the index of its first row."""
-    size = rounds_per_chunk(len(encoder.features))
-    for start in range(0, len(frame), size):
-        yield start, encoder.encode(frame[start : start + size])
+PRODUCTION_SHARE = 1e-5  # of the prior: to rely on production costs log(10⁵)/η, at a large η
+
+MAKERS: dict[str, Callable[[LearnerFactory, dict[str, Any]], Learner[Any]]] = {
+    "exp3": lambda own, parameters: own._recipe(learners.exp3)(**parameters),
+    "exp3-ix": lambda own, parameters: own._recipe(learners.exp3_ix)(**parameters),
+    "prod": lambda own, parameters: own._recipe(learners.prod)(**parameters),
+    "coverage-adaptive": lambda own, parameters: own._recipe(learners.coverage_adaptive)(
+        **parameters
+    ),
+    "prod-grid": LearnerFactory.prod_grid,
+    "exp3-ix-unknown": LearnerFactory.exp3_ix_unknown,
+    "lin-prod-compact": LearnerFactory.lin_prod,
+    "ridge": LearnerFactory.ridge,
+    "tables": LearnerFactory.tables,
+    "exp4": LearnerFactory.mixture,
+}
 
 
-def _shrink(x: Array, learner: LinProdCompact) -> Array:
-    """x · min(1, √(κ / max_a xᵀ V_a⁻¹ x)): features that satisfy κ."""
-    leverages = _largest_leverages(x, learner.features.V_inverse)
-    return np.asarray(x * np.sqrt(np.minimum(1.0, learner.kappa / leverages))[:, np.newaxis])
-
-
-def _largest_leverages(x: Array, inverse: Array) -> Array:
-    """max_a xᵀ V_a⁻¹ x of every context, (n,)."""
-    return np.asarray(leverage(x, inverse).max(axis=1))
+def context_features(
+    learner: Learner[Any], warmup: Warmup, factory: LearnerFactory
+) -> ContextFeatures:
+    """The features of contexts for a learner, with the statistics of their warm-up."""
+    shrunk, ridge = 0, 0.0
+    if isinstance(learner, LinProdCompact):
+        shrunk = int((factory.leverages(learner.features.V) > learner.kappa).sum())
+        ridge = factory.covariance[1]
+    seen = len(np.unique(warmup.actions))
+    return ContextFeatures(
+        warmup.encoder, learner, len(warmup.actions), shrunk, factory.n_actions - seen, ridge
+    )

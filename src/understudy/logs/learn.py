@@ -28,7 +28,7 @@ from understudy.logs.results import UNDERSTUDY, LearnResult
 from understudy.logs.runs.ordered_run import run_over
 from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import ESTIMATED
-from understudy.logs.settings import ALLOW
+from understudy.logs.settings import ALLOW, refuse_unsaveable
 from understudy.logs.statistics import LogStatistics
 
 
@@ -83,7 +83,9 @@ def learn(
         (options)
 
     `actions` may also be a list of labels, `behavior` a dict of probabilities by label, `context` a
-    list of names. With `engine`, learning takes a horizon and gives no certificate.
+    list of names. `learner` may also be a learner of this library or of your own, or a dictionary
+    of experts for `us.exp4`: names of learners, learners, "production", and models as
+    `us.learners.Model`. With `engine`, learning takes a horizon and gives no certificate.
 
     >>> import polars as pl
     >>> rows = pl.DataFrame({"action": ["a", "b"] * 200, "reward": [0, 1] * 200, "propensity": 0.5})
@@ -100,6 +102,8 @@ def learn(
             reason = "--resume goes on from a policy, and does not begin again"
             remedy = f"leave out --{name}, or --resume to begin again"
             raise InvalidArgument(name, value, reason, remedy)
+    if out is not None:
+        refuse_unsaveable(checked.learner)
     passed = LogInput.of(log, checked.format)
     earlier, earlier_quarantine = _earlier_policy(resume)
     folder = None if out is None else Path(out)

@@ -37,7 +37,10 @@ from understudy.logs.settings import (
     REPEATED_ROWS,
     RepeatedRowsOption,
     Settings,
+    Wanted,
+    check_wanted,
 )
+from understudy.protocols import Learner
 
 NAMED_SOURCES: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
 DEFAULT_CONFIDENCE = 0.95  # of certificates: the usual one of bounds
@@ -125,7 +128,21 @@ class LearnOptions(LogOptions, total=False):
         Option("Columns of the context, numbers or categories.", "A,B,C", "names"),
     ]
     learner: Annotated[
-        str | None, Option("Who learns.  [default: what suits the log]", choices=LEARNERS)
+        str | Learner[Any] | Mapping[str, Any] | None,
+        Option(
+            "Who learns, with parameters such as exp3-ix:coverage=20.  "
+            "[default: what suits the log]",
+            f"[{'|'.join(LEARNERS)}]",
+        ),
+    ]
+    expert: Annotated[
+        str | Sequence[str] | None,
+        Option(
+            "Columns with the probability of the logged action under models of your own, which "
+            "become experts.",
+            "A,B",
+            "names",
+        ),
     ]
     horizon: Annotated[int | None, Option("Fix the rate for so many rows.", kind="count")]
     warmup: Annotated[
@@ -180,7 +197,7 @@ class Options:
     actions: Actions | None = None
     behavior: PropensitySource | None = None
     probabilities: Probabilities | None = None
-    learner: str | None = None
+    learner: Wanted | None = None
     horizon: int | None = None
     confidence: float | None = None
     warmup: float = WARMUP
@@ -204,11 +221,15 @@ class Options:
             reason = "it prepares the features of contexts, and there are none"
             remedy = "name their columns with --context, or leave it out"
             raise InvalidArgument("warmup", warmup, reason, remedy)
-        _one_of("learner", passed.get("learner"), LEARNERS)
+        learner = passed.get("learner")
+        if learner is not None:
+            check_wanted(learner)
         _one_of("repeated_rows", passed.get("repeated_rows"), REPEATED_ROWS)
         roles = ("action", "reward", "propensity", "time", "eligible", "target", "id")
         named: dict[str, Any] = {role: passed.get(role) for role in roles}
         named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
+        expert = passed.get("expert")
+        named["experts"] = (expert,) if isinstance(expert, str) else tuple(expert or ()) or None
         reward_range = passed.get("reward_range")
         scale = None if reward_range is None else RewardScale.from_range(reward_range)
         return Options(
@@ -218,7 +239,7 @@ class Options:
             actions=_actions(passed.get("actions")),
             behavior=source,
             probabilities=probabilities,
-            learner=passed.get("learner"),
+            learner=learner,
             horizon=HORIZON.optional()("horizon", passed.get("horizon")),
             confidence=CONFIDENCE.optional()("confidence", passed.get("confidence")),
             warmup=_warmup(WARMUP if warmup is None else warmup),
@@ -255,7 +276,7 @@ class Options:
 
     def with_defaults_of(self, settings: Settings) -> Options:
         """The options, with the columns and the range of rewards of an earlier run as defaults."""
-        roles = ("action", "reward", "propensity", "context")
+        roles = ("action", "reward", "propensity", "context", "experts")
         columns = {role: getattr(settings.columns, role) for role in roles}
         known = {role: name for role, name in columns.items() if name is not None}
         return dataclasses.replace(
@@ -271,6 +292,7 @@ class Options:
         Another file may have other names for its columns; its contexts must be the same.
         """
         require_same("context", self.columns.get("context"), settings.columns.context)
+        require_same("expert", self.columns.get("experts"), settings.columns.experts)
         return dataclasses.replace(settings.columns, **self.columns)
 
 

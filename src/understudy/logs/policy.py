@@ -9,27 +9,34 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from numpy.random import Generator
+from numpy.typing import ArrayLike
 
-from understudy.behaviors import Logged
+from understudy.behaviors import Logged, choose
 from understudy.certificates import Certificate
 from understudy.certificates.curves import POINTS, Point
 from understudy.constraints import PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
+from understudy.learners import Exp4
+from understudy.logs.evaluation.context_groups import ContextGroups
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import by_reason
 from understudy.logs.readers.files import UnreadFiles
+from understudy.logs.runs.serving import Chances, Serving
 from understudy.logs.runs.study import CertificatePath, Study
 from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, UNKNOWN, Actions, Label, is_unicode
 from understudy.logs.settings import REMEDY, Settings
 from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 from understudy.snapshots import (
     FORMAT,
+    RNG,
     VERSION,
     as_data,
     fields_as_data,
@@ -87,6 +94,13 @@ def playable(policy: Array) -> Array:
     return np.where(policy < SMALLEST_PROBABILITY, 0.0, policy)
 
 
+class DrawnAction(NamedTuple):
+    """An action that a policy drew, and the probability with which it was drawn."""
+
+    action: Label
+    propensity: float
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Policy:
     """A policy that was learned from a log, with its learner, state and provenance.
@@ -106,22 +120,80 @@ class Policy:
     contextual: ContextFeatures | None = None
     repeated: RepeatedRows | None = None
 
-    def probabilities(self, context: Mapping[str, Any] | None = None) -> dict[Label, float]:
+    def probabilities(
+        self,
+        context: Mapping[str, Any] | None = None,
+        *,
+        production: Chances | None = None,
+        experts: Mapping[str, Chances] | None = None,
+    ) -> dict[Label, float]:
         """The probability of every action in the next round.
 
-        A policy with contexts takes a context: a value for each of its columns, None (or nan) for
-        a missing one.
+        Args:
+            context: of a policy with contexts: a value for each of its columns, None (or nan) for a
+                missing one.
+            production: production's probabilities for this request, by label or in the order of
+                `actions.labels`. A policy that does as production does with some probability needs
+                them, if production was known by logged propensities alone.
+            experts: likewise of each model that was an `expert`, by the name of its column.
         """
-        if self.contextual is None:
-            if context is not None:
-                raise InvalidArgument(
-                    "context", context, "this policy ignores contexts", "leave it out"
-                )
-            pi = self.study.learner.policy(self.study.state)
-        else:
-            x = self.contextual.features_of_one(context)  # type: ignore[arg-type] # it refuses None
-            pi = self.study.learner.policy(self.study.state, x)
-        return dict(zip(self.actions.labels, pi.tolist(), strict=True))
+        policy = self._serving.one(context, production, experts)
+        return dict(zip(self.actions.labels, policy.tolist(), strict=True))
+
+    def probabilities_of(
+        self,
+        contexts: Any = None,
+        *,
+        production: ArrayLike | None = None,
+        experts: Mapping[str, ArrayLike] | None = None,
+    ) -> Array:
+        """The probabilities of many requests, (n, K), in the order of `actions.labels`.
+
+        Each row has the bits of `probabilities`. In a column of numbers a value that is no number
+        counts as missing, as in a log.
+
+        Args:
+            contexts: a data frame, or a dictionary of columns; other columns are ignored.
+            production: production's probabilities for each request, (n, K).
+            experts: likewise of each model that was an `expert`, by the name of its column.
+        """
+        return self._serving.many(contexts, production, experts)
+
+    def draw(
+        self,
+        context: Mapping[str, Any] | None = None,
+        rng: Generator | None = None,
+        *,
+        production: Chances | None = None,
+        experts: Mapping[str, Chances] | None = None,
+    ) -> DrawnAction:
+        """Draw an action with the caller's random generator; log it with its propensity.
+
+        An action whose probability is too small to be divided by is never drawn.
+        """
+        checked = RNG("rng", rng)
+        kept = playable(self._serving.one(context, production, experts))
+        policy = kept / kept.sum()
+        (index,) = choose(policy, checked.random(1)).tolist()
+        return DrawnAction(self.actions.labels[index], float(policy[index]))
+
+    def best_action(self, context: Mapping[str, Any] | None = None) -> Label:
+        """The most probable action, as `certify --best-action` plays it.
+
+        What the policy does as production or as an expert column does is left out, so that their
+        probabilities are not needed.
+        """
+        return self.actions.labels[self._serving.best(context)]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The weight of every expert of a mixture in the next round, by name; else nothing."""
+        learner = self.study.learner
+        return learner.shares(self.study.state) if isinstance(learner, Exp4) else {}
+
+    @cached_property
+    def _serving(self) -> Serving:
+        return Serving(self.actions, self.study.learner, self.study.state, self.contextual)
 
     def __repr__(self) -> str:
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
@@ -191,6 +263,7 @@ class Policy:
             "curve": [list(point) for point in study.curve],
             "tally": fields_as_data(study.sums),
             "stretches": fields_as_data(study.counts_over_time),
+            **({} if study.groups is None else {"context_groups": study.groups.as_data()}),
         }
         return indented(content, pause)
 
@@ -243,6 +316,12 @@ def _from_text(text: str) -> Policy:
         raise InvalidSnapshot("actions", len(actions), "the learner has another number", REMEDY)
     provenance = content["provenance"]
     encoder, repeated = content["encoder"], provenance.get("repeated")
+    contextual = None if encoder is None else ContextFeatures.from_data(encoder, study.learner)
+    if study.groups is not None and (
+        contextual is None or not study.groups.fits(study.rounds, contextual.encoder)
+    ):
+        reason = "they are not those of the contexts and the rows"
+        raise InvalidSnapshot("context_groups", study.rounds, reason, REMEDY)
     return Policy(
         actions=actions,
         study=study,
@@ -253,7 +332,7 @@ def _from_text(text: str) -> Policy:
         ),
         refused={str(reason): int(count) for reason, count in provenance["quarantined"].items()},
         warmup=int(provenance["warmup"]),
-        contextual=None if encoder is None else ContextFeatures.from_data(encoder, study.learner),
+        contextual=contextual,
         repeated=None if repeated is None else RepeatedRows.from_data(repeated),
     )
 
@@ -284,7 +363,10 @@ def _study(content: dict[str, Any]) -> Study:
     if not agree:
         raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
     path = None if certificate is None else CertificatePath(certificate, points=curve)
-    return Study(behavior, sums, counts_over_time, (path,), learner, state)
+    groups = content.get("context_groups")  # a policy without contexts, or of 0.5, has none
+    if groups is not None:
+        groups = ContextGroups.from_data(groups, learner.spec.n_actions)
+    return Study(behavior, sums, counts_over_time, (path,), learner, state, groups)
 
 
 def _point(point: list[Any], *, gains: bool) -> Point:

@@ -106,6 +106,13 @@ class RejectReason(StrEnum):
     TARGET_NOT_A_NUMBER = "target is not a number", WRITE("target")
     TARGET_NOT_FINITE = "target is not finite", CHECK("target")
     TARGET_OUT_OF_RANGE = "target is out of range", CHECK("target")
+    EXPERT_MISSING = "expert is missing", CHECK("expert")
+    EXPERT_NOT_A_NUMBER = "expert is not a number", WRITE("expert's probability")
+    EXPERT_NOT_FINITE = "expert is not finite", CHECK("expert")
+    EXPERT_OUT_OF_RANGE = (
+        "expert is out of range",
+        "an expert's column has its probability of the logged action, from 0 to 1",
+    )
     TIME_MISSING = (
         "time is missing or not a time",
         "name a column of numbers or of ISO 8601 dates with --time",
@@ -203,7 +210,7 @@ FAULTS = ("MISSING", "NOT_A_NUMBER", "NOT_FINITE", "OUT_OF_RANGE")  # of a numbe
 def number_rule(column: BoundedColumn) -> Rule:
     """The rule that a number is present, finite and in its range."""
     missing, no_number, not_finite, out_of_range = (
-        RejectReason[f"{column.role.upper()}_{fault}"] for fault in FAULTS
+        RejectReason[f"{column.role.partition('.')[0].upper()}_{fault}"] for fault in FAULTS
     )
     raw, value = column.raw, column.library.col(column.parsed)
     holds = (value >= column.low) & (value <= column.high)
@@ -266,7 +273,8 @@ def require_numbers(file: str, role: str, dtype: nw.dtypes.DType) -> None:
 def _wrong_type(file: str, role: str, holds: str) -> InvalidLog:
     what = "eligible actions" if role == ELIGIBLE else role
     reason = f"its column for the {what} holds {holds}"
-    return InvalidLog("log", file, reason, f"name another column with {ROLE_OPTIONS[role]}")
+    option = ROLE_OPTIONS.get(role, "--expert")
+    return InvalidLog("log", file, reason, f"name another column with {option}")
 
 
 # ---------------------------------------------------------------------------------------- errors

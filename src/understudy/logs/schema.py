@@ -23,6 +23,7 @@ ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
 TIME, ELIGIBLE, ID = "time", "eligible", "id"
 TARGET = "target"  # the probability of the logged action under the policy to certify
 CONTEXT = "context."  # the prefix of context columns
+EXPERT = "expert."  # the prefix of columns of experts: their probability of the logged action
 ROW_HASH = "hash of the row"  # over the columns of the log, only where rows are compared
 ROLE_OPTIONS = {
     ACTION: "--action",
@@ -64,7 +65,7 @@ NARROWEST, WIDEST = 1e-100, 1e100  # so that squares of rewards neither underflo
 class Columns:
     """The names that a log has for the columns that are read.
 
-    All but `action`, `reward` and `context` are None if there is no such column to read.
+    All but `action`, `reward`, `context` and `experts` are None if there is no such column to read.
 
     >>> Columns(reward="click", context=("age",)).names()
     ['action', 'click', 'propensity', 'age']
@@ -78,6 +79,7 @@ class Columns:
     target: str | None = None
     context: tuple[str, ...] = ()
     id: str | None = None
+    experts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = self.names()
@@ -111,11 +113,14 @@ class Columns:
         """The role of every column that is read, and its name in the log."""
         roles = [(role, getattr(self, role)) for role in ROLE_OPTIONS]
         known = [(role, name) for role, name in roles if name is not None]
-        return known + [(CONTEXT + name, name) for name in self.context]
+        contexts = [(CONTEXT + name, name) for name in self.context]
+        return known + contexts + [(EXPERT + name, name) for name in self.experts]
 
 
 def _remedy(role: str, name: str, names: Sequence[str]) -> str:
     """The remedy for a log without a column."""
+    if role.startswith(EXPERT):
+        return "pass logs with this column: an expert's probability of the logged action"
     option = ROLE_OPTIONS.get(role, "--context")
     alike = [column for column in names if column.strip().lower() == name.strip().lower()]
     remedy = f"pass {option} {alike[0]!r}" if alike else f"name the right one with {option}"

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-import polars as pl
-
-from understudy import learners
-from understudy.behaviors import Behavior
-from understudy.constraints import HORIZON
-from understudy.errors import InvalidArgument, InvalidSnapshot
-from understudy.logs.encoder import Encoder
-from understudy.logs.features import ContextFeatures, fit_context_features
+from understudy.behaviors import Behavior, Logged
+from understudy.constraints import HORIZON, integer
+from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, Verbatim
+from understudy.learners import Exp4, Outside
+from understudy.logs.features import FIRST_RULES, RULES, LearnerFactory
 from understudy.logs.schema import LOGGED, Columns, PropensitySource, RewardScale
-from understudy.protocols import Learner
-from understudy.snapshots import fields_as_data, fields_from_data
-from understudy.types import Integers
+from understudy.protocols import LEARNER, PRODUCTION, Learner
+from understudy.snapshots import as_data, fields_as_data, fields_from_data
 
 REMEDY = "pass a policy.json that `understudy learn` wrote, unchanged"
 RepeatedRowsOption = Literal["check", "allow"]
@@ -36,6 +32,8 @@ class Theorem(StrEnum):
     UNKNOWN_BEHAVIOR = "theorem 2"
     LINEAR = "theorem 3"
     COVERAGE_ADAPTIVE = "coverage-adaptive"
+    FIRST_ORDER = "first-order"
+    MIXTURE = "mixture"
 
 
 class Assumption(StrEnum):
@@ -44,39 +42,88 @@ class Assumption(StrEnum):
     FIXED_BEHAVIOR = "fixed behavior"
     FIXED_RATE = "fixed rate"
     SMALL_RATE = "small rate"
+    LEAST_PROPENSITY = "least propensity"
     DECLARED_ACTIONS = "declared actions"
     KNOWN_PROPENSITIES = "known propensities"
     TIME_ORDER = "time order"
 
 
 UNKNOWN, CONTEXTUAL = "exp3-ix-unknown", "lin-prod-compact"
+GRID, MIXTURE, REGRESSION = "prod-grid", "exp4", "ridge"
+OWN = "own"  # a learner that the user made
 # The theorem of each learner and the assumptions to check, with a horizon and without.
 GUARANTEES: dict[str, tuple[tuple[Theorem, *tuple[Assumption, ...]], ...]] = {
     "exp3": ((Theorem.NONE, Assumption.SMALL_RATE), (Theorem.NONE, Assumption.FIXED_RATE)),
     "exp3-ix": ((Theorem.KNOWN_BEHAVIOR,), (Theorem.KNOWN_BEHAVIOR,)),
     "prod": ((Theorem.KNOWN_BEHAVIOR,), (Theorem.KNOWN_BEHAVIOR,)),
     "coverage-adaptive": ((Theorem.COVERAGE_ADAPTIVE,), (Theorem.COVERAGE_ADAPTIVE,)),
+    GRID: ((Theorem.FIRST_ORDER,), (Theorem.FIRST_ORDER,)),
     UNKNOWN: (
         (Theorem.UNKNOWN_BEHAVIOR, Assumption.FIXED_BEHAVIOR),
         (Theorem.NONE, Assumption.FIXED_RATE, Assumption.FIXED_BEHAVIOR),
     ),
     CONTEXTUAL: ((Theorem.LINEAR,), (Theorem.LINEAR,)),
+    REGRESSION: ((Theorem.NONE,), (Theorem.NONE,)),
+    "tables": ((Theorem.FIRST_ORDER,), (Theorem.FIRST_ORDER,)),
+    MIXTURE: (
+        (Theorem.MIXTURE, Assumption.LEAST_PROPENSITY),
+        (Theorem.MIXTURE, Assumption.LEAST_PROPENSITY),
+    ),
+    OWN: ((Theorem.NONE,), (Theorem.NONE,)),
 }
-LEARNERS = tuple(GUARANTEES)
+LEARNERS = tuple(name for name in GUARANTEES if name != OWN)
+TAKE_CONTEXTS = (CONTEXTUAL, REGRESSION, "tables", MIXTURE, OWN)
+# The parameters that `--learner NAME:PARAMETER=VALUE,...` takes.
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "exp3": ("eta",),
+    "exp3-ix": ("eta", "gamma", "coverage"),
+    "prod": ("eta", "coverage"),
+    "coverage-adaptive": ("multiplier", "gain"),
+    GRID: ("production", "prior"),
+    UNKNOWN: ("eta", "width"),
+    CONTEXTUAL: ("eta", "coverage"),
+    REGRESSION: ("ridge", "temperature", "beta", "features"),
+    "tables": (),
+    MIXTURE: ("features",),
+}
+NOT_NUMBERS = ("gain", "prior", "width")
+VERSION_OF_RULES = integer(FIRST_RULES, "update Understudy to read it", RULES)
 
 
 def guarantee(learner: str, horizon: int | None) -> tuple[Theorem, *tuple[Assumption, ...]]:
     """The theorem of a learner, and the assumptions of it that need a check."""
-    with_horizon, without = GUARANTEES[learner]
+    with_horizon, without = GUARANTEES[learner.partition(":")[0]]
     return without if horizon is None else with_horizon
 
 
-WITH_PROPENSITIES: dict[str, Callable[..., Learner[Any]]] = {
-    "exp3": learners.exp3,
-    "exp3-ix": learners.exp3_ix,
-    "prod": learners.prod,
-    "coverage-adaptive": learners.coverage_adaptive,
-}
+def parse_learner(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and the parameters of a learner.
+
+    >>> parse_learner("exp3-ix:coverage=20")
+    ('exp3-ix', {'coverage': 20.0})
+    """
+    name, _, listed = text.partition(":")
+    if name not in LEARNERS:
+        reason, remedy = "there is no such learner", f"pass one of {', '.join(LEARNERS)}"
+        raise InvalidArgument("learner", text, reason, remedy)
+    parameters: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in listed.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or key not in PARAMETERS[name]:
+            known = ", ".join(PARAMETERS[name]) or "none"
+            reason = f"{key!r} is no parameter of {name}, which has {known}"
+            raise InvalidArgument("learner", text, reason, f"pass {name}:PARAMETER=VALUE,...")
+        parameters[key] = value if key in NOT_NUMBERS else _number(text, key, value)
+    return name, parameters
+
+
+def _number(text: str, key: str, value: str) -> float | int:
+    try:
+        number = float(value)
+    except ValueError:
+        reason = f"{key} is {value!r}, and no number"
+        raise InvalidArgument("learner", text, reason, f"pass {key}=NUMBER") from None
+    return int(number) if key == "features" and number.is_integer() else number
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +133,7 @@ class Choice:
     name: str
     learner: Learner[Any]
     horizon: int | None
+    rules: int = FIRST_RULES
 
     def settings(
         self, columns: Columns, scale: RewardScale, source: PropensitySource, *unmet: Assumption
@@ -100,48 +148,153 @@ class Choice:
             horizon=self.horizon,
             theorem=theorem,
             unmet=(*assumptions, *unmet),
+            rules=self.rules,
         )
 
 
 def name_of_default(behavior: Behavior | None, *, contexts: bool) -> str:
     """The name of the default learner for a log, by its behavior policy (None if unknown)."""
     if contexts:
+        return REGRESSION if behavior is None else MIXTURE
+    return UNKNOWN if behavior is None else GRID
+
+
+def name_of_first_default(behavior: Behavior | None, *, contexts: bool) -> str:
+    """The default of 0.5, which studies go on with that do not name their learner."""
+    if contexts:
         return CONTEXTUAL
     return UNKNOWN if behavior is None else "coverage-adaptive"
 
 
-def choose(name: str, behavior: Behavior | None, n_actions: int, horizon: int | None) -> Choice:
-    """Make a learner without contexts by its name."""
-    if name == CONTEXTUAL:
-        reason = "it learns from contexts, and none are named"
-        raise InvalidArgument("learner", name, reason, "name columns with --context")
-    if name == UNKNOWN:
-        learner: Learner[Any] = learners.exp3_ix_unknown(n_actions, horizon=horizon, width="kl")
-    elif behavior is not None:
-        learner = WITH_PROPENSITIES[name](behavior, horizon=horizon)
+Wanted = str | Learner[Any] | Mapping[str, Any]  # a name, a learner, or experts by name
+
+
+def check_wanted(wanted: object) -> None:
+    """Raise `InvalidArgument` if no log has such a learner: a wrong name, or no learner at all."""
+    if isinstance(wanted, str):
+        parse_learner(wanted)
+    elif isinstance(wanted, Mapping):
+        for name, expert in wanted.items():
+            if isinstance(expert, Outside):
+                reason = f"it is the column {expert.name!r}"
+                raise InvalidArgument("learner", name, reason, f"pass expert={expert.name!r}")
+            if not isinstance(expert, str):
+                LEARNER("learner", expert)
+            elif expert != PRODUCTION:
+                parse_learner(expert)
     else:
-        reason = "it needs the propensities of the behavior policy, and they are to be estimated"
-        remedy = f"pass --learner {UNKNOWN}, or the propensities"
-        raise InvalidArgument("learner", name, reason, remedy)
-    return Choice(name, learner, horizon)
+        LEARNER("learner", wanted)
 
 
-def choose_contextual(
-    frame: pl.DataFrame,
-    played: Integers,
-    context: Sequence[str],
-    n_actions: int,
-    horizon: int | None,
-) -> tuple[Choice, ContextFeatures]:
-    """Fit the features of contexts, and the learner that takes them, to the rows of a warm-up."""
-    encoder = Encoder.fit(frame, context)
-    contextual = fit_context_features(encoder, frame, played, n_actions, horizon=horizon)
-    return Choice(CONTEXTUAL, contextual.learner, horizon), contextual
+def refuse_unsaveable(wanted: Wanted | None) -> None:
+    """Raise `InvalidArgument` if policy.json cannot hold a learner that the user made."""
+    made = wanted if isinstance(wanted, Mapping) else {"learner": wanted}
+    for name, learner in made.items():
+        if learner is None or isinstance(learner, str):
+            continue
+        try:
+            as_data(learner, name)
+        except NotSaveable as error:
+            reason = f"policy.json cannot hold it: {error}"
+            remedy = (
+                "leave out `out` and use the policy of the result, or write the model's "
+                "probabilities into a column and name it with --expert"
+            )
+            raise InvalidArgument("learner", Verbatim(name), reason, remedy) from None
+
+
+def choose(wanted: Wanted, factory: LearnerFactory, experts: Sequence[str] = ()) -> Choice:
+    """Make the learner that the user wants; `experts` are columns of the log, to be mixed with it.
+
+    >>> from understudy.behaviors import Logged
+    >>> choose("exp3-ix:eta=0.5", LearnerFactory(Logged(2), 2)).learner.eta
+    0.5
+    """
+    name, learner = _made(wanted, factory)
+    if experts and learner.spec.columns != tuple(experts):
+        own = {one: Outside(one) for one in experts}
+        whole = {"production": PRODUCTION, **own}
+        if isinstance(learner, Exp4):
+            inner = dict(zip(learner.names, learner.experts, strict=True))
+            name, learner = MIXTURE, factory.mix({**whole, **inner})
+        else:
+            grid = factory.make(GRID, {"production": 0.0}) if name == GRID else learner
+            name, learner = MIXTURE, factory.mix({**whole, name: grid})
+    _check_kind(name, learner, factory, tuple(experts))
+    return Choice(name, learner, factory.horizon, factory.rules)
+
+
+def _made(wanted: Wanted, factory: LearnerFactory) -> tuple[str, Learner[Any]]:
+    if isinstance(wanted, str):
+        name, parameters = parse_learner(wanted)
+        return wanted, factory.make(name, parameters)
+    if isinstance(wanted, Mapping):
+        experts = {}
+        for key, expert in wanted.items():
+            text = isinstance(expert, str) and expert != PRODUCTION
+            experts[key] = _expert(expert, factory) if text else expert
+        return MIXTURE, factory.mix(experts)
+    return OWN, LEARNER("learner", wanted)
+
+
+def _expert(text: str, factory: LearnerFactory) -> Learner[Any]:
+    """An expert of a mixture by name: LinProd scales its features itself, and none is a mixture."""
+    name, parameters = parse_learner(text)
+    if name == CONTEXTUAL:
+        return factory.bounded_lin_prod(parameters)
+    if name == GRID:
+        return factory.make(name, {"production": 0.0, **parameters})
+    return factory.make(name, parameters)
+
+
+def _check_kind(
+    name: str, learner: Learner[Any], factory: LearnerFactory, experts: tuple[str, ...]
+) -> None:
+    """Raise `InvalidArgument` if a learner cannot learn from this log; say which ones can."""
+    spec, behavior, warmup = learner.spec, factory.behavior, factory.warmup
+    reason = None
+    if spec.n_actions != factory.n_actions:
+        reason = f"it has {spec.n_actions} actions, and the log {factory.n_actions}"
+    elif spec.propensities and not isinstance(behavior, Logged):
+        reason = "it needs a propensity with every row, and the log has none"
+    elif spec.columns != experts:
+        missing = ", ".join(spec.columns)
+        reason, remedy = f"it follows the columns {missing}", f"name them with expert, {missing}"
+        raise InvalidArgument("learner", Verbatim(name), reason, remedy)
+    elif warmup is None and spec.features is not None:
+        reason = "it learns from contexts, and none are named"
+    elif warmup is not None and spec.features not in {None, (warmup.dimension,)}:
+        reason = f"it takes features {spec.features}, and contexts have {(warmup.dimension,)}"
+    if reason is not None:
+        fitting = ", ".join(fitting_names(behavior, contexts=warmup is not None))
+        remedy = f"pass one of {fitting}, or one for {factory.n_actions} actions"
+        raise InvalidArgument("learner", Verbatim(name), reason, remedy)
+
+
+def refuse_without_contexts(choice: Choice, behavior: Behavior | None) -> None:
+    """Raise `InvalidArgument` if a learner ignores the contexts that the user named."""
+    if choice.learner.spec.features is None:
+        fitting = ", ".join(fitting_names(behavior, contexts=True))
+        raise InvalidArgument(
+            "learner", choice.name, "it ignores contexts", f"pass {fitting}, or no contexts"
+        )
+
+
+def fitting_names(behavior: Behavior | None, *, contexts: bool) -> list[str]:
+    """The learners that can learn from a log."""
+    if behavior is None:
+        return [REGRESSION, CONTEXTUAL] if contexts else [UNKNOWN]
+    if contexts:
+        return [MIXTURE, REGRESSION, "tables", CONTEXTUAL]
+    return [name for name in LEARNERS if name not in TAKE_CONTEXTS]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The choices of the first run, which later runs keep: columns, scale, behavior, learner."""
+    """The choices of the first run, which later runs keep: columns, scale, behavior, learner.
+
+    `rules` is the version of the rules that made the learner; files of 0.5 do not name theirs.
+    """
 
     columns: Columns
     reward_range: tuple[float, float]
@@ -151,6 +304,7 @@ class Settings:
     theorem: Theorem
     unmet: tuple[Assumption, ...]
     repeated_rows: RepeatedRowsOption = CHECK
+    rules: int = FIRST_RULES
 
     @property
     def scale(self) -> RewardScale:
@@ -165,8 +319,12 @@ class Settings:
         data: dict[str, Any] = fields_as_data(self)
         if self.columns.id is None:
             del data["columns"]["id"]
+        if not self.columns.experts:
+            del data["columns"]["experts"]
         if self.repeated_rows == CHECK:
             del data["repeated_rows"]
+        if self.rules == FIRST_RULES:
+            del data["rules"]
         return data
 
     @staticmethod
@@ -175,7 +333,7 @@ class Settings:
         logged = data["behavior"] == LOGGED
         settings = fields_from_data(
             Settings,
-            {"repeated_rows": CHECK} | data,
+            {"repeated_rows": CHECK, "rules": FIRST_RULES} | data,
             "settings",
             REMEDY,
             columns=lambda columns: _columns(columns, logged=logged),
@@ -183,10 +341,11 @@ class Settings:
             horizon=lambda n: HORIZON.optional()("horizon", n),
             theorem=str,
             unmet=_assumptions,
+            rules=lambda version: VERSION_OF_RULES("rules", version),
         )
         if settings.repeated_rows not in REPEATED_ROWS:
             raise InvalidSnapshot("repeated_rows", settings.repeated_rows, "unknown", REMEDY)
-        if settings.learner not in LEARNERS:
+        if settings.learner.partition(":")[0] not in GUARANTEES:
             raise InvalidSnapshot("learner", settings.learner, "there is no such learner", REMEDY)
         theorem, *_ = guarantee(settings.learner, settings.horizon)
         return dataclasses.replace(settings, theorem=theorem)
@@ -218,8 +377,11 @@ def _assumptions(texts: Iterable[str]) -> tuple[Assumption, ...]:
 
 
 def _columns(data: dict[str, Any], *, logged: bool) -> Columns:
-    columns = fields_from_data(Columns, {"id": None} | data, "columns", REMEDY, context=tuple)
-    needed = {columns.action, columns.reward, *columns.context}
+    absent: dict[str, Any] = {"id": None, "experts": []}
+    columns = fields_from_data(
+        Columns, absent | data, "columns", REMEDY, context=tuple, experts=tuple
+    )
+    needed = {columns.action, columns.reward, *columns.context, *columns.experts}
     if logged:
         needed.add(columns.propensity)  # type: ignore[arg-type] # its type is checked below
     optional = {columns.propensity, columns.time, columns.eligible, columns.target, columns.id}

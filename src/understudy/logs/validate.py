@@ -37,6 +37,7 @@ from understudy.logs.schema import (
     ACTION,
     CONTEXT,
     ELIGIBLE,
+    EXPERT,
     FILE,
     ID,
     PROPENSITY,
@@ -82,17 +83,17 @@ class RowRules:
 
     def numbers(self, frame: pl.DataFrame) -> dict[str, BoundedColumn]:
         """The columns of a batch that must hold numbers, by role."""
-        roles = (REWARD, *([PROPENSITY] if self.propensities else []), TARGET)
+        given = [role for role in frame.columns if role == TARGET or role.startswith(EXPERT)]
+        roles = (REWARD, *([PROPENSITY] if self.propensities else []), *given)
         return {
             role: BoundedColumn.of(role, self.scale, text=isinstance(frame[role].dtype, TEXT_TYPES))
             for role in roles
-            if role != TARGET or role in frame.columns
         }
 
     def of(self, frame: pl.DataFrame, numbers: Mapping[str, BoundedColumn]) -> list[Rule]:
         """The rules for a batch, in the order in which reasons are looked for."""
         columns = {role: number_rule(column) for role, column in numbers.items()}
-        target = columns.pop(TARGET, None)
+        last = [columns.pop(role) for role in numbers if role not in {REWARD, PROPENSITY}]
         rules = [action_rule(closed=self.closed), *columns.values()]
         if self.support is not None:
             rules.append(SUPPORT_RULE)
@@ -102,8 +103,7 @@ class RowRules:
             rules.append(TIME_RULE)
         if ID in frame.columns:
             rules.append(ID_RULE)
-        if target is not None:
-            rules.append(target)
+        rules += last
         return rules if self.closed else [*rules, action_rule()]
 
 
@@ -153,13 +153,19 @@ class ValidatedBatch:
         return ValidatedBatch(self.files, frame, actions, rewards, q, self.quarantined, rejected)
 
     def log(self, features: Array | None = None) -> Log:
-        return Log._of(self.actions, self.rewards, self.propensities, features)  # checked already
+        names = [name for name in self.frame.columns if name.startswith(EXPERT)]
+        experts = np.stack([*map(self._probabilities, names)], axis=1) if names else None
+        # Every column was checked before.
+        return Log._of(self.actions, self.rewards, self.propensities, features, experts)
 
     def targets(self) -> Array:
         """The probability of each logged action under the user's own policy."""
-        column = self.frame[TARGET]
+        return self._probabilities(TARGET)
+
+    def _probabilities(self, role: str) -> Array:
+        column = self.frame[role]
         text = isinstance(column.dtype, TEXT_TYPES)
-        return _as_array(_parsed(BoundedColumn.of(TARGET, UNIT, text=text), column))
+        return _as_array(_parsed(BoundedColumn.of(role, UNIT, text=text), column))
 
     def reasons(self) -> list[str]:
         """The reason of each rejected row."""

@@ -10,12 +10,15 @@ from understudy.report.data import (
     QuarantinedRow,
     Report,
 )
+from understudy.report.details import ContextRow, ExpertRow
 from understudy.report.render import as_dict, show
 
 __all__ = [
     "ActionRow",
     "CandidateRow",
     "CertificateCurve",
+    "ContextRow",
+    "ExpertRow",
     "QuarantineCount",
     "QuarantinedRow",
     "Report",

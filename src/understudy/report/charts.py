@@ -50,10 +50,10 @@ def draw_certificate(curve: CertificateCurve, width: float = 720.0, height: floa
     x, lower, upper, production, _ = plot.pixels()
     ends = plot.table[-1]
     curves = [
-        _area(x, lower, upper, "band"),
-        _line(x, upper, "bound"),
-        _line(x, lower, "bound least"),
-        _line(x, production, "production"),
+        svg_area(x, lower, upper, "band"),
+        svg_line(x, upper, "bound"),
+        svg_line(x, lower, "bound least"),
+        svg_line(x, production, "production"),
     ]
     return plot.chart(
         "The certificate over time",
@@ -73,12 +73,12 @@ def draw_gain(curve: CertificateCurve, width: float = 720.0, height: float = 200
     plot = TimePlot(curve, width, height, (GAIN,))
     x, *_, gain = plot.pixels()
     end, level = plot.table[-1, GAIN], float(plot.y(0.0))
-    zero = _element("line", x1=plot.x.start, x2=plot.x.stop, y1=level, y2=level, class_="zero")
-    band = plot.clipped([_area(x, gain, np.full_like(gain, level), "band"), zero])
+    zero = svg_element("line", x1=plot.x.start, x2=plot.x.stop, y1=level, y2=level, class_="zero")
+    band = plot.clipped([svg_area(x, gain, np.full_like(gain, level), "band"), zero])
     return plot.chart(
         "The gain over production, at least",
         f"the gain over production is at least {number(end)} per round.",
-        band + plot.clipped([_line(x, gain, "bound least")]),
+        band + plot.clipped([svg_line(x, gain, "bound least")]),
         [("gain", end, "name target"), ("no gain", 0.0, "name quiet")],
     )
 
@@ -90,19 +90,19 @@ def draw_interval(curve: CertificateCurve, width: float = 720.0) -> str:
     parts = []
     for value in round_values(x.low, x.high):
         at = float(x(value))
-        parts.append(_element("line", x1=at, x2=at, y1=24.0, y2=80.0, class_="grid"))
-        parts.append(_text(approximate(value), at, 96.0, class_="tick", anchor="middle"))
+        parts.append(svg_element("line", x1=at, x2=at, y1=24.0, y2=80.0, class_="grid"))
+        parts.append(svg_text(approximate(value), at, 96.0, class_="tick", anchor="middle"))
     if np.isfinite([lower, upper]).all():
         start, stop = sorted(x([lower, upper]).tolist())
         box = {"x": start, "width": stop - start, "y": 42.0, "height": 22.0, "rx": 4}
-        parts.append(_element("rect", class_="range", **box))
+        parts.append(svg_element("rect", class_="range", **box))
     if np.isfinite(production):
         at = float(x(production))
         anchor = "end" if at > width / 2 else "start"
-        parts.append(_element("line", x1=at, x2=at, y1=24.0, y2=80.0, class_="production"))
-        parts.append(_text("production", at, 16.0, class_="name played", anchor=anchor))
-    parts.append(_text("reward per round", width / 2, 114.0, class_="tick", anchor="middle"))
-    return _chart(
+        parts.append(svg_element("line", x1=at, x2=at, y1=24.0, y2=80.0, class_="production"))
+        parts.append(svg_text("production", at, 16.0, class_="name played", anchor=anchor))
+    parts.append(svg_text("reward per round", width / 2, 114.0, class_="tick", anchor="middle"))
+    return svg_chart(
         "The certified range",
         f"Between {number(lower)} and {number(upper)} per round; {_earned(curve, production)}.",
         width,
@@ -122,15 +122,15 @@ def draw_policy(actions: Sequence[ActionRow], width: float = 720.0) -> str:
     parts = []
     for i, (row, name) in enumerate(zip(rows, names, strict=True)):
         top = 36.0 * i + 4.0
-        label = _text(name, left - 10, 17.0, class_="action", anchor="end")
-        parts.append(_element("svg", label, x=0, y=top, width=left - 8, height=28))
+        label = svg_text(name, left - 10, 17.0, class_="action", anchor="end")
+        parts.append(svg_element("svg", label, x=0, y=top, width=left - 8, height=28))
         parts += _bar(x, row.policy, top, "policy", f"{name}: the policy plays it")
         parts += _bar(x, row.share, top + 14.0, "share", f"{name}: production played it")
     described = ", ".join(
         f"{named(row.label, 40)} {percent(row.policy)} against {percent(row.share)}"
         for row in rows[:3]
     )
-    return _chart(
+    return svg_chart(
         "The policy against production",
         f"How often each plays an action; first of all {described}.",
         width,
@@ -141,10 +141,10 @@ def draw_policy(actions: Sequence[ActionRow], width: float = 720.0) -> str:
 
 def _bar(x: PixelScale, value: float | None, top: float, class_: str, said: str) -> list[str]:
     length = 0.0 if value is None else float(x(value)) - x.start
-    tip = _element("title", html.escape(f"{said} {percent(value)}"))
+    tip = svg_element("title", html.escape(f"{said} {percent(value)}"))
     return [
-        _element("rect", tip, x=x.start, y=top, width=length, height=11.0, rx=2, class_=class_),
-        _text(percent(value), x.start + length + 6, top + 9.5, class_="tick"),
+        svg_element("rect", tip, x=x.start, y=top, width=length, height=11.0, rx=2, class_=class_),
+        svg_text(percent(value), x.start + length + 6, top + 9.5, class_="tick"),
     ]
 
 
@@ -191,7 +191,7 @@ class TimePlot:
         """The whole picture; `names` has the name of every curve, its last value and its class."""
         parts = [*self.axes(), curves, *self.promotion(), *self.names(names), *self.tips()]
         after = f"After {counted(int(self.table[-1, ROUNDS]), 'round')} {description}"
-        return _chart(title, after, self.width, self.height, parts)
+        return svg_chart(title, after, self.width, self.height, parts)
 
     def pixels(self) -> tuple[Points, ...]:
         """The rounds and the values of all columns, in pixels."""
@@ -212,21 +212,25 @@ class TimePlot:
         parts = []
         for value in round_values(self.y.low, self.y.high):
             at = float(self.y(value))
-            parts.append(_element("line", x1=left, x2=right, y1=at, y2=at, class_="grid"))
-            parts.append(_text(approximate(value), left - 8, at + 4, class_="tick", anchor="end"))
+            parts.append(svg_element("line", x1=left, x2=right, y1=at, y2=at, class_="grid"))
+            parts.append(
+                svg_text(approximate(value), left - 8, at + 4, class_="tick", anchor="end")
+            )
         for value in decades(self.x.low, self.x.high):
             at = float(self.x(value))
-            parts.append(_element("line", x1=at, x2=at, y1=bottom, y2=top, class_="grid"))
-            parts.append(_text(approximate(value), at, bottom + 16, class_="tick", anchor="middle"))
+            parts.append(svg_element("line", x1=at, x2=at, y1=bottom, y2=top, class_="grid"))
+            parts.append(
+                svg_text(approximate(value), at, bottom + 16, class_="tick", anchor="middle")
+            )
         at, y = (left + right) / 2, self.height - 4
-        return [*parts, _text("rounds, on a log scale", at, y, class_="tick", anchor="middle")]
+        return [*parts, svg_text("rounds, on a log scale", at, y, class_="tick", anchor="middle")]
 
     def clipped(self, parts: Iterable[str]) -> str:
         """Parts of a picture, clipped to the frame."""
         left, top = self.x.start, self.y.stop
         width, height = self.x.stop - left, self.y.start - top
         box = " ".join(map(_value, (left, top, width, height)))
-        return _element(
+        return svg_element(
             "svg", "".join(parts), x=left, y=top, width=width, height=height, viewBox=box
         )
 
@@ -240,8 +244,8 @@ class TimePlot:
         before = at - self.x.start > self.x.stop - at
         place, anchor = (at - 6, "end") if before else (at + 6, "start")
         return [
-            _element("line", x1=at, x2=at, y1=self.y.start, y2=self.y.stop, class_="mark"),
-            _text(words, place, self.y.stop + 12, class_="note", anchor=anchor),
+            svg_element("line", x1=at, x2=at, y1=self.y.start, y2=self.y.stop, class_="mark"),
+            svg_text(words, place, self.y.stop + 12, class_="note", anchor=anchor),
         ]
 
     def names(self, ends: Sequence[tuple[str, float, str]]) -> list[str]:
@@ -249,7 +253,7 @@ class TimePlot:
         wanted = np.clip([float(self.y(end)) for _, end, _ in ends], self.y.stop, self.y.start)
         places = spread_labels(wanted.tolist(), self.y.stop + 4, self.y.start)
         return [
-            _text(name, self.x.stop + 6, place + 4, class_=class_)
+            svg_text(name, self.x.stop + 6, place + 4, class_=class_)
             for (name, _, class_), place in zip(ends, places, strict=True)
         ]
 
@@ -266,8 +270,8 @@ class TimePlot:
                 f"{number(upper)} per round; production {number(production)}"
             )
             said += "" if math.isnan(gain) else f"; gain at least {number(gain)}"
-            title = _element("title", html.escape(said))
-            tips.append(_element("rect", title, x=start, width=stop - start, **box))
+            title = svg_element("title", html.escape(said))
+            tips.append(svg_element("rect", title, x=start, width=stop - start, **box))
         return tips
 
 
@@ -382,14 +386,16 @@ def fit_label(label: object, width: float) -> str:
 # --------------------------------------------------------------------------------- elements of SVG
 
 
-def _chart(title: str, description: str, width: float, height: float, parts: Iterable[str]) -> str:
+def svg_chart(
+    title: str, description: str, width: float, height: float, parts: Iterable[str]
+) -> str:
     """A whole picture with a description; it has no ids, so a page may hold it twice."""
-    content = _element("desc", html.escape(plain(description))) + "".join(parts)
+    content = svg_element("desc", html.escape(plain(description))) + "".join(parts)
     box = f"0 0 {_value(width)} {_value(height)}"
-    return _element("svg", content, viewBox=box, role="img", aria_label=plain(title))
+    return svg_element("svg", content, viewBox=box, role="img", aria_label=plain(title))
 
 
-def _element(name: str, content: str = "", **attributes: object) -> str:
+def svg_element(name: str, content: str = "", **attributes: object) -> str:
     """One element; attribute names get - for _, and `content` is SVG already."""
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
@@ -398,23 +404,23 @@ def _element(name: str, content: str = "", **attributes: object) -> str:
     return f"<{name}{said}>{content}</{name}>" if content else f"<{name}{said}/>"
 
 
-def _text(content: object, x: float, y: float, *, class_: str, anchor: str = "start") -> str:
+def svg_text(content: object, x: float, y: float, *, class_: str, anchor: str = "start") -> str:
     """A text element; what it holds is escaped."""
     said = html.escape(plain(content))
-    return _element("text", said, x=x, y=y, class_=class_, text_anchor=anchor)
+    return svg_element("text", said, x=x, y=y, class_=class_, text_anchor=anchor)
 
 
-def _line(x: Points, y: Points, class_: str, end: str = "") -> str:
+def svg_line(x: Points, y: Points, class_: str, end: str = "") -> str:
     """A curve through points; with the `end` "Z" it is closed."""
     points = zip(x.tolist(), np.clip(y, -FAR, FAR).tolist(), strict=True)
     path = "M" + "L".join(f"{_value(a)} {_value(b)}" for a, b in points)
-    return _element("path", d=path + end, class_=class_)
+    return svg_element("path", d=path + end, class_=class_)
 
 
-def _area(x: Points, low: Points, high: Points, class_: str) -> str:
+def svg_area(x: Points, low: Points, high: Points, class_: str) -> str:
     """The area between two curves."""
     there_and_back = np.concatenate([x, x[::-1]]), np.concatenate([low, high[::-1]])
-    return _line(*there_and_back, class_, end="Z")
+    return svg_line(*there_and_back, class_, end="Z")
 
 
 def _value(value: object) -> str:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from understudy.certificates import Certified
 from understudy.formatting import count, counted, percent
+from understudy.learners import Exp4
 from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.verdicts import (
@@ -28,13 +29,14 @@ from understudy.logs.evaluation.verdicts import (
     Verdict,
     VerdictKind,
 )
-from understudy.logs.policy import FileRead
+from understudy.logs.policy import FileRead, Policy
 from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
 from understudy.logs.runs.study import LAST
 from understudy.logs.schema import ESTIMATED, RewardScale
 from understudy.logs.settings import Assumption
 from understudy.plots import CertificatePanel
 from understudy.report import findings, words
+from understudy.report.details import ContextRow, ExpertRow, context_rows, expert_rows
 from understudy.report.words import MARKS, Mark
 
 COLUMNS = {
@@ -139,7 +141,8 @@ class Report:
     `verdict` has the numbers behind the verdict and the next step, in words; `verdict_kind` gives
     its `mark`, whose word `headline` may replace. `decision`, `obstacle` and `rows_needed` say the
     same as data. If the policy depends on the context, the probabilities of its actions are means
-    over the last `averaged_over` rows.
+    over the last `averaged_over` rows. `contexts` has groups of contexts, whose intervals hold with
+    `context_confidence`; `columns_left_out` counts columns of contexts that it leaves out.
     """
 
     title: str
@@ -154,6 +157,10 @@ class Report:
     certificate: CertificateCurve | None = None
     actions: Sequence[ActionRow] = ()
     averaged_over: int | None = None
+    contexts: Sequence[ContextRow] = ()
+    context_confidence: float | None = None
+    columns_left_out: int = 0
+    experts: Sequence[ExpertRow] = ()
     coverage: Sequence[str] = ()
     candidates: Sequence[CandidateRow] = ()
     quarantine: Sequence[QuarantineCount] = ()
@@ -223,6 +230,10 @@ def _report_learned(result: LearnResult) -> Report:
         ("Rows learned from", count(policy.study.rounds)),
         ("Horizon", "none needed" if settings.horizon is None else count(settings.horizon)),
     ]
+    if reason := words.why_chosen(policy):
+        facts.insert(1, ("Why this learner", reason))
+    if share := words.production_share(policy):
+        facts.append(("Plays in which it does as production does", percent(share)))
     if policy.warmup:
         facts.append(("Rows that prepared the features", count(policy.warmup)))
     proven = _certificate_facts(result.certified, result.coverage, UNDERSTUDY, "While learning")
@@ -233,6 +244,7 @@ def _report_learned(result: LearnResult) -> Report:
         facts=[*facts, *proven],
         assumptions=words.assumptions(policy),
         averaged_over=None if policy.contextual is None else LAST,
+        **_detail_fields(policy),
         **_verdict_fields(result.certified, result.obstacle, result.coverage, UNDERSTUDY),
         **_log_fields(result, files=policy.files),
     )
@@ -333,6 +345,22 @@ def _verdict_fields(
         "certificate": curve_of(certified, coverage, who) if found.sound else None,
         **_decision_fields(found, coverage.scale),
     }
+
+
+def _detail_fields(policy: Policy) -> dict[str, Any]:
+    """The fields about contexts and experts, of a policy that has them."""
+    groups, contextual = policy.study.groups, policy.contextual
+    found: dict[str, Any] = {}
+    if groups is not None and contextual is not None:
+        shown = {name for key in groups.keys for name in key.columns}
+        found = {
+            "contexts": context_rows(policy),
+            "context_confidence": groups.confidence,
+            "columns_left_out": len(contextual.encoder.columns) - len(shown),
+        }
+    if isinstance(policy.study.learner, Exp4):
+        found["experts"] = expert_rows(policy)
+    return found
 
 
 def _decision_fields(found: Verdict, scale: RewardScale) -> dict[str, Any]:

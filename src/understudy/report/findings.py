@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from understudy.constraints import Array
 from understudy.errors import LONGEST_PATH, shorten
-from understudy.formatting import count, counted, number, rough_count
+from understudy.formatting import count, counted, number, plain, quoted, rough_count
 from understudy.logs.encoder import Unexpected
+from understudy.logs.evaluation.context_groups import FEW, ContextGroups, GroupKey
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
     CalibrationFinding,
@@ -38,6 +39,7 @@ REPETITIONS = {
     Repetition.RUNS: "{shown} runs of equal rows have a multiple of {k} rows",
     Repetition.PARTS: "the log has {k} equal parts: {shown} rows equal the row one part before",
 }
+LONGEST_CONTEXT = 60  # letters of its name in a sentence
 FEW_NAMES, MANY_NAMES = 3, 10  # in a sentence about them, and in a list of them
 
 
@@ -174,6 +176,8 @@ def learn_warnings(result: LearnResult) -> Iterator[str]:
             f"are left out: {', '.join(contextual.encoder.constants)}; a larger --warmup may see "
             "them change."
         )
+    if policy.study.groups is not None:
+        yield from _certain_and_few(policy.study.groups, policy.actions.labels)
     if policy.study.certificate is not None:
         yield from _quarantined(policy.refused, result.coverage)
 
@@ -213,6 +217,45 @@ def _unexpected(oddities: Mapping[tuple[str, Unexpected], int]) -> Iterator[str]
         yield (
             f"Context: {column} is {how} in {counted(rows, 'row')}, unlike the warm-up; encoded as "
             "rare, missing or unknown."
+        )
+
+
+def name_context(key: GroupKey) -> str:
+    """The contexts of a group.
+
+    >>> name_context(GroupKey(("city",), "label", ("Rome",)))
+    'city = Rome'
+    >>> name_context(GroupKey(("age",), "range", low=20.0, high=30.5))
+    '20 < age ≤ 30.5'
+    """
+    column = key.columns[0]
+    if key.kind == "range":
+        if key.low is None and key.high is None:
+            return f"{column} is a number"
+        low = "" if key.low is None else f"{number(key.low)} < "
+        high = "" if key.high is None else f" ≤ {number(key.high)}"
+        return f"{low}{column}{high}" if high else f"{column} > {number(key.low)}"
+    if key.kind == "missing":
+        return f"{column} is missing"
+    if key.kind == "other":
+        return f"{column} is another" if len(key.columns) == 1 else "another combination"
+    pairs = zip(key.columns, key.labels, strict=True)
+    return ", ".join(f"{name} = {quoted(label)}" for name, label in pairs)
+
+
+def _certain_and_few(groups: ContextGroups, labels: Sequence[Label]) -> Iterator[str]:
+    """A warning that names contexts in which the policy is certain and the data are few."""
+    found = groups.certain_and_few
+    if found:
+        names = [
+            f"{plain(name_context(key), LONGEST_CONTEXT)} (action {short_label(labels[a])}, "
+            f"{counted(plays, 'play')})"
+            for key, a, plays in found
+        ]
+        yield (
+            "The policy is certain and the data are few: it plays one action almost always, which "
+            f"the log shows fewer than {FEW} times there, in {counted(len(found), 'context')}: "
+            f"{_some(names, FEW_NAMES)}."
         )
 
 

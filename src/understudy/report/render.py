@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from markupsafe import Markup
 
 from understudy.formatting import plain
-from understudy.report import charts, tables
+from understudy.report import charts, expert_charts, tables
 from understudy.report.data import CertificateCurve, Report
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def sections(report: Report, where: str) -> dict[str, Markup]:
         "care": macros.care(report),
         "certificate": macros.certificate(report, tables, _pictures(report.certificate)),
         "policy": macros.policy(report, tables, picture, charts.MOST_BARS),
+        "contexts": macros.contexts(report, tables, MOST_ROWS),
+        "experts": macros.experts(report, tables, _drawn_experts(report)),
         "coverage": macros.coverage(
             report,
             tables.tabulate_candidates(report),
@@ -85,6 +87,12 @@ def sections(report: Report, where: str) -> dict[str, Markup]:
         ),
     }
     return {name: Markup(text.strip()) for name, text in made.items()}
+
+
+def _drawn_experts(report: Report) -> Markup | None:
+    if not report.experts:
+        return None
+    return _in_two_widths(expert_charts.draw_experts, report.experts)
 
 
 def _pictures(curve: CertificateCurve | None) -> list[Markup]:
@@ -156,6 +164,12 @@ def show(report: Report, console: Console) -> None:
     _print_pairs(console, report.facts)
     _print_table(console, tables.tabulate_actions(report, MOST_LINES, ALL).without("propensity"))
     _print_line(console, tables.average_note(report), style="dim")
+    if report.contexts:
+        largest = tables.tabulate_largest_differences(report, MOST_FILES, ALL)
+        _print_table(console, largest.without("production plays"))
+        _print_line(console, tables.contexts_note(report), style="dim")
+    if report.experts:
+        _print_table(console, tables.tabulate_experts(report))
     for sentence in report.coverage:
         _print_line(console, f"• {sentence}")
     candidates = tables.tabulate_candidates(report)
@@ -244,6 +258,9 @@ def as_dict(report: Report) -> dict[str, Any]:
         "certificate": None if report.certificate is None else _last_point(report.certificate),
         "candidates": [asdict(candidate) for candidate in report.candidates],
         "actions": [asdict(row) for row in report.actions],
+        "contexts": [asdict(row) for row in report.contexts],
+        "context_confidence": report.context_confidence,
+        "experts": [asdict(row) for row in report.experts],
         "quarantined": [asdict(group) for group in report.quarantine],
         "files": [asdict(file) for file in report.files],
     }
@@ -270,6 +287,6 @@ def _last_point(curve: CertificateCurve) -> dict[str, Any]:
 def _without_nan(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nan(inner) for key, inner in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_without_nan(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

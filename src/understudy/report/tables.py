@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from understudy.errors import shorten
-from understudy.formatting import count, counted, named, number, percent, plain, size
+from understudy.formatting import (
+    FEW_DIGITS,
+    NOTHING,
+    count,
+    counted,
+    gain,
+    least_gain,
+    most_gain,
+    named,
+    number,
+    percent,
+    plain,
+    rough_count,
+    size,
+)
 from understudy.logs.evaluation.verdicts import VerdictKind
+from understudy.protocols import PRODUCTION
 from understudy.report.data import ActionRow, CertificateCurve, QuarantinedRow, Report
+from understudy.report.details import ContextRow
 
 LONGEST_LABEL, LONGEST_NAME, LONGEST_ROW = 80, 120, 400  # letters in a cell
+SHORT_LABEL = 24  # letters of an action within a cell
+MOST_PLAYED, LEAST_SHOWN = 2, 0.005  # actions in a cell, and the share from which one is named
 MOST = "would have earned at most"
 
 
@@ -117,6 +135,87 @@ def tabulate_candidates(report: Report) -> TextTable:
         _number_column("estimate", lambda one: one.estimate, number),
         _number_column("coverage ratio", lambda one: one.coverage, number),
         _number_column("effective sample size", lambda one: one.effective_sample_size, size),
+    )
+
+
+def tabulate_contexts(report: Report, most: int) -> list[TextTable]:
+    """The groups of contexts, a table for each column and one for combinations of labels."""
+    groups: dict[tuple[str, ...], list[ContextRow]] = {}
+    for row in report.contexts:
+        groups.setdefault(row.columns, []).append(row)
+    return [
+        _context_table(f"Contexts by {plain(' and '.join(columns), LONGEST_NAME)}", rows, most)
+        for columns, rows in groups.items()
+    ]
+
+
+def tabulate_largest_differences(report: Report, most: int, where: str) -> TextTable:
+    """The contexts with the largest differences; `where` says where a reader finds the others."""
+    ordered = sorted(report.contexts, key=lambda row: -abs(row.estimate or 0.0))
+    table = _context_table("Contexts with the largest differences", ordered, most, played=1)
+    rest = _left_out(len(ordered) - most, "context")
+    return replace(table, rest=f"{rest}: {where}" if rest else "")
+
+
+def _context_table(
+    caption: str, rows: Sequence[ContextRow], most: int, played: int = MOST_PLAYED
+) -> TextTable:
+    table = _tabulate(
+        caption,
+        rows[:most],
+        _text_column("context", lambda row: named(row.name, LONGEST_LABEL)),
+        _number_column("rows", lambda row: row.rows, count),
+        _number_column("estimated difference", lambda row: row.estimate, _gain),
+        _number_column("at least", lambda row: row.lower, _least),
+        _number_column("at most", lambda row: row.upper, _most),
+        _text_column("policy plays", lambda row: _most_played(row.policy, played)),
+        _text_column("production plays", lambda row: _most_played(row.production, played)),
+        rest=_left_out(len(rows) - most, "context"),
+    )
+    if any(row.estimate is not None for row in rows):
+        return table
+    return table.without("estimated difference").without("at least").without("at most")
+
+
+def _most_played(shares: Mapping[str, float] | None, most: int) -> str:
+    """The most frequent actions with their shares."""
+    if shares is None:
+        return "no row of late"
+    ordered = sorted(shares.items(), key=lambda item: -item[1])
+    some = [one for one in ordered[:most] if one[1] >= LEAST_SHOWN]
+    return ", ".join(f"{named(label, SHORT_LABEL)} {rough_share(share)}" for label, share in some)
+
+
+def rough_share(share: float) -> str:
+    """A share with two digits, unless it would seem to be all.
+
+    >>> rough_share(0.87461), rough_share(0.0003278), rough_share(0.9961)
+    ('87 %', '0.033 %', '99.61 %')
+    """
+    return percent(float(f"{share:.{FEW_DIGITS}g}") if share < 1.0 - LEAST_SHOWN else share)
+
+
+def _gain(value: float | None) -> str:
+    return NOTHING if value is None else gain(value)
+
+
+def _least(value: float | None) -> str:
+    return NOTHING if value is None else least_gain(value)
+
+
+def _most(value: float | None) -> str:
+    return NOTHING if value is None else most_gain(value)
+
+
+def tabulate_experts(report: Report) -> TextTable:
+    """The experts of a mixture."""
+    return _tabulate(
+        "The experts of the mixture",
+        report.experts,
+        _text_column("expert", lambda row: named(row.name, LONGEST_LABEL)),
+        _number_column("weight now", lambda row: row.weight, rough_share),
+        _number_column("estimated reward per row", lambda row: row.reward, number),
+        _number_column("over production", lambda row: row.gain, gain),
     )
 
 
@@ -230,6 +329,41 @@ def average_note(report: Report) -> str:
         return ""
     rows = counted(report.averaged_over, "row")
     return f"The policy depends on the context: its shares are means over the last {rows}."
+
+
+def contexts_note(report: Report) -> str:
+    """A note: what the differences and the shares in groups of contexts are."""
+    left = report.columns_left_out
+    note = (
+        "The shares of the policy are those of the policy now. Rows of the warm-up and quarantined "
+        "rows are in no context."
+    )
+    if left:
+        note += f" {counted(left, 'more column')} {'is' if left == 1 else 'are'} not shown."
+    sure = report.context_confidence
+    if sure is None:
+        return f"{note} Differences are not known, since propensities are not."
+    return (
+        "The difference is the mean reward per row of the policy, as it was played while learning, "
+        f"less that of production. Each interval holds with {percent(sure)} confidence by itself: "
+        f"of {counted(len(report.contexts), 'interval')}, about {rough_count(_misses(report))} may "
+        f"be wrong. {note}"
+    )
+
+
+def _misses(report: Report) -> float:
+    """How many of the intervals may be wrong on average."""
+    return len(report.contexts) * (1.0 - (report.context_confidence or 0.0))
+
+
+def experts_note(report: Report) -> str:
+    """A note: what weights and rewards of experts are."""
+    follows = any(row.name == PRODUCTION for row in report.experts)
+    copies = f" “{PRODUCTION}” plays as production does." if follows else ""
+    return (
+        "The mixture plays each expert with its weight. An expert's reward is the unbiased "
+        f"estimate of its mean reward per row over this log, while it learned from it.{copies}"
+    )
 
 
 def not_drawn(actions: Sequence[ActionRow], most: int) -> str:

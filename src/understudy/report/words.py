@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from understudy.certificates import Certificate, Certified
 from understudy.formatting import (
     FEW_DIGITS,
@@ -22,6 +24,7 @@ from understudy.formatting import (
     percent,
     rough_count,
 )
+from understudy.learners import Exp4, LinProdCompact, Model
 from understudy.logs.evaluation.diagnostics import (
     SampleSize,
 )
@@ -41,7 +44,16 @@ from understudy.logs.schema import (
     LOGGED,
     RewardScale,
 )
-from understudy.logs.settings import Assumption, Settings, Theorem
+from understudy.logs.settings import (
+    GRID,
+    MIXTURE,
+    REGRESSION,
+    UNKNOWN,
+    Assumption,
+    Settings,
+    Theorem,
+    name_of_default,
+)
 from understudy.report.findings import describe_log, repeated_line
 
 
@@ -74,6 +86,12 @@ THEOREMS = {
         "the coverage-adaptive theorem{form}: regret of order √(C n) against every policy at once; "
         "C is {coverage}"
     ),
+    Theorem.FIRST_ORDER: (
+        "the first-order theorem{form}: regret of order √(log K · Σ r/q) against every action"
+    ),
+    Theorem.MIXTURE: (
+        "the mixture theorem{form}: regret of order √(log M · Σ π²r²/q) against each of M experts"
+    ),
 }
 ASSUMPTIONS = {
     Assumption.FIXED_BEHAVIOR: (
@@ -81,6 +99,9 @@ ASSUMPTIONS = {
     ),
     Assumption.FIXED_RATE: "the rate is fixed; without a horizon it falls, outside all theorems",
     Assumption.SMALL_RATE: "the rate is below every propensity; rare actions break this",
+    Assumption.LEAST_PROPENSITY: (
+        "every action of every row has a propensity of at least the least one of the warm-up"
+    ),
     Assumption.DECLARED_ACTIONS: (
         "the list of actions was known before the log; here it was read from the log. If it was "
         "known, declare it with --actions FILE"
@@ -90,6 +111,29 @@ ASSUMPTIONS = {
         "file of fixed ones with --behavior"
     ),
     Assumption.TIME_ORDER: "rows are in the order of time; --time COLUMN checks this",
+}
+MODELS = (
+    "models that are experts were not fitted to rows of this log; no log can show this, and if it "
+    "is false, nothing here holds"
+)
+# Why a learner is the default: `settings.name_of_default` says when.
+DEFAULTS = {
+    MIXTURE: (
+        "With contexts, the default is a mixture of production, learners without and with "
+        "contexts, and regressions. No reward was looked at to choose among them: the mixture "
+        "chooses while it learns, with its guarantee."
+    ),
+    GRID: (
+        "Without contexts, the default runs a grid of learning rates beside each other, so that "
+        "no rate has to be chosen, and begins as production."
+    ),
+    REGRESSION: (
+        "With contexts and unknown propensities, the default is a regression of the rewards of "
+        "each action: it needs no propensities, and has no guarantee."
+    ),
+    UNKNOWN: (
+        "Without propensities, the default estimates them from action frequencies, cautiously."
+    ),
 }
 LOG_THEM = "Log the propensity of every row."
 NEEDS_PROPENSITIES = (
@@ -305,11 +349,32 @@ def guarantee(settings: Settings) -> str:
     )
 
 
+def why_chosen(policy: Policy) -> str:
+    """The reason for the default learner; empty if the user named another one."""
+    settings, contexts = policy.settings, policy.contextual is not None
+    default = name_of_default(policy.study.behavior, contexts=contexts)
+    return DEFAULTS[default] if settings.learner == default else ""
+
+
+def production_share(policy: Policy) -> float:
+    """The share of the plays in which a policy does as production does; 0 for a mixture."""
+    study = policy.study
+    if isinstance(study.learner, Exp4) or not study.learner.spec.outside:
+        return 0.0
+    features = study.learner.spec.features
+    one = None if features is None else np.zeros((1, *features))
+    return float(study.learner.known_at(study.state, one)[1].sum())
+
+
 def assumptions(policy: Policy) -> list[str]:
     """The assumptions of a learned policy's theorem that the reader must check."""
-    contextual = policy.contextual
+    contextual, learner = policy.contextual, policy.study.learner
     found = [ASSUMPTIONS[assumption] for assumption in policy.settings.unmet]
-    if contextual is None:
+    if policy.settings.columns.experts or (
+        isinstance(learner, Exp4) and any(isinstance(one, Model) for one in learner.experts)
+    ):
+        found.append(MODELS)
+    if contextual is None or not isinstance(learner, LinProdCompact):
         return found
     found += [
         "mean rewards are linear in the features; no log can show this",
@@ -322,6 +387,6 @@ def assumptions(policy: Policy) -> list[str]:
     if contextual.unseen:
         found.append(
             f"production plays every action; {contextual.unseen} of "
-            f"{contextual.learner.spec.n_actions} are not in the warm-up, so V of these is a guess"
+            f"{learner.spec.n_actions} are not in the warm-up, so V of these is a guess"
         )
     return found

@@ -236,10 +236,14 @@ def test_contexts(client: httpx.Client) -> None:
     assert client.get(path).status_code == 422  # it needs a context
     found = {}
     for age in (-2.0, 2.0):
-        answer = client.get(path, params={"context": json.dumps({"age": age, "town": "x"})})
+        asked = {"context": {"age": age, "town": "x"}, "production": {"a": 0.5, "b": 0.5}}
+        answer = client.get(path, params={name: json.dumps(one) for name, one in asked.items()})
         found[age] = {row["action"]: row["probability"] for row in answer.json()["policy"]}
     assert found[-2.0]["a"] > 0.5 > found[2.0]["a"]
-    drawn = client.post("/v1/studies/ads/draw", json={"context": {"age": 2, "town": None}})
+    drawn = client.post(
+        "/v1/studies/ads/draw",
+        json={"context": {"age": 2, "town": None}, "production": {"a": 0.5, "b": 0.5}},
+    )
     assert drawn.status_code == 200
     wrong = client.post("/v1/studies/ads/events", json=event(1, id="w", context={"age": "old"}))
     assert wrong.status_code == 422

@@ -46,6 +46,7 @@ REMEDIES = {
     "propensity": "pass the probability with which this action was taken, above 0 and at most 1",
     "context": "pass a dict of texts, finite numbers, True, False or None",
     "reward": "pass a finite number such as 1.0, within the study's reward range",
+    "production": "pass a dict of probabilities by action, such as {'small': 0.9, 'large': 0.1}",
 }
 REASONS = {  # where pydantic's words do not help
     "extra_forbidden": "events have no such field",
@@ -280,10 +281,23 @@ def path(study: str, *parts: str) -> str:
     return "/".join(["/v1/studies", quote(study, safe=""), *parts])
 
 
-def draw_body(context: Context | None) -> str:
+Production = Mapping[Any, float]
+
+
+def draw_body(context: Context | None, production: Production | None = None) -> str:
     """Write the body of a draw."""
-    fields = {} if context is None else {"context": context}
-    return validated_json(models.Draw, "context", fields)
+    return validated_json(models.Draw, "context", _draw(context, production))
+
+
+def draw_params(context: Context | None, production: Production | None) -> dict[str, str]:
+    """Write the parameters of a request for the policy: each is JSON."""
+    draw_body(context, production)  # raises if one of them is not valid
+    return {name: as_json(name, value) for name, value in _draw(context, production).items()}
+
+
+def _draw(context: Context | None, production: Production | None) -> dict[str, Any]:
+    given = {"context": context, "production": production}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def send_event(study: str, event: OutgoingEvent) -> Call[Taken]:

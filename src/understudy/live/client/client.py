@@ -13,7 +13,15 @@ from tenacity import Retrying
 from understudy.errors import InvalidArgument
 from understudy.live.client import calls
 from understudy.live.client.background import Background
-from understudy.live.client.calls import URL, Call, Context, EventMethods, path, read_object
+from understudy.live.client.calls import (
+    URL,
+    Call,
+    Context,
+    EventMethods,
+    Production,
+    path,
+    read_object,
+)
 from understudy.live.models import Action, BatchTaken, Drawn, PolicyNow, StudyOptions, Taken
 
 T = TypeVar("T")
@@ -172,16 +180,23 @@ class StudyClient(EventMethods[Taken, str]):
             taken += self._ask(calls.send_batch(self.name, batch, first))
         return taken
 
-    def policy(self, context: Context | None = None) -> dict[Action, float]:
-        """Read the probabilities with which the understudy would act now, by action."""
-        calls.draw_body(context)  # raises if the context is not valid
-        params = {} if context is None else {"context": calls.as_json("context", context)}
+    def policy(
+        self, context: Context | None = None, *, production: Production | None = None
+    ) -> dict[Action, float]:
+        """Read the probabilities with which the understudy would act now, by action.
+
+        `production` has the probabilities of production there: needed where the policy does as
+        production does with a share that matters.
+        """
+        params = calls.draw_params(context, production)
         call = Call("GET", path(self.name, "policy"), PolicyNow.model_validate_json, params=params)
         return self._ask(call.then(lambda now: {row.action: row.probability for row in now.policy}))
 
-    def draw(self, context: Context | None = None) -> Drawn:
+    def draw(
+        self, context: Context | None = None, *, production: Production | None = None
+    ) -> Drawn:
         """Draw an action from that policy."""
-        read, body = Drawn.model_validate_json, calls.draw_body(context)
+        read, body = Drawn.model_validate_json, calls.draw_body(context, production)
         return self._ask(Call("POST", path(self.name, "draw"), read, body))
 
     def coverage(self) -> dict[str, Any]:

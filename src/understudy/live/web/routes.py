@@ -198,26 +198,50 @@ IN_QUERY = {  # FastAPI cannot describe a parameter that is JSON
 }
 
 
+PRODUCTION_IN_QUERY = {
+    "name": "production",
+    "in": "query",
+    "required": False,
+    "description": "Where the policy does as production does in part: the probabilities of "
+    "production by action, as JSON.",
+    "content": {
+        JSON: {
+            "schema": {"type": "object", "additionalProperties": {"type": "number"}},
+            "example": {"small": 0.9, "large": 0.1},
+        }
+    },
+}
+
+
 @answers.get(
     "/policy",
     response_model=models.PolicyNow,
     responses=_refused(400),
-    openapi_extra={"parameters": [IN_QUERY]},
+    openapi_extra={"parameters": [IN_QUERY, PRODUCTION_IN_QUERY]},
 )
 async def read_policy(
-    study: TheStudy, context: Annotated[str | None, Query(include_in_schema=False)] = None
+    study: TheStudy,
+    context: Annotated[str | None, Query(include_in_schema=False)] = None,
+    production: Annotated[str | None, Query(include_in_schema=False)] = None,
 ) -> Any:
     """Read the policy of the understudy: the probabilities with which it would act now."""
-    return Response(policy_json(study, context), media_type=JSON)
+    return Response(policy_json(study, context, production), media_type=JSON)
 
 
-def policy_json(study: LiveStudy, context: str | None = None) -> bytes:
-    """Return the policy, for a context that is JSON."""
-    if context is None and study.spec.context is None:
+def policy_json(
+    study: LiveStudy, context: str | None = None, production: str | None = None
+) -> bytes:
+    """Return the policy, for a context and for probabilities of production that are JSON."""
+    if context is None and study.spec.context is None and production is None:
         return study.policy_json(study_json.policy_of)
-    sent = {} if context is None else {"context": refusals.parse_json(context, "the context")}
+    given = {"context": context, "production": production}
+    sent = {
+        name: refusals.parse_json(text, f"the {name}")
+        for name, text in given.items()
+        if text is not None
+    }
     draw = refusals.validate(Draw, sent)
-    return to_json(study_json.policy_of(study, study.state, draw.context))
+    return to_json(study_json.policy_of(study, study.state, draw.context, draw.production))
 
 
 @answers.post("/draw", responses=_refused(*WITH_BODY))
@@ -229,7 +253,8 @@ async def draw_action(
     With its probability. Nothing is written: if it is played, send it as an event.
     """
     state = study.state
-    action, probability = service.draw(state.probabilities(draw.context), study)
+    probabilities = state.probabilities(draw.context, draw.production)
+    action, probability = service.draw(probabilities, study)
     return models.Drawn(action=action, probability=probability, learned=state.learned)
 
 
@@ -273,8 +298,9 @@ async def create_study(
 
     What production does, what it earns, how long rewards take, and who learns.
     """
-    spec.check()
-    return _now(service, await service.create(spec))
+    new = spec.as_new()
+    new.check()
+    return _now(service, await service.create(new))
 
 
 @studies.get("/studies", response_model=StudyList)

@@ -88,10 +88,13 @@ def isoformat(time: datetime | None) -> str | None:
 
 
 def policy_of(
-    study: LiveStudy, state: StudyState, context: Mapping[str, object] | None = None
+    study: LiveStudy,
+    state: StudyState,
+    context: Mapping[str, object] | None = None,
+    production: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """What the understudy would do now."""
-    probabilities = state.probabilities(context)
+    probabilities = state.probabilities(context, production)
     labels = study.spec.labels.labels
     return {
         "study": study.spec.name,

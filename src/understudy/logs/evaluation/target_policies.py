@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +17,12 @@ from understudy.logs.action_files import check_probabilities, probability_vector
 from understudy.logs.aggregation.sufficient_statistics import certify_sums
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.verdicts import UNIFORM, Candidate, candidates_of
-from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
 from understudy.logs.schema import Actions, Columns, Label, label_key
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
+from understudy.protocols import LEAST_SHARE
 from understudy.snapshots import Understudy
 from understudy.types import Integers
 
@@ -87,29 +87,41 @@ class Fixed(Target):
 
 
 @dataclass(frozen=True, eq=False)
-class ContextualTarget(Target):
-    """A learned policy whose probabilities depend on the context."""
+class RowTarget(Target):
+    """A learned policy whose probabilities depend on the row: its context, or outside policies.
+
+    An outside policy is production, or an expert whose probability is a column. The best action is
+    that of `Policy.best_action`, which follows no outside policy.
+    """
 
     policy: Policy
-    contextual: ContextFeatures
     best_action: bool
 
     @property
     def labels(self) -> frozenset[str]:
         return frozenset(self.policy.actions.keys)
 
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """The outside policies that it plays as in part."""
+        return () if self.best_action else self.policy.study.learner.spec.outside
+
     def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
         """The probability of the logged action in every row, 0 if the policy does not know it."""
-        x = self.contextual.features(rows.contexts())
-        policies = self.contextual.learner.policies_at(self.policy.study.state, x)
-        if self.best_action:
-            best = policies.argmax(axis=1)[:, np.newaxis]
-            policies = (np.arange(policies.shape[1]) == best).astype(np.float64)
+        contextual, study = self.policy.contextual, self.policy.study
+        x = None if contextual is None else contextual.features(rows.contexts())
         own = np.array([self.policy.actions.index(key) for key in actions.keys])[rows.actions]
-        return np.where(own < 0, 0.0, policies[np.arange(len(own)), np.maximum(own, 0)])
+        if self.best_action:
+            known, _ = study.learner.known_at(study.state, x, len(own))
+            return np.asarray(own == known.argmax(axis=1), dtype=np.float64)
+        log = study.learner.spec.visible(replace(rows.log(x), actions=np.maximum(own, 0)))
+        return np.where(own < 0, 0.0, study.learner.played_at(study.state, log))
 
     def unexpected_values(self, rows: ValidatedBatch) -> UnexpectedValues:
-        return self.contextual.encoder.unexpected_values(rows.contexts())
+        contextual = self.policy.contextual
+        if contextual is None:
+            return super().unexpected_values(rows)
+        return contextual.encoder.unexpected_values(rows.contexts())
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,16 +174,28 @@ def target_of(
     if best_action:
         name = f"the best action of {name}"
     learned = source if isinstance(source, Policy) else None
-    if learned is not None and learned.contextual is not None:
-        return ContextualTarget(name, learned, learned.contextual, best_action, learned=learned)
-    by_label = source if isinstance(source, dict) else _average(source)
+    if learned is not None and _depends_on_rows(learned, best_action=best_action):
+        return RowTarget(name, learned, best_action, learned=learned)
+    by_label = source if isinstance(source, dict) else average_by_label(source)
     if best_action:
-        best = max(by_label, key=by_label.__getitem__)
+        best = max(by_label, key=by_label.__getitem__) if learned is None else learned.best_action()
         by_label = {label: float(label == best) for label in by_label}
     return Fixed(name, by_label, learned=learned)
 
 
-def _average(policy: Policy) -> dict[Label, float]:
+def _depends_on_rows(policy: Policy, *, best_action: bool) -> bool:
+    """Whether a policy has contexts, or does as outside policies do with a share that matters."""
+    study = policy.study
+    if policy.contextual is not None or best_action:
+        return policy.contextual is not None
+    if study.learner.spec.columns:
+        return True
+    _, shares = study.learner.known_at(study.state, None)
+    return bool(shares.sum() > LEAST_SHARE)
+
+
+def average_by_label(policy: Policy) -> dict[Label, float]:
+    """The policy of the next row, in which frequencies stand for production."""
     return dict(zip(policy.actions.labels, playable(policy.average).tolist(), strict=True))
 
 

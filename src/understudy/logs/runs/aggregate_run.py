@@ -38,6 +38,7 @@ from understudy.logs.evaluation.target_policies import (
     is_hindsight,
 )
 from understudy.logs.evaluation.verdicts import Candidate
+from understudy.logs.features import LearnerFactory
 from understudy.logs.options import Options
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Provenance
@@ -65,8 +66,12 @@ from understudy.logs.runs.setup import (
 )
 from understudy.logs.runs.study import Study
 from understudy.logs.schema import ESTIMATED, LOG, QUARANTINE, Actions, Columns, PropensitySource
-from understudy.logs.settings import CHECK, Assumption, Choice, choose, name_of_default
+from understudy.logs.settings import CHECK, Assumption, Choice, choose
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
+
+# Its gains are sums of formulas, for given and for logged propensities alike. prod-grid's are too,
+# but production is one of its experts, whose gains no group of an action has.
+SUMMED_DEFAULT = "coverage-adaptive"
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +175,8 @@ class AggregateRun:
     ) -> tuple[Choice, Behavior | None, SummedState]:
         """The learner for these actions, and its state after all rows."""
         options, behavior = self.options, behavior_of(source, self.options, actions)
-        name = options.learner or name_of_default(behavior, contexts=False)
-        choice = choose(name, behavior, len(actions), options.horizon)
+        wanted = options.learner or SUMMED_DEFAULT
+        choice = choose(wanted, LearnerFactory(behavior, len(actions), options.horizon))
         summed = learn_sums(
             frame,
             columns,
@@ -262,7 +267,7 @@ class AggregateRun:
         policy = target.fixed(actions)
         if policy is None and not isinstance(target, ColumnTarget):
             raise InvalidArgument(
-                "policy", target.name, "it depends on contexts, row by row", "leave out --engine"
+                "policy", target.name, "it depends on the row", "leave out --engine"
             )
         return policy
 
@@ -299,7 +304,7 @@ class AggregateRun:
 
     def _columns(self) -> tuple[Columns, PropensitySource]:
         """The columns to read, and the source of the propensities."""
-        for role in ("time", "eligible", "context", "id"):
+        for role in ("time", "eligible", "context", "id", "experts"):
             if self.options.columns.get(role):
                 reason = "sums in no order do not read it"
                 remedy = "leave it out, or --engine"

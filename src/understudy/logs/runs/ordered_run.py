@@ -18,15 +18,16 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import probability_vector
 from understudy.logs.encoder import UnexpectedValues
+from understudy.logs.evaluation.context_groups import ContextGroups
 from understudy.logs.evaluation.repeated_rows import RowCounter
 from understudy.logs.evaluation.target_policies import (
-    ContextualTarget,
+    RowTarget,
     Target,
     all_candidates,
     is_hindsight,
 )
 from understudy.logs.evaluation.verdicts import Candidate
-from understudy.logs.features import ContextFeatures
+from understudy.logs.features import ContextFeatures, LearnerFactory, Warmup, context_features
 from understudy.logs.options import Options, require_same
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Provenance
@@ -60,20 +61,19 @@ from understudy.logs.runs.study import (
     last_rows,
     observe_rows,
 )
-from understudy.logs.schema import ESTIMATED
+from understudy.logs.schema import ESTIMATED, GIVEN
 from understudy.logs.settings import (
     CHECK,
-    CONTEXTUAL,
     Assumption,
     Choice,
     Settings,
     choose,
-    choose_contextual,
     name_of_default,
+    refuse_without_contexts,
 )
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
-from understudy.types import Integers
+from understudy.protocols import PRODUCTION
 
 
 def run_over(
@@ -155,7 +155,7 @@ class OrderedRun:
         options = self.options
         share = bool(options.columns.get("context")) and options.warmup < 1
         log = resolve(self.sources, options, self.folder, self.watch, count=share)
-        choice, contextual, warmup = self._choice(log)
+        choice, contextual, warmup, groups = self._choice(log)
         columns, declared = log.reader.columns, bool(options.declared())
         unmet = []
         if not declared:
@@ -170,39 +170,54 @@ class OrderedRun:
         )
         varies = contextual is not None or columns.eligible is not None
         confidence = None if log.behavior is None and varies else options.confidence_or_default
-        study = Study.begin(choice.learner, log.behavior, confidence, declared=declared)
+        study = Study.begin(
+            choice.learner, log.behavior, confidence, declared=declared, groups=groups
+        )
         return RunPlan(log, settings, study, warmup, contextual)
 
-    def _choice(self, log: ResolvedLog) -> tuple[Choice, ContextFeatures | None, int]:
-        """The learner, the features of contexts if there are any, and the rows of their warm-up."""
-        options, context = self.options, log.reader.columns.context
-        name = options.learner or name_of_default(log.behavior, contexts=bool(context))
-        if not context:
-            return choose(name, log.behavior, len(log.actions), options.horizon), None, 0
-        if name != CONTEXTUAL:
-            raise InvalidArgument(
-                "learner", name, "it ignores contexts", f"pass {CONTEXTUAL}, or leave out --context"
-            )
-        frame, played = self._first_rows(log, options.warmup_of(log.rows or 0))
-        choice, contextual = choose_contextual(
-            frame, played, context, len(log.actions), options.horizon
+    def _choice(
+        self, log: ResolvedLog
+    ) -> tuple[Choice, ContextFeatures | None, int, ContextGroups | None]:
+        """The learner; the features, warm-up rows and groups of contexts if there are any."""
+        options, columns = self.options, log.reader.columns
+        wanted = options.learner or name_of_default(log.behavior, contexts=bool(columns.context))
+        factory = LearnerFactory(
+            log.behavior,
+            len(log.actions),
+            options.horizon,
+            restricted=columns.eligible is not None,
         )
-        return choice, contextual, len(played)
+        if not columns.context:
+            return choose(wanted, factory, columns.experts), None, 0, None
+        warmup = self._first_rows(log, options.warmup_of(log.rows or 0))
+        factory = dataclasses.replace(factory, warmup=warmup)
+        choice = choose(wanted, factory, columns.experts)
+        refuse_without_contexts(choice, log.behavior)
+        features = context_features(choice.learner, warmup, factory)
+        confidence = None if log.behavior is None else options.confidence_or_default
+        groups = ContextGroups.fit(warmup.encoder, warmup.contexts, len(log.actions), confidence)
+        return choice, features, len(warmup.actions), groups
 
-    def _first_rows(self, log: ResolvedLog, count: int) -> tuple[pl.DataFrame, Integers]:
-        """The contexts and actions of the first valid rows."""
-        frames, actions, left = [], [], count
+    def _first_rows(self, log: ResolvedLog, count: int) -> Warmup:
+        """The first valid rows, without their rewards."""
+        frames, logs, left = [], [], count
         reject_counts = Counter[str]()
         for batch in log.batches():
             frames.append(batch.contexts().head(left))
-            actions.append(batch.actions[:left])
+            logs.append(batch.log()[:left])
             reject_counts.update(batch.reasons())
-            left -= len(actions[-1])
+            left -= len(logs[-1])
             if left <= 0:
                 break
         if left == count:
             raise nothing_left(sources_name(self.sources), reject_counts)
-        return pl.concat(frames), np.concatenate(actions)
+        q = [part.propensities for part in logs]
+        return Warmup.fit(
+            pl.concat(frames),
+            np.concatenate([part.actions for part in logs]),
+            None if q[0] is None else np.concatenate(q),  # type: ignore[arg-type] # all or none
+            log.reader.columns.context,
+        )
 
     def _go_on(self, earlier: Policy) -> RunPlan:
         """Go on from an earlier policy with its settings."""
@@ -210,7 +225,11 @@ class OrderedRun:
         require_same("reward_range", options.reward_range, settings.reward_range)
         require_same("actions", options.actions, earlier.actions)
         require_same("behavior", options.behavior, settings.behavior)
-        require_same("learner", options.learner, settings.learner)
+        if isinstance(options.learner, str):
+            require_same("learner", options.learner, settings.learner)
+        elif options.learner is not None:
+            reason = "--resume goes on with the learner of the policy"
+            raise InvalidArgument("learner", options.learner, reason, "leave it out")
         require_same("horizon", options.horizon, settings.horizon)
         if options.probabilities is not None:
             given = probability_vector("behavior", dict(options.probabilities), earlier.actions)
@@ -357,25 +376,35 @@ def _learn(
 ) -> tuple[Study, Array, UnexpectedValues]:
     """Learn from every valid row after the warm-up; also count unexpected values of contexts."""
     study, skip, contextual = plan.study, plan.warmup, plan.contextual
-    last, unexpected = None, UnexpectedValues()
+    last, last_codes, unexpected = None, None, UnexpectedValues()
     for batch in batches:
         skipped = min(skip, len(batch))
         skip -= skipped
         rest = batch.after(skipped) if skipped else batch
         if skip:
             continue  # neither learner nor certificate sees the warm-up
-        x = None
+        x, codes = None, None
         if contextual is not None:
-            x = contextual.features(rest.contexts())
+            encoded = contextual.encoder.encode(rest.contexts())
+            x = contextual.seen_by_learner(encoded)
+            if study.groups is not None:
+                codes = study.groups.codes(contextual.encoder, encoded)
+                last_codes = last_rows(last_codes, codes)
             unexpected += contextual.encoder.unexpected_values(rest.contexts())
-            last = last_rows(last, x)
-        study = study.after(rest.log(x), rest.rejected)
+            if len(rest):
+                last = last_rows(last, x)
+        study = study.after(rest.log(x), rest.rejected, codes)
+    study = study.with_group_policies(last, last_codes)
     return study, average_policy(study, contextual, last), unexpected
 
 
 def _refuse_uncertifiable(target: Target, log: ResolvedLog) -> None:
-    depends = isinstance(target, ContextualTarget) or log.reader.columns.eligible
-    if depends and log.behavior is None:
+    row_target = target if isinstance(target, RowTarget) else None
+    outside = () if row_target is None else row_target.outside
+    if PRODUCTION in outside and log.propensity_source == GIVEN:
+        reason = "the policy does as production does in part, whose propensities must be logged"
+        raise InvalidArgument("behavior", GIVEN, reason, "leave it out, and name --propensity")
+    if (row_target is not None or log.reader.columns.eligible) and log.behavior is None:
         reason = "a behavior that may depend on contexts or eligible sets cannot be estimated"
         remedy = "name the column of propensities with --propensity"
         raise InvalidArgument("behavior", log.propensity_source, reason, remedy)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.behaviors import Behavior, Logged
 from understudy.certificates import Certificate
 from understudy.certificates.curves import Point, follow
 from understudy.constraints import Array
+from understudy.logs.evaluation.context_groups import ContextGroups
 from understudy.logs.features import ContextFeatures
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 from understudy.logs.validate import Rejected, ValidatedBatch
@@ -19,6 +21,7 @@ from understudy.protocols import Learner
 from understudy.types import Integers, Log
 
 LAST = 4_096  # rows whose contexts a policy is averaged over: recent ones, of a bounded number
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,11 +107,13 @@ class Study(Observed):
     """A learner with its state, certificate and statistics after the rows so far.
 
     Its only curve is that of the learner, None if contexts have an unknown behavior. A learner over
-    actions that were not declared is a hindsight.
+    actions that were not declared is a hindsight. `groups` has the sums of groups of contexts, if
+    there are contexts.
     """
 
     learner: Learner[Any]
     state: Any
+    groups: ContextGroups | None = None
 
     @staticmethod
     def begin(
@@ -117,13 +122,14 @@ class Study(Observed):
         confidence: float | None,
         *,
         declared: bool = True,
+        groups: ContextGroups | None = None,
     ) -> Study:
         """The study before the first row; without a confidence it has no certificate."""
         K, curve = learner.spec.n_actions, None
         if confidence is not None:
             curve = CertificatePath(Certificate(behavior, confidence, K), hindsight=not declared)
         empty = Observed.nothing(K, behavior, [curve])
-        return Study(**vars(empty), learner=learner, state=learner.init())
+        return Study(**vars(empty), learner=learner, state=learner.init(), groups=groups)
 
     @property
     def rounds(self) -> int:
@@ -140,30 +146,51 @@ class Study(Observed):
         (curve,) = self.curves
         return () if curve is None else curve.points
 
-    def after(self, log: Log, rejected: Rejected | None = None) -> Study:
+    def after(
+        self, log: Log, rejected: Rejected | None = None, codes: Integers | None = None
+    ) -> Study:
         """Learn from more rows, which carry propensities if the behavior is logged.
 
-        Rejected rows among them are not learned from, but they count in the certificate.
+        Rejected rows among them are not learned from, but they count in the certificate. `codes`
+        are the rows' groups of contexts.
         """
-        spec = self.learner.spec
-        shown = log.visible(propensities=spec.propensities, features=spec.features is not None)
-        state, trace = self.learner.replay(self.state, shown)
-        return replace(self.observe(log, [trace.probability], rejected), state=state)
+        state, trace = self.learner.replay(self.state, self.learner.spec.visible(log))
+        after = replace(self.observe(log, [trace.probability], rejected), state=state)
+        if self.groups is None or codes is None:
+            return after
+        (curve,), probability = self.curves, trace.probability
+        if curve is not None and curve.hindsight:
+            probability = without_first_plays(probability, log.actions, self.sums.counts)
+        known = with_propensities(log, self.behavior)
+        return replace(after, groups=self.groups.after(codes, known, probability))
+
+    def with_group_policies(self, last: Array | None, codes: Integers | None) -> Study:
+        """The study with its mean policy in each group of contexts, over the last rows."""
+        if self.groups is None or last is None or codes is None:
+            return self
+        known, shares = self.learner.known_at(self.state, last)
+        groups = self.groups.with_policies(codes, known, float(shares.sum()))
+        return replace(self, groups=groups)
 
 
-def last_rows(last: Array | None, features: Array) -> Array:
-    """The features of the last rows after more rows."""
-    return features[-LAST:] if last is None else np.concatenate([last, features])[-LAST:]
+def last_rows(last: NDArray[Number] | None, rows: NDArray[Number]) -> NDArray[Number]:
+    """The last rows after more rows: their features, or their groups."""
+    return rows[-LAST:] if last is None else np.concatenate([last, rows])[-LAST:]
 
 
 def average_policy(study: Study, contextual: ContextFeatures | None, last: Array | None) -> Array:
     """The policy of the next row; with contexts, its mean over the last of them."""
-    if contextual is None:
-        return study.learner.policy(study.state)
-    if last is None:
-        n_actions = study.learner.spec.n_actions
-        return np.full(n_actions, 1.0 / n_actions)
-    return np.asarray(contextual.learner.policies_at(study.state, last).mean(axis=0))
+    learner, K = study.learner, study.learner.spec.n_actions
+    if contextual is not None and last is None:
+        return np.full(K, 1.0 / K)
+    known, shares = learner.known_at(study.state, last if contextual is not None else None)
+    average = known.mean(axis=0)
+    if not len(shares):
+        return np.asarray(average)
+    # Outside policies are known at logged actions only: production's frequencies stand for them.
+    seen = study.sums.counts.sum()
+    frequencies = study.sums.counts / seen if seen else np.full(K, 1.0 / K)
+    return np.asarray(average + shares.sum() * frequencies)
 
 
 def with_rejected(

@@ -1,0 +1,166 @@
+"""A learned policy that answers requests: one at a time, or many at once.
+
+All that no request changes is computed once, so that a request costs little more than its
+arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike
+
+from understudy.constraints import SUM_TOLERANCE, Array
+from understudy.errors import InvalidArgument, first_line
+from understudy.logs.action_files import probability_vector
+from understudy.logs.features import ContextFeatures
+from understudy.logs.schema import CONTEXT, Actions
+from understudy.protocols import (
+    NOTHING,
+    PRODUCTION,
+    Learner,
+    ProductionFollower,
+    rows_of_probabilities,
+)
+
+# The probabilities of one request: by label, or in the order of the actions.
+Chances = Mapping[Any, float] | Sequence[float] | Array
+
+
+@dataclass(frozen=True, eq=False)
+class Serving:
+    """A learner at one state, with the labels of its actions and the features of its contexts."""
+
+    actions: Actions
+    learner: Learner[Any]
+    state: Any
+    contextual: ContextFeatures | None
+
+    def one(
+        self,
+        context: Mapping[str, Any] | None,
+        production: Chances | None,
+        experts: Mapping[str, Chances] | None,
+    ) -> Array:
+        """π of one request, (K,)."""
+        features, outside = self._features_of(context), NOTHING
+        if production is not None or experts:
+            given = self._outside(production, experts)
+            outside = {name: self._row(_argument(name), row) for name, row in given.items()}
+        return np.asarray(self._evaluate(features, outside, 1)[0])
+
+    def many(
+        self,
+        contexts: Any,
+        production: ArrayLike | None,
+        experts: Mapping[str, ArrayLike] | None,
+    ) -> Array:
+        """π of many requests, (n, K), each with the bits that it has alone."""
+        given, features = self._outside(production, experts), None
+        n = max([1, *(len(rows) for rows in given.values() if np.ndim(rows))])
+        if self.contextual is not None:
+            features = self.contextual.features(_table(contexts))
+            n = len(features)
+        elif contexts is not None:
+            raise _contexts_are_ignored(contexts)
+        shape = (n, len(self.actions))
+        outside = {
+            name: rows_of_probabilities(_argument(name), rows, shape)
+            for name, rows in given.items()
+        }
+        found = self._evaluate(features, outside, n)
+        return found if len(found) == n else np.tile(found, (n, 1))
+
+    def best(self, context: Mapping[str, Any] | None) -> int:
+        """The most probable action of the part of the policy that follows no outside policy."""
+        known, _ = self.learner.known_at(self.state, self._features_of(context))
+        return int(known[0].argmax())
+
+    @cached_property
+    def _evaluate(self) -> Callable[[Array | None, Mapping[str, Array], int], Array]:
+        """A function of contexts, outside policies and a number of rows: the policies, (n, K).
+
+        There is one row if none of these matters.
+        """
+        learner = self.learner
+        learner.check_state(self.state)
+        evaluate = learner.evaluator(self.state)
+        if isinstance(learner, ProductionFollower):
+            return lambda *given: np.asarray(evaluate(*given)[:, 0])
+        if len(learner.variants) > 1:
+            return lambda features, *_: np.asarray(evaluate(features).mean(axis=1))
+        return lambda features, *_: np.asarray(evaluate(features)[:, 0])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the function above, which cannot be pickled and is made again."""
+        return {name: value for name, value in vars(self).items() if name != "_evaluate"}
+
+    def _features_of(self, context: Mapping[str, Any] | None) -> Array | None:
+        """The features of one context, (1, p); None if the policy ignores contexts."""
+        if self.contextual is not None:
+            return self.contextual.features_of_one(context)[np.newaxis]  # type: ignore[arg-type] # it refuses None
+        if context is not None:
+            raise _contexts_are_ignored(context)
+        return None
+
+    def _outside(self, production: Any, experts: Mapping[str, Any] | None) -> dict[str, Any]:
+        """What was given of each outside policy; `InvalidArgument` if it is no part of this one."""
+        spec, given = self.learner.spec, dict(experts or {})
+        for name in given:
+            if name not in spec.columns:
+                known = ", ".join(spec.columns)
+                reason = f"this policy has no expert column {name!r}"
+                remedy = f"pass those of {known}" if known else "leave it out"
+                raise InvalidArgument("experts", name, reason, remedy)
+        if production is not None:
+            if PRODUCTION not in spec.outside:
+                reason = "this policy follows no production that it does not know"
+                raise InvalidArgument(PRODUCTION, production, reason, "leave it out")
+            given[PRODUCTION] = production
+        return given
+
+    def _row(self, argument: str, given: Any) -> Array:
+        """The probabilities of one request in the order of the actions, (1, K)."""
+        values = given
+        if isinstance(given, Mapping):
+            values = [given.get(label) for label in self.actions.labels]
+            if None in values or len(given) > len(values):  # other spellings of labels, or zeros
+                values = probability_vector(argument, given, self.actions)
+        if isinstance(values, np.ndarray):
+            values = values.tolist()
+        try:  # the checks of `rows_of_probabilities`, of so few numbers faster in Python
+            total, least, count = sum(values), min(values), len(values)
+        except (TypeError, ValueError):
+            total, least, count = 0.0, 0.0, 0
+        K = len(self.actions)
+        if count == K and least >= 0.0 and abs(total - 1.0) <= SUM_TOLERANCE:
+            return np.array([values], dtype=np.float64)
+        return rows_of_probabilities(argument, values, (K,))[np.newaxis]
+
+
+def _argument(name: str) -> str:
+    """The argument that holds the probabilities of an outside policy."""
+    return PRODUCTION if name == PRODUCTION else f"experts[{name!r}]"
+
+
+def _contexts_are_ignored(given: object) -> InvalidArgument:
+    return InvalidArgument("context", given, "this policy ignores contexts", "leave it out")
+
+
+def _table(contexts: Any) -> pl.DataFrame:
+    """Contexts as a frame with the names of a log's columns."""
+    try:
+        if isinstance(contexts, Mapping):
+            frame = pl.DataFrame(dict(contexts))
+        else:
+            frame = nw.from_native(contexts, eager_only=True).to_polars()
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        remedy = "pass a data frame, or a dictionary of columns of one length"
+        raise InvalidArgument("contexts", contexts, first_line(error), remedy) from None
+    return frame.rename(lambda name: CONTEXT + name)

@@ -1,0 +1,237 @@
+"""Learners and experts of the user's own: by name, as values, as columns of the log."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+import understudy as us
+from tests.support.logs.log_files import LABELS, K, as_log, make_rows, write
+from tests.support.refusals import assert_refused
+from understudy.learners import Model, Outside
+from understudy.logs import Policy, certify, coverage, learn
+
+pytestmark = pytest.mark.plain
+
+Array = NDArray[np.float64]
+
+RULES = 2  # the version of the rules of new policies
+
+TEXTS = tuple(sorted(LABELS))
+LOGGED = us.Logged(K)
+GUESS = np.array([0.1, 0.2, 0.6, 0.1])  # a model that ignores contexts, in the order of TEXTS
+ROWS = make_rows(400).with_columns(
+    mine=pl.col("action").replace_strict(dict(zip(TEXTS, GUESS, strict=True)))
+)
+CONTEXTS = make_rows(400, context=True)
+NAMES = ("x", "color")
+
+
+class Always:
+    """A model with the same probabilities for every context."""
+
+    def predict_proba(self, contexts: Array) -> Array:
+        return np.tile(GUESS, (len(contexts), 1))
+
+
+def replayed(learner: Any, rows: pl.DataFrame) -> Any:
+    """The state after a log with its columns of experts."""
+    log = as_log(rows, TEXTS)
+    columns = [rows[name].to_numpy() for name in learner.spec.columns]
+    experts = np.stack(columns, axis=1) if columns else None
+    whole = us.Log(log.actions, log.rewards, log.propensities, experts=experts)
+    return learner.replay(learner.init(), whole)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "learner"),
+    [
+        ("exp3-ix:coverage=20", us.exp3_ix(LOGGED, coverage=20.0, horizon=400)),
+        ("exp3-ix:eta=0.1,gamma=0.2", us.exp3_ix(LOGGED, eta=0.1, gamma=0.2, horizon=400)),
+        ("coverage-adaptive:multiplier=2", us.coverage_adaptive(LOGGED, multiplier=2, horizon=400)),
+        ("prod-grid:production=0.25", us.prod_grid(LOGGED, production=0.25)),
+    ],
+)
+def test_parameters_of_a_name_are_those_of_the_recipe(text: str, learner: Any) -> None:
+    policy = learn(ROWS, learner=text, horizon=400, actions=LABELS).policy
+    known, shares = learner.known_at(replayed(learner, ROWS), None)
+    seen = policy.study.sums.counts / len(ROWS)
+    assert np.array_equal(policy.average, known[0] + shares.sum() * seen)
+    assert policy.settings.learner == text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("exp3-ix:speed=3", "no parameter of exp3-ix, which has eta, gamma, coverage"),
+        ("exp3-ix:coverage=much", "no number; pass coverage=NUMBER"),
+        ("ucb", "pass one of exp3, exp3-ix"),
+        (3, "pass a learner"),
+        ({"a": "ucb", "b": "production"}, "pass one of exp3"),
+        ({"a": 3, "b": "production"}, "pass a learner"),
+        ({"a": Outside("mine"), "b": "production"}, "pass expert='mine'"),
+        ({"a": "prod-grid"}, "pass at least two"),
+        (us.exp3_ix([0.5, 0.5]), "it has 2 actions, and the log 4; pass one of exp3, exp3-ix"),
+        (us.ridge(n_actions=K, dimension=3), "it learns from contexts, and none are named"),
+        (us.exp4(LOGGED, {"p": "production", "m": Outside("m")}), "it follows the columns m"),
+    ],
+)
+def test_a_learner_that_does_not_fit_is_refused_with_those_that_do(wrong: Any, words: str) -> None:
+    with pytest.raises(us.errors.InvalidArgument) as caught:
+        learn(ROWS, learner=wrong, actions=LABELS)
+    assert words in str(caught.value)
+
+
+def test_a_learner_that_needs_propensities_names_those_that_do_not() -> None:
+    bare, given = ROWS.drop("propensity"), dict.fromkeys(LABELS, 0.25)
+    for wrong in (us.exp3_ix(LOGGED), us.prod_grid(LOGGED)):
+        ask = partial(learn, bare, learner=wrong, actions=LABELS)
+        assert_refused(ask, "learner", "pass one of exp3-ix-unknown")
+        assert_refused(partial(ask, behavior=given), "learner", "the log has none")
+    assert_refused(
+        partial(learn, CONTEXTS, learner=us.exp3_ix(LOGGED), context=NAMES, actions=LABELS),
+        "learner",
+        "it ignores contexts; pass exp4, ridge, tables, lin-prod-compact",
+    )
+
+
+def test_a_learner_of_the_users_own_is_replayed() -> None:
+    mine = us.exp3_ix(LOGGED, eta=0.3, gamma=0.3)
+    policy = learn(ROWS, learner=mine, actions=LABELS).policy
+    assert np.array_equal(policy.average, mine.policy(replayed(mine, ROWS)))
+    assert (policy.settings.learner, policy.settings.theorem) == ("own", "none")
+
+
+def test_experts_by_name_are_the_mixture_of_their_learners() -> None:
+    named = {"safe": "production", "ix": "exp3-ix:eta=0.2", "own": us.exp3_ix(LOGGED, eta=0.4)}
+    policy = learn(ROWS, learner=named, actions=LABELS).policy
+    ix = us.exp3_ix(LOGGED, eta=0.2)
+    made = us.exp4(LOGGED, {"safe": "production", "ix": ix, "own": us.exp3_ix(LOGGED, eta=0.4)})
+    state = replayed(made, ROWS)
+    assert policy.shares == made.shares(state)
+    assert policy.settings.learner == "exp4"
+
+
+def test_columns_are_experts_beside_production_and_the_learner(tmp_path: Path) -> None:
+    """Also for a log in two parts, and after policy.json was written and read."""
+    made = us.exp4(
+        LOGGED,
+        {"production": "production", "mine": Outside("mine"), "prod-grid": us.prod_grid(LOGGED)},
+    )
+    state = replayed(made, ROWS)
+    whole = learn(ROWS, expert="mine", actions=LABELS).policy
+    assert whole.shares == made.shares(state)
+    out = tmp_path / "out"
+    first = write(tmp_path / "a.csv", ROWS[:150])
+    learn(first, expert="mine", actions=LABELS, out=out)
+    path = out / "policy.json"
+    assert json.loads(path.read_text(encoding="utf-8"))["settings"]["columns"]["experts"] == [
+        "mine"
+    ]
+    second = learn(write(tmp_path / "b.ndjson", ROWS[150:]), resume=path).policy
+    assert np.array_equal(second.average, whole.average)
+    other = partial(learn, ROWS[150:], resume=path, expert="yours")
+    assert_refused(other, "expert", "was learned with")
+
+
+def test_a_learner_that_follows_the_columns_already_is_not_mixed_again() -> None:
+    made = us.exp4(LOGGED, {"production": "production", "mine": Outside("mine")})
+    policy = learn(ROWS, learner=made, expert=["mine"], actions=LABELS).policy
+    assert list(policy.shares) == list(made.names)
+
+
+def test_certificates_of_a_policy_with_expert_columns_need_the_columns(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    learned = learn(ROWS[:200], expert="mine", actions=LABELS, out=out).policy
+    later = ROWS[200:]
+    study, log = learned.study, as_log(later, TEXTS)
+    learner: Any = study.learner
+    shares = learned.shares
+    grid = learner.experts[2].policy(study.state.experts[2])
+    played = (
+        shares["production"] * later["propensity"].to_numpy()
+        + shares["mine"] * later["mine"].to_numpy()
+        + shares["prod-grid"] * grid[log.actions]
+    )
+    wanted = certify(later.with_columns(target=played), target_probability="target")
+    found = certify(later, out / "policy.json")
+    assert found.certified.estimate == pytest.approx(wanted.certified.estimate, rel=1e-12)
+    without = later.drop("mine")
+    assert_refused(partial(certify, without, learned), "log", "it has no column 'mine'")
+    assert_refused(partial(coverage, later, learned), "policy", "pass it to understudy certify")
+    given = partial(certify, later, learned, behavior=dict.fromkeys(LABELS, 0.25))
+    assert_refused(given, "behavior", "must be logged")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (1.5, "expert is out of range"),
+        (-0.1, "expert is out of range"),
+        (float("nan"), "expert is not finite"),
+        (float("inf"), "expert is not finite"),
+        (None, "expert is missing"),
+        ("often", "expert is not a number"),
+    ],
+)
+def test_a_probability_that_is_none_is_quarantined(value: Any, reason: str) -> None:
+    column = ROWS["mine"].to_list()
+    column[7] = value
+    if isinstance(value, str):
+        column = [str(one) for one in column]
+    rows = ROWS.with_columns(mine=pl.Series(column, strict=False))
+    learned = learn(rows, expert="mine", actions=LABELS)
+    assert learned.policy.refused == {reason: 1}
+    assert learned.policy.rows == len(ROWS) - 1
+
+
+def test_a_model_is_an_expert_in_python_and_no_file_can_hold_it(tmp_path: Path) -> None:
+    p = len(learn(CONTEXTS, learner="ridge", context=NAMES).policy.contextual.encoder.features)  # type: ignore[union-attr] # it has contexts
+    experts = {"production": "production", "mine": Model(Always(), K, p), "ridge": "ridge"}
+    ask = partial(learn, learner=experts, context=NAMES, actions=LABELS)
+    policy = ask(CONTEXTS).policy
+    assert list(policy.shares)[:2] == ["production", "mine"]
+    nowhere = tmp_path / "no such log.csv"  # the refusal comes before the log is read
+    nowhere.write_text("", encoding="utf-8")
+    assert_refused(partial(ask, nowhere, out=tmp_path / "out"), "learner", "leave out `out`")
+    assert not (tmp_path / "out").exists()
+    wrong = {**experts, "mine": Model(Always(), K, p + 1)}
+    with pytest.raises(us.errors.InvalidArgument, match="features"):
+        learn(CONTEXTS, learner=wrong, context=NAMES, actions=LABELS)
+
+
+def test_what_was_chosen_is_stored(tmp_path: Path) -> None:
+    """The learner, the version of its rules; and a policy of 0.5 names no version."""
+    for asked, name in ((None, "prod-grid"), ("prod", "prod")):
+        learn(ROWS, out=tmp_path / name, actions=LABELS, learner=asked)
+        stored = json.loads((tmp_path / name / "policy.json").read_text(encoding="utf-8"))
+        assert (stored["settings"]["learner"], stored["settings"]["rules"]) == (name, RULES)
+        assert Policy.load(tmp_path / name / "policy.json").settings.rules == RULES
+        del stored["settings"]["rules"]
+        path = tmp_path / name / "old.json"
+        path.write_text(json.dumps(stored), encoding="utf-8")
+        assert Policy.load(path).settings.rules == 1
+        for wrong in (0, RULES + 1, "2"):
+            stored["settings"]["rules"] = wrong
+            path.write_text(json.dumps(stored), encoding="utf-8")
+            with pytest.raises(us.errors.InvalidSnapshot):
+                Policy.load(path)
+
+
+def test_the_rewards_of_the_warm_up_are_not_read() -> None:
+    rng = np.random.default_rng(1)
+    other = CONTEXTS.with_columns(
+        reward=pl.when(pl.int_range(pl.len()) < 40)
+        .then(pl.Series(rng.random(len(CONTEXTS))))
+        .otherwise("reward")
+    )
+    one, two = (learn(rows, context=NAMES, actions=LABELS).policy for rows in (CONTEXTS, other))
+    assert one.settings.learner == "exp4"
+    assert np.array_equal(one.average, two.average)
