@@ -1,4 +1,4 @@
-"""Start-up: imports, first calls, and whole commands on little data."""
+"""Start-up: imports, first calls, whole commands on little data, and requests to a policy."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import polars as pl
+
+import understudy as us
 from benchmarks.figure1_speed import EXPERIMENT
 from benchmarks.learn_speed import write_log
 from benchmarks.measurement import Benchmark, Contender, Ratio, Timing
+from understudy.logs import Policy
 
 __all__ = ["LATENCY"]
 
@@ -27,6 +33,10 @@ WARM, COLD = "import and first replay, kernels kept on disk", "import and first 
 PAPER, COMPUTE = "understudy paper, start to finish", "the same games, computed"
 LEARN, CERTIFY = "understudy learn, 2 000 rows", "understudy certify, 2 000 rows"
 ROWS = 2_000  # so few that imports take most of the time
+NUMBERS = "a request to the default mixture, 10 actions, 64 columns of numbers"
+LABELS = "a request to the default mixture, 2 actions, a column of labels"
+REQUESTS = 1_000  # a call of the benchmark
+REQUEST_LIMIT = 60  # microseconds
 LIMIT = 1.2  # seconds for a command on so few rows: a person waits for it
 
 
@@ -42,6 +52,7 @@ def contenders(quick: bool) -> Iterator[Contender]:
     yield Contender(COLD, first_call_without_cache, 1.0, "s", repeats=1 if quick else 3)
     yield Contender(PAPER, partial(paper, sizes), 1.0, "s", repeats=1 if quick else 5)
     yield from commands_on_logs(quick)
+    yield from requests(quick)
     EXPERIMENT.run(replace(options, runs=1))
     yield Contender(COMPUTE, partial(EXPERIMENT.run, options), 1.0, "s", repeats=1 if quick else 5)
 
@@ -61,6 +72,29 @@ def commands_on_logs(quick: bool) -> Iterator[Contender]:
         certify()
     yield Contender(LEARN, learn, 1.0, "s", repeats=1 if quick else 9)
     yield Contender(CERTIFY, certify, 1.0, "s", repeats=1 if quick else 9)
+
+
+def requests(quick: bool) -> Iterator[Contender]:
+    """`Policy.probabilities` of one request after another, with production's probabilities."""
+    rng, rows = np.random.default_rng(0), 300 if quick else 3_000
+    numbers = {f"x{i}": rng.normal(size=rows) for i in range(64)}
+    labels = {"subject": rng.choice([f"subject {i}" for i in range(57)], rows)}
+    for name, columns, K in ((NUMBERS, numbers, 10), (LABELS, labels, 2)):
+        actions, rewards = rng.integers(K, size=rows), rng.integers(2, size=rows)
+        log = {**columns, "action": actions, "reward": rewards, "propensity": np.full(rows, 1 / K)}
+        learned = us.logs.learn(pl.DataFrame(log), context=[*columns], actions=range(K), warmup=0.2)
+        ask = partial(
+            ask_often,
+            learned.policy,
+            {column: values[0].item() for column, values in columns.items()},
+            dict.fromkeys(range(K), 1 / K),
+        )
+        yield Contender(name, ask, REQUESTS, "requests/s", repeats=1 if quick else 15)
+
+
+def ask_often(policy: Policy, context: Mapping[str, Any], production: Mapping[int, float]) -> None:
+    for _ in range(REQUESTS):
+        policy.probabilities(context, production=production)
 
 
 def call(*arguments: str, **variables: str) -> None:
@@ -87,6 +121,14 @@ def ratios(timings: Mapping[str, Timing]) -> list[Ratio]:
         Ratio("understudy paper minus its games, seconds", added, at_most=3),
         Ratio(f"{LEARN}, seconds", timings[LEARN].seconds, at_most=LIMIT),
         Ratio(f"{CERTIFY}, seconds", timings[CERTIFY].seconds, at_most=LIMIT),
+        *(
+            Ratio(
+                f"{name}, microseconds",
+                timings[name].seconds / REQUESTS * 1e6,
+                at_most=REQUEST_LIMIT,
+            )
+            for name in (NUMBERS, LABELS)
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Benchmarks: contenders take turns; medians, and ratios with the bounds that they must keep."""
+"""Benchmarks: timings of contenders that take turns, tables of values, and ratios with bounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +17,10 @@ __all__ = [
     "Benchmark",
     "BenchmarkResult",
     "Contender",
+    "Evaluation",
     "Ratio",
+    "Report",
+    "Table",
     "TimedWork",
     "Timing",
     "machine",
@@ -28,6 +31,9 @@ PACKAGES = (
     *("understudy", "numpy", "numba", "joblib", "polars", "starlette", "uvicorn"),
     *("river", "vowpalwabbit"),
 )
+
+# Called with the next piece of work, the number of pieces done, and of all pieces.
+Report = Callable[[str, int, int], object]
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of two timings, and the bound that it must keep, if any."""
+    """A ratio of two timings, or another value, and the bound that it must keep, if any."""
 
     what: str
     value: float
@@ -78,8 +84,25 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A table of values that are no times: its title, its columns, and its cells as text."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The result of a benchmark without a clock: tables, and values with their bounds."""
+
+    tables: Sequence[Table] = ()
+    ratios: Sequence[Ratio] = ()
+
+
+@dataclass(frozen=True)
 class BenchmarkResult:
-    """The timings and ratios of a benchmark, and the machine."""
+    """The timings, tables and ratios of a benchmark, and the machine."""
 
     name: str
     title: str
@@ -89,6 +112,7 @@ class BenchmarkResult:
     timings: Sequence[Timing]
     ratios: Sequence[Ratio]
     skipped: Sequence[str]
+    tables: Sequence[Table] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -96,15 +120,17 @@ class Benchmark:
     """Contenders to time in turns, and the ratios of their timings, by name.
 
     `skipped()` names the peers that are not installed, and the command that installs them.
-    `measures(quick)` are values beside the timings, such as memory.
+    `measures(quick)` are values beside the timings, such as memory. `evaluate(quick, report)`
+    makes tables of values that are no times.
     """
 
     name: str
     title: str
-    contenders: Callable[[bool], Iterator[Contender]]
-    ratios: Callable[[Mapping[str, Timing]], list[Ratio]]
+    contenders: Callable[[bool], Iterator[Contender]] = lambda _: iter(())
+    ratios: Callable[[Mapping[str, Timing]], list[Ratio]] = lambda _: []
     skipped: Callable[[], list[str]] = list
     measures: Callable[[bool], list[Ratio]] = lambda _: []
+    evaluate: Callable[[bool, Report], Evaluation] = lambda *_: Evaluation()
 
 
 # The value of a timing in each unit: work per second, or time per piece of work.
@@ -122,12 +148,13 @@ def measure(
     benchmark: Benchmark,
     *,
     quick: bool = False,
-    report: Callable[[str, int, int], object] | None = None,
+    report: Report = lambda *_: None,
 ) -> BenchmarkResult:
     """Time all contenders in turns, so that a busy moment of the machine affects all of them.
 
     `report` is called with the name of the next contender, the number of turns done, and of all
-    turns. With `quick`, sizes are tiny and ratios have no bounds: it only shows that all runs.
+    turns; an evaluation reports its own pieces. With `quick`, sizes are tiny and ratios have no
+    bounds: it only shows that all runs.
 
     >>> nothing = Contender("nothing", lambda: None, work=1.0, unit="s", repeats=3)
     >>> found = measure(Benchmark("none", "Nothing", lambda quick: iter([nothing]), lambda t: []))
@@ -143,8 +170,7 @@ def measure(
         if turn < contender.repeats
     ]
     for done, contender in enumerate(turns):
-        if report is not None:
-            report(contender.name, done, len(turns))
+        report(contender.name, done, len(turns))
         start = time.perf_counter()
         returned = contender.run()
         took = time.perf_counter() - start
@@ -152,6 +178,7 @@ def measure(
             took = returned.seconds * contender.work / returned.work
         seconds[contender.name].append(took)
     timings = {one.name: _timing(one, seconds[one.name]) for one in contenders}
+    evaluation = benchmark.evaluate(quick, report)
     return BenchmarkResult(
         name=benchmark.name,
         title=f"{benchmark.title} [tiny sizes]" if quick else benchmark.title,
@@ -161,9 +188,14 @@ def measure(
         timings=list(timings.values()),
         ratios=[
             replace(ratio, at_least=None, at_most=None) if quick else ratio
-            for ratio in (*benchmark.ratios(timings), *benchmark.measures(quick))
+            for ratio in (
+                *benchmark.ratios(timings),
+                *benchmark.measures(quick),
+                *evaluation.ratios,
+            )
         ],
         skipped=benchmark.skipped(),
+        tables=list(evaluation.tables),
     )
 
 

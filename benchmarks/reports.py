@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measurement import BenchmarkResult, Ratio, Timing
+from benchmarks.measurement import BenchmarkResult, Ratio, Table, Timing
 from understudy.errors import InvalidArgument
 from understudy.snapshots import write_atomically
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["as_dict", "as_markdown", "check_page", "read", "show", "write", "write_docs"]
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+TIMING_COLUMNS = ["", "median", "fastest … slowest", "repeats", ""]
+RATIO_COLUMNS = ["ratio", "measured", "wanted", ""]
 
 
 def as_dict(result: BenchmarkResult) -> dict[str, Any]:
@@ -55,7 +57,8 @@ def read(path: Path) -> BenchmarkResult:
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     timings = [Timing(**timing) for timing in data.pop("timings")]
     ratios = [Ratio(**ratio) for ratio in data.pop("ratios")]
-    return BenchmarkResult(timings=timings, ratios=ratios, **data)
+    tables = [Table(**table) for table in data.pop("tables", [])]  # 0.5.0 wrote none
+    return BenchmarkResult(timings=timings, ratios=ratios, tables=tables, **data)
 
 
 def as_markdown(results: Sequence[BenchmarkResult]) -> str:
@@ -77,28 +80,47 @@ def _machine(result: BenchmarkResult) -> str:
 
 def _section(result: BenchmarkResult) -> Iterator[str]:
     yield f"### {result.title}"
-    yield "\n| | median | fastest … slowest | repeats | |\n|---|---:|---:|---:|---:|"
-    for t in result.timings:
-        yield f"| {' | '.join(_timing(t))} |"
-    if result.ratios:
-        yield "\n| ratio | measured | wanted | |\n|---|---:|---:|---|"
-    for r in result.ratios:
-        yield f"| {' | '.join(_ratio(r))} |"
+    for table in _tables(result):
+        if table.title:
+            yield f"\n{table.title}:"
+        header = _row(table.columns).replace("|  |", "| |")
+        yield f"\n{header}\n|{'|'.join(_alignment(table))}|"
+        for row in table.rows:
+            yield _row(row)
     for reason in result.skipped:
         yield f"\nNot measured: {reason}."
 
 
-def _timing(t: Timing) -> tuple[str, ...]:
+def _tables(result: BenchmarkResult) -> Iterator[Table]:
+    """All tables of a result, in their order on a page; ratios are the last."""
+    if result.timings:
+        yield Table("", TIMING_COLUMNS, [_timing(timing) for timing in result.timings])
+    yield from result.tables
+    if result.ratios:
+        yield Table("", RATIO_COLUMNS, [_ratio(ratio) for ratio in result.ratios])
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _alignment(table: Table) -> list[str]:
+    """Numbers to the right; names, and the words after a ratio, to the left."""
+    words = {0, len(RATIO_COLUMNS) - 1} if table.columns == RATIO_COLUMNS else {0}
+    return ["---" if i in words else "---:" for i in range(len(table.columns))]
+
+
+def _timing(t: Timing) -> list[str]:
     rate = "" if t.unit == "s" else f"{t.value:.3g} {t.unit}"
     spread = f"{_seconds(t.fastest)} … {_seconds(t.slowest)}"
-    return t.name, _seconds(t.seconds), spread, str(t.repeats), rate
+    return [t.name, _seconds(t.seconds), spread, str(t.repeats), rate]
 
 
-def _ratio(r: Ratio) -> tuple[str, ...]:
+def _ratio(r: Ratio) -> list[str]:
     if r.at_least is None and r.at_most is None:
-        return r.what, f"{r.value:.3g}", "", ""
+        return [r.what, f"{r.value:.3g}", "", ""]
     wanted = f"≤ {r.at_most:g}" if r.at_least is None else f"≥ {r.at_least:g}"
-    return r.what, f"{r.value:.3g}", wanted, "kept" if r.kept else "missed"
+    return [r.what, f"{r.value:.3g}", wanted, "kept" if r.kept else "missed"]
 
 
 def _seconds(seconds: float) -> str:
@@ -112,23 +134,19 @@ def show(result: BenchmarkResult, console: Console) -> None:
     >>> result = BenchmarkResult("none", "Nothing", True, "2026-01-01", {}, [], [], ["peer"])
     >>> show(result, Console(width=80))
     Nothing
-    ...
     not measured: peer
+    <BLANKLINE>
     """
-    from rich.table import Table  # noqa: PLC0415 - imported when there is a table to draw
+    from rich import table as rich_table  # noqa: PLC0415 - imported when there is a table to draw
 
     console.print(result.title, style="bold", highlight=False, markup=False)
-    tables: list[tuple[tuple[str, ...], Iterable[tuple[str, ...]]]]
-    tables = [(("", "median", "fastest … slowest", "repeats", ""), map(_timing, result.timings))]
-    if result.ratios:
-        tables.append((("ratio", "measured", "wanted", ""), map(_ratio, result.ratios)))
-    for columns, rows in tables:
-        table = Table()
-        for i, column in enumerate(columns):
-            table.add_column(column, justify="right" if i else "left")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+    for table in _tables(result):
+        drawn = rich_table.Table(title=table.title or None, title_justify="left")
+        for i, column in enumerate(table.columns):
+            drawn.add_column(column, justify="right" if i else "left")
+        for row in table.rows:
+            drawn.add_row(*row)
+        console.print(drawn)
     for reason in result.skipped:
         console.print(f"not measured: {reason}", highlight=False, markup=False)
     console.print(_machine(result), style="dim", highlight=False)
