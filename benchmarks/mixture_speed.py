@@ -22,7 +22,8 @@ TEMPERATURES = (0.002, 0.02)  # those of the default
 FIVE = f"five experts, {P} features, first half"
 LATER = f"five experts, {P} features, second half"
 WITH_FOURIER = f"the same and ridge on {FOURIER} Fourier features"
-GRID = "default without contexts, reward rate {:.0%}"
+GRID = "grid of rates (prod_grid), reward rate {:.0%}"
+DEFAULT = "the same and production, the default without contexts, reward rate {:.0%}"
 RATES = (0.5, 0.02)
 UNIT = "events/s"
 # Rows a second that the mixture must keep, and the grid at each reward rate.
@@ -43,16 +44,19 @@ def contenders(quick: bool) -> Iterator[Contender]:
     yield Contender(LATER, partial(five.replay, later, second), rounds, UNIT)
     yield Contender(WITH_FOURIER, partial(whole.replay, whole.init(), first), rounds, UNIT)
     behavior = us.Logged(n_actions=K)
-    name = name_of_default(behavior, contexts=False)
-    grid = LearnerFactory(behavior, K).make(name, {})
-    grid.replay(grid.init(), us.Log([0], [1.0], propensities=[0.5]))
+    default = LearnerFactory(behavior, K).make(name_of_default(behavior, contexts=False), {})
+    grids = {GRID: us.prod_grid(behavior), DEFAULT: default}
+    for grid in grids.values():
+        grid.replay(grid.init(), us.Log([0], [1.0], propensities=[0.5]))
     for rate in RATES:
         clicks = us.Log(
             rng.integers(K, size=many),
             (rng.random(many) < rate).astype(np.float64),
             propensities=np.full(many, 1.0 / K),
         )
-        yield Contender(GRID.format(rate), partial(grid.replay, grid.init(), clicks), many, UNIT)
+        for name, grid in grids.items():
+            work = partial(grid.replay, grid.init(), clicks)
+            yield Contender(name.format(rate), work, many, UNIT)
 
 
 def contextual_log(rounds: int, rng: np.random.Generator) -> us.Log:

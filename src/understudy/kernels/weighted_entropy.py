@@ -177,31 +177,23 @@ def policy(
 
 
 @compiled
-def gain(
-    logarithmic: bool, reward: float, propensity: float, rates: Array, row: int, gains: Array
-) -> None:
-    """Compute an event's gain at every rate of a row."""
-    for i in range(gains.size):
-        gains[i] = gain_of(logarithmic, reward, propensity, rates[row, i])
-
-
-@compiled
 def learn(
     rates: Array,
     references: Array,
     row: int,
     scores: Array,
     residues: Array,
-    action: int,
-    gains: Array,
+    event: tuple[int, float, float, bool],
     room: Array,
 ) -> bool:
-    """Add gains to the scores of an action's experts, and put their new weights into `room`.
+    """Add an event to the scores of its experts, and put their new weights into `room`.
 
     Return whether a weight is too large, so that all must be refreshed.
     """
+    action, reward, propensity, logarithmic = event
     for i in range(room.size):
-        score, residue = plus(scores[action, i], residues[action, i], gains[i])
+        gain = gain_of(logarithmic, reward, propensity, rates[row, i])
+        score, residue = plus(scores[action, i], residues[action, i], gain)
         scores[action, i], residues[action, i] = score, residue
     too_large = False
     for i in range(room.size):
@@ -254,7 +246,6 @@ def replay(  # noqa: C901 - one loop, in which the behavior policy may be one mo
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of, scales_of = in_rows(totals, experts), in_rows(scales, experts)
     weights[:, 0], room, fastest = UNKNOWN, np.empty(experts), largest(rates)
-    gains, own_gains, reward = np.empty(experts), np.empty(experts), 0.0
     mass = rescale(rates, log_prior, references, totals, level, scales)
     for t in range(actions.size):
         b, row = actions[t], rows[actions[t]]
@@ -269,19 +260,15 @@ def replay(  # noqa: C901 - one loop, in which the behavior policy may be one mo
             played[t] = min(1.0, played[t] + own * q[t])
         learns, fresh = has_experts and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
         if learns:
-            gain(logarithmic, seen[t], q[t], rates_of, row, gains)
-            fresh |= learn(rates_of, references_of, row, scores, residues, b, gains, room)
+            event = b, seen[t], q[t], logarithmic
+            fresh |= learn(rates_of, references_of, row, scores, residues, event, room)
         elif not fresh:
             continue
         if not fresh:
             replace(totals_of, row, weights, b, room)
         if production >= 0 and learns:
-            if seen[t] != reward:  # with rewards of 0 and 1, its gain is computed once
-                reward = seen[t]
-                gain(logarithmic, reward, 1.0, rates_of, 0, own_gains)
-            fresh |= learn(
-                rates_of, references_of, 0, scores, residues, production, own_gains, room
-            )
+            event = production, seen[t], 1.0, logarithmic
+            fresh |= learn(rates_of, references_of, 0, scores, residues, event, room)
             if not fresh:
                 replace(totals_of, 0, weights, production, room)
         if fresh:
@@ -409,7 +396,6 @@ def expected_reward(  # noqa: C901 - as above
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of, weighted, room = in_rows(totals, experts), np.empty(rates.size), np.empty(experts)
     weighted_of, fastest = in_rows(weighted, experts), largest(rates)
-    gains, own_gains, reward = np.empty(experts), np.empty(experts), 0.0
     mass = rescale(rates, log_prior, references, totals, level, scales)
     weigh_all(rates_of, references_of, rows, scores, residues, weights)
     earned, value, k = 0.0, 0.0, -1
@@ -422,8 +408,8 @@ def expected_reward(  # noqa: C901 - as above
         earned += value
         learns, fresh = row < rates_of.shape[0] and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
         if learns:
-            gain(logarithmic, seen[t], q[t], rates_of, row, gains)
-            fresh |= learn(rates_of, references_of, row, scores, residues, b, gains, room)
+            event = b, seen[t], q[t], logarithmic
+            fresh |= learn(rates_of, references_of, row, scores, residues, event, room)
         elif not fresh:
             continue
         if not fresh:
@@ -431,12 +417,8 @@ def expected_reward(  # noqa: C901 - as above
             for i in range(experts):
                 weighted_of[row, i] += room[i] * rewards[k, b]
         if production >= 0 and learns:
-            if seen[t] != reward:  # with rewards of 0 and 1, its gain is computed once
-                reward = seen[t]
-                gain(logarithmic, reward, 1.0, rates_of, 0, own_gains)
-            fresh |= learn(
-                rates_of, references_of, 0, scores, residues, production, own_gains, room
-            )
+            event = production, seen[t], 1.0, logarithmic
+            fresh |= learn(rates_of, references_of, 0, scores, residues, event, room)
             if not fresh:
                 replace(totals_of, 0, weights, production, room)
                 for i in range(experts):
