@@ -197,6 +197,11 @@ class LearnerFactory:
 
     def make(self, name: str, parameters: Parameters) -> Learner[Any]:
         """The learner of this name, or `InvalidArgument` if it does not suit the log."""
+        if self.warmup is None and name in NEED_CONTEXTS:
+            reason = "it learns from contexts, and none are named"
+            raise InvalidArgument("learner", name, reason, "name columns with --context")
+        if self.behavior is None and name not in NEED_NO_PROPENSITIES:
+            raise _without_propensities(name)
         made: Learner[Any] = MAKERS[name](self, dict(parameters))
         return made
 
@@ -208,9 +213,7 @@ class LearnerFactory:
     @property
     def _known_behavior(self) -> Behavior:
         if self.behavior is None:
-            reason = "it needs the propensities of the behavior policy, and they are unknown"
-            remedy = "pass --learner exp3-ix-unknown, or ridge with --context, or the propensities"
-            raise InvalidArgument("learner", "propensities", reason, remedy)
+            raise _without_propensities("exp4")  # of the experts that the user names
         return self.behavior
 
     def prod_grid(self, parameters: dict[str, Any]) -> Learner[Any]:
@@ -234,9 +237,7 @@ class LearnerFactory:
 
     @property
     def _contexts(self) -> Warmup:
-        if self.warmup is None:
-            reason = "it learns from contexts, and none are named"
-            raise InvalidArgument("learner", "contexts", reason, "name columns with --context")
+        assert self.warmup is not None  # `make` has checked it
         return self.warmup
 
     def lin_prod(self, parameters: dict[str, Any]) -> LinProdCompact:
@@ -402,6 +403,16 @@ class LearnerFactory:
         columns = self._contexts.encoder.columns
         numbers = any(isinstance(column, NumberColumn) for column in columns)
         return (numbers or len(columns) > 1) and self._contexts.kernel_scale is not None
+
+
+NEED_CONTEXTS = ("lin-prod-compact", "ridge", "tables", "exp4")
+NEED_NO_PROPENSITIES = ("exp3-ix-unknown", "ridge", "lin-prod-compact")
+
+
+def _without_propensities(name: str) -> InvalidArgument:
+    reason = "it needs the propensities of the behavior policy, and they are unknown"
+    remedy = "pass --learner exp3-ix-unknown, or ridge with --context, or the propensities"
+    return InvalidArgument("learner", name, reason, remedy)
 
 
 PRODUCTION_SHARE = 1e-5  # of the prior: to rely on production costs log(10⁵)/η, at a large η

@@ -12,7 +12,7 @@ from understudy.behaviors import Behavior, Logged
 from understudy.constraints import HORIZON, integer
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, Verbatim
 from understudy.learners import Exp4, Outside
-from understudy.logs.features import FIRST_RULES, RULES, LearnerFactory
+from understudy.logs.features import FIRST_RULES, NEED_CONTEXTS, RULES, LearnerFactory
 from understudy.logs.schema import LOGGED, Columns, PropensitySource, RewardScale
 from understudy.protocols import LEARNER, PRODUCTION, Learner
 from understudy.snapshots import as_data, fields_as_data, fields_from_data
@@ -72,7 +72,7 @@ GUARANTEES: dict[str, tuple[tuple[Theorem, *tuple[Assumption, ...]], ...]] = {
     OWN: ((Theorem.NONE,), (Theorem.NONE,)),
 }
 LEARNERS = tuple(name for name in GUARANTEES if name != OWN)
-TAKE_CONTEXTS = (CONTEXTUAL, REGRESSION, "tables", MIXTURE, OWN)
+TAKE_CONTEXTS = (*NEED_CONTEXTS, OWN)
 # The parameters that `--learner NAME:PARAMETER=VALUE,...` takes.
 PARAMETERS: dict[str, tuple[str, ...]] = {
     "exp3": ("eta",),
