@@ -24,6 +24,8 @@ from tests.support.refusals import assert_refused
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs import Policy, certify, coverage, learn
 
+pytestmark = pytest.mark.plain
+
 ROWS = 1_200
 PRODUCTION = "production"
 LEAST_SHARE = 1e-3  # of an outside policy that must be given, as docs/policy-json.md has it
