@@ -21,6 +21,8 @@ const part = (array, size, i) => array.values.slice(i * size, (i + 1) * size); /
 // Contexts: the constant 1, then the features of each column.
 
 function encode(columns, context) {
+  const absent = columns.map(({ name }) => name).filter((name) => !(name in context));
+  if (absent.length) throw new Error(`the context has no ${absent}; null is a missing value`);
   return [1].concat(...columns.map((column) => encodeColumn(column, context[column.name])));
 }
 

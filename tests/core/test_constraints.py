@@ -124,6 +124,7 @@ EXAMPLES: dict[str, Arguments] = {
         "earned": [0.0, 0.0],
         "history": [[0.5, 0.5]],
         "rewards": 0.5,
+        "least": 0.5,
         "rounds": 1,
     },
     "learners.exp4.exp4": {"pi_b": PI, "experts": EXPERTS, "prior": [0.9, 0.1]},

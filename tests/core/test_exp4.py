@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -145,7 +144,7 @@ def test_all_experts_learn_from_estimated_rewards(
     learner = CoverageAdaptive(us.Logged(M), RATES, LEVELS, "logarithmic", action_prior=own)
     ratios, rewards, centers = rng.uniform(0.0, largest, (n, M)), rng.random(n), rng.random(n)
     rewards[5:15], centers[10:20] = 0.0, 0.0
-    events = ratios, rewards, centers, largest
+    events = ratios, rewards, centers, rng.uniform(0.0, largest, n)  # some w above the largest
     state, found = learner.learn_from_all(learner.init(), events)
     estimates = formulas.centered_estimates(RATES, *events)
     wanted = formulas.grid_weights(RATES, LEVELS, shares, estimates)
@@ -161,7 +160,7 @@ def test_one_expert_a_round_is_a_replay() -> None:
     ratios = np.zeros((n, K))
     ratios[np.arange(n), log.actions] = 1.0 / propensities(learner, log)
     state, policies = learner.policies(learner.init(), log)
-    events = ratios, log.rewards, np.zeros(n), math.inf
+    events = ratios, log.rewards, np.zeros(n), np.zeros(n)
     after, found = learner.learn_from_all(learner.init(), events)
     np.testing.assert_allclose(found, policies, rtol=ROUNDING)
     np.testing.assert_allclose(after.scores, state.scores, rtol=1e-12)
@@ -238,12 +237,13 @@ def test_a_mixture_is_the_experts_and_the_grid(name: str) -> None:
     shares = mixture.weights.action_prior
     shares = np.full(M, 1 / M) if shares is None else shares
     earlier = np.append(0.0, np.cumsum(log.rewards)[:-1])
-    means, largest = (0.5 + earlier) / np.arange(1.0, len(log) + 1), math.inf
+    means, excess = (0.5 + earlier) / np.arange(1.0, len(log) + 1), np.zeros(len(log))
     if mixture.least_propensity:
-        largest = 1.0 / mixture.least_propensity
+        lows = np.minimum.accumulate(np.append(1.0, propensities(mixture, log)))[:-1]
+        excess = 1.0 / np.minimum(mixture.least_propensity, lows) - 1.0
     else:
         means[:] = 0.0
-    estimates = formulas.centered_estimates(RATES, ratios, log.rewards, means, largest)
+    estimates = formulas.centered_estimates(RATES, ratios, log.rewards, means, excess)
     weights = formulas.grid_weights(RATES, LEVELS, shares, estimates)
     state, trace = mixture.replay(mixture.init(), log)
     wanted = np.minimum(1.0, (weights[:-1] * played).sum(axis=1))
@@ -251,6 +251,7 @@ def test_a_mixture_is_the_experts_and_the_grid(name: str) -> None:
     np.testing.assert_allclose(list(mixture.shares(state).values()), weights[-1], rtol=ROUNDING)
     np.testing.assert_allclose(state.earned, log.rewards @ ratios, rtol=1e-12)
     assert state.rewards == pytest.approx(log.rewards.sum(), rel=1e-12)
+    assert state.least == propensities(mixture, log).min()
     np.testing.assert_allclose(
         state.history, weights[HISTORY[: len(state.history)] - 1], rtol=ROUNDING
     )
@@ -499,3 +500,23 @@ def test_contexts_of_another_shape_are_refused() -> None:
         assert_refused(partial(mixture.policy, state, x), "features", "")
     blind = us.exp4(LOGGED, {"grid": GRID, "ix": IX})
     assert_refused(lambda: blind.policy(blind.init(), [1.0]), "features", "no expert takes")
+
+
+def test_a_propensity_below_the_least_one_makes_no_expert_look_good() -> None:
+    """Production's last action is bad and rare. The least propensity is wrong from round 1 on.
+
+    A center that is 0 only in rounds of rare actions would be a bias of c for experts that play
+    them: more than the difference between uniform, .6, and production, .78.
+    """
+    q, means, n = np.array([0.9, 0.05, 0.05]), np.array([0.8, 0.5, 0.5]), 20_000
+    rng = np.random.default_rng(0)
+    actions = us.behaviors.choose(q, rng.random(n))
+    rewards = (rng.random(n) < means[actions]).astype(np.float64)
+    log = us.Log(actions, rewards, q[actions])
+    experts = {"production": "production", "uniform": us.exp3_ix(LOGGED, eta=1e-9)}
+    shares = {}
+    for least in (None, 0.05, 0.3):
+        learner = us.exp4(LOGGED, experts, least_propensity=least)
+        state, _ = learner.replay(learner.init(), log)
+        shares[least] = learner.shares(state)["production"]
+    assert min(shares.values()) > 0.99, shares

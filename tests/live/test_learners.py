@@ -161,3 +161,11 @@ def test_a_policy_with_columns_of_experts_is_no_study() -> None:
     policy = us.logs.learn(rows, expert="mine").policy
     with pytest.raises(InvalidArgument, match="without --expert"):
         StudySpec.from_policy("study", policy, reward_wait=None, default_reward=None)
+
+
+def test_a_mixture_without_contexts_goes_on_in_a_study() -> None:
+    rows = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0.0, 1.0] * 50, "propensity": 0.5})
+    mapping = {"safe": "production", "sharp": "exp3-ix:coverage=20"}
+    policy = us.logs.learn(rows, learner=mapping).policy
+    spec = StudySpec.from_policy("study", policy, reward_wait=None, default_reward=None)
+    assert spec.learner is None

@@ -31,6 +31,9 @@ ROWS = make_rows(400).with_columns(
     mine=pl.col("action").replace_strict(dict(zip(TEXTS, GUESS, strict=True)))
 )
 CONTEXTS = make_rows(400, context=True)
+LATER_RARE = CONTEXTS.with_columns(
+    propensity=pl.when(pl.int_range(pl.len()) == 300).then(0.001).otherwise("propensity")
+)
 NAMES = ("x", "color")
 
 
@@ -71,7 +74,15 @@ def test_parameters_of_a_name_are_those_of_the_recipe(text: str, learner: Any) -
     ("wrong", "words"),
     [
         ("exp3-ix:speed=3", "no parameter of exp3-ix, which has eta, gamma, coverage"),
-        ("exp3-ix:coverage=much", "no number; pass coverage=NUMBER"),
+        ("exp3-ix:coverage=much", "no finite number; pass coverage=NUMBER"),
+        ("exp3-ix:coverage=inf", "no finite number"),
+        ("exp3-ix:coverage", "coverage has no value"),
+        ("exp3-ix:eta=1,eta=2", "eta is there twice"),
+        ("ridge:features=2.5", "no whole number"),
+        ("ridge:features=-4", "no whole number"),
+        ("ridge:features=1e9", "no whole number"),
+        ("ridge:features=" + "9" * 20, "no whole number"),
+        ({}, "there is no expert in it"),
         ("ucb", "pass one of exp3, exp3-ix"),
         (3, "pass a learner"),
         ({"a": "ucb", "b": "production"}, "pass one of exp3"),
@@ -235,3 +246,37 @@ def test_the_rewards_of_the_warm_up_are_not_read() -> None:
     one, two = (learn(rows, context=NAMES, actions=LABELS).policy for rows in (CONTEXTS, other))
     assert one.settings.learner == "exp4"
     assert np.array_equal(one.average, two.average)
+
+
+def test_random_features_are_bounded_before_they_are_drawn() -> None:
+    """A billion of them would take all memory."""
+    for name in ("ridge", "exp4"):
+        with pytest.raises(us.errors.InvalidArgument, match="pass at most features="):
+            learn(CONTEXTS, learner=f"{name}:features=100000", context=NAMES, actions=LABELS)
+
+
+def test_a_column_with_the_name_of_an_expert_is_refused() -> None:
+    for name, context in (("production", None), ("prod-grid", None), ("ridge", NAMES)):
+        rows = CONTEXTS.with_columns(pl.lit(0.25).alias(name))
+        with pytest.raises(us.errors.InvalidArgument, match="rename the column"):
+            learn(rows, expert=name, context=context, actions=LABELS)
+
+
+def test_production_is_an_expert_once() -> None:
+    mapping = {"plain": "prod", "as it was": "production"}
+    policy = learn(ROWS, learner=mapping, expert="mine", actions=LABELS).policy
+    assert list(policy.shares) == ["as it was", "mine", "plain"]
+
+
+def test_the_least_propensity_is_an_assumption_if_estimates_are_centred() -> None:
+    """A smaller one in the log is said; without a center there is no such assumption."""
+    words = "has a propensity of at least"
+    for rows, said in (
+        (CONTEXTS, "the least one of the warm-up"),
+        (LATER_RARE, "here one is 0.001"),
+    ):
+        found = learn(rows, context=NAMES, actions=LABELS).report.assumptions
+        assert [one for one in found if words in one and said in one]
+    for rows, context in ((ROWS, None), (CONTEXTS.with_columns(mine=0.25), NAMES)):
+        found = learn(rows, expert="mine", actions=LABELS, context=context).report.assumptions
+        assert not [one for one in found if words in one]

@@ -370,7 +370,7 @@ def test_javascript_finds_the_same_probabilities() -> None:
         outside = {**given, **given.get("experts", {})}
         for one in contexts:
             context = context_of(policy, one)
-            known = {name: x for name, x in (context or {}).items() if not is_nan(x)}
+            known = {name: None if is_nan(x) else x for name, x in (context or {}).items()}
             requests.append([known, outside])
             wanted.append([*policy.probabilities(context, **given).values()])
             if needs_no_outside(policy, context):

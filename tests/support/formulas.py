@@ -137,15 +137,20 @@ def grid_weights(rates: Array, prior: Array, shares: Array, estimates: Array) ->
     return np.array(rows).sum(axis=2)
 
 
-def centered_estimates(rates: Array, w: Array, R: Array, center: Array, largest: float) -> Array:
+def centered_estimates(rates: Array, w: Array, R: Array, center: Array, excess: Array) -> Array:
     """w (R − c) + c of every expert and level, with c = min(center, ½/(η (w_max − 1))).
 
+    At least −½/η, below which only a w above the largest could take it.
+
     >>> w, R, center = np.array([[2.0, 0.0]]), np.array([0.5]), np.array([0.25])
-    >>> centered_estimates(np.array([0.1, 4.0]), w, R, center, largest=2.0)[0].tolist()
+    >>> centered_estimates(np.array([0.1, 4.0]), w, R, center, np.array([1.0]))[0].tolist()
     [[0.75, 0.875], [0.25, 0.125]]
     """
-    c = np.minimum(center[:, np.newaxis], 0.5 / (rates * (largest - 1.0)))[:, np.newaxis]
-    return w[:, :, np.newaxis] * (R[:, np.newaxis, np.newaxis] - c) + c
+    with np.errstate(divide="ignore"):
+        most = 0.5 / (rates * excess[:, np.newaxis])
+    c = np.minimum(center[:, np.newaxis], most)[:, np.newaxis]
+    x = w[:, :, np.newaxis] * (R[:, np.newaxis, np.newaxis] - c) + c
+    return np.maximum(x, -0.5 / rates)
 
 
 def ridge_moments(

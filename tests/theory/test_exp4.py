@@ -129,21 +129,30 @@ def expert_probabilities(
     return np.stack(columns, axis=1)
 
 
-def centers_of(rewards: Array, played: Array, least: float) -> Array:
+def centers_of(rewards: Array, least: float) -> Array:
     """c_t, once more: the mean of ½ and the rewards before; 0 without a least propensity."""
     past = np.concatenate([[0.0], np.cumsum(rewards)[:-1]])
     means = (0.5 + past) / np.arange(1, len(rewards) + 1)
-    return np.where((least > 0) & (played >= least), means, 0.0)
+    return np.asarray(means if least > 0 else np.zeros(len(rewards)))
 
 
-def centered(ratios: Array, rewards: Array, centers: Array, least: float, rates: Array) -> Array:
-    """x = w (R − c) + c for every rate, (n, L, M), with c at most ½/(η (1/f − 1))."""
+def least_before(played: Array, least: float) -> Array:
+    """f_t: the least propensity that was promised, or seen in the rounds before."""
+    return np.minimum(least, np.minimum.accumulate(np.append(1.0, played))[:-1])
+
+
+def centered(ratios: Array, rewards: Array, centers: Array, least: Array, rates: Array) -> Array:
+    """x = w (R − c) + c for every rate, (n, L, M), with c at most ½/(η (1/f − 1)).
+
+    At least −½/η: only a w above 1/f takes it below.
+    """
     with np.errstate(divide="ignore"):
-        largest = 0.5 / (rates * (1.0 / np.float64(least) - 1.0))
+        largest = 0.5 / (rates * (1.0 / least - 1.0)[:, np.newaxis])
     c = np.minimum(centers[:, np.newaxis], largest)[..., np.newaxis]
     found = ratios[:, np.newaxis] * (rewards[:, np.newaxis, np.newaxis] - c) + c
-    assert (rates[:, np.newaxis] * found >= -0.5 - 1e-12).all()
-    return np.asarray(found)
+    possible = (ratios[:, np.newaxis] * least[:, np.newaxis, np.newaxis] <= 1.0) | (c == 0.0)
+    assert (rates[:, np.newaxis] * found >= -0.5 - 1e-9)[possible].all()
+    return np.asarray(np.maximum(found, -0.5 / rates[:, np.newaxis]))
 
 
 def logs_of(rates: Array, estimates: Array) -> Array:
@@ -179,9 +188,9 @@ def test_the_theorem_for_any_experts(*, case: str, with_prior: bool, seed: int) 
     own = np.full(9, 1 / 9) if prior is None else prior
     np.testing.assert_allclose(weights.sum(axis=0), own, rtol=1e-12)
     assert learner.least_propensity == least
-    centers = centers_of(log.rewards, played, least)
+    centers = centers_of(log.rewards, least)
     ratios = probabilities / played[:, np.newaxis]
-    estimates = centered(ratios, log.rewards, centers, least, rates)
+    estimates = centered(ratios, log.rewards, centers, least_before(played, least), rates)
     totals = np.cumsum(logs_of(rates, estimates), axis=0)
     scores = np.concatenate([np.zeros((1, *weights.shape)), totals])
     before = weights * np.exp(rates[:, np.newaxis] * (scores - levels[:, np.newaxis, np.newaxis]))
@@ -295,7 +304,7 @@ def test_expected_regret_against_every_expert(
         mean = np.zeros(shape)
         for a in range(K):
             ratios = (policies[:, a] / q[a])[np.newaxis]
-            x = centered(ratios, r[a : a + 1], np.array([center]), least, rates)
+            x = centered(ratios, r[a : a + 1], np.array([center]), np.array([least]), rates)
             mean += q[a] * x[0]
             squares += node.probability * q[a] * x[0] ** 2
             gains += node.probability * q[a] * logs_of(rates, x)[0]

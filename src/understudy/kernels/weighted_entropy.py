@@ -283,10 +283,11 @@ def replay(  # noqa: C901 - one loop, in which the behavior policy may be one mo
 def centered_gain(ratio: float, reward: float, center: float, excess: float, rate: float) -> float:
     """Return log(1 + ηx)/η for x = w (R − c) + c, with w = π(b)/q(b).
 
-    c is `center`, or less, so that ηx ≥ −½ for all w ≤ 1 + `excess`. With c = 0, x = w R.
+    c is `center`, or less, so that ηx ≥ −½ for all w ≤ 1 + `excess`. For a larger w, x is −½/η at
+    least. With c = 0, x = w R.
     """
     c = min(center, LARGEST_LOSS / (rate * excess)) if excess > 0.0 else center
-    return float(np.log1p(rate * (ratio * (reward - c) + c)) / rate)
+    return float(np.log1p(max(-LARGEST_LOSS, rate * (ratio * (reward - c) + c))) / rate)
 
 
 @compiled
@@ -296,18 +297,18 @@ def replay_all(
     residues: Array,
     sums: GroupSums,
     level: float,
-    events: tuple[Array, Array, Array, float],
+    events: tuple[Array, Array, Array, Array],
     policies: Array,
 ) -> tuple[float, float]:
     """Learn from rounds in which every action has an estimated reward; return the last Λ, and 0.
 
-    `events` are ratios w (n, K), rewards R (n,), centers c (n,) and the largest w less 1. Before
-    each round record π_t in `policies`. All actions have the experts of the only row. All scores
-    change in a round, up or down, so all sums are computed from them.
+    `events` are ratios w (n, K), and of each round R, c and the largest w less 1. Before each round
+    record π_t in `policies`. All actions have the experts of the only row. All scores change in a
+    round, up or down, so all sums are computed from them.
     """
     rates, log_prior, rows, _, _, _ = tuning
     references, totals = sums
-    ratios, rewards, centers, excess = events
+    ratios, rewards, centers, excesses = events
     experts, scales, weights = scores.shape[1], np.empty(rates.size), np.empty(scores.shape)
     rates_of, references_of = in_rows(rates, experts), in_rows(references, experts)
     totals_of, scales_of = in_rows(totals, experts), in_rows(scales, experts)
@@ -320,7 +321,7 @@ def replay_all(
             continue
         for a in range(rows.size):
             for i in range(experts):
-                g = centered_gain(ratios[t, a], rewards[t], centers[t], excess, rates[i])
+                g = centered_gain(ratios[t, a], rewards[t], centers[t], excesses[t], rates[i])
                 scores[a, i], residues[a, i] = plus(scores[a, i], residues[a, i], g)
         refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
         level, mass = settle(rates, log_prior, references, totals, level, scales, 0.0, True)

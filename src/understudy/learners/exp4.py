@@ -76,8 +76,9 @@ class MixtureState:
     """The weights of the experts, the state of each, and what they would have earned.
 
     `experts` has a state for every learner, and None for an outside policy. `earned` is the sum of
-    π_m(b)R/q(b) of every expert, the unbiased estimate of its total reward; `rewards` is Σ R. Row h
-    of `history` has the weights before round `HISTORY[h]`.
+    π_m(b)R/q(b) of every expert, the unbiased estimate of its total reward; `rewards` is Σ R, and
+    `least` the least propensity of all rounds. Row h of `history` has the weights before round
+    `HISTORY[h]`.
     """
 
     weights: LeveledScores
@@ -85,6 +86,7 @@ class MixtureState:
     earned: Array
     history: Array
     rewards: float
+    least: float
     rounds: int
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a learner makes no wrong state itself
         "weights": having("pass LeveledScores", "scores", "level"),
@@ -92,6 +94,7 @@ class MixtureState:
         "earned": array("pass the estimated reward of every expert", low=0.0),
         "history": array("pass rows of weights", dimensions=(2,), low=0.0, high=1.0),
         "rewards": number(0.0, math.inf, "pass the sum of all rewards"),
+        "least": number(SMALLEST_PROBABILITY, 1.0, "pass the least propensity of all rounds"),
         "rounds": ROUNDS,
     }
 
@@ -106,7 +109,8 @@ class Exp4(ProductionFollower[MixtureState]):
     rates of a grid beside each other, with the gains $\log(1 + \eta_i \hat r_t(m))/\eta_i$.
 
     The center c is the mean reward of earlier rounds, but never so large that η_i r̂ may be below
-    −½. So it needs a `least_propensity` of all actions in all rounds; without one, 0, it is 0.
+    −½. So it needs a `least_propensity` of all actions in all rounds; without one, 0, it is 0. A
+    smaller propensity takes its place in all later rounds.
     """
 
     behavior: Behavior
@@ -159,7 +163,7 @@ class Exp4(ProductionFollower[MixtureState]):
         states = tuple(None if isinstance(one, Outside) else one.init() for one in self.experts)
         nothing = read_only(np.zeros(M))
         history = read_only(np.zeros((0, M)))
-        return MixtureState(self.weights.init(), states, nothing, history, 0.0, 0)
+        return MixtureState(self.weights.init(), states, nothing, history, 0.0, 1.0, 0)
 
     def accepts(self, state: MixtureState) -> bool:
         M = len(self.labels)
@@ -343,8 +347,8 @@ class Exp4(ProductionFollower[MixtureState]):
         chosen = found[each, :, log.actions] if whole else found[:, :, 0]
         ratios = chosen / q[:, np.newaxis]
         sums = np.cumsum(np.append(state.rewards, log.rewards))  # one by one: batching is no matter
-        centers, largest = self._centers(sums[:-1], state.rounds, q)
-        events = ratios, log.rewards, centers, largest
+        lows = np.minimum.accumulate(np.append(state.least, q))
+        events = ratios, log.rewards, *self._centers(sums[:-1], lows[:-1], state.rounds)
         weights, shares = self.weights.learn_from_all(state.weights, events)
         mixed = np.empty((n, n_actions_of(self.behavior) if whole else 1))
         kernels.weighted_entropy.mix(shares, found if whole else chosen[:, :, np.newaxis], mixed)
@@ -361,18 +365,20 @@ class Exp4(ProductionFollower[MixtureState]):
             read_only(_running_sum(state.earned, ratios * log.rewards[:, np.newaxis])),
             read_only(np.concatenate([state.history, seen])),
             float(sums[-1]),
+            float(lows[-1]),
             state.rounds + n,
         )
 
-    def _centers(self, rewards: Array, rounds: int, q: Array) -> tuple[Array, float]:
-        """The center of each round, from Σ R before it, and the largest possible w.
+    def _centers(self, rewards: Array, lows: Array, rounds: int) -> tuple[Array, Array]:
+        """The center of each round and the largest possible w less 1, from earlier rounds alone.
 
-        In a round whose propensity contradicts the least one, the center is 0.
+        The least propensity is that of earlier rounds if one of them has contradicted the given
+        one. A center that went by the propensity of the played action would be a bias.
         """
         if not self.least_propensity:
-            return np.zeros(len(q)), math.inf
-        means = (0.5 + rewards) / (rounds + np.arange(1.0, len(q) + 1.0))
-        return np.where(q >= self.least_propensity, means, 0.0), 1.0 / self.least_propensity
+            return np.zeros(len(rewards)), np.zeros(len(rewards))
+        means = (0.5 + rewards) / (rounds + np.arange(1.0, len(rewards) + 1.0))
+        return means, 1.0 / np.minimum(self.least_propensity, lows) - 1.0
 
     def _outside_column(
         self, expert: Outside, log: Log, q: Array, recorder: Recorder, *, whole: bool

@@ -325,18 +325,17 @@ class CoverageAdaptive(ScoreLearner[LeveledScores], ProductionFollower[LeveledSc
         return self._run_kernel(state, len(log), kernel, state.rounds, events, *arguments)
 
     def learn_from_all(
-        self, state: LeveledScores, events: tuple[Array, Array, Array, float]
+        self, state: LeveledScores, events: tuple[Array, Array, Array, Array]
     ) -> tuple[LeveledScores, Array]:
         """The state after rounds in which every action has an estimated reward, and π_t, (n, K).
 
-        `events` are ratios w, (n, K), rewards R and centers c, (n,), and the largest w. Estimates
-        are w (R − c) + c. This is the form for `us.exp4`, whose experts are the actions here.
+        `events` are ratios w, (n, K), and of each round the reward R, the center c and the largest
+        w less 1. Estimates are w (R − c) + c. This is the form for `us.exp4`, whose experts are the
+        actions here.
         """
-        ratios, rewards, centers, largest = events
-        policies, kernel = np.empty(ratios.shape), kernels.weighted_entropy.replay_all
-        columns = [kernel_view(column) for column in (ratios, rewards, centers)]
-        found = (*columns, max(0.0, largest - 1.0))
-        state, _ = self._run_kernel(state, len(ratios), kernel, found, policies)
+        policies, kernel = np.empty(events[0].shape), kernels.weighted_entropy.replay_all
+        columns = tuple(kernel_view(column) for column in events)
+        state, _ = self._run_kernel(state, len(policies), kernel, columns, policies)
         return state, policies
 
     def _run_kernel(

@@ -36,6 +36,7 @@ from understudy.logs.schema import (
 )
 from understudy.logs.settings import (
     LEARNERS,
+    MIXTURE,
     OWN,
     Wanted,
     choose,
@@ -289,12 +290,14 @@ class StudySpec(BaseModel):
                 for column in policy.contextual.encoder.columns
             }
         options = {"reward_wait": reward_wait, "default_reward": default_reward}
+        # Without contexts, the experts of a mixture are the user's own, as their own learner is.
+        mixed = settings.learner == MIXTURE and policy.contextual is None
         return StudySpec.of(
             {
                 "name": name,
                 "actions": list(policy.actions.labels),
                 "behavior": behavior,
-                "learner": None if settings.learner == OWN else settings.learner,
+                "learner": None if mixed or settings.learner == OWN else settings.learner,
                 "horizon": settings.horizon,
                 "reward_range": settings.reward_range,
                 "confidence": 0.95 if study.certificate is None else study.certificate.confidence,

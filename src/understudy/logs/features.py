@@ -265,6 +265,13 @@ class LearnerFactory:
             remedy = f"name fewer columns of contexts: at most {most} features"
             raise InvalidLog("contexts", f"{p} features, {K} actions", reason, remedy)
 
+    def _check_fourier(self, learner: str, features: int, largest: int) -> None:
+        """Raise `InvalidArgument` if regressions on so many features had too many numbers."""
+        most = math.isqrt(largest // self.n_actions) - 1
+        if features > most:
+            reason = f"the state of the learner would have {self.n_actions * features**2:,} numbers"
+            raise InvalidArgument("learner", learner, reason, f"pass at most features={most}")
+
     @cached_property
     def covariance(self) -> tuple[Array, float]:
         r"""V from propensities: if every action has one propensity in all rows of the warm-up,
@@ -335,9 +342,10 @@ class LearnerFactory:
             self._check_size(LARGEST_STATE)
             settings = {"ridge": RAW_RIDGE, **settings}
             return learners.ridge(n_actions=self.n_actions, dimension=warmup.dimension, **settings)
+        self._check_fourier(f"ridge:features={fourier}", fourier, LARGEST_STATE)
         rng, gamma = np.random.default_rng(FOURIER_SEED), warmup.kernel_scale or 1.0
         drawn = learners.random_fourier(
-            dimension=warmup.dimension, features=int(fourier), gamma=gamma, rng=rng
+            dimension=warmup.dimension, features=fourier, gamma=gamma, rng=rng
         )
         settings = {"ridge": FOURIER_RIDGE, **settings}
         made = learners.ridge(n_actions=self.n_actions, dimension=drawn.shape[0], **settings)
@@ -359,8 +367,10 @@ class LearnerFactory:
     def mixture(self, parameters: dict[str, Any]) -> Learner[Any]:
         """The default with contexts: production, and learners of every kind that suits the log."""
         warmup, K = self._contexts, self.n_actions
-        fourier = int(parameters.pop("features", FOURIER_FEATURES))
-        fourier = min(fourier, math.isqrt(2 * LARGEST_REGRESSIONS // K) - 1)
+        if (fourier := parameters.pop("features", None)) is not None:
+            self._check_fourier(f"exp4:features={fourier}", fourier, 2 * LARGEST_REGRESSIONS)
+        else:
+            fourier = min(FOURIER_FEATURES, math.isqrt(2 * LARGEST_REGRESSIONS // K) - 1)
         experts: dict[str, Any] = {PRODUCTION: PRODUCTION, "prod-grid": self._plain_grid()}
         if self._has_few_cells():
             experts["tables"] = self.tables({})

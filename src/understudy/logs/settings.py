@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,7 +43,6 @@ class Assumption(StrEnum):
     FIXED_BEHAVIOR = "fixed behavior"
     FIXED_RATE = "fixed rate"
     SMALL_RATE = "small rate"
-    LEAST_PROPENSITY = "least propensity"
     DECLARED_ACTIONS = "declared actions"
     KNOWN_PROPENSITIES = "known propensities"
     TIME_ORDER = "time order"
@@ -65,10 +65,7 @@ GUARANTEES: dict[str, tuple[tuple[Theorem, *tuple[Assumption, ...]], ...]] = {
     CONTEXTUAL: ((Theorem.LINEAR,), (Theorem.LINEAR,)),
     REGRESSION: ((Theorem.NONE,), (Theorem.NONE,)),
     "tables": ((Theorem.FIRST_ORDER,), (Theorem.FIRST_ORDER,)),
-    MIXTURE: (
-        (Theorem.MIXTURE, Assumption.LEAST_PROPENSITY),
-        (Theorem.MIXTURE, Assumption.LEAST_PROPENSITY),
-    ),
+    MIXTURE: ((Theorem.MIXTURE,), (Theorem.MIXTURE,)),
     OWN: ((Theorem.NONE,), (Theorem.NONE,)),
 }
 LEARNERS = tuple(name for name in GUARANTEES if name != OWN)
@@ -86,6 +83,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "tables": (),
     MIXTURE: ("features",),
 }
+DIGITS = 9  # of a number of features: as many as a 32-bit number has
 NOT_NUMBERS = ("gain", "prior", "width")
 VERSION_OF_RULES = integer(FIRST_RULES, "update Understudy to read it", RULES)
 
@@ -109,21 +107,32 @@ def parse_learner(text: str) -> tuple[str, dict[str, Any]]:
     parameters: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in listed.split(","))):
         key, equals, value = part.partition("=")
-        if not equals or key not in PARAMETERS[name]:
+        remedy = f"pass {name}:PARAMETER=VALUE,..."
+        if key not in PARAMETERS[name]:
             known = ", ".join(PARAMETERS[name]) or "none"
             reason = f"{key!r} is no parameter of {name}, which has {known}"
-            raise InvalidArgument("learner", text, reason, f"pass {name}:PARAMETER=VALUE,...")
+            raise InvalidArgument("learner", text, reason, remedy)
+        if not equals or key in parameters:
+            reason = f"{key} {'is there twice' if equals else 'has no value'}"
+            raise InvalidArgument("learner", text, reason, remedy)
         parameters[key] = value if key in NOT_NUMBERS else _number(text, key, value)
     return name, parameters
 
 
 def _number(text: str, key: str, value: str) -> float | int:
+    """The value of a parameter; the number of Fourier features is a whole one, of few digits."""
+    whole = key == "features"
     try:
-        number = float(value)
+        if whole and value.isdecimal() and len(value) <= DIGITS:
+            return int(value)
+        number = math.nan if whole else float(value)
     except ValueError:
-        reason = f"{key} is {value!r}, and no number"
-        raise InvalidArgument("learner", text, reason, f"pass {key}=NUMBER") from None
-    return int(number) if key == "features" and number.is_integer() else number
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    kind = "whole number of at least 0" if whole else "finite number"
+    reason = f"{key} is {value!r}, and no {kind}"
+    raise InvalidArgument("learner", text, reason, f"pass {key}=NUMBER")
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +183,9 @@ def check_wanted(wanted: object) -> None:
     if isinstance(wanted, str):
         parse_learner(wanted)
     elif isinstance(wanted, Mapping):
+        if not wanted:
+            remedy = "name experts, such as {'safe': 'production', 'grid': 'prod-grid'}"
+            raise InvalidArgument("learner", wanted, "there is no expert in it", remedy)
         for name, expert in wanted.items():
             if isinstance(expert, Outside):
                 reason = f"it is the column {expert.name!r}"
@@ -212,14 +224,18 @@ def choose(wanted: Wanted, factory: LearnerFactory, experts: Sequence[str] = ())
     """
     name, learner = _made(wanted, factory)
     if experts and learner.spec.columns != tuple(experts):
-        own = {one: Outside(one) for one in experts}
-        whole = {"production": PRODUCTION, **own}
         if isinstance(learner, Exp4):
             inner = dict(zip(learner.names, learner.experts, strict=True))
-            name, learner = MIXTURE, factory.mix({**whole, **inner})
         else:
-            grid = factory.make(GRID, {"production": 0.0}) if name == GRID else learner
-            name, learner = MIXTURE, factory.mix({**whole, name: grid})
+            inner = {name: factory.make(GRID, {"production": 0.0}) if name == GRID else learner}
+        whole = {key: one for key, one in inner.items() if isinstance(one, Outside)}
+        whole = whole or {PRODUCTION: PRODUCTION}
+        for one in experts:
+            if one in {**whole, **inner}:
+                reason = "the mixture has an expert of this name already"
+                raise InvalidArgument("expert", one, reason, "rename the column")
+        columns = {one: Outside(one) for one in experts}
+        name, learner = MIXTURE, factory.mix({**whole, **columns, **inner})
     _check_kind(name, learner, factory, tuple(experts))
     return Choice(name, learner, factory.horizon, factory.rules)
 

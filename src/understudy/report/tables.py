@@ -346,14 +346,14 @@ def contexts_note(report: Report) -> str:
     return (
         "The difference is the mean reward per row of the policy, as it was played while learning, "
         f"less that of production. Each interval holds with {percent(sure)} confidence by itself: "
-        f"of {counted(len(report.contexts), 'interval')}, about {rough_count(_misses(report))} may "
-        f"be wrong. {note}"
+        f"of {counted(len(report.contexts), 'interval')}, {_misses(report)} may be wrong. {note}"
     )
 
 
-def _misses(report: Report) -> float:
-    """How many of the intervals may be wrong on average."""
-    return len(report.contexts) * (1.0 - (report.context_confidence or 0.0))
+def _misses(report: Report) -> str:
+    """How many of the intervals may be wrong on average, in words."""
+    misses = len(report.contexts) * (1.0 - (report.context_confidence or 0.0))
+    return f"about {rough_count(misses)}" if misses >= 1.0 else "on average less than one"
 
 
 def experts_note(report: Report) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from understudy.behaviors import Logged
 from understudy.certificates import Certificate, Certified
 from understudy.formatting import (
     FEW_DIGITS,
@@ -99,9 +100,6 @@ ASSUMPTIONS = {
     ),
     Assumption.FIXED_RATE: "the rate is fixed; without a horizon it falls, outside all theorems",
     Assumption.SMALL_RATE: "the rate is below every propensity; rare actions break this",
-    Assumption.LEAST_PROPENSITY: (
-        "every action of every row has a propensity of at least the least one of the warm-up"
-    ),
     Assumption.DECLARED_ACTIONS: (
         "the list of actions was known before the log; here it was read from the log. If it was "
         "known, declare it with --actions FILE"
@@ -366,10 +364,22 @@ def production_share(policy: Policy) -> float:
     return float(study.learner.known_at(study.state, one)[1].sum())
 
 
+def _least_propensity(promised: float, seen: float) -> list[str]:
+    """The assumption of centred estimates, if they are centred; whether the log contradicts it."""
+    if not promised:
+        return []
+    at_least = f"every action of every row has a propensity of at least {promised:.4g}"
+    if seen >= promised:
+        return [f"{at_least}, the least one of the warm-up"]
+    return [f"{at_least}; here one is {seen:.4g}, by which the mixture has gone since"]
+
+
 def assumptions(policy: Policy) -> list[str]:
     """The assumptions of a learned policy's theorem that the reader must check."""
     contextual, learner = policy.contextual, policy.study.learner
     found = [ASSUMPTIONS[assumption] for assumption in policy.settings.unmet]
+    if isinstance(learner, Exp4) and isinstance(learner.behavior, Logged):
+        found += _least_propensity(learner.least_propensity, policy.study.state.least)
     if policy.settings.columns.experts or (
         isinstance(learner, Exp4) and any(isinstance(one, Model) for one in learner.experts)
     ):
