@@ -272,7 +272,7 @@ def test_the_least_propensity_is_an_assumption_if_estimates_are_centred() -> Non
     """A smaller one in the log is said; without a center there is no such assumption."""
     words = "has a propensity of at least"
     for rows, said in (
-        (CONTEXTS, "the least one of the warm-up"),
+        (CONTEXTS.with_columns(propensity=0.25), "the least one of the warm-up"),
         (LATER_RARE, "here one is 0.001"),
     ):
         found = learn(rows, context=NAMES, actions=LABELS).report.assumptions

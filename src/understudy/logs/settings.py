@@ -228,7 +228,7 @@ def choose(wanted: Wanted, factory: LearnerFactory, experts: Sequence[str] = ())
             inner = dict(zip(learner.names, learner.experts, strict=True))
         else:
             inner = {name: factory.make(GRID, {"production": 0.0}) if name == GRID else learner}
-        whole = {key: one for key, one in inner.items() if isinstance(one, Outside)}
+        whole: dict[str, Any] = {key: one for key, one in inner.items() if isinstance(one, Outside)}
         whole = whole or {PRODUCTION: PRODUCTION}
         for one in experts:
             if one in {**whole, **inner}:
