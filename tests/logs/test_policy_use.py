@@ -429,3 +429,11 @@ def test_every_field_is_described(name: str) -> None:
     words = set(re.findall(r"\w+", page))
     missing = fields_of(json.loads(learned(name).to_json())) - words
     assert not missing
+
+
+def test_no_number_in_a_column_of_numbers_is_missing() -> None:
+    policy = learned("ridge")
+    many = policy.probabilities_of({"x": [1.0, "b"], "color": ["red", "red"]})
+    missing = policy.probabilities_of({"x": [1.0, None], "color": ["red", "red"]})
+    assert np.array_equal(many, missing)
+    assert not np.array_equal(many[0], many[1])

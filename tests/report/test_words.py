@@ -281,3 +281,12 @@ def test_rows_that_are_rescaled_late_or_quarantined_are_named() -> None:
         "1 row is quarantined (reward is missing: 1): check the column of the reward. The "
     )
     assert quarantined.endswith("for production, whose mean in valid rows is 2.486.")
+
+
+@pytest.mark.parametrize("context", [None, ["x"]], ids=["plain", "contexts"])
+def test_a_log_without_a_reward_shows_no_difference(context: list[str] | None) -> None:
+    """The policy does not play as production does: there is nothing to compare by."""
+    rows = pl.DataFrame({"action": ["a", "b", "b", "c"] * 100, "reward": 0.0, "x": range(400)})
+    q = pl.col("action").replace_strict({"a": 0.25, "b": 0.5, "c": 0.25})
+    learned = us.logs.learn(rows.with_columns(propensity=q), context=context)
+    assert learned.report.verdict.startswith("Every reward is the lowest there is")

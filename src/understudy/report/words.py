@@ -261,6 +261,8 @@ def _explain_decision(verdict: Verdict, certificate: Certificate, scale: RewardS
 def _explain_missing_data(
     verdict: Verdict, certificate: Certificate, needed: SampleSize, scale: RewardScale
 ) -> str:
+    if not needed.rows and not certificate.evidence.totals[0]:  # Σ R
+        return "Every reward is the lowest there is, so policies do not differ in this log."
     if not needed.rows:
         return "The policy plays as production does, so there is no gain to show."
     wanted = _wanted(needed, scale)

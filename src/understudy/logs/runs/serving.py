@@ -157,7 +157,7 @@ def _table(contexts: Any) -> pl.DataFrame:
     """Contexts as a frame with the names of a log's columns."""
     try:
         if isinstance(contexts, Mapping):
-            frame = pl.DataFrame(dict(contexts))
+            frame = pl.DataFrame(dict(contexts), strict=False)  # no number: missing, as in a log
         else:
             frame = nw.from_native(contexts, eager_only=True).to_polars()
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
