@@ -169,8 +169,21 @@ class Recorder:
     recorded = 0
     production: Array | None = None  # π_B(·|X_t) of every round, (n, K), if it was given
 
+    @property
+    def whole(self) -> bool:
+        """Whether it records more of a policy than the probability of the logged action."""
+        return self.kernel != ActionProbabilities.kernel
+
     def add(self, policies: Array) -> None:
         """Record the policy of the next round, (K,), or those of the next rounds, (n, K)."""
+
+    def add_rows(self, rows: Array) -> None:
+        """Record policies (n, K) if `whole`, else probabilities of logged actions, (n, 1)."""
+        if self.whole:
+            self.add(rows)
+        else:
+            (played,) = self.kernel_arguments(len(rows))
+            played[:] = rows[:, 0]
 
     def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
         """The arrays of the next rounds that the kernel takes."""

@@ -324,7 +324,8 @@ def replay_all(
                 g = centered_gain(ratios[t, a], rewards[t], centers[t], excesses[t], rates[i])
                 scores[a, i], residues[a, i] = plus(scores[a, i], residues[a, i], g)
         refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
-        level, mass = settle(rates, log_prior, references, totals, level, scales, 0.0, True)
+        level = seek(rates, log_prior, references, totals, level, scales)
+        mass = rescale(rates, log_prior, references, totals, level, scales)
     return level, 0.0
 
 

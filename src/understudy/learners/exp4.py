@@ -332,7 +332,7 @@ class Exp4(ProductionFollower[MixtureState]):
         return state
 
     def _advance_chunk(self, state: MixtureState, log: Log, recorder: Recorder) -> MixtureState:
-        n, whole = len(log), recorder.kernel != "replay"
+        n, whole = len(log), recorder.whole
         q = propensities_of(self.behavior, log)
         states, columns = [], []
         for expert, own in zip(self.experts, state.experts, strict=True):
@@ -352,11 +352,7 @@ class Exp4(ProductionFollower[MixtureState]):
         weights, shares = self.weights.learn_from_all(state.weights, events)
         mixed = np.empty((n, n_actions_of(self.behavior) if whole else 1))
         kernels.weighted_entropy.mix(shares, found if whole else chosen[:, :, np.newaxis], mixed)
-        if whole:
-            recorder.add(mixed)
-        else:
-            (out,) = recorder.kernel_arguments(n)
-            out[:] = mixed[:, 0]
+        recorder.add_rows(mixed)
         first, last = np.searchsorted(HISTORY, [state.rounds + 1, state.rounds + n + 1])
         seen = shares[HISTORY[first:last] - state.rounds - 1]
         return MixtureState(

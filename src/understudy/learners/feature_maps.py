@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -230,16 +230,7 @@ class Mapped(Learner[Any]):
 
     @cached_property
     def spec(self) -> EventSpec:
-        own = self.learner.spec
-        return EventSpec(
-            own.n_actions,
-            own.propensities,
-            own.support,
-            (self.map.dimension,),
-            own.unread,
-            own.unseen,
-            own.outside,
-        )
+        return replace(self.learner.spec, features=(self.map.dimension,))
 
     @property
     def variants(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -55,8 +55,7 @@ class PerContext(Learner[ContextStates]):
 
     @cached_property
     def spec(self) -> EventSpec:
-        own = self.learner.spec
-        return EventSpec(own.n_actions, own.propensities, own.support, (1,), own.unread, own.unseen)
+        return replace(self.learner.spec, features=(1,))
 
     @property
     def horizon(self) -> int | None:
@@ -135,13 +134,8 @@ class PerContext(Learner[ContextStates]):
         )
 
     def advance(self, state: ContextStates, log: Log, recorder: Recorder) -> ContextStates:
-        whole = recorder.kernel != "replay"
-        state, found = self.advance_variants(state, log, whole=whole)
-        if whole:
-            recorder.add(found[:, 0])
-        else:
-            (played,) = recorder.kernel_arguments(len(log))
-            played[:] = found[:, 0, 0]
+        state, found = self.advance_variants(state, log, whole=recorder.whole)
+        recorder.add_rows(found[:, 0])
         return state
 
     def advance_variants(

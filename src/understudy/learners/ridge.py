@@ -149,13 +149,8 @@ class Ridge(Linear[Regressions]):
         )
 
     def advance(self, state: Regressions, log: Log, recorder: Recorder) -> Regressions:
-        whole = recorder.kernel != "replay"
-        state, found = self.advance_variants(state, log, whole=whole)
-        if whole:
-            recorder.add(found.mean(axis=1))
-        else:
-            (played,) = recorder.kernel_arguments(len(log))
-            played[:] = found[:, :, 0].mean(axis=1)
+        state, found = self.advance_variants(state, log, whole=recorder.whole)
+        recorder.add_rows(found.mean(axis=1))
         return state
 
     def advance_variants(

@@ -216,10 +216,7 @@ class CoverageAdaptive(ScoreLearner[LeveledScores], ProductionFollower[LeveledSc
         production: ArrayLike | None = None,
     ) -> Array:
         given, weights = self.check_production(production), super().policy(state, features)
-        if self.production == 0:
-            return weights
-        known = given if isinstance(self.behavior, Logged) else self.behavior
-        return np.asarray(add_production(weights[np.newaxis], known)[0])
+        return np.asarray(self._with_production(weights[np.newaxis], given)[0])
 
     def policies_at(
         self,
@@ -230,10 +227,14 @@ class CoverageAdaptive(ScoreLearner[LeveledScores], ProductionFollower[LeveledSc
         production: ArrayLike | None = None,
     ) -> Array:
         given, weights = self.check_production(production, rows), super().policy(state, features)
-        every = np.tile(weights, (rows, 1))
+        return self._with_production(np.tile(weights, (rows, 1)), given)
+
+    def _with_production(self, weights: Array, given: Array | None) -> Array:
+        """Policies (n, K) of weights, whose last column is production's share if it has one."""
         if self.production == 0:
-            return every
-        return add_production(every, given if isinstance(self.behavior, Logged) else self.behavior)
+            return weights
+        known = given if isinstance(self.behavior, Logged) else self.behavior
+        return add_production(weights, known)
 
     def known_at(
         self, state: LeveledScores, features: Array | None, rows: int = 1
@@ -244,7 +245,7 @@ class CoverageAdaptive(ScoreLearner[LeveledScores], ProductionFollower[LeveledSc
         return np.tile(weights[:-1], (rows, 1)), weights[-1:]
 
     def advance(self, state: LeveledScores, log: Log, recorder: Recorder) -> LeveledScores:
-        if self.production == 0 or recorder.kernel == "replay":
+        if self.production == 0 or not recorder.whole:
             return super().advance(state, log, recorder)
         shown = self._production_of(recorder, len(log))
         if isinstance(recorder, ExpectedReward):

@@ -132,6 +132,12 @@ class Encoder:
         """The names of the features, (p,)."""
         return ("1", *(name for column in self.columns for name in column.features))
 
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The index of the first feature of each column; before them all is the constant."""
+        sizes = [len(column.features) for column in self.columns]
+        return tuple(accumulate(sizes[:-1], initial=1)) if sizes else ()
+
     def encode(self, frame: pl.DataFrame) -> Array:
         """The features of every row, (n, p): the same bits, however a log is cut into frames."""
         encoded = [column.encode(_context(frame, column.name)) for column in self.columns]
@@ -169,10 +175,9 @@ class Encoder:
     @cached_property
     def _places(self) -> tuple[tuple[str, Callable[[object, list[float], int], None], int], ...]:
         """The name of each column, the function that encodes a value, and its first feature."""
-        ends = accumulate((len(column.features) for column in self.columns), initial=1)
         return tuple(
-            (column.name, column.put, place)
-            for column, place in zip(self.columns, ends, strict=False)
+            (column.name, column.put, start)
+            for column, start in zip(self.columns, self.starts, strict=True)
         )
 
     def _refusal(self, context: object) -> InvalidArgument:

@@ -169,14 +169,12 @@ class Warmup:
     @cached_property
     def label_places(self) -> tuple[list[int], list[int]]:
         """Where the features of each column of labels begin, and how many they are."""
-        starts, sizes, place = [], [], 1
-        for column in self.encoder.columns:
-            size = len(column.features)
-            if isinstance(column, CategoryColumn):
-                starts.append(place)
-                sizes.append(size)
-            place += size
-        return starts, sizes
+        found = [
+            (start, len(column.features))
+            for column, start in zip(self.encoder.columns, self.encoder.starts, strict=True)
+            if isinstance(column, CategoryColumn)
+        ]
+        return [start for start, _ in found], [size for _, size in found]
 
 
 @dataclass(frozen=True, eq=False)

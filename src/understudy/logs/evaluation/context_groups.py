@@ -443,9 +443,7 @@ def _parts_of(
     encoder: Encoder, contexts: Array
 ) -> dict[str, tuple[CategoryColumn | NumberColumn, Array]]:
     """The columns of an encoder with their features, by name."""
-    parts, place = {}, 1  # the first feature is the constant
-    for column in encoder.columns:
-        size = len(column.features)
-        parts[column.name] = column, contexts[:, place : place + size]
-        place += size
-    return parts
+    return {
+        column.name: (column, contexts[:, start : start + len(column.features)])
+        for column, start in zip(encoder.columns, encoder.starts, strict=True)
+    }

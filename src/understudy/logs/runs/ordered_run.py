@@ -57,8 +57,9 @@ from understudy.logs.runs.study import (
     CertificatePath,
     Observed,
     Study,
-    average_policy,
+    last_policies,
     last_rows,
+    mean_policy,
     observe_rows,
 )
 from understudy.logs.schema import ESTIMATED, GIVEN
@@ -394,8 +395,11 @@ def _learn(
             if len(rest):
                 last = last_rows(last, x)
         study = study.after(rest.log(x), rest.rejected, codes)
-    study = study.with_group_policies(last, last_codes)
-    return study, average_policy(study, contextual, last), unexpected
+    policies = last_policies(study, contextual, last)
+    if study.groups is not None and last is not None and last_codes is not None:
+        groups = study.groups.with_policies(last_codes, *policies)
+        study = dataclasses.replace(study, groups=groups)
+    return study, mean_policy(study, *policies), unexpected
 
 
 def _refuse_uncertifiable(target: Target, log: ResolvedLog) -> None:

@@ -164,33 +164,39 @@ class Study(Observed):
         known = with_propensities(log, self.behavior)
         return replace(after, groups=self.groups.after(codes, known, probability))
 
-    def with_group_policies(self, last: Array | None, codes: Integers | None) -> Study:
-        """The study with its mean policy in each group of contexts, over the last rows."""
-        if self.groups is None or last is None or codes is None:
-            return self
-        known, shares = self.learner.known_at(self.state, last)
-        groups = self.groups.with_policies(codes, known, float(shares.sum()))
-        return replace(self, groups=groups)
-
 
 def last_rows(last: NDArray[Number] | None, rows: NDArray[Number]) -> NDArray[Number]:
     """The last rows after more rows: their features, or their groups."""
     return rows[-LAST:] if last is None else np.concatenate([last, rows])[-LAST:]
 
 
-def average_policy(study: Study, contextual: ContextFeatures | None, last: Array | None) -> Array:
-    """The policy of the next row; with contexts, its mean over the last of them."""
-    learner, K = study.learner, study.learner.spec.n_actions
+def last_policies(
+    study: Study, contextual: ContextFeatures | None, last: Array | None
+) -> tuple[Array, float]:
+    """The policy of each of the last rows less the parts of outside policies, and their share.
+
+    Without contexts it is the policy of the next row; there is no row if `last` has none.
+    """
     if contextual is not None and last is None:
+        return np.empty((0, study.learner.spec.n_actions)), 0.0
+    known, shares = study.learner.known_at(study.state, last if contextual is not None else None)
+    return known, float(shares.sum())
+
+
+def mean_policy(study: Study, known: Array, follows: float) -> Array:
+    """The mean of `last_policies`; before the first row it is uniform."""
+    K = study.learner.spec.n_actions
+    if not len(known):
         return np.full(K, 1.0 / K)
-    known, shares = learner.known_at(study.state, last if contextual is not None else None)
-    average = known.mean(axis=0)
-    if not len(shares):
-        return np.asarray(average)
     # Outside policies are known at logged actions only: production's frequencies stand for them.
     seen = study.sums.counts.sum()
     frequencies = study.sums.counts / seen if seen else np.full(K, 1.0 / K)
-    return np.asarray(average + shares.sum() * frequencies)
+    return np.asarray(known.mean(axis=0) + follows * frequencies)
+
+
+def average_policy(study: Study, contextual: ContextFeatures | None, last: Array | None) -> Array:
+    """The policy of the next row; with contexts, its mean over the last of them."""
+    return mean_policy(study, *last_policies(study, contextual, last))
 
 
 def with_rejected(
