@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, ParamSpec, TypeVar
@@ -27,6 +28,7 @@ R = TypeVar("R")
 SMALLEST_PROBABILITY = 1e-100  # below, 1/q and its sums leave the range of a double
 LARGEST_RATE = 1e100  # as above: a rate times 1/q stays a double
 LARGEST_COUNT = 2**53  # above, counts are no longer exact as floats
+MOST_NUMBERS = 2**31  # in a state: 16 GiB. An update copies it, which takes seconds even there
 SUM_TOLERANCE = 1e-9  # far above the rounding of a sum of 10^6 probabilities
 
 
@@ -61,6 +63,25 @@ def enforce(record: Any) -> None:
     """Check and convert the fields of a frozen dataclass that its `CONSTRAINTS` declare."""
     for name, constraint in record.CONSTRAINTS.items():
         object.__setattr__(record, name, constraint(name, getattr(record, name)))
+
+
+def refuse_large_state(
+    argument: str, size: int, numbers: Callable[[int], int], *, instead: str = ""
+) -> None:
+    """Raise `InvalidArgument` if a state of this size would have more than `MOST_NUMBERS`.
+
+    `numbers` counts the numbers in a state of a size; `instead` is another remedy.
+
+    >>> refuse_large_state("dimension", 10**6, lambda p: p * p)
+    Traceback (most recent call last):
+    understudy.errors.InvalidArgument: dimension = 1000000: the state would have 1e+12 numbers, ...
+    """
+    if numbers(size) > MOST_NUMBERS:
+        most = bisect_right(range(size), MOST_NUMBERS, key=numbers) - 1
+        reason = (
+            f"the state would have {numbers(size):.3g} numbers, and {MOST_NUMBERS} are the most"
+        )
+        raise InvalidArgument(argument, size, reason, f"pass at most {most}{instead}")
 
 
 class Checked:

@@ -7,16 +7,15 @@ and are written here once.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from understudy.behaviors import Behavior, Logged
-from understudy.constraints import SUM_TOLERANCE, Array, Constraint, array, having
+from understudy.constraints import Array, Constraint, having
 from understudy.deprecated import OldName, adopt_old_members, old_module_names
 from understudy.errors import BrokenLaw, InvalidArgument, InvalidEvent, NotMergeable
 from understudy.types import (
@@ -36,9 +35,6 @@ from understudy.types import (
 
 State = TypeVar("State")
 PRODUCTION = "production"  # the behavior policy, as an expert that a learner may follow
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-# Of an unknown policy: a smaller share is left out, which moves no probability by more than this.
-LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -505,80 +501,6 @@ class Learner(Protocol[State]):
 
     if not TYPE_CHECKING:  # no learner has to define them
         form, earn = OldName(), OldName()
-
-
-class ProductionFollower(Learner[State]):
-    """A learner that may do as production does, which the log shows at logged actions only."""
-
-    def policies(
-        self, state: State, log: Log, *, production: ArrayLike | None = None
-    ) -> tuple[State, Array]:
-        """Like `replay`, with every π_t in full: an array (n, K).
-
-        `production` is π_B(·|X_t) of all rounds, (n, K), if the learner follows it and does not
-        know it.
-        """
-        self.check_state(state)
-        self.check_log(log)
-        given = self.check_production(production, len(log))
-        recorder = AllPolicies(len(log), self.spec.n_actions, given)
-        state = self._advance_recorded(state, log, recorder)
-        return state, recorder.policies
-
-    def evaluator(self, state: State) -> Callable[..., Array]:
-        """As in `Learner`; also takes the probabilities of outside policies, (n, K) by name."""
-
-        def evaluate(
-            features: Array | None, outside: Mapping[str, Array] = NOTHING, rows: int = 1
-        ) -> Array:
-            given = {PRODUCTION: outside[PRODUCTION]} if PRODUCTION in outside else {}
-            return self.policies_at(state, features, rows, **given)[:, np.newaxis]
-
-        return evaluate
-
-    def check_production(
-        self, production: ArrayLike | None, rounds: int | None = None
-    ) -> Array | None:
-        """Production's probabilities as (n, K), or (K,) of one request; refuse what is unread."""
-        if production is None:
-            return None
-        if PRODUCTION not in self.spec.outside:
-            reason = "this learner follows no production that it does not know"
-            raise InvalidArgument(PRODUCTION, production, reason, "leave it out")
-        shape = (self.spec.n_actions,) if rounds is None else (rounds, self.spec.n_actions)
-        return rows_of_probabilities(PRODUCTION, production, shape)
-
-
-def rows_of_probabilities(argument: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Probabilities of this shape, whose last axis sums to 1, or `InvalidArgument`."""
-    remedy = f"pass probabilities of shape {shape} that sum to 1 over the actions"
-    checked = array(remedy, dimensions=(len(shape),), low=0.0, high=1.0)(argument, value)
-    if checked.shape != shape:
-        raise InvalidArgument(argument, checked.shape, f"its shape must be {shape}", remedy)
-    if np.abs(checked.sum(axis=-1) - 1.0).max(initial=0.0) > SUM_TOLERANCE:
-        raise InvalidArgument(argument, value, "a row does not sum to 1", remedy)
-    return np.asarray(checked)
-
-
-def add_production(weights: Array, production: Array | None) -> Array:
-    """Policies (n, K) of weights (n, K + 1), whose last column is the share of production.
-
-    >>> add_production(np.array([[0.2, 0.3, 0.5]]), np.array([1.0, 0.0])).tolist()
-    [[0.7, 0.3]]
-    """
-    known, share = weights[:, :-1], weights[:, -1:]
-    if production is not None:
-        return np.minimum(1.0, known + share * production)
-    largest = float(share.max(initial=0.0))
-    if largest > LEAST_SHARE:
-        raise InvalidArgument(
-            PRODUCTION,
-            None,
-            f"with probability {largest:.2g} this policy does as production does, whose "
-            "probabilities are not known here",
-            "pass production=, its probability of every action for this request",
-        )
-    return np.asarray(known / known.sum(axis=1, keepdims=True))
 
 
 class Estimator(Protocol):

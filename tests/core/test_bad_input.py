@@ -7,6 +7,7 @@ is the same afterwards, bit for bit.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,6 +96,29 @@ ARGUMENTS: dict[str, Refusal] = {
     ),
     "one action": Refusal(lambda: us.exp3([1.0], horizon=9), "pi_b", ("1 action",)),
     "one action, unknown": Refusal(lambda: us.exp3_ix_unknown(1, horizon=9), "n_actions"),
+    "a state of terabytes": Refusal(
+        lambda: us.exp3_ix(us.Logged(10**12)), "n_actions", ("1e+12 numbers", "at most 2147483648")
+    ),
+    "a state of terabytes, unknown behavior": Refusal(
+        lambda: us.exp3_ix_unknown(10**12), "n_actions", ("1e+12 numbers",)
+    ),
+    "a state of terabytes, grid": Refusal(
+        lambda: us.prod_grid(us.Logged(10**12)), "n_actions", ("1.5e+13", "at most 143165576")
+    ),
+    "a state of terabytes, ridge": Refusal(
+        lambda: us.ridge(n_actions=2, dimension=10**6),
+        "dimension",
+        ("1e+12 numbers", "at most 46340", "random_fourier"),
+    ),
+    "a ridge regression for too many actions": Refusal(
+        lambda: us.ridge(n_actions=10**12, dimension=1), "n_actions", ("at most 2147483648",)
+    ),
+    "a state of terabytes, linear": Refusal(
+        lambda: unknown(dimension=10**6), "dimension", ("1e+12 numbers", "at most 46340")
+    ),
+    "a state of terabytes, disjoint": Refusal(
+        lambda: unknown(dimension=10**6, disjoint=True), "dimension", ("3e+12", "at most 26754")
+    ),
     "one action, linear": Refusal(lambda: linear(n_actions=1), "n_actions"),
     "one action, logged": Refusal(lambda: us.Logged(n_actions=1), "n_actions"),
     "one action, behavior": Refusal(lambda: us.behaviors.uniform(n_actions=1), "n_actions"),
@@ -552,3 +576,26 @@ def test_the_state_of_another_learner_is_refused(name: str) -> None:
         assert_clear(caught.value, "state", "learner.init()")
         refused += 1
     assert refused >= 3
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (lambda size: us.ridge(n_actions=3, dimension=size), "dimension"),
+        (lambda size: unknown(dimension=size, disjoint=True), "dimension"),
+        (lambda size: us.exp3_ix(us.Logged(size)), "n_actions"),
+        (lambda size: us.prod_grid(us.Logged(size)), "n_actions"),
+    ],
+)
+def test_the_size_that_a_remedy_names_is_the_largest(
+    make: Callable[[int], object], argument: str
+) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        make(10**12)
+    found = re.search(r"at most (\d+)", caught.value.remedy)
+    assert found is not None
+    most = int(found[1])
+    assert make(most)
+    with pytest.raises(InvalidArgument) as next_one:
+        make(most + 1)
+    assert (next_one.value.argument, next_one.value.value) == (argument, most + 1)

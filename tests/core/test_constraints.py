@@ -122,6 +122,7 @@ EXAMPLES: dict[str, Arguments] = {
         "weights": MIXTURE.init().weights,
         "experts": MIXTURE.init().experts,
         "earned": [0.0, 0.0],
+        "moments": np.zeros((4, 2)),
         "history": [[0.5, 0.5]],
         "rewards": 0.5,
         "least": 0.5,

@@ -493,6 +493,25 @@ def test_outside_policies_are_checked() -> None:
     )
 
 
+def test_learners_say_alike_which_outside_policies_they_take() -> None:
+    """A mixture that knows production, one without columns, and a grid with production in it."""
+    grid = us.prod_grid(LOGGED, production=0.2)
+    blind: Any = us.exp4(LOGGED, {"grid": GRID, "ix": IX})
+    known: Any = us.exp4(PI, {"production": "production", "grid": us.prod_grid(PI)})
+    for learner in (blind, known, us.prod_grid(PI, production=0.2)):
+        ask = partial(learner.policy, learner.init(), production=PI)
+        assert_refused(ask, "production", "follows no production that it does not know; leave it")
+    words = "they need names; pass a dictionary"
+    assert_refused(lambda: blind.policy(blind.init(), experts=PI), "experts", words)
+    ask = partial(blind.policy, blind.init(), experts={"mine": PI})
+    assert_refused(ask, "experts", "no such expert column; leave it out")
+    mixed = us.exp4(LOGGED, {"production": "production", "grid": GRID})
+    shares: dict[str, Any] = {"with probability 0.2": grid, "with probability 0.5": mixed}
+    for share, learner in shares.items():
+        words = f"{share} this policy does as 'production' does, whose probabilities are not known"
+        assert_refused(partial(learner.policy, learner.init()), "production", words)
+
+
 def test_contexts_of_another_shape_are_refused() -> None:
     mixture = MIXTURES["known"]
     state = mixture.init()

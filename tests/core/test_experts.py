@@ -13,6 +13,7 @@ import pytest
 import understudy as us
 from tests.support.refusals import assert_refused
 from tests.support.strategies import Array
+from understudy.errors import InvalidArgument
 from understudy.learners import Model
 
 K = 3
@@ -99,6 +100,50 @@ def test_what_is_no_policy_is_refused(name: str) -> None:
     log = us.Log([0, 1, 2], np.ones(3), np.full(3, 0.5), CONTEXTS)
     before = mixture.init()
     assert_refused(lambda: mixture.replay(before, log), "model", "")
+
+
+def raising(error: BaseException) -> Callable[[Array], Any]:
+    def predict(_: Array) -> Any:
+        raise error
+
+    return predict
+
+
+def test_an_error_of_a_model_names_the_expert_and_the_call_and_is_its_cause() -> None:
+    error = ValueError("X has 2 features,\nbut 3 are expected")
+    mixtures = {
+        shape: us.exp4(us.Logged(K), {"mine": model, "grid": us.prod_grid(us.Logged(K))})
+        for shape, model in (
+            (
+                "predict_proba raised ValueError (X has 2 features,) for contexts of shape (3, 2)",
+                classifier(raising(error)),
+            ),
+            (
+                "probabilities raised ValueError (X has 2 features,) for contexts of shape (2,)",
+                one_by_one(raising(error)),
+            ),
+        )
+    }
+    log = us.Log([0, 1, 2], np.ones(3), np.full(3, 0.5), CONTEXTS)
+    for words, mixture in mixtures.items():
+        state = mixture.init()
+        for ask in (
+            partial(mixture.replay, state, log),
+            partial(mixture.policies_at, state, CONTEXTS, 3),
+        ):
+            with pytest.raises(InvalidArgument) as caught:
+                ask()
+            assert caught.value.argument == "experts['mine'].model"
+            assert words in str(caught.value)
+            assert "takes contexts of 2 numbers" in caught.value.remedy
+            assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])
+def test_what_is_no_fault_of_a_model_passes_through(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
+        one_by_one(raising(error)).policy(0, CONTEXTS[0])
+    assert caught.value is error
 
 
 def test_a_model_needs_a_method_actions_and_features() -> None:

@@ -206,8 +206,11 @@ def test_outside_policies_that_are_refused() -> None:
             assert_refused(partial(ask, **given), argument, "pass probabilities of shape")
     other = partial(mixed.probabilities, CONTEXTS[0], production={"up": 1.0})
     assert_refused(other, "production", "not among those")
-    unknown = partial(mixed.probabilities, CONTEXTS[0], experts={"other": FLAT})
-    assert_refused(unknown, "experts", "pass those of model")
+    for ask in (of_one, of_many):
+        assert_refused(partial(ask, experts={"other": FLAT}), "experts", "pass those of model")
+        assert_refused(partial(ask, experts=[0.25] * K), "experts", "they need names")
+    ragged = partial(of_many, production=[[0.5, 0.5], [1.0]])
+    assert_refused(ragged, "production", "must be an array of numbers")
     assert_refused(partial(plain.probabilities, production=FLAT), "production", "leave it out")
     assert_refused(partial(plain.probabilities, experts={"a": FLAT}), "experts", "leave it out")
     assert_refused(partial(plain.probabilities, {"x": 1.0}), "context", "leave it out")
@@ -218,8 +221,11 @@ def test_contexts_that_are_no_table_are_refused() -> None:
     policy = learned("ridge")
     for wrong in (None, 3, [CONTEXTS[0]], {"x": [1.0], "color": ["red", "blue"]}):
         assert_refused(partial(policy.probabilities_of, wrong), "contexts", "pass a data frame")
-    with pytest.raises(InvalidLog, match="there is no column 'color'"):
-        policy.probabilities_of({"x": [1.0]})
+    for missing in ({"x": [1.0]}, {"x": [1.0], "context.color": ["red"]}):
+        with pytest.raises(InvalidArgument) as caught:
+            policy.probabilities_of(missing)
+        assert caught.value.value == list(missing)
+        assert "there is no column 'color'; pass the columns x, color" in str(caught.value)
 
 
 # ------------------------------------------------------------------------------------------ draws

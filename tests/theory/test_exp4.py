@@ -210,7 +210,7 @@ def test_the_theorem_for_any_experts(*, case: str, with_prior: bool, seed: int) 
 @quick
 @given(seed=seeds)
 def test_what_experts_would_have_earned_is_on_record(seed: int) -> None:
-    """Σ_t π_{m,t}(b)R/q for every expert, without a center."""
+    """Σ wR, w = π_{m,t}(b)/q, for every expert without a center, and the moments of w and wR."""
     rng = np.random.default_rng(seed)
     q = 10.0 ** rng.uniform(-2, 0, K)
     learners = single_learners(rng, q / q.sum())
@@ -218,9 +218,10 @@ def test_what_experts_would_have_earned_is_on_record(seed: int) -> None:
     log, played, _ = hostile_log(learner, q / q.sum(), rng)
     state, _ = learner.replay(learner.init(), log)
     ratios = expert_probabilities(learner, learners, log, played) / played[:, np.newaxis]
-    np.testing.assert_allclose(
-        state.earned, (ratios * log.rewards[:, np.newaxis]).sum(axis=0), rtol=1e-10
-    )
+    rewards = log.rewards[:, np.newaxis]
+    np.testing.assert_allclose(state.earned, (ratios * rewards).sum(axis=0), rtol=1e-10)
+    powers = (ratios * rewards) ** 2, ((ratios - 1) * rewards) ** 2, ratios, (ratios - 1) ** 2
+    np.testing.assert_allclose(state.moments, np.sum(powers, axis=1), rtol=1e-9)
 
 
 @quick

@@ -110,11 +110,11 @@ def is_risky(gain: float, x: float) -> bool:
 
 
 @compiled
-def weighted_sum(weights: Array, rewards: Array) -> float:
-    """Return Σ_a w(a) r(a), summed in a fixed order."""
+def inner(x: Array, y: Array) -> float:
+    """Return ⟨x, y⟩, summed in the order of the entries."""
     total = 0.0
-    for a in range(weights.size):
-        total += weights[a] * rewards[a]
+    for i in range(x.size):
+        total += x[i] * y[i]
     return total
 
 
@@ -209,7 +209,7 @@ def expected_reward(
         b, gain = actions[t], gains[t]
         if row + 1 < starts.size and starts[row + 1] == t:
             row += 1
-            weighted = weighted_sum(weights, rewards[row])
+            weighted = inner(weights, rewards[row])
         earned += weighted / total
         due = is_due(n_actions, rounds + t + 1)
         if gain == 0.0 and not due:
@@ -220,7 +220,7 @@ def expected_reward(
         x = exponent(eta, score, residue, reference)
         if due or is_risky(gain, x):
             reference, total = refresh(eta, scores, residues, weights)
-            weighted = weighted_sum(weights, rewards[row])
+            weighted = inner(weights, rewards[row])
         else:
             weights[b] = math.exp(x)
             total += weights[b] - before

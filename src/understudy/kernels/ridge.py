@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from understudy.kernels.compiler import compiled
+from understudy.kernels.exponential_weights import inner
 
 Array = Any
 
@@ -32,15 +33,6 @@ def multiply(triangle: Array, x: Array, out: Array) -> None:
             out[j] += entry * c
         out[i] += total + triangle[start + i] * c
         start += i + 1
-
-
-@compiled
-def inner(x: Array, y: Array) -> float:
-    """Return ⟨x, y⟩, summed in the order of the entries."""
-    total = 0.0
-    for i in range(x.size):
-        total += x[i] * y[i]
-    return total
 
 
 @compiled

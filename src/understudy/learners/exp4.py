@@ -37,33 +37,24 @@ from understudy.learners.experts import (
     check_experts,
     has_columns,
     labels_of,
-    unknown_policy,
+    naming_expert,
 )
 from understudy.learners.feature_maps import check_contexts
-from understudy.learners.weighted_entropy import LOGARITHMIC, CoverageAdaptive, LeveledScores
-from understudy.protocols import (
+from understudy.learners.outside_policies import (
     LEAST_SHARE,
     NOTHING,
-    PRODUCTION,
-    EventSpec,
-    Learner,
     ProductionFollower,
-    Recorder,
-    rows_of_probabilities,
+    unknown_policy,
 )
+from understudy.learners.weighted_entropy import LOGARITHMIC, CoverageAdaptive, LeveledScores
+from understudy.protocols import PRODUCTION, EventSpec, Learner, Recorder
 from understudy.schedules import geometric_grid
 from understudy.theory.coverage_adaptive import (
     POSITIVE_PRIOR,
     prod_grid_tuning,
     refuse_other_length,
 )
-from understudy.types import (
-    Log,
-    chunks,
-    read_only,
-    rounds_per_chunk,
-    saved,
-)
+from understudy.types import Log, chunks, read_only, rounds_per_chunk, saved
 
 LEAST_PROPENSITY_REMEDY = "pass the least propensity that any action has in any round"
 LEAST_PROPENSITY = number(SMALLEST_PROBABILITY, 1.0, LEAST_PROPENSITY_REMEDY)
@@ -75,15 +66,16 @@ HISTORY = geometric_grid(10)  # rounds whose weights are kept: some 130 for a mi
 class MixtureState:
     """The weights of the experts, the state of each, and what they would have earned.
 
-    `experts` has a state for every learner, and None for an outside policy. `earned` is the sum of
-    π_m(b)R/q(b) of every expert, the unbiased estimate of its total reward; `rewards` is Σ R, and
-    `least` the least propensity of all rounds. Row h of `history` has the weights before round
-    `HISTORY[h]`.
+    `experts` has a state for every learner, and None for an outside policy. With w = π_m(b)/q(b),
+    `earned` is Σ wR of every expert, the unbiased estimate of its total reward, and `moments` are
+    Σ (wR)², Σ ((w − 1)R)², Σ w and Σ (w − 1)², (4, M). `rewards` is Σ R, and `least` the least
+    propensity of all rounds. Row h of `history` has the weights before round `HISTORY[h]`.
     """
 
     weights: LeveledScores
     experts: tuple[Any, ...]
     earned: Array
+    moments: Array
     history: Array
     rewards: float
     least: float
@@ -92,6 +84,7 @@ class MixtureState:
         "weights": having("pass LeveledScores", "scores", "level"),
         "experts": TUPLE,
         "earned": array("pass the estimated reward of every expert", low=0.0),
+        "moments": array("pass four sums for every expert", dimensions=(2,), low=0.0),
         "history": array("pass rows of weights", dimensions=(2,), low=0.0, high=1.0),
         "rewards": number(0.0, math.inf, "pass the sum of all rewards"),
         "least": number(SMALLEST_PROBABILITY, 1.0, "pass the least propensity of all rounds"),
@@ -161,9 +154,8 @@ class Exp4(ProductionFollower[MixtureState]):
     def init(self) -> MixtureState:
         M = len(self.labels)
         states = tuple(None if isinstance(one, Outside) else one.init() for one in self.experts)
-        nothing = read_only(np.zeros(M))
-        history = read_only(np.zeros((0, M)))
-        return MixtureState(self.weights.init(), states, nothing, history, 0.0, 1.0, 0)
+        earned, moments, history = (read_only(np.zeros(shape)) for shape in (M, (4, M), (0, M)))
+        return MixtureState(self.weights.init(), states, earned, moments, history, 0.0, 1.0, 0)
 
     def accepts(self, state: MixtureState) -> bool:
         M = len(self.labels)
@@ -172,6 +164,7 @@ class Exp4(ProductionFollower[MixtureState]):
             and self.weights.accepts(state.weights)
             and len(state.experts) == len(self.experts)
             and state.earned.shape == (M,)
+            and state.moments.shape == (4, M)
             and state.history.shape[1] == M
             and all(
                 one is None if isinstance(expert, Outside) else expert.accepts(one)
@@ -220,7 +213,7 @@ class Exp4(ProductionFollower[MixtureState]):
     ) -> Array:
         self.check_state(state)
         x = self._check_features(features)
-        outside = self._check_outside(production, experts, None)
+        outside = self.check_outside(production, experts)
         return np.asarray(self._mixed(state, x, outside)[0])
 
     def policies_at(
@@ -235,7 +228,7 @@ class Exp4(ProductionFollower[MixtureState]):
         self.check_state(state)
         x = self._check_features(features, single=False)
         n = rows if x is None else len(x)
-        return self._mixed(state, x, self._check_outside(production, experts, n), n)
+        return self._mixed(state, x, self.check_outside(production, experts, n), n)
 
     def known_at(
         self, state: MixtureState, features: Array | None, rows: int = 1
@@ -260,24 +253,6 @@ class Exp4(ProductionFollower[MixtureState]):
             raise InvalidArgument("features", features, reason, remedy)
         return None
 
-    def _check_outside(
-        self,
-        production: ArrayLike | None,
-        experts: Mapping[str, ArrayLike] | None,
-        rows: int | None,
-    ) -> dict[str, Array]:
-        """The given probabilities of outside policies, (n, K) each."""
-        given = self.check_production(production, rows)
-        found = {} if given is None else {PRODUCTION: given}
-        shape = (self.spec.n_actions,) if rows is None else (rows, self.spec.n_actions)
-        for name, value in (experts or {}).items():
-            if name not in self.spec.columns:
-                reason = f"there is no outside expert {name!r}"
-                known = ", ".join(self.spec.columns) or "none: leave it out"
-                raise InvalidArgument("experts", name, reason, f"pass those of {known}")
-            found[name] = rows_of_probabilities("experts", value, shape)
-        return {name: np.atleast_2d(value) for name, value in found.items()}
-
     def evaluator(self, state: MixtureState) -> Callable[..., Array]:
         """Σ_m w(m) π_m(·|x); an unknown outside policy of a negligible share is left out."""
         M, K = len(self.labels), n_actions_of(self.behavior)
@@ -296,7 +271,7 @@ class Exp4(ProductionFollower[MixtureState]):
             elif expert.spec.features is None:
                 fixed[:, place] = expert.policy(own)
             else:
-                contextual.append((place, expert.evaluator(own)))
+                contextual.append((place, naming_expert(name, expert.evaluator(own))))
             m = place.stop
 
         def evaluate(
@@ -335,11 +310,12 @@ class Exp4(ProductionFollower[MixtureState]):
         n, whole = len(log), recorder.whole
         q = propensities_of(self.behavior, log)
         states, columns = [], []
-        for expert, own in zip(self.experts, state.experts, strict=True):
+        for name, expert, own in zip(self.names, self.experts, state.experts, strict=True):
             if isinstance(expert, Outside):
                 after, part = None, self._outside_column(expert, log, q, recorder, whole=whole)
             else:
-                after, part = expert.advance_variants(own, expert.spec.visible(log), whole=whole)
+                advance = naming_expert(name, expert.advance_variants)
+                after, part = advance(own, expert.spec.visible(log), whole=whole)
             states.append(after)
             columns.append(part)
         found = np.concatenate(columns, axis=1)
@@ -353,12 +329,16 @@ class Exp4(ProductionFollower[MixtureState]):
         mixed = np.empty((n, n_actions_of(self.behavior) if whole else 1))
         kernels.weighted_entropy.mix(shares, found if whole else chosen[:, :, np.newaxis], mixed)
         recorder.add_rows(mixed)
+        paid = ratios * log.rewards[:, np.newaxis]
+        gained = paid - log.rewards[:, np.newaxis]
+        moments = np.stack([paid**2, gained**2, ratios, (ratios - 1.0) ** 2], axis=1)
         first, last = np.searchsorted(HISTORY, [state.rounds + 1, state.rounds + n + 1])
         seen = shares[HISTORY[first:last] - state.rounds - 1]
         return MixtureState(
             weights,
             tuple(states),
-            read_only(_running_sum(state.earned, ratios * log.rewards[:, np.newaxis])),
+            read_only(_running_sum(state.earned, paid)),
+            read_only(_running_sum(state.moments, moments)),
             read_only(np.concatenate([state.history, seen])),
             float(sums[-1]),
             float(lows[-1]),

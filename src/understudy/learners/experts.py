@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,11 +21,13 @@ from understudy.constraints import (
     ConstraintViolation,
     array,
 )
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, first_line
 from understudy.learners.feature_maps import check_contexts
 from understudy.protocols import PRODUCTION, EventSpec, Learner, Recorder
 from understudy.types import Log, saved
 
+P = ParamSpec("P")
+R = TypeVar("R")
 TOLERANCE = 1e-6  # of the sum of a model's probabilities, which may be float32
 REMEDY = "pass learners, us.learners.Outside or us.learners.Model by name"
 
@@ -124,9 +126,9 @@ class Model(Checked, Learner[int]):
         remedy = f"return {self.n_actions} probabilities that sum to 1 for each context"
         probabilities = array(remedy, dimensions=(2,), low=0.0, high=1.0 + TOLERANCE)
         if hasattr(self.model, "predict_proba"):
-            found = self._by_action(probabilities("model", self.model.predict_proba(contexts)))
+            found = self._by_action(probabilities("model", self._ask("predict_proba", contexts)))
         else:
-            found = probabilities("model", [self.model.probabilities(x) for x in contexts])
+            found = probabilities("model", [self._ask("probabilities", x) for x in contexts])
         if found.shape != (len(contexts), self.n_actions):
             reason = f"it returned {found.shape} probabilities, for {len(contexts)} contexts"
             raise InvalidArgument("model", self.model, reason, remedy)
@@ -136,6 +138,22 @@ class Model(Checked, Learner[int]):
             reason = f"probabilities sum to {worst:.6g}"
             raise InvalidArgument("model", self.model, reason, remedy)
         return np.asarray(found / totals)
+
+    def _ask(self, method: str, contexts: Array) -> Any:
+        """What the model returns; `InvalidArgument`, caused by the model's error, if it raises."""
+        try:
+            return getattr(self.model, method)(contexts)
+        except MemoryError:
+            raise  # no fault of the model
+        except Exception as error:
+            what = f"{type(error).__name__} ({first_line(error)})"
+            raise InvalidArgument(
+                "model",
+                self.model,
+                f"{method} raised {what} for contexts of shape {contexts.shape}",
+                f"check that it is fitted and takes contexts of {self.dimension} numbers, or pass "
+                "the dimension that it takes",
+            ) from error
 
     def _by_action(self, found: Array) -> Array:
         """A column per action: a classifier has one for each class that its data had."""
@@ -151,6 +169,19 @@ class Model(Checked, Learner[int]):
         whole = np.zeros((len(found), self.n_actions))
         whole[:, known] = found
         return whole
+
+
+def naming_expert(name: str, function: Callable[P, R]) -> Callable[P, R]:
+    """The function of an expert; its errors also name the expert, as a mixture calls it."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except InvalidArgument as error:
+            error.argument = f"experts[{name!r}].{error.argument}"
+            raise
+
+    return call
 
 
 def has_columns(experts: Iterable[Any]) -> bool:
@@ -209,15 +240,3 @@ def _check_learner(name: str, expert: Learner[Any], behavior: Behavior) -> None:
     if spec.propensities and not isinstance(behavior, Logged):
         reason = f"{name!r} needs a propensity with each event, and the behavior is known"
         raise InvalidArgument("experts", expert, reason, "make it with the same pi_b")
-
-
-def unknown_policy(name: str, outside: str, share: float) -> InvalidArgument:
-    """The error for an outside expert whose probabilities are needed and were not passed."""
-    what = "production=" if outside == PRODUCTION else f"experts={{{outside!r}: …}}"
-    return InvalidArgument(
-        PRODUCTION if outside == PRODUCTION else "experts",
-        None,
-        f"with probability {share:.2g} this policy does as {name!r} does, whose probabilities are "
-        "not known here",
-        f"pass {what}, its probability of every action for this request",
-    )

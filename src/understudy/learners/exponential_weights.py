@@ -25,6 +25,7 @@ from understudy.constraints import (
     array,
     enforce,
     number,
+    refuse_large_state,
 )
 from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument
@@ -86,6 +87,11 @@ class ScoreLearner(Learner[State]):
     @abstractmethod
     def _from_scores(self, scores: Array, rounds: int) -> State:
         """The state of rounds with these checked sums of gains."""
+
+    def _refuse_large_scores(self) -> None:
+        """Raise `InvalidArgument` if there are more scores than a machine holds."""
+        levels = math.prod(self.shape[:-1])
+        refuse_large_state("n_actions", self.spec.n_actions, lambda K: levels * K)
 
     @property
     def order_dependence(self) -> str | None:
@@ -206,6 +212,7 @@ class ExponentialWeights(ScoreLearner[Scores]):
 
     def __post_init__(self) -> None:
         enforce(self)
+        self._refuse_large_scores()
         if self.prior is not None:
             refuse_other_length(self.prior, self.spec.n_actions, "prior")
 

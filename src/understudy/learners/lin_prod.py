@@ -38,6 +38,7 @@ from understudy.learners.linear import (
     features_by_action,
     linear_spec,
     played_features,
+    refuse_large_regressions,
     theta_hats,
 )
 from understudy.protocols import CompiledPath, EventSpec, Recorder
@@ -299,6 +300,8 @@ class LinProdUnknown(Linear[SumsAndInverse]):
 
     def __post_init__(self) -> None:
         enforce(self)
+        blocks = self.n_actions if self.disjoint else 1
+        refuse_large_regressions(self.n_actions, self.dimension, lambda p: blocks * p**2)
         smallest = 2.0 * self.eta * self.feature_bound**2
         if self.beta < smallest * (1 - ROUNDING):
             largest = self.beta / (2.0 * self.feature_bound**2)

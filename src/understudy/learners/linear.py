@@ -8,6 +8,7 @@ is ever built.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -26,6 +27,7 @@ from understudy.constraints import (
     Checked,
     enforce,
     having,
+    refuse_large_state,
 )
 from understudy.errors import InadmissibleRate, InvalidArgument, InvalidEvent
 from understudy.protocols import EventSpec, Learner
@@ -275,6 +277,13 @@ def linear_spec(n_actions: int, features: tuple[int, ...]) -> EventSpec:
     """What an event must look like for a learner of features of this shape."""
     unread = "leave it out, in a log with log.visible(propensities=False, features=True)"
     return EventSpec(n_actions, features=features, unread=unread)
+
+
+def refuse_large_regressions(n_actions: int, dimension: int, numbers: Callable[[int], int]) -> None:
+    """Raise `InvalidArgument` if a state with `numbers(dimension)` numbers would be too large."""
+    refuse_large_state("n_actions", n_actions, lambda K: K)
+    instead = ", or map contexts to fewer features, such as us.learners.random_fourier draws"
+    refuse_large_state("dimension", dimension, numbers, instead=instead)
 
 
 def check_feature_norms(features: Array, feature_bound: float, numbered: bool) -> None:

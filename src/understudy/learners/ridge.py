@@ -25,7 +25,7 @@ from understudy.constraints import (
     number,
 )
 from understudy.errors import InvalidArgument
-from understudy.learners.linear import Linear, linear_spec
+from understudy.learners.linear import Linear, linear_spec, refuse_large_regressions
 from understudy.protocols import CompiledPath, EventSpec, Recorder
 from understudy.types import Log, kernel_view, read_only, saved
 
@@ -103,6 +103,8 @@ class Ridge(Linear[Regressions]):
         if len(self.temperatures) != len(self.betas):
             reason = f"there are {len(self.temperatures)} temperatures"
             raise InvalidArgument("betas", self.betas, reason, BETAS.remedy)
+        K = self.n_actions
+        refuse_large_regressions(K, self.dimension, lambda p: K * (p * (p + 1) // 2))
 
     @cached_property
     def spec(self) -> EventSpec:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -17,15 +17,14 @@ from understudy.constraints import HORIZON, ROUNDS, TRUTH, Array, array, enforce
 from understudy.errors import InvalidArgument
 from understudy.estimators import GainFormula
 from understudy.learners.exponential_weights import CARRIED_ERROR, ScoreLearner
+from understudy.learners.outside_policies import NOTHING, ProductionFollower, add_production
 from understudy.protocols import (
     PRODUCTION,
     AllPolicies,
     CompiledPath,
     EventSpec,
     ExpectedReward,
-    ProductionFollower,
     Recorder,
-    add_production,
 )
 from understudy.schedules import last_change
 from understudy.theory.coverage_adaptive import (
@@ -131,6 +130,7 @@ class CoverageAdaptive(ScoreLearner[LeveledScores], ProductionFollower[LeveledSc
             )
         if self.action_prior is not None:
             refuse_other_length(self.action_prior, n_actions_of(self.behavior), "action_prior")
+        self._refuse_large_scores()
 
     @cached_property
     def has_levels(self) -> bool:
@@ -215,7 +215,7 @@ class CoverageAdaptive(ScoreLearner[LeveledScores], ProductionFollower[LeveledSc
         *,
         production: ArrayLike | None = None,
     ) -> Array:
-        given, weights = self.check_production(production), super().policy(state, features)
+        given, weights = self.check_outside(production), super().policy(state, features)
         return np.asarray(self._with_production(weights[np.newaxis], given)[0])
 
     def policies_at(
@@ -226,14 +226,22 @@ class CoverageAdaptive(ScoreLearner[LeveledScores], ProductionFollower[LeveledSc
         *,
         production: ArrayLike | None = None,
     ) -> Array:
-        given, weights = self.check_production(production, rows), super().policy(state, features)
-        return self._with_production(np.tile(weights, (rows, 1)), given)
+        given = self.check_outside(production, rows=rows)
+        return self._with_production(np.tile(super().policy(state, features), (rows, 1)), given)
 
-    def _with_production(self, weights: Array, given: Array | None) -> Array:
+    def evaluator(self, state: LeveledScores) -> Callable[..., Array]:
+        weights = super().policy(state)[np.newaxis]
+
+        def evaluate(_: None, outside: Mapping[str, Array] = NOTHING, rows: int = 1) -> Array:
+            return self._with_production(weights.repeat(rows, axis=0), outside)[:, np.newaxis]
+
+        return evaluate
+
+    def _with_production(self, weights: Array, outside: Mapping[str, Array]) -> Array:
         """Policies (n, K) of weights, whose last column is production's share if it has one."""
         if self.production == 0:
             return weights
-        known = given if isinstance(self.behavior, Logged) else self.behavior
+        known = outside.get(PRODUCTION) if isinstance(self.behavior, Logged) else self.behavior
         return add_production(weights, known)
 
     def known_at(

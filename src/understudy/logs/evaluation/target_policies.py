@@ -13,6 +13,7 @@ import numpy as np
 from understudy.certificates import Certificate
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
+from understudy.learners.outside_policies import LEAST_SHARE
 from understudy.logs.action_files import check_probabilities, probability_vector, read_probabilities
 from understudy.logs.aggregation.sufficient_statistics import certify_sums
 from understudy.logs.encoder import UnexpectedValues
@@ -22,7 +23,6 @@ from understudy.logs.policy import Policy, playable
 from understudy.logs.schema import Actions, Columns, Label, label_key
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
-from understudy.protocols import LEAST_SHARE
 from understudy.snapshots import Understudy
 from understudy.types import Integers
 

@@ -16,18 +16,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
-from understudy.constraints import SUM_TOLERANCE, Array
+from understudy.constraints import SUM_TOLERANCE, Array, dimensions_of
 from understudy.errors import InvalidArgument, first_line
+from understudy.learners.outside_policies import (
+    NOTHING,
+    ProductionFollower,
+    argument_of,
+    given_by_name,
+    rows_by_name,
+    rows_of_probabilities,
+)
 from understudy.logs.action_files import probability_vector
 from understudy.logs.features import ContextFeatures
 from understudy.logs.schema import CONTEXT, Actions
-from understudy.protocols import (
-    NOTHING,
-    PRODUCTION,
-    Learner,
-    ProductionFollower,
-    rows_of_probabilities,
-)
+from understudy.protocols import Learner
 
 # The probabilities of one request: by label, or in the order of the actions.
 Chances = Mapping[Any, float] | Sequence[float] | Array
@@ -51,8 +53,8 @@ class Serving:
         """π of one request, (K,)."""
         features, outside = self._features_of(context), NOTHING
         if production is not None or experts:
-            given = self._outside(production, experts)
-            outside = {name: self._row(_argument(name), row) for name, row in given.items()}
+            given = given_by_name(self.learner.spec, production, experts)
+            outside = {name: self._row(argument_of(name), row) for name, row in given.items()}
         return np.asarray(self._evaluate(features, outside, 1)[0])
 
     def many(
@@ -62,18 +64,15 @@ class Serving:
         experts: Mapping[str, ArrayLike] | None,
     ) -> Array:
         """π of many requests, (n, K), each with the bits that it has alone."""
-        given, features = self._outside(production, experts), None
-        n = max([1, *(len(rows) for rows in given.values() if np.ndim(rows))])
+        given, features = given_by_name(self.learner.spec, production, experts), None
+        n = max([1, *(len(rows) for rows in given.values() if dimensions_of(rows))])
         if self.contextual is not None:
-            features = self.contextual.features(_table(contexts))
+            needed = [column.name for column in self.contextual.encoder.columns]
+            features = self.contextual.features(_table(contexts, needed))
             n = len(features)
         elif contexts is not None:
             raise _contexts_are_ignored(contexts)
-        shape = (n, len(self.actions))
-        outside = {
-            name: rows_of_probabilities(_argument(name), rows, shape)
-            for name, rows in given.items()
-        }
+        outside = rows_by_name(given, (n, len(self.actions)))
         found = self._evaluate(features, outside, n)
         return found if len(found) == n else np.tile(found, (n, 1))
 
@@ -109,22 +108,6 @@ class Serving:
             raise _contexts_are_ignored(context)
         return None
 
-    def _outside(self, production: Any, experts: Mapping[str, Any] | None) -> dict[str, Any]:
-        """What was given of each outside policy; `InvalidArgument` if it is no part of this one."""
-        spec, given = self.learner.spec, dict(experts or {})
-        for name in given:
-            if name not in spec.columns:
-                known = ", ".join(spec.columns)
-                reason = f"this policy has no expert column {name!r}"
-                remedy = f"pass those of {known}" if known else "leave it out"
-                raise InvalidArgument("experts", name, reason, remedy)
-        if production is not None:
-            if PRODUCTION not in spec.outside:
-                reason = "this policy follows no production that it does not know"
-                raise InvalidArgument(PRODUCTION, production, reason, "leave it out")
-            given[PRODUCTION] = production
-        return given
-
     def _row(self, argument: str, given: Any) -> Array:
         """The probabilities of one request in the order of the actions, (1, K)."""
         values = given
@@ -144,17 +127,12 @@ class Serving:
         return rows_of_probabilities(argument, values, (K,))[np.newaxis]
 
 
-def _argument(name: str) -> str:
-    """The argument that holds the probabilities of an outside policy."""
-    return PRODUCTION if name == PRODUCTION else f"experts[{name!r}]"
-
-
 def _contexts_are_ignored(given: object) -> InvalidArgument:
     return InvalidArgument("context", given, "this policy ignores contexts", "leave it out")
 
 
-def _table(contexts: Any) -> pl.DataFrame:
-    """Contexts as a frame with the names of a log's columns."""
+def _table(contexts: Any, needed: Sequence[str]) -> pl.DataFrame:
+    """Contexts as a frame with these columns, under the names that they have in a log."""
     try:
         if isinstance(contexts, Mapping):
             frame = pl.DataFrame(dict(contexts), strict=False)  # no number: missing, as in a log
@@ -163,4 +141,9 @@ def _table(contexts: Any) -> pl.DataFrame:
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         remedy = "pass a data frame, or a dictionary of columns of one length"
         raise InvalidArgument("contexts", contexts, first_line(error), remedy) from None
+    if absent := [name for name in needed if name not in frame.columns]:
+        remedy = f"pass the columns {', '.join(needed)}, with None for what is missing"
+        raise InvalidArgument(
+            "contexts", frame.columns, f"there is no column {absent[0]!r}", remedy
+        )
     return frame.rename(lambda name: CONTEXT + name)
