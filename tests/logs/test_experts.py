@@ -152,6 +152,57 @@ def test_columns_are_experts_beside_production_and_the_learner(tmp_path: Path) -
     assert_refused(other, "expert", "was learned with")
 
 
+def test_a_resumed_run_may_name_the_learner_as_the_first_run_did(tmp_path: Path) -> None:
+    """By the name or the names that were given, or exp4 for all mixtures; no other one."""
+    names = {"safe": "production", "rates": "prod-grid"}
+    rows = {"a": ROWS[:150], "b": ROWS[150:]}
+    first, second = (write(tmp_path / f"{name}.csv", part) for name, part in rows.items())
+    cases: tuple[tuple[dict[str, Any], tuple[Any, ...], str], ...] = (
+        ({"learner": "prod", "expert": "mine"}, ("prod", "exp4"), "'prod'"),
+        ({"learner": names}, (names, "exp4"), "{'safe': 'production'"),
+        ({"learner": names, "expert": "mine"}, (names, "exp4"), "{'safe': 'production'"),
+        ({"learner": "exp3-ix:eta=0.2"}, ("exp3-ix:eta=0.2",), "'exp3-ix"),
+    )
+    for i, (asked, same, before) in enumerate(cases):
+        out = tmp_path / f"{i}"
+        learn(first, actions=LABELS, out=out, **asked)
+        go_on = partial(learn, second, resume=out / "policy.json")
+        for learner in same:
+            assert go_on(learner=learner).policy.study.rounds == len(ROWS)
+        for other in ("prod-grid", {**names, "safe": "prod"}):
+            assert_refused(partial(go_on, learner=other), "learner", f"learned with {before}")
+        for own in (us.prod_grid(LOGGED), {"mine": us.prod_grid(LOGGED)}):
+            assert_refused(partial(go_on, learner=own), "learner", "leave it out")
+
+
+@pytest.mark.parametrize(
+    ("column", "named"),
+    [
+        (pl.lit(1.0), True),
+        (pl.col("propensity"), False),
+        (pl.lit(0.25), False),
+        (pl.when(pl.col("action") == LABELS[0]).then(1.0).otherwise(0.0), False),
+        (pl.lit(0.0), False),
+    ],
+)
+def test_an_expert_column_that_is_no_policy_is_named(column: pl.Expr, named: bool) -> None:
+    """π/q has mean 1 if π is a policy: a column of ones, say, would earn too much."""
+    result = learn(ROWS.with_columns(mine=column), expert="mine", actions=LABELS)
+    assert any("column mine is no policy" in line for line in result.report.warnings) == named
+    if named:
+        assert not any(
+            "is no policy" in line for line in learn(ROWS, actions=LABELS).report.warnings
+        )
+
+
+def test_the_report_names_the_experts_as_the_user_did() -> None:
+    named = {"safe": "production", "own": us.exp3_ix(LOGGED, eta=0.4)}
+    facts = dict(learn(ROWS, learner=named, actions=LABELS).report.facts)
+    assert facts["Learner"] == "exp4 of safe: production; own: own"
+    facts = dict(learn(ROWS, learner="prod", expert="mine", actions=LABELS).report.facts)
+    assert facts["Learner"] == "exp4 of prod"
+
+
 def test_a_learner_that_follows_the_columns_already_is_not_mixed_again() -> None:
     made = us.exp4(LOGGED, {"production": "production", "mine": Outside("mine")})
     policy = learn(ROWS, learner=made, expert=["mine"], actions=LABELS).policy

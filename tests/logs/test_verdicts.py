@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,29 @@ def test_the_same_rows_do_not_judge_what_was_learned_from_them(tmp_path: Path) -
     with pytest.raises(InvalidLog, match="the policy was learned from these rows"):
         us.logs.certify(small.clone().with_columns(note=1), us.logs.learn(small))
     assert us.logs.certify(log[300:600], us.logs.learn(small)).certified.certificate.rounds == 300
+
+
+def test_the_rows_of_a_warm_up_are_told_by_their_sums_too(tmp_path: Path) -> None:
+    """With contexts the rows of a log are those of the warm-up, and those learned from."""
+    rng = np.random.default_rng(2)
+    actions, n = rng.integers(5, size=2_200), 2_000
+    log = frame(actions, rng.random(2_200), 0.2, x=rng.normal(size=2_200))
+    us.logs.learn(log[:n], context="x", out=tmp_path)
+    path = tmp_path / "policy.json"
+    for own in (log[:n], log[200:n]):
+        with pytest.raises(InvalidLog, match="the policy was learned from these rows"):
+            us.logs.certify(own.with_columns(note=1), path)
+    for other in (log[200:], log[100:n], log[199:n]):
+        assert us.logs.certify(other, path).certified.certificate.rounds == len(other)
+    text = path.read_text(encoding="utf-8")
+    old, wrong = json.loads(text), json.loads(text)
+    del old["provenance"]["warmup_tally"]  # 0.5 has none
+    path.write_text(json.dumps(old), encoding="utf-8")
+    assert us.logs.certify(log[:n].with_columns(note=1), path).certified.certificate.rounds == n
+    wrong["provenance"]["warmup"] += 1
+    path.write_text(json.dumps(wrong), encoding="utf-8")
+    with pytest.raises(us.errors.InvalidSnapshot, match="its sums have another number"):
+        us.logs.certify(log, path)
 
 
 # ------------------------------------------------------------------------------------ worse

@@ -35,7 +35,7 @@ from understudy.logs.encoder import (
 )
 from understudy.protocols import LEARNER, PRODUCTION, Learner
 from understudy.snapshots import fields_as_data, fields_from_data
-from understudy.theory import leverage
+from understudy.theory import leverage, prod_grid_tuning
 from understudy.types import Integers, kernel_view, rounds_per_chunk
 
 # The ridge of V is min(1, 16/√m) times the mean eigenvalue of V: 1 for a short warm-up, 0.16 for
@@ -43,8 +43,13 @@ from understudy.types import Integers, kernel_view, rounds_per_chunk
 # slow, for which long logs have time.
 RIDGE = 16.0
 LARGEST_STATE = 1 << 23  # numbers in V, and in the state, K p² each: 64 MB
-# Numbers in the regressions of a mixture, K p²/2 each: some 20 MB of policy.json.
-LARGEST_REGRESSIONS = 1 << 20
+# Numbers in the states and matrices of a default mixture. With up to 30 characters each, a
+# policy.json has at most 31.5 MB, which a live service accepts. Each learner takes at most a third,
+# and random features take the rest.
+LARGEST_MIXTURE = 1 << 20
+PER_ACTION = (
+    60  # numbers of each action elsewhere in policy.json: rates, counts, groups of contexts
+)
 FOURIER_FEATURES = 300  # enough for the digits of examples/digits.py; a row costs their square
 LEAST_FOURIER = 16  # fewer say less than the columns themselves
 PAIRS = 1_000  # rows whose distances give the scale of the kernel
@@ -59,6 +64,7 @@ DECIMALS = 1e-6  # of logged propensities, which may have few digits: their sum 
 # Versions of the rules that make learners: 1 is that of 0.5, whose V comes from plays alone.
 FIRST_RULES, RULES = 1, 2
 COUNT = integer(0, "pass a number of rows")
+NO_LABELS = "it has one learner for each combination of labels, and these columns hold numbers"
 Parameters = Mapping[str, Any]
 
 
@@ -195,13 +201,18 @@ class LearnerFactory:
 
     def make(self, name: str, parameters: Parameters) -> Learner[Any]:
         """The learner of this name, or `InvalidArgument` if it does not suit the log."""
-        if self.warmup is None and name in NEED_CONTEXTS:
-            reason = "it learns from contexts, and none are named"
-            raise InvalidArgument("learner", name, reason, "name columns with --context")
-        if self.behavior is None and name not in NEED_NO_PROPENSITIES:
-            raise _without_propensities(name)
+        self.check(name)
         made: Learner[Any] = MAKERS[name](self, dict(parameters))
         return made
+
+    def check(self, name: str) -> None:
+        """Raise `InvalidArgument` if a learner needs contexts or propensities, and has none."""
+        if self.warmup is None and name in NEED_CONTEXTS:
+            reason = "it learns from contexts, and none are named"
+            raise InvalidArgument("learner", name, reason, "name columns of contexts")
+        if self.behavior is None and name not in NEED_NO_PROPENSITIES:
+            reason = "it needs the propensities of the behavior policy, and they are unknown"
+            raise InvalidArgument("learner", name, reason, WITHOUT_PROPENSITIES)
 
     # --------------------------------------------------------------------------- without contexts
 
@@ -210,8 +221,7 @@ class LearnerFactory:
 
     @property
     def _known_behavior(self) -> Behavior:
-        if self.behavior is None:
-            raise _without_propensities("exp4")  # of the experts that the user names
+        assert self.behavior is not None  # `check` has seen to it, and `choose` for experts
         return self.behavior
 
     def prod_grid(self, parameters: dict[str, Any]) -> Learner[Any]:
@@ -353,9 +363,9 @@ class LearnerFactory:
         """A learner for each combination of labels."""
         warmup = self._contexts
         starts, sizes = warmup.label_places
-        cells = math.prod(size + 1 for size in sizes) if sizes else 0
-        if not cells or cells > MOST_CONTEXTS:
-            reason = f"there are {cells:,} combinations of labels"
+        cells = self._n_cells
+        if not sizes or cells > MOST_CONTEXTS:
+            reason = f"there are {cells:,} combinations of labels" if sizes else NO_LABELS
             remedy = f"name columns of labels with at most {MOST_CELLS:,} combinations, or ridge"
             raise InvalidArgument("learner", "tables", reason, remedy)
         map_ = learners.Cell(warmup.dimension, starts, sizes)  # type: ignore[arg-type] # converted
@@ -364,23 +374,29 @@ class LearnerFactory:
 
     def mixture(self, parameters: dict[str, Any]) -> Learner[Any]:
         """The default with contexts: production, and learners of every kind that suits the log."""
-        warmup, K = self._contexts, self.n_actions
-        if (fourier := parameters.pop("features", None)) is not None:
-            self._check_fourier(f"exp4:features={fourier}", fourier, 2 * LARGEST_REGRESSIONS)
-        else:
-            fourier = min(FOURIER_FEATURES, math.isqrt(2 * LARGEST_REGRESSIONS // K) - 1)
-        experts: dict[str, Any] = {PRODUCTION: PRODUCTION, "prod-grid": self._plain_grid()}
+        K, squares = self.n_actions, self.n_actions * self._contexts.dimension**2
+        sizes = {"ridge": squares // 2, "lin-prod-compact": 3 * squares}  # twice V, and its state
         if self._has_few_cells():
-            experts["tables"] = self.tables({})
-        if K * warmup.dimension**2 <= 2 * LARGEST_REGRESSIONS:
-            experts["ridge"] = self.ridge({})
+            rates = len(prod_grid_tuning()[0])
+            sizes["tables"] = self._n_cells * K * 2 * rates  # gains, and their rounding
+        fit = [name for name, size in sizes.items() if size <= LARGEST_MIXTURE // 3]
+        left = 2 * (LARGEST_MIXTURE - sum(sizes[name] for name in fit) - PER_ACTION * K)
+        if (fourier := parameters.pop("features", None)) is not None:
+            self._check_fourier(f"exp4:features={fourier}", fourier, left)
+        else:
+            fourier = min(FOURIER_FEATURES, math.isqrt(max(0, left // K)) - 1)
         if self._has_interactions() and fourier >= LEAST_FOURIER:
-            experts["fourier ridge"] = self.ridge({"features": fourier})
-        if K * warmup.dimension**2 <= LARGEST_REGRESSIONS:
-            experts["lin-prod-compact"] = self.bounded_lin_prod({})
-        if all(name in {PRODUCTION, "prod-grid"} for name in experts):
-            self._check_size(2 * LARGEST_REGRESSIONS)  # all others have too many numbers
-        return self.mix(experts)
+            fit.append("fourier ridge")
+        if not fit:
+            self._check_size(LARGEST_MIXTURE // 2)  # all others have too many numbers
+        makers: dict[str, Callable[[], Learner[Any]]] = {
+            "tables": lambda: self.tables({}),
+            "ridge": lambda: self.ridge({}),
+            "fourier ridge": lambda: self.ridge({"features": fourier}),
+            "lin-prod-compact": lambda: self.bounded_lin_prod({}),
+        }
+        experts: dict[str, Any] = {PRODUCTION: PRODUCTION, "prod-grid": self._plain_grid()}
+        return self.mix(experts | {name: make() for name, make in makers.items() if name in fit})
 
     def mix(self, experts: Mapping[str, Any]) -> Learner[Any]:
         """A mixture of these experts, whose estimates are centred if production covers them."""
@@ -400,11 +416,13 @@ class LearnerFactory:
         """`prod_grid` without production, which is an expert of its own."""
         return learners.prod_grid(self._known_behavior)
 
+    @property
+    def _n_cells(self) -> int:
+        return math.prod(size + 1 for size in self._contexts.label_places[1])
+
     def _has_few_cells(self) -> bool:
-        sizes = self._contexts.label_places[1]
-        cells = math.prod(size + 1 for size in sizes)
         rows = len(self._contexts.actions)
-        return bool(sizes) and cells <= min(MOST_CELLS, rows // ROWS_PER_CELL)
+        return 1 < self._n_cells <= min(MOST_CELLS, rows // ROWS_PER_CELL)
 
     def _has_interactions(self) -> bool:
         """Whether features can say more together than alone: not those of one column of labels."""
@@ -415,13 +433,9 @@ class LearnerFactory:
 
 NEED_CONTEXTS = ("lin-prod-compact", "ridge", "tables", "exp4")
 NEED_NO_PROPENSITIES = ("exp3-ix-unknown", "ridge", "lin-prod-compact")
-
-
-def _without_propensities(name: str) -> InvalidArgument:
-    reason = "it needs the propensities of the behavior policy, and they are unknown"
-    remedy = "pass --learner exp3-ix-unknown, or ridge with --context, or the propensities"
-    return InvalidArgument("learner", name, reason, remedy)
-
+WITHOUT_PROPENSITIES = (
+    "pass the learner 'exp3-ix-unknown', or 'ridge' with contexts, or the propensities"
+)
 
 PRODUCTION_SHARE = 1e-5  # of the prior: to rely on production costs log(10⁵)/η, at a large η
 

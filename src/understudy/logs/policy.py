@@ -106,8 +106,9 @@ class Policy:
     """A policy that was learned from a log, with its learner, state and provenance.
 
     `average` is the policy of the next row; of a policy with contexts, its mean over the last rows.
-    `refused` counts the quarantined rows by reason, `warmup` the rows of the warm-up; `repeated` is
-    the finding about equal rows, None if rows were not compared.
+    `refused` counts the quarantined rows by reason, `warmup` the rows of the warm-up, whose sums
+    are `warmup_sums` if their rewards are known; `repeated` is the finding about equal rows, None
+    if rows were not compared.
     """
 
     actions: Actions
@@ -117,6 +118,7 @@ class Policy:
     files: tuple[FileRead, ...]
     refused: Mapping[str, int]
     warmup: int = 0
+    warmup_sums: ActionStatistics | None = None
     contextual: ContextFeatures | None = None
     repeated: RepeatedRows | None = None
 
@@ -209,18 +211,26 @@ class Policy:
         return not {file.sha256 for file in self.files}.isdisjoint(fingerprints)
 
     def knows_rows(self, log: LogStatistics, counts_over_time: Integers | None) -> bool:
-        """Whether the sums of a log are those of the rows that it was learned from."""
-        sums, learned = log.sums, self.study.sums
+        """Whether the sums of a log are those of the rows that it was learned from.
+
+        The log may begin with the rows of the warm-up or after them.
+        """
         order = [log.actions.index(key) for key in self.actions.keys]
-        if sums.rows != learned.rows or UNKNOWN in order:
+        if UNKNOWN in order:
             return False
-        same = all(
-            np.allclose(column[order], own, rtol=1e-9, atol=0.0, equal_nan=True)
-            for column, own in ((sums.counts, learned.counts), (sums.rewards, learned.rewards))
-        )
+        sums, learned = log.sums, self.study.sums
+        found, own = ([one.counts, one.rewards] for one in (sums, learned))
         own_counts = self.study.counts_over_time.counts
+        skipped = self.warmup_sums
+        if self.warmup and skipped is not None and sums.rows == learned.rows + self.warmup:
+            own = [learned.counts + skipped.counts, learned.rewards + skipped.rewards]
+            own_counts = own_counts[:0]  # its periods begin after the warm-up
+        same = sums.rows == own[0].sum() and all(
+            np.allclose(column[order], of_action, rtol=1e-9, atol=0.0)
+            for column, of_action in zip(found, own, strict=True)
+        )
         if counts_over_time is None or not len(own_counts):
-            return same and learned.rows >= MANY
+            return same and sums.rows >= MANY
         return same and np.array_equal(counts_over_time[:, order], own_counts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -252,6 +262,7 @@ class Policy:
                 "files": [fields_as_data(file) for file in self.files],
                 "quarantined": dict(self.refused),
                 "warmup": self.warmup,
+                **self._warmup_as_data(),
                 **({} if self.repeated is None else {"repeated": fields_as_data(self.repeated)}),
             },
             "actions": list(self.actions.texts),
@@ -266,6 +277,11 @@ class Policy:
             **({} if study.groups is None else {"context_groups": study.groups.as_data()}),
         }
         return indented(content, pause)
+
+    def _warmup_as_data(self) -> dict[str, Any]:
+        if not self.warmup or self.warmup_sums is None:
+            return {}
+        return {"warmup_tally": fields_as_data(self.warmup_sums)}
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Policy:
@@ -316,6 +332,11 @@ def _from_text(text: str) -> Policy:
         raise InvalidSnapshot("actions", len(actions), "the learner has another number", REMEDY)
     provenance = content["provenance"]
     encoder, repeated = content["encoder"], provenance.get("repeated")
+    skipped = provenance.get("warmup_tally")  # a policy of 0.5 or of a live study has none
+    if skipped is not None:
+        skipped = ActionStatistics.from_data(skipped, len(actions))
+        if skipped.rows != provenance["warmup"]:
+            raise InvalidSnapshot("warmup", skipped.rows, "its sums have another number", REMEDY)
     contextual = None if encoder is None else ContextFeatures.from_data(encoder, study.learner)
     if study.groups is not None and (
         contextual is None or not study.groups.fits(study.rounds, contextual.encoder)
@@ -332,6 +353,7 @@ def _from_text(text: str) -> Policy:
         ),
         refused={str(reason): int(count) for reason, count in provenance["quarantined"].items()},
         warmup=int(provenance["warmup"]),
+        warmup_sums=skipped,
         contextual=contextual,
         repeated=None if repeated is None else RepeatedRows.from_data(repeated),
     )

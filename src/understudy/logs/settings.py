@@ -13,7 +13,13 @@ from understudy.behaviors import Behavior, Logged
 from understudy.constraints import HORIZON, integer
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, Verbatim
 from understudy.learners import Exp4, Outside
-from understudy.logs.features import FIRST_RULES, NEED_CONTEXTS, RULES, LearnerFactory
+from understudy.logs.features import (
+    FIRST_RULES,
+    NEED_CONTEXTS,
+    RULES,
+    WITHOUT_PROPENSITIES,
+    LearnerFactory,
+)
 from understudy.logs.schema import LOGGED, Columns, PropensitySource, RewardScale
 from understudy.protocols import LEARNER, PRODUCTION, Learner
 from understudy.snapshots import as_data, fields_as_data, fields_from_data
@@ -85,6 +91,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
 }
 DIGITS = 9  # of a number of features: as many as a 32-bit number has
 NOT_NUMBERS = ("gain", "prior", "width")
+Named = str | Mapping[str, str]  # the name of a learner, or the names of experts
 VERSION_OF_RULES = integer(FIRST_RULES, "update Understudy to read it", RULES)
 
 
@@ -137,12 +144,16 @@ def _number(text: str, key: str, value: str) -> float | int:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A learner with its name and the horizon that it was made for."""
+    """A learner with its name and the horizon that it was made for.
+
+    `wanted` is the name by which it was asked for, or those of its experts.
+    """
 
     name: str
     learner: Learner[Any]
     horizon: int | None
     rules: int = FIRST_RULES
+    wanted: Named | None = None
 
     def settings(
         self, columns: Columns, scale: RewardScale, source: PropensitySource, *unmet: Assumption
@@ -158,6 +169,7 @@ class Choice:
             theorem=theorem,
             unmet=(*assumptions, *unmet),
             rules=self.rules,
+            wanted=None if self.wanted == self.name else self.wanted,
         )
 
 
@@ -224,6 +236,7 @@ def choose(wanted: Wanted, factory: LearnerFactory, experts: Sequence[str] = ())
     """
     name, learner = _made(wanted, factory)
     if experts and learner.spec.columns != tuple(experts):
+        _check_mixture(experts, factory)
         if isinstance(learner, Exp4):
             inner = dict(zip(learner.names, learner.experts, strict=True))
         else:
@@ -237,7 +250,18 @@ def choose(wanted: Wanted, factory: LearnerFactory, experts: Sequence[str] = ())
         columns = {one: Outside(one) for one in experts}
         name, learner = MIXTURE, factory.mix({**whole, **columns, **inner})
     _check_kind(name, learner, factory, tuple(experts))
-    return Choice(name, learner, factory.horizon, factory.rules)
+    return Choice(name, learner, factory.horizon, factory.rules, named(wanted))
+
+
+def named(wanted: Wanted) -> Named:
+    """The name of a learner, or those of experts; 'own' for an object, which has none.
+
+    >>> named({"safe": "production", "mine": object()})
+    {'safe': 'production', 'mine': 'own'}
+    """
+    if isinstance(wanted, Mapping):
+        return {name: one if isinstance(one, str) else OWN for name, one in wanted.items()}
+    return wanted if isinstance(wanted, str) else OWN
 
 
 def _made(wanted: Wanted, factory: LearnerFactory) -> tuple[str, Learner[Any]]:
@@ -245,6 +269,7 @@ def _made(wanted: Wanted, factory: LearnerFactory) -> tuple[str, Learner[Any]]:
         name, parameters = parse_learner(wanted)
         return wanted, factory.make(name, parameters)
     if isinstance(wanted, Mapping):
+        _check_mixture(wanted, factory)
         experts = {}
         for key, expert in wanted.items():
             text = isinstance(expert, str) and expert != PRODUCTION
@@ -253,10 +278,19 @@ def _made(wanted: Wanted, factory: LearnerFactory) -> tuple[str, Learner[Any]]:
     return OWN, LEARNER("learner", wanted)
 
 
+def _check_mixture(experts: Iterable[str], factory: LearnerFactory) -> None:
+    """Raise `InvalidArgument` if these experts cannot be mixed: that needs propensities."""
+    if factory.behavior is None:
+        reason = "a mixture needs the propensities of the behavior policy, and they are unknown"
+        names = Verbatim(", ".join(map(str, experts)))
+        raise InvalidArgument("experts", names, reason, WITHOUT_PROPENSITIES)
+
+
 def _expert(text: str, factory: LearnerFactory) -> Learner[Any]:
     """An expert of a mixture by name: LinProd scales its features itself, and none is a mixture."""
     name, parameters = parse_learner(text)
     if name == CONTEXTUAL:
+        factory.check(name)
         return factory.bounded_lin_prod(parameters)
     if name == GRID:
         return factory.make(name, {"production": 0.0, **parameters})
@@ -310,6 +344,8 @@ class Settings:
     """The choices of the first run, which later runs keep: columns, scale, behavior, learner.
 
     `rules` is the version of the rules that made the learner; files of 0.5 do not name theirs.
+    `wanted` is the learner as the user named it, if `learner` is the mixture that was made of it:
+    one that is mixed with columns, or experts by name.
     """
 
     columns: Columns
@@ -321,11 +357,17 @@ class Settings:
     unmet: tuple[Assumption, ...]
     repeated_rows: RepeatedRowsOption = CHECK
     rules: int = FIRST_RULES
+    wanted: Named | None = None
 
     @property
     def scale(self) -> RewardScale:
         """The units of rewards."""
         return RewardScale(*self.reward_range)
+
+    @property
+    def experts(self) -> Mapping[str, str] | None:
+        """The experts that the user named; None if they named a learner, or none."""
+        return self.wanted if isinstance(self.wanted, Mapping) else None
 
     def as_data(self) -> dict[str, Any]:
         """The settings as policy.json has them; those that 0.5 did not have, only if they are set.
@@ -341,6 +383,8 @@ class Settings:
             del data["repeated_rows"]
         if self.rules == FIRST_RULES:
             del data["rules"]
+        if self.wanted is None:
+            del data["wanted"]
         return data
 
     @staticmethod
@@ -349,7 +393,7 @@ class Settings:
         logged = data["behavior"] == LOGGED
         settings = fields_from_data(
             Settings,
-            {"repeated_rows": CHECK, "rules": FIRST_RULES} | data,
+            {"repeated_rows": CHECK, "rules": FIRST_RULES, "wanted": None} | data,
             "settings",
             REMEDY,
             columns=lambda columns: _columns(columns, logged=logged),
@@ -358,6 +402,7 @@ class Settings:
             theorem=str,
             unmet=_assumptions,
             rules=lambda version: VERSION_OF_RULES("rules", version),
+            wanted=_wanted,
         )
         if settings.repeated_rows not in REPEATED_ROWS:
             raise InvalidSnapshot("repeated_rows", settings.repeated_rows, "unknown", REMEDY)
@@ -390,6 +435,13 @@ SENTENCES = {
 def _assumptions(texts: Iterable[str]) -> tuple[Assumption, ...]:
     known = {**SENTENCES, **{one.value: one for one in Assumption}}
     return tuple(known[text] for text in texts if text in known)
+
+
+def _wanted(data: Any) -> Named | None:
+    texts = data.values() if isinstance(data, dict) else () if data is None else (data,)
+    if not all(isinstance(text, str) for text in texts):
+        raise InvalidSnapshot("wanted", data, "it is no name, and no names by name", REMEDY)
+    return data  # type: ignore[no-any-return] # its type is checked above
 
 
 def _columns(data: dict[str, Any], *, logged: bool) -> Columns:

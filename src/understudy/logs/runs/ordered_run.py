@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,14 +65,17 @@ from understudy.logs.runs.study import (
 from understudy.logs.schema import ESTIMATED, GIVEN
 from understudy.logs.settings import (
     CHECK,
+    OWN,
     Assumption,
     Choice,
     Settings,
+    Wanted,
     choose,
     name_of_default,
+    named,
     refuse_without_contexts,
 )
-from understudy.logs.statistics import LogStatistics
+from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.protocols import PRODUCTION
 
@@ -89,14 +92,24 @@ def run_over(
     return AggregateRun(log.sources, options, folder, watch, strict, engine, log.native)
 
 
+def _require_same_learner(wanted: Wanted, settings: Settings) -> None:
+    """Raise `InvalidArgument` if a learner is not the one of the earlier run, or has no name."""
+    name = named(wanted)
+    if OWN in (name.values() if isinstance(name, Mapping) else (name,)):
+        reason = "--resume goes on with the learner of the policy"
+        raise InvalidArgument("learner", wanted, reason, "leave it out")
+    if name != settings.learner:  # exp4 also stands for the experts that it mixes
+        require_same("learner", name, settings.wanted or settings.learner)
+
+
 @dataclass(frozen=True, eq=False)
 class RunPlan:
-    """The log, settings, study and features of a run before its first row."""
+    """The log, settings, study, features and sums of the warm-up of a run before its first row."""
 
     log: ResolvedLog
     settings: Settings
     study: Study
-    warmup: int
+    warmup: ActionStatistics
     contextual: ContextFeatures | None
 
 
@@ -145,7 +158,8 @@ class OrderedRun:
             average=average,
             files=files,
             refused=reject_counts,
-            warmup=plan.warmup if earlier is None else earlier.warmup,
+            warmup=plan.warmup.rows if earlier is None else earlier.warmup,
+            warmup_sums=plan.warmup if earlier is None else earlier.warmup_sums,
             contextual=plan.contextual,
             repeated=repeated,
         )
@@ -178,8 +192,8 @@ class OrderedRun:
 
     def _choice(
         self, log: ResolvedLog
-    ) -> tuple[Choice, ContextFeatures | None, int, ContextGroups | None]:
-        """The learner; the features, warm-up rows and groups of contexts if there are any."""
+    ) -> tuple[Choice, ContextFeatures | None, ActionStatistics, ContextGroups | None]:
+        """The learner, the features, the sums of the warm-up, and the groups of contexts."""
         options, columns = self.options, log.reader.columns
         wanted = options.learner or name_of_default(log.behavior, contexts=bool(columns.context))
         factory = LearnerFactory(
@@ -189,18 +203,19 @@ class OrderedRun:
             restricted=columns.eligible is not None,
         )
         if not columns.context:
-            return choose(wanted, factory, columns.experts), None, 0, None
-        warmup = self._first_rows(log, options.warmup_of(log.rows or 0))
+            nothing = ActionStatistics.empty(len(log.actions))
+            return choose(wanted, factory, columns.experts), None, nothing, None
+        warmup, sums = self._first_rows(log, options.warmup_of(log.rows or 0))
         factory = dataclasses.replace(factory, warmup=warmup)
         choice = choose(wanted, factory, columns.experts)
         refuse_without_contexts(choice, log.behavior)
         features = context_features(choice.learner, warmup, factory)
         confidence = None if log.behavior is None else options.confidence_or_default
         groups = ContextGroups.fit(warmup.encoder, warmup.contexts, len(log.actions), confidence)
-        return choice, features, len(warmup.actions), groups
+        return choice, features, sums, groups
 
-    def _first_rows(self, log: ResolvedLog, count: int) -> Warmup:
-        """The first valid rows, without their rewards."""
+    def _first_rows(self, log: ResolvedLog, count: int) -> tuple[Warmup, ActionStatistics]:
+        """The first valid rows without their rewards, and their sums, by which they are known."""
         frames, logs, left = [], [], count
         reject_counts = Counter[str]()
         for batch in log.batches():
@@ -213,12 +228,16 @@ class OrderedRun:
         if left == count:
             raise nothing_left(sources_name(self.sources), reject_counts)
         q = [part.propensities for part in logs]
-        return Warmup.fit(
+        sums = ActionStatistics.empty(len(log.actions))
+        for part in logs:
+            sums = sums.after(part.visible(propensities=False, features=False))
+        warmup = Warmup.fit(
             pl.concat(frames),
             np.concatenate([part.actions for part in logs]),
             None if q[0] is None else np.concatenate(q),  # type: ignore[arg-type] # all or none
             log.reader.columns.context,
         )
+        return warmup, sums
 
     def _go_on(self, earlier: Policy) -> RunPlan:
         """Go on from an earlier policy with its settings."""
@@ -226,11 +245,8 @@ class OrderedRun:
         require_same("reward_range", options.reward_range, settings.reward_range)
         require_same("actions", options.actions, earlier.actions)
         require_same("behavior", options.behavior, settings.behavior)
-        if isinstance(options.learner, str):
-            require_same("learner", options.learner, settings.learner)
-        elif options.learner is not None:
-            reason = "--resume goes on with the learner of the policy"
-            raise InvalidArgument("learner", options.learner, reason, "leave it out")
+        if options.learner is not None:
+            _require_same_learner(options.learner, settings)
         require_same("horizon", options.horizon, settings.horizon)
         if options.probabilities is not None:
             given = probability_vector("behavior", dict(options.probabilities), earlier.actions)
@@ -255,7 +271,8 @@ class OrderedRun:
         if curve is not None:  # the first run declares the actions for this one
             curve = dataclasses.replace(curve, hindsight=False)
         study = dataclasses.replace(earlier.study, curves=(curve,))
-        return RunPlan(log, settings, study, 0, earlier.contextual)
+        nothing = ActionStatistics.empty(len(log.actions))
+        return RunPlan(log, settings, study, nothing, earlier.contextual)
 
     # ------------------------------------------------------------------------------------ cover
 
@@ -376,7 +393,7 @@ def _learn(
     plan: RunPlan, batches: Iterator[ValidatedBatch]
 ) -> tuple[Study, Array, UnexpectedValues]:
     """Learn from every valid row after the warm-up; also count unexpected values of contexts."""
-    study, skip, contextual = plan.study, plan.warmup, plan.contextual
+    study, skip, contextual = plan.study, plan.warmup.rows, plan.contextual
     last, last_codes, unexpected = None, None, UnexpectedValues()
     for batch in batches:
         skipped = min(skip, len(batch))
