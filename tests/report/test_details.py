@@ -107,6 +107,9 @@ def test_experts_have_the_rewards_of_their_estimates(learned: us.logs.LearnResul
         row = rows[name]
         assert row.reward == pytest.approx(10.0 * state.earned[m] / n)
         assert row.gain == pytest.approx(row.reward - rows["production"].reward)
+        paid, gained = 10.0 * state.moments[:2, m] ** 0.5 / n  # of rewards of 0 and 10
+        assert row.reward_error == pytest.approx(np.sqrt(paid**2 - row.reward**2 / n))
+        assert row.gain_error == pytest.approx(np.sqrt(gained**2 - row.gain**2 / n), abs=1e-9)
         assert row.history[0] == (1, 0.5)
         assert row.history[-1] == (n + 1, row.weight)
         assert [weight for _, weight in row.history[:-1]] == state.history[:, m].tolist()

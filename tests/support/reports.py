@@ -156,6 +156,8 @@ def expert_rows(names: list[str], rounds: int, seed: int) -> list[ExpertRow]:
             weight=float(weights[-1, m]),
             reward=float(rng.random()),
             gain=float(rng.normal(0.0, 0.1)),
+            reward_error=0.0123,
+            gain_error=0.00456,
             history=tuple(zip(grid, weights[:, m].tolist(), strict=True)),
         )
         for m in order

@@ -224,7 +224,7 @@ def report_of(result: Result) -> Report:
 def _report_learned(result: LearnResult) -> Report:
     policy, settings = result.policy, result.policy.settings
     facts = [
-        ("Learner", settings.learner),
+        ("Learner", words.learner(settings)),
         ("Guarantee", words.guarantee(settings)),
         ("Behavior", words.BEHAVIORS[settings.behavior]),
         ("Rows learned from", count(policy.study.rounds)),
@@ -359,7 +359,7 @@ def _detail_fields(policy: Policy) -> dict[str, Any]:
             "columns_left_out": len(contextual.encoder.columns) - len(shown),
         }
     if isinstance(policy.study.learner, Exp4):
-        found["experts"] = expert_rows(policy)
+        found["experts"] = expert_rows(policy.study, policy.settings.scale)
     return found
 
 

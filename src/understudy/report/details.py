@@ -12,6 +12,8 @@ from understudy.learners import Exp4
 from understudy.learners.exp4 import HISTORY
 from understudy.logs.evaluation.context_groups import GroupKey, GroupSums
 from understudy.logs.policy import Policy
+from understudy.logs.runs.study import Study
+from understudy.logs.schema import RewardScale
 from understudy.report.findings import name_context
 
 
@@ -39,14 +41,16 @@ class ContextRow:
 class ExpertRow:
     """One expert of a mixture: its weight now and over the rounds, and its estimated reward.
 
-    `reward` is what it would have earned per row, `gain` that less production's reward. `history`
-    has rounds with the weight before each of them.
+    `reward` is what it would have earned per row, `gain` that less production's reward, each with
+    the standard error of the estimate. `history` has rounds with the weight before each of them.
     """
 
     name: str
     weight: float
     reward: float
     gain: float
+    reward_error: float
+    gain_error: float
     history: Sequence[tuple[int, float]] = field(default=(), repr=False)
 
 
@@ -91,21 +95,24 @@ def _context_row(
     return dataclasses.replace(row, estimate=estimate, lower=lower, upper=upper)
 
 
-def expert_rows(policy: Policy) -> list[ExpertRow]:
+def expert_rows(study: Study, scale: RewardScale) -> list[ExpertRow]:
     """The experts of a mixture, those with the largest weights first; none of other learners."""
-    learner, state, scale = policy.study.learner, policy.study.state, policy.settings.scale
+    learner, state = study.learner, study.state
     if not isinstance(learner, Exp4) or not state.rounds:
         return []
     n, weights = state.rounds, np.array(list(learner.shares(state).values()))
     rounds = [*HISTORY[: len(state.history)].tolist(), n + 1]
     history = np.concatenate([state.history, weights[np.newaxis]])
-    production = policy.study.sums.rewards.sum() / n
+    means = np.stack([state.earned, state.earned - study.sums.rewards.sum()]) / n
+    errors = np.sqrt(np.maximum(state.moments[:2] / n - means**2, 0.0) / n)
     rows = [
         ExpertRow(
             name=name,
             weight=float(weights[m]),
-            reward=scale.reward(float(state.earned[m]) / n),
-            gain=scale.gain(float(state.earned[m] / n - production)),
+            reward=scale.reward(float(means[0, m])),
+            gain=scale.gain(float(means[1, m])),
+            reward_error=scale.gain(float(errors[0, m])),
+            gain_error=scale.gain(float(errors[1, m])),
             history=tuple(zip(rounds, history[:, m].tolist(), strict=True)),
         )
         for m, name in enumerate(learner.labels)

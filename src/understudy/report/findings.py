@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from understudy.constraints import Array
 from understudy.errors import LONGEST_PATH, shorten
-from understudy.formatting import count, counted, number, plain, quoted, rough_count
+from understudy.formatting import (
+    FEW_DIGITS,
+    count,
+    counted,
+    number,
+    plain,
+    quoted,
+    rough_count,
+)
+from understudy.learners import Exp4, Outside
 from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.context_groups import FEW, ContextGroups, GroupKey
 from understudy.logs.evaluation.diagnostics import (
@@ -25,6 +34,7 @@ from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.results import CertifyResult, LearnResult
 from understudy.logs.rules import RejectReason, list_reasons, remedy_for, without_copies
+from understudy.logs.runs.study import Study
 from understudy.logs.schema import LOGGED, Label, short_label
 
 NOT_EXAMINED = "not examined here; understudy coverage --engine does it"
@@ -157,6 +167,11 @@ def _changed(drift: Drift, most: ShareChange, labels: Sequence[Label]) -> str:
 
 # ------------------------------------------------------------------------------------- warnings
 
+# Standard errors of the mean of π/q from 1. They are normal in many rows, so that a column that is
+# a policy is named in one log of some three million.
+NO_POLICY = 5.0
+FEWEST_ROWS = 100  # so many that a mean of π/q is near normal
+
 
 def learn_warnings(result: LearnResult) -> Iterator[str]:
     """Warnings about a learned policy."""
@@ -170,6 +185,7 @@ def learn_warnings(result: LearnResult) -> Iterator[str]:
             "The learner depends on this range: pass the true one."
         )
     yield from _unexpected(result.oddities)
+    yield from _no_policies(policy.study)
     if contextual is not None and contextual.encoder.constants:
         yield (
             f"Contexts that did not change in the {counted(contextual.rows, 'row')} of the warm-up "
@@ -218,6 +234,23 @@ def _unexpected(oddities: Mapping[tuple[str, Unexpected], int]) -> Iterator[str]
             f"Context: {column} is {how} in {counted(rows, 'row')}, unlike the warm-up; encoded as "
             "rare, missing or unknown."
         )
+
+
+def _no_policies(study: Study) -> Iterator[str]:
+    """The expert columns that are no policy: π/q of a policy has a mean of 1 at most."""
+    learner, state = study.learner, study.state
+    if not isinstance(learner, Exp4) or state.rounds < FEWEST_ROWS:
+        return
+    _, _, ratios, squares = state.moments
+    for name, expert in zip(learner.names, learner.experts, strict=True):
+        m = learner.labels.index(name) if isinstance(expert, Outside) else None
+        if m is not None and ratios[m] - state.rounds > NO_POLICY * math.sqrt(squares[m]):
+            yield (
+                f"The expert column {quoted(expert.name)} is no policy: its probability over the "
+                f"propensity has a mean of {number(ratios[m] / state.rounds, FEW_DIGITS)} in place "
+                "of 1, so its reward is overestimated. Log the model's probability of the action "
+                "that production played."
+            )
 
 
 def name_context(key: GroupKey) -> str:

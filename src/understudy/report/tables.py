@@ -214,9 +214,16 @@ def tabulate_experts(report: Report) -> TextTable:
         report.experts,
         _text_column("expert", lambda row: named(row.name, LONGEST_LABEL)),
         _number_column("weight now", lambda row: row.weight, rough_share),
-        _number_column("estimated reward per row", lambda row: row.reward, number),
-        _number_column("over production", lambda row: row.gain, gain),
+        (
+            TextColumn("estimated reward per row"),
+            lambda row: _with_error(row.reward, number, row.reward_error),
+        ),
+        (TextColumn("over production"), lambda row: _with_error(row.gain, gain, row.gain_error)),
     )
+
+
+def _with_error(value: float, shown: Callable[[float], str], error: float) -> TextCell:
+    return TextCell(f"{shown(value)} ± {number(error, FEW_DIGITS)}", value)
 
 
 def tabulate_reasons(report: Report) -> TextTable:
@@ -362,7 +369,8 @@ def experts_note(report: Report) -> str:
     copies = f" “{PRODUCTION}” plays as production does." if follows else ""
     return (
         "The mixture plays each expert with its weight. An expert's reward is the unbiased "
-        f"estimate of its mean reward per row over this log, while it learned from it.{copies}"
+        "estimate of its mean reward per row over this log, while it learned from it, ± one "
+        f"standard error.{copies}"
     )
 
 

@@ -349,11 +349,24 @@ def guarantee(settings: Settings) -> str:
     )
 
 
+def learner(settings: Settings) -> str:
+    """The learner, and the experts or the learner that it mixes if the user named them.
+
+    >>> from types import SimpleNamespace
+    >>> learner(SimpleNamespace(learner="exp4", wanted={"safe": "production", "grid": "prod-grid"}))
+    'exp4 of safe: production; grid: prod-grid'
+    """
+    wanted = settings.wanted
+    if isinstance(wanted, Mapping):
+        wanted = "; ".join(f"{name}: {text}" for name, text in wanted.items())
+    return settings.learner if wanted is None else f"{settings.learner} of {wanted}"
+
+
 def why_chosen(policy: Policy) -> str:
     """The reason for the default learner; empty if the user named another one."""
     settings, contexts = policy.settings, policy.contextual is not None
     default = name_of_default(policy.study.behavior, contexts=contexts)
-    return DEFAULTS[default] if settings.learner == default else ""
+    return DEFAULTS[default] if settings.learner == default and not settings.experts else ""
 
 
 def production_share(policy: Policy) -> float:
