@@ -89,6 +89,11 @@ def test_a_study_is_what_learn_makes_of_its_log(
         ({"experts": {"a": "production", "b": "prod"}, "learner": "prod"}, "pass experts, or a"),
         ({"context": CONTEXTS, "experts": {"a": "production", "b": "prod"}}, "ignores contexts"),
         ({"behavior": "estimated", "learner": "prod-grid"}, "needs the propensities"),
+        (
+            {"behavior": "estimated", "experts": EXPERTS},
+            "experts = safe, sharp, labels, plain, lin",
+        ),
+        ({"experts": {"a": "production", "b": "lin-prod-compact"}}, "none are named"),
     ],
 )
 def test_a_learner_that_does_not_suit_the_study_is_refused_at_once(
@@ -159,13 +164,17 @@ def test_a_policy_with_columns_of_experts_is_no_study() -> None:
         {"action": ["a", "b"] * 50, "reward": [0.0, 1.0] * 50, "propensity": 0.5, "mine": 0.5}
     )
     policy = us.logs.learn(rows, expert="mine").policy
-    with pytest.raises(InvalidArgument, match="without --expert"):
+    with pytest.raises(InvalidArgument, match="without columns of experts"):
         StudySpec.from_policy("study", policy, reward_wait=None, default_reward=None)
 
 
 def test_a_mixture_without_contexts_goes_on_in_a_study() -> None:
     rows = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0.0, 1.0] * 50, "propensity": 0.5})
-    mapping = {"safe": "production", "sharp": "exp3-ix:coverage=20"}
+    mapping: dict[str, Any] = {"safe": "production", "sharp": "exp3-ix:coverage=20"}
     policy = us.logs.learn(rows, learner=mapping).policy
     spec = StudySpec.from_policy("study", policy, reward_wait=None, default_reward=None)
-    assert spec.learner is None
+    assert (spec.learner, spec.experts) == (None, mapping)
+    mapping = {**mapping, "sharp": us.exp3_ix(us.Logged(2), eta=0.5)}  # it has no name
+    policy = us.logs.learn(rows, learner=mapping).policy
+    spec = StudySpec.from_policy("study", policy, reward_wait=None, default_reward=None)
+    assert (spec.learner, spec.experts) == (None, None)

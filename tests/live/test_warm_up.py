@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -22,6 +23,10 @@ Contexts = Callable[[int], dict[str, Any]]
 
 def dated(number: int) -> dict[str, Any]:
     return {"size": float(number), "color": f"2024-05-{number % 28 + 1:02d}"}
+
+
+def numbered(number: int) -> dict[str, Any]:
+    return {"size": float(number), "color": None}
 
 
 def constant(_: int) -> dict[str, Any]:
@@ -203,3 +208,70 @@ def test_a_decision_costs_the_same_late_in_a_warm_up(tmp_path: Path) -> None:
     send(single, constant, *range(1, 50))
     assert single.study.state.warmup_rows is rows
     assert len(rows) == 50
+
+
+def plays(single: SingleStudy, actions: str) -> None:
+    """Send decisions with these actions, whose contexts are dates: they can have no features."""
+    for number, action in enumerate(actions, start=single.study.next_seq):
+        event = Event(id=str(number), action=action, context=dated(number), reward=1.0)
+        single.send(event)
+
+
+@pytest.mark.parametrize(
+    ("behavior", "given", "found"),
+    [
+        ("estimated", None, [2 / 3, 1 / 3]),
+        ("estimated", {"a": 0.1, "b": 0.9}, [0.1, 0.9]),
+        ({"a": 0.75, "b": 0.25}, None, [0.75, 0.25]),
+        ({"a": 0.75, "b": 0.25}, {"a": 0.1, "b": 0.9}, [0.75, 0.25]),
+    ],
+    ids=["frequencies", "of the request", "known", "known and of the request"],
+)
+def test_the_policy_of_a_warm_up_is_that_of_production(
+    tmp_path: Path, behavior: Any, given: dict[str, float] | None, found: list[float]
+) -> None:
+    """Also in a study that stopped at its end, in whatever groups its decisions came."""
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=6, behavior=behavior)
+
+    def policy() -> list[float]:
+        return list(map(float, single.study.state.probabilities(dated(1), given)))
+
+    first = [0.5, 0.5] if behavior == "estimated" and given is None else found
+    assert policy() == first
+    plays(single, "aba")
+    assert policy() == pytest.approx(found, rel=1e-15)
+    single.restart()
+    assert policy() == pytest.approx(found, rel=1e-15)
+    plays(single, "aba")
+    for _ in range(2):
+        assert single.study.fault is not None
+        assert policy() == pytest.approx(found, rel=1e-15)
+        single.restart()
+
+
+def test_the_policy_of_a_warm_up_of_0_5_is_uniform(tmp_path: Path) -> None:
+    known = {"a": 0.75, "b": 0.25}
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10, behavior=known, rules=1)
+    plays(single, "aab")
+    state = single.study.state
+    assert state.probabilities(dated(1), known).tolist() == [0.5, 0.5]
+
+
+def test_wrong_probabilities_of_production_are_refused_in_a_warm_up(tmp_path: Path) -> None:
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    for wrong in ({"a": 0.5, "b": 0.4}, {"a": 0.5, "c": 0.5}, {"a": float("nan"), "b": 1.0}):
+        with pytest.raises(us.errors.InvalidArgument, match="production"):
+            single.study.state.probabilities(dated(1), wrong)
+
+
+def test_the_answer_says_how_much_is_left_of_a_warm_up(tmp_path: Path) -> None:
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    for sent, left in ((8, 2), (10, 0), (12, 0)):
+        send(single, numbered, *range(single.study.next_seq - 1, sent))
+        context = json.dumps(numbered(1))
+        production = json.dumps({"a": 0.5, "b": 0.5})
+        ask = shown(single)[1]
+        at = "/v1/studies/study"
+        found = ask(f"{at}/policy?context={quote(context)}&production={quote(production)}").json
+        assert (found["warmup_left"], found["learned"]) == (left, max(0, sent - 10))
+        assert ask(at).json["warmup_left"] == left

@@ -224,7 +224,7 @@ class LiveStudy:
         try:
             self.state = self.state.after(ready)
         except Exception as error:  # noqa: BLE001 - any error stops this study, and no other
-            self._stop_learning(error)
+            self._stop_learning(error, ready)
             return False
         for decision in ready:
             self.waiting.popleft()
@@ -273,7 +273,7 @@ class LiveStudy:
             store.save_snapshot(self.record.key, result)
             self.snapshot_seq = result.seq
 
-    def _stop_learning(self, error: Exception) -> None:
+    def _stop_learning(self, error: Exception, ready: Sequence[Decision] = ()) -> None:
         """Note why the study stops; its decisions are in the store, those of a warm-up too."""
         if isinstance(error, UnderstudyError):  # the message says all
             self.fault = str(error)
@@ -281,4 +281,4 @@ class LiveStudy:
         else:
             self.fault = f"{type(error).__name__}: {error}"
             log.error("a study has stopped", study=self.spec.name, exc_info=error)
-        self.state = self.state.without_warmup_rows()
+        self.state = self.state.stopped(ready)

@@ -154,6 +154,11 @@ class ActionProbability(BaseModel):
     probability: float
 
 
+WARMUP_LEFT: Any = Field(
+    0, description="decisions that the warm-up of contexts still needs; none is learned from before"
+)
+
+
 class PolicyNow(BaseModel):
     """The probabilities with which the understudy would act now."""
 
@@ -161,6 +166,7 @@ class PolicyNow(BaseModel):
     study: str
     decisions: int
     learned: int
+    warmup_left: int = WARMUP_LEFT
     policy: list[ActionProbability]
 
 
@@ -171,6 +177,7 @@ class Drawn(BaseModel):
     action: Action
     probability: float
     learned: int
+    warmup_left: int = WARMUP_LEFT
 
 
 class Curve(BaseModel):

@@ -36,7 +36,6 @@ from understudy.logs.schema import (
 )
 from understudy.logs.settings import (
     LEARNERS,
-    MIXTURE,
     OWN,
     Wanted,
     choose,
@@ -278,7 +277,7 @@ class StudySpec(BaseModel):
         settings, study = policy.settings, policy.study
         if settings.columns.experts:
             reason = "events have no probabilities of experts, which this policy mixes"
-            remedy = "learn a policy without --expert"
+            remedy = "learn a policy without columns of experts"
             raise InvalidArgument("policy", settings.columns.experts, reason, remedy)
         behavior: object = settings.behavior
         if isinstance(study.behavior, np.ndarray):
@@ -290,14 +289,15 @@ class StudySpec(BaseModel):
                 for column in policy.contextual.encoder.columns
             }
         options = {"reward_wait": reward_wait, "default_reward": default_reward}
-        # Without contexts, the experts of a mixture are the user's own, as their own learner is.
-        mixed = settings.learner == MIXTURE and policy.contextual is None
+        experts = settings.experts or {}
+        named = len(experts) > 1 and OWN not in experts.values()  # as a new study could name them
         return StudySpec.of(
             {
                 "name": name,
                 "actions": list(policy.actions.labels),
                 "behavior": behavior,
-                "learner": None if mixed or settings.learner == OWN else settings.learner,
+                "learner": None if experts or settings.learner == OWN else settings.learner,
+                "experts": experts if named else None,
                 "horizon": settings.horizon,
                 "reward_range": settings.reward_range,
                 "confidence": 0.95 if study.certificate is None else study.certificate.confidence,

@@ -24,6 +24,7 @@ from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot
 from understudy.logs.action_files import check_probabilities, probability_vector
 from understudy.logs.features import (
+    FIRST_RULES,
     ConstantContexts,
     ContextFeatures,
     Warmup,
@@ -36,7 +37,7 @@ from understudy.logs.runs.study import LAST, Study, average_policy, last_rows
 from understudy.logs.schema import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, QUARANTINE, Columns
 from understudy.logs.settings import Choice, Settings, choose
 from understudy.protocols import PRODUCTION
-from understudy.types import Log
+from understudy.types import Integers, Log
 
 MOST_WARMUP_ROWS = 200_000  # twice the largest `warmup`, so that each can be doubled once
 MOST_WARMUP_BYTES = 1 << 27  # of contexts: twice 1,000 of 64 texts with 1,000 characters each
@@ -51,8 +52,9 @@ class StudyState:
 
     During the warm-up of contexts there is neither `study` nor `settings`. The first `warmup_count`
     of `warmup_rows` are its decisions without their rewards: states that follow each other
-    share this list, and only add to it. `warmup` counts them afterwards. `last_features` are those
-    of the last rows, over which a policy with contexts is averaged. `expired` counts the decisions
+    share this list, and only add to it. `warmup` counts them afterwards, and `warmup_plays` their
+    actions until then. `last_features` are those of the last rows, over which a policy with
+    contexts is averaged. `expired` counts the decisions
     that got the default reward. `base_study` is the study in the policy.json that this one
     continues, if any.
 
@@ -69,6 +71,7 @@ class StudyState:
     warmup_rows: Sequence[WarmupRow] = ()
     warmup_count: int = 0
     warmup_bytes: int = 0
+    warmup_plays: Integers | None = None
     warmup: int = 0
     last_features: Array | None = None
     base_study: Study | None = None
@@ -161,7 +164,13 @@ class StudyState:
             else:
                 learned = ready.after(decisions[count:])
                 return replace(learned, seq=self.seq, expired=self.expired)
-        return replace(self, warmup_rows=rows, warmup_count=len(rows), warmup_bytes=total)
+        counted = self._count_plays(decisions)
+        return replace(counted, warmup_rows=rows, warmup_count=len(rows), warmup_bytes=total)
+
+    def _count_plays(self, decisions: Sequence[Decision]) -> StudyState:
+        plays = np.bincount([d.action for d in decisions], minlength=len(self.spec.labels))
+        before = 0 if self.warmup_plays is None else self.warmup_plays
+        return replace(self, warmup_plays=before + plays)
 
     def _rows_to_extend(self) -> list[WarmupRow]:
         """Return the list of rows, or a copy if another state has added to it: a warm-up is long,
@@ -183,12 +192,16 @@ class StudyState:
         factory = self.spec.factory(warmup)
         choice = choose(self.spec.wanted, factory)
         contextual = context_features(choice.learner, warmup, factory)
-        begun = self.without_warmup_rows()._begin_learning(choice, contextual)
-        return replace(begun, warmup=len(rows))
+        empty = StudyState(self.spec, warmup=len(rows), least_warmup=self.least_warmup)
+        return empty._begin_learning(choice, contextual)
 
-    def without_warmup_rows(self) -> StudyState:
-        """Return the state without the decisions of the warm-up, which take memory."""
-        return replace(self, warmup_rows=(), warmup_count=0, warmup_bytes=0)
+    def stopped(self, decisions: Sequence[Decision] = ()) -> StudyState:
+        """Return the state of a study that cannot learn from these decisions.
+
+        Those of the warm-up take memory, so it keeps their actions alone.
+        """
+        counted = self._count_plays(decisions) if self.study is None and decisions else self
+        return replace(counted, warmup_rows=(), warmup_count=0, warmup_bytes=0)
 
     def _learn(self, study: Study, decisions: Sequence[Decision]) -> StudyState:
         spec, q, x, last = self.spec, None, None, None
@@ -263,7 +276,7 @@ class StudyState:
         context: Mapping[str, object] | None = None,
         production: Mapping[str, float] | None = None,
     ) -> Array:
-        """Return π of the next round, (K,); uniform during the warm-up.
+        """Return π of the next round, (K,); that of production during the warm-up.
 
         `production` are the probabilities of the behavior policy by label, for a policy that does
         as production does in part; others ignore them. Without contexts, frequencies of actions
@@ -271,23 +284,39 @@ class StudyState:
         """
         if (fault := self.spec.fault_of_context(context)) is not None:
             raise InvalidArgument("context", context, fault, "see the study's contexts")
-        if self.study is None:
-            return np.full(len(self.spec.labels), 1.0 / len(self.spec.labels))
-        learner: Any = self.study.learner  # one that follows production takes it, and no other
-        x, given = None, {}
-        if self.contextual is not None and context is not None:
-            x = self.contextual.features_of_one(context)
+        if self.study is None and self.spec.rules == FIRST_RULES:
+            return self._uniform
+        q = None
         if production is not None:
             checked = check_probabilities(PRODUCTION, dict(production), PRODUCTION)
             q = probability_vector(PRODUCTION, checked, self.spec.labels)
-            if PRODUCTION in learner.spec.outside:
-                given[PRODUCTION] = q
-        if PRODUCTION in learner.spec.outside and self.contextual is None and not given:
-            found = average_policy(self.study, None, None)
-        else:
-            found = learner.policy(self.study.state, x, **given)
+        found = self._production(q) if self.study is None else self._policy(self.study, context, q)
         kept = playable(found)
         return np.asarray(kept / kept.sum())
+
+    def _policy(self, study: Study, context: Mapping[str, object] | None, q: Array | None) -> Array:
+        learner: Any = study.learner  # one that follows production takes it, and no other
+        x, given = None, {}
+        if self.contextual is not None and context is not None:
+            x = self.contextual.features_of_one(context)
+        if PRODUCTION in learner.spec.outside:
+            if q is None and self.contextual is None:
+                return average_policy(study, None, None)
+            given = {} if q is None else {PRODUCTION: q}
+        return np.asarray(learner.policy(study.state, x, **given))
+
+    def _production(self, q: Array | None) -> Array:
+        """Production's policy in the warm-up: as known, as given, or the frequencies of actions."""
+        if isinstance(self.spec.pi_b, np.ndarray):
+            return self.spec.pi_b
+        if q is not None:
+            return q
+        plays = self.warmup_plays
+        return self._uniform if plays is None else plays / plays.sum()
+
+    @property
+    def _uniform(self) -> Array:
+        return np.full(len(self.spec.labels), 1.0 / len(self.spec.labels))
 
     @cached_property
     def policy(self) -> Policy | None:

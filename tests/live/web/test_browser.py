@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from tests.support.live.real_service import serving_real
 from tests.support.live.simulated_service import SimulatedService, serving_simulated, viewed
 from tests.support.programs import find
-from tests.support.reports import HOSTILE, SAMPLES, sample
+from tests.support.reports import HOSTILE, SAMPLES, percent, sample
 
 pytestmark = [pytest.mark.plain, pytest.mark.needs("chromium")]
 
@@ -288,6 +289,25 @@ def test_all_is_seen_and_named_in_the_accessibility_tree(visit: Visit, service: 
     expect(page.get_by_role("main")).to_be_focused()
 
 
+def test_the_experts_of_a_mixture_are_a_table_that_is_kept_up_to_date(
+    visit: Visit, service: SimulatedService
+) -> None:
+    study = service.add("mixed")
+    page = live(visit("/studies/mixed"))
+    section = page.get_by_role("region", name="Experts", exact=True)
+    expect(section).to_be_hidden()
+    report = sample("contextual")
+    for experts in (report.experts, [replace(one, weight=0.125) for one in report.experts]):
+        study.show(viewed(replace(report, experts=experts), decisions=10, learned=10))
+        table = section.get_by_role("table", name="The experts of the mixture")
+        expect(table.get_by_role("columnheader")).to_have_text(
+            ["expert", "weight now", "estimated reward per row", "over production"]
+        )
+        expect(table.get_by_role("rowheader")).to_have_text([one.name for one in experts])
+        expect(table.get_by_role("row").nth(1)).to_contain_text(percent(experts[0].weight)[:2])
+    expect(section.get_by_role("img", name="The weights of the experts")).to_have_count(1)
+
+
 def test_the_form_is_named_in_the_accessibility_tree(visit: Visit) -> None:
     page = live(visit("/"))
     form = page.get_by_role("form", name="New study")
@@ -358,12 +378,15 @@ def test_the_operations_are_shown_by_swagger_ui_under_the_policy_of_contents(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_letters_can_be_read_in_light_and_dark(visit: Visit, service: Service, scheme: str) -> None:
+def test_letters_can_be_read_in_light_and_dark(
+    visit: Visit, service: SimulatedService, scheme: str
+) -> None:
     service.add("router")
     service.add("new")
     service.play("router", 3_000)
+    service.add("mixed").show(viewed(sample("contextual"), decisions=10, learned=10))
     brightness = []
-    for path in ("/studies/router", "/studies/new", "/"):
+    for path in ("/studies/router", "/studies/new", "/studies/mixed", "/"):
         page = live(visit(path, color_scheme=scheme))
         if path == "/":
             page.get_by_text("New study").click()
@@ -375,13 +398,14 @@ def test_letters_can_be_read_in_light_and_dark(visit: Visit, service: Service, s
     assert all((value < 200) == (scheme == "dark") for value in brightness)
 
 
-@pytest.mark.parametrize("path", ["/", "/studies/router", "/studies/new"])
+@pytest.mark.parametrize("path", ["/", "/studies/router", "/studies/new", "/studies/mixed"])
 def test_a_narrow_screen_needs_no_scrolling_sideways(
-    visit: Visit, service: Service, path: str
+    visit: Visit, service: SimulatedService, path: str
 ) -> None:
     service.add("router", ["a" * 60, "a rather long name of an action", "c"])
     service.add("new-" + "n" * 60)
     service.add("new")
+    service.add("mixed").show(viewed(sample("dirty"), decisions=10, learned=10))
     service.play("router", 3_000)
     page = live(visit(path, viewport={"width": 320, "height": 640}))
     if path == "/":

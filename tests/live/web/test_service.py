@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import polars as pl
 import pytest
 
 import understudy as us
@@ -20,6 +21,7 @@ from tests.support.live.local_server import Service, serving_service, serving_st
 from tests.support.live.temporary_stores import add_tokens, audited, remove_token
 from understudy.live.web.app import MOST_READS
 from understudy.live.web.middleware import LIMITS
+from understudy.live.web.routes import MOST_COMMAS
 
 pytestmark = pytest.mark.plain
 
@@ -393,13 +395,35 @@ def test_the_streams_of_a_removed_token_end(tmp_path: Path, path: str) -> None:
         assert client.get(path, headers=headers).status_code == 401
 
 
+@pytest.mark.parametrize(("K", "columns", "labels"), [(20, 20, 0), (100, 64, 0), (300, 5, 1)])
+def test_a_live_service_takes_the_default_learner_of_any_log(
+    K: int, columns: int, labels: int
+) -> None:
+    """Its policy.json is no larger than a request may be, though every action was learned from."""
+    rng = np.random.default_rng(0)
+    n = 4 * K + 1_000
+    contexts: dict[str, Any] = {f"x{i}": rng.normal(size=n) for i in range(columns)}
+    contexts |= {f"l{i}": pl.Series(rng.integers(9, size=n).astype(str)) for i in range(labels)}
+    rows = pl.DataFrame(
+        {
+            "action": np.arange(n) % K,
+            "reward": rng.random(n).round(3),
+            "propensity": 1 / K,
+            **contexts,
+        }
+    )
+    text = us.logs.learn(rows, context=list(contexts)).policy.to_json()
+    assert 20 * 2**20 < len(text) < LIMITS.snapshot  # not far below it: it is made for these
+    assert text.count(",") < MOST_COMMAS
+
+
 def test_a_snapshot_is_bounded_and_only_one_is_loaded_at_a_time(client: httpx.Client) -> None:
     create(client)
     load, kind = "/v1/snapshots?name=new", {"content-type": "application/json"}
     large = client.post(load, content=b" " * (LIMITS.snapshot + 1), headers=kind)
     assert (large.status_code, large.json()["error"]) == (413, "too large")
-    assert "25,165,824" in large.json()["message"]
-    parts = client.post(load, content=b"[" + b"[]," * 1_000_001 + b"[]]", headers=kind)
+    assert "33,554,432" in large.json()["message"]
+    parts = client.post(load, content=b"[" + b"[]," * (MOST_COMMAS + 1) + b"[]]", headers=kind)
     assert (parts.status_code, parts.json()["fields"][0]["field"]) == (422, "policy")
     assert "too many parts" in parts.json()["message"]
 

@@ -120,8 +120,9 @@ def test_the_page_shows_what_the_report_shows(name: str) -> None:
     report = sample(name)
     shown = viewed(report).page()["fragments"]
     page = render_page(report)
-    for part in ("bounds", "care", "certificate", "policy", "coverage"):
+    for part in ("bounds", "care", "certificate", "policy", "experts", "coverage"):
         assert shown[part] in page
+    assert bool(shown["experts"]) == bool(report.experts)
     assert shown["bounds"]
     assert shown["coverage"]
     assert "3,600 seconds, then 0" in tree(shown["settings"]).text
@@ -221,6 +222,14 @@ def test_only_a_study_without_decisions_shows_how_to_send_one() -> None:
     assert spec.faults(Event.model_validate(example)) == {}
     assert viewed(decisions=1).page()["example"] is None
     assert viewed(archived_at=MAY.isoformat()).page()["example"] is None
+
+
+def test_contexts_are_shown_with_their_kinds() -> None:
+    view = viewed()
+    spec = view.now.study.model_copy(update={"context": {"age": "number", "city": "text"}})
+    shown = replace(view, now=view.now.model_copy(update={"study": spec})).page()["fragments"]
+    assert "age (number), city (text)" in tree(shown["settings"]).text
+    assert "Contexts" not in tree(view.page()["fragments"]["settings"]).text
 
 
 def test_a_setting_that_the_report_has_too_is_shown_once() -> None:

@@ -47,7 +47,7 @@ class Client:
     >>> answer = httpx.Response(200, json={"action": "mug", "probability": 0.75, "learned": 9})
     >>> with Client(transport=httpx.MockTransport(lambda request: answer)) as client:
     ...     client.open("offers").draw()
-    Drawn(action='mug', probability=0.75, learned=9)
+    Drawn(action='mug', probability=0.75, learned=9, warmup_left=0)
     """
 
     def __init__(

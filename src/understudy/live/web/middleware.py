@@ -60,12 +60,13 @@ log = structlog.get_logger("understudy.live")
 class Limits:
     """The largest bodies, in bytes.
 
-    A batch of 1,000 events has some 100 kB. A policy.json of 10,000 actions has 16.6 MB, and one of
-    100 actions and 64 contexts 22.9 MB: 24 MiB take both, and some 2 s to read.
+    A batch of 1,000 events has some 100 kB. A policy.json of 10,000 actions has 16.6 MB, and the
+    largest default mixture 31 MB (`logs.features.LARGEST_MIXTURE`): 32 MiB take both, and some 3 s
+    to read.
     """
 
     body: int = MEBIBYTE
-    snapshot: int = 24 * MEBIBYTE
+    snapshot: int = 32 * MEBIBYTE
 
     def of(self, path: str) -> int:
         """Return the largest body of a request to this path."""

@@ -31,7 +31,7 @@ from understudy.live.web.streams import (
     Streams,
     allowed_by,
 )
-from understudy.live.web.study_json import StudyList, StudyNow
+from understudy.live.web.study_json import StudyDetails, StudyList, StudyNow
 
 JSON = "application/json"
 UNKNOWN, TWICE = "there is no such parameter; leave it out", "it came more than once; send it once"
@@ -39,9 +39,9 @@ NAMED = {"pattern": NAMING}  # for the document only: an invalid name is unknown
 EVENT = {"id": "d-1", "action": "small", "propensity": 0.5, "reward": 1.0}
 SPEC = {"name": "router", "actions": ["small", "large"], "reward_wait": 600.0}
 NO_CONTEXT = Draw()
-# A policy.json of 22.9 MB has 856,000 commas. Python parses more numbers, or lists, without letting
-# events in: 24 MiB of "[]," take 3.5 s and 620 MiB.
-MOST_COMMAS = 1_000_000
+# The policy.json of a default mixture of 3,500 actions has 1,360,000 commas. Python parses more
+# numbers, or lists, without letting events in: 32 MiB of "[]," take some 5 s and 810 MiB.
+MOST_COMMAS = 1_500_000
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -255,7 +255,10 @@ async def draw_action(
     state = study.state
     probabilities = state.probabilities(draw.context, draw.production)
     action, probability = service.draw(probabilities, study)
-    return models.Drawn(action=action, probability=probability, learned=state.learned)
+    left = study_json.warmup_left(study, state)
+    return models.Drawn(
+        action=action, probability=probability, learned=state.learned, warmup_left=left
+    )
 
 
 @answers.get("/certificate")
@@ -318,9 +321,9 @@ async def read_studies(
 
 
 @studies.get("/studies/{study}", responses=_refused(404))
-async def read_study(service: TheService, study: TheStudy) -> StudyNow:
-    """Read a study, and the counts of its events."""
-    return _now(service, study)
+async def read_study(service: TheService, study: TheStudy) -> StudyDetails:
+    """Read a study, the counts of its events, and the experts that it mixes."""
+    return study_json.details_of(service, study)
 
 
 @studies.post("/studies/{study}/archive", responses=_refused(*WITH_BODY, 404))

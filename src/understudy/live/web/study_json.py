@@ -15,6 +15,7 @@ from understudy.live.spec import StudySpec
 from understudy.live.state import StudyState
 from understudy.live.store.records import moment
 from understudy.report import CertificateCurve, as_dict
+from understudy.report.details import expert_rows
 
 # The report of a study that has learned nothing yet.
 NOTHING: dict[str, Any] = {
@@ -52,6 +53,25 @@ class StudyNow(BaseModel):
     fault: str | None = Field(description="why decisions are kept but not learned from, if so")
 
 
+class Expert(BaseModel):
+    """An expert of a mixture: its weight now, and what it would have earned per decision.
+
+    `gain` is that less the reward of production; both are estimates without a guarantee.
+    """
+
+    model_config = ANSWER
+    name: str
+    weight: float
+    reward: float
+    gain: float
+
+
+class StudyDetails(StudyNow):
+    """A study, the counts of its events, and the experts of its mixture, the heaviest first."""
+
+    experts: list[Expert] = Field([], description="empty without a mixture, or before it learned")
+
+
 class StudyList(BaseModel):
     """All studies, the oldest first."""
 
@@ -76,10 +96,25 @@ def describe(study: LiveStudy, state: StudyState, now: int) -> StudyNow:
         late=study.late,
         known=study.known,
         refused=dict(study.refusals()),
-        warmup_left=state.warmup_left if study.fault is None else 0,
+        warmup_left=warmup_left(study, state),
         events_per_second=study.rate.at(now),
         fault=study.fault,
     )
+
+
+def warmup_left(study: LiveStudy, state: StudyState) -> int:
+    """How many decisions the warm-up still needs; a stopped study needs none."""
+    return state.warmup_left if study.fault is None else 0
+
+
+def details_of(service: Service, study: LiveStudy) -> StudyDetails:
+    """All about a study that its settings, its counts and its experts say."""
+    state = study.state
+    now = describe(study, state, service.writer.time())
+    experts = [] if state.study is None else expert_rows(state.study, study.spec.scale)
+    names = Expert.model_fields
+    found = [Expert(**{name: getattr(row, name) for name in names}) for row in experts]
+    return StudyDetails(**dict(now), experts=found)
 
 
 def isoformat(time: datetime | None) -> str | None:
@@ -100,6 +135,7 @@ def policy_of(
         "study": study.spec.name,
         "decisions": study.next_seq - 1,
         "learned": state.learned,
+        "warmup_left": warmup_left(study, state),
         "policy": [
             {"action": label, "probability": probability}
             for label, probability in zip(labels, probabilities.tolist(), strict=True)

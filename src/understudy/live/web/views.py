@@ -33,7 +33,7 @@ REJECTED = (
     TextColumn("what it means", words=True),
     TextColumn("events"),
 )
-SECTIONS = ("bounds", "care", "certificate", "policy", "coverage")
+SECTIONS = ("bounds", "care", "certificate", "policy", "experts", "coverage")
 DIGITS = 8  # of a wait in seconds: a year has so many
 RARE, FEW = 0.1, 10.0  # events a second: hardly any; so many that a fraction says nothing
 
@@ -134,7 +134,8 @@ class StudyView:
             "Wait for a reward": f"{number(spec.reward_wait, DIGITS)} seconds, then {default}",
         }
         if spec.context is not None:
-            found["Contexts"] = ", ".join(spec.context)
+            kinds = (f"{name} ({kind})" for name, kind in spec.context.items())
+            found["Contexts"] = ", ".join(kinds)
         if self.base_rows:
             rows = counted(self.base_rows, "row")
             found["Goes on from"] = f"a policy that was learned from {rows}"
