@@ -69,9 +69,10 @@ def as_markdown(results: Sequence[BenchmarkResult]) -> str:
     Measured on 2026-01-01: cores 2.
     ...
     """
-    first = results[0]
+    first, last = min(result.date for result in results), max(result.date for result in results)
+    when = first if first == last else f"{first} and {last}"  # a run of some hours
     sections = ["\n".join(_section(result)) for result in results]
-    return "\n\n".join([f"Measured on {first.date}: {_machine(first)}.", *sections])
+    return "\n\n".join([f"Measured on {when}: {_machine(results[0])}.", *sections])
 
 
 def _machine(result: BenchmarkResult) -> str:

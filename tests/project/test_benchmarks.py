@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from datetime import date, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -217,11 +218,13 @@ def test_missing_peers_are_named() -> None:
 
 
 def test_the_page_shows_the_committed_results() -> None:
-    """docs/performance.md is written from benchmarks/results, at full size, all in one run."""
+    """docs/performance.md is written from benchmarks/results, at full size, all within two days."""
     results = [read(RESULTS / f"{name}.json") for name in BENCHMARKS]
     assert not any(result.quick for result in results)
     assert not any(result.skipped for result in results)
-    assert len({(result.date, json.dumps(result.machine)) for result in results}) == 1
+    assert len({json.dumps(result.machine) for result in results}) == 1
+    first, *_, last = sorted(date.fromisoformat(result.date) for result in results)
+    assert last - first <= timedelta(days=1)
     assert as_markdown(results) in PAGE.read_text(encoding="utf-8")
 
 
