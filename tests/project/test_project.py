@@ -135,6 +135,19 @@ def test_the_guide_runs(guide: tuple[dict[str, Any], dict[str, Any]]) -> None:
 
 
 @pytest.mark.large
+def test_the_sums_of_the_guide_are_those_of_a_replay(
+    guide: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    _, names = guide
+    ridge, log = names["experts"]["ridge"], names["log"]
+    replayed, _ = ridge.replay(ridge.init(), ridge.spec.visible(log))
+    np.testing.assert_array_equal(names["summed"].counts, replayed.counts)
+    for x in log.features[:20]:
+        found = ridge.policy(names["summed"], x)
+        np.testing.assert_allclose(found, ridge.policy(replayed, x), rtol=1e-9)
+
+
+@pytest.mark.large
 def test_the_compiled_adversary_of_the_guide_is_its_python_twin(
     guide: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
