@@ -23,6 +23,7 @@ from understudy.logs.evaluation.context_groups import (
     FEW,
     MOST_COLUMNS,
     MOST_COMBINATIONS,
+    MOST_COUNTS,
     ContextGroups,
     GroupKey,
     GroupSums,
@@ -114,6 +115,25 @@ def test_groups_are_few() -> None:
     groups = ContextGroups.fit(encoder, encoder.encode(frame), K, CONFIDENCE)
     assert len({key.columns for key in groups.keys}) == MOST_COLUMNS + 1
     assert sum(key.kind == "combination" for key in groups.keys) == MOST_COMBINATIONS
+
+
+@pytest.mark.parametrize(("groups", "columns"), [(300, 9), (100, 8), (65, 5), (8, 0)])
+def test_with_many_actions_groups_have_no_more_counts_than_allowed(
+    groups: int, columns: int
+) -> None:
+    """Columns whose groups are too many are left out, and so are combinations."""
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({f"context.{i}": rng.integers(0, 9, 900).astype(str) for i in range(8)})
+    frame = frame.with_columns(pl.all() + "x")
+    encoder = Encoder.fit(frame, [str(i) for i in range(8)])
+    n_actions = MOST_COUNTS // groups
+    fitted = ContextGroups.fit(encoder, encoder.encode(frame), n_actions, CONFIDENCE)
+    assert len({key.columns for key in fitted.keys}) == columns
+    assert len(fitted.keys) * n_actions <= MOST_COUNTS
+    codes = fitted.codes(encoder, encoder.encode(frame))
+    log = us.Log(np.zeros(900, dtype=int), np.full(900, 0.5), np.full(900, 0.5))
+    after = fitted.after(codes, log, np.full(900, 0.5))
+    assert after.fits(900, encoder)
 
 
 @pytest.mark.parametrize(("fives", "bins"), [(50, 1), (49, 2), (10, 1)])

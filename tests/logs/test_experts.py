@@ -306,6 +306,26 @@ def test_random_features_are_bounded_before_they_are_drawn() -> None:
             learn(CONTEXTS, learner=f"{name}:features=100000", context=NAMES, actions=LABELS)
 
 
+def test_random_features_for_very_many_actions_are_refused_in_words() -> None:
+    rows = pl.DataFrame({"action": ["a0", "a1"] * 40, "reward": 1.0, "propensity": 0.5})
+    rows = rows.with_columns(x=pl.int_range(80) % 7)
+    with pytest.raises(us.errors.InvalidArgument, match="pass at most features="):
+        actions = [f"a{i}" for i in range(18_000)]
+        learn(rows, learner="exp4:features=20", context="x", actions=actions)
+
+
+@pytest.mark.parametrize(("K", "labels", "expert"), [(60, 200, "tables"), (150, 160, "ridge")])
+def test_a_default_whose_learners_are_all_large_has_one_of_them(
+    K: int, labels: int, expert: str
+) -> None:
+    """Each has more numbers than the share of one in a mixture; tables need rows in each cell."""
+    n = 8_000 if expert == "tables" else 2_000
+    rows = pl.DataFrame({"action": np.arange(n) % K, "reward": 0.5, "propensity": 1 / K})
+    rows = rows.with_columns(label=pl.format("l{}", pl.int_range(n) * 7 % labels))
+    shares = learn(rows, context="label", warmup=n // 10).policy.shares
+    assert {name.split(",")[0] for name in shares} == {"production", "prod-grid", expert}
+
+
 def test_a_column_with_the_name_of_an_expert_is_refused() -> None:
     for name, context in (("production", None), ("prod-grid", None), ("ridge", NAMES)):
         rows = CONTEXTS.with_columns(pl.lit(0.25).alias(name))

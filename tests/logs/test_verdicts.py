@@ -112,12 +112,13 @@ def test_the_same_rows_do_not_judge_what_was_learned_from_them(tmp_path: Path) -
     assert us.logs.certify(log[300:600], us.logs.learn(small)).certified.certificate.rounds == 300
 
 
-def test_the_rows_of_a_warm_up_are_told_by_their_sums_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("n", [2_000, 500])
+def test_the_rows_of_a_warm_up_are_told_by_their_sums_too(n: int, tmp_path: Path) -> None:
     """With contexts the rows of a log are those of the warm-up, and those learned from."""
     rng = np.random.default_rng(2)
-    actions, n = rng.integers(5, size=2_200), 2_000
-    log = frame(actions, rng.random(2_200), 0.2, x=rng.normal(size=2_200))
-    us.logs.learn(log[:n], context="x", out=tmp_path)
+    actions = rng.integers(5, size=n + 200)
+    log = frame(actions, rng.random(n + 200), 0.2, x=rng.normal(size=n + 200))
+    us.logs.learn(log[:n], context="x", warmup=200, out=tmp_path)
     path = tmp_path / "policy.json"
     for own in (log[:n], log[200:n]):
         with pytest.raises(InvalidLog, match="the policy was learned from these rows"):

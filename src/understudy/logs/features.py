@@ -43,13 +43,11 @@ from understudy.types import Integers, kernel_view, rounds_per_chunk
 # slow, for which long logs have time.
 RIDGE = 16.0
 LARGEST_STATE = 1 << 23  # numbers in V, and in the state, K p² each: 64 MB
-# Numbers in the states and matrices of a default mixture. With up to 30 characters each, a
-# policy.json has at most 31.5 MB, which a live service accepts. Each learner takes at most a third,
-# and random features take the rest.
+# Numbers in the states and matrices of a default mixture. With up to 30 characters each, they take
+# at most 31.5 MB of a policy.json, which a live service accepts. Each learner takes at most a third
+# (or is the only one), and random features take the rest.
 LARGEST_MIXTURE = 1 << 20
-PER_ACTION = (
-    60  # numbers of each action elsewhere in policy.json: rates, counts, groups of contexts
-)
+PER_ACTION = 60  # numbers of each action elsewhere in policy.json: a grid of rates, counts
 FOURIER_FEATURES = 300  # enough for the digits of examples/digits.py; a row costs their square
 LEAST_FOURIER = 16  # fewer say less than the columns themselves
 PAIRS = 1_000  # rows whose distances give the scale of the kernel
@@ -270,12 +268,11 @@ class LearnerFactory:
         if K * p**2 > largest:
             most = math.isqrt(largest // K)
             reason = f"the state of the learner would have {K * p**2:,} numbers"
-            remedy = f"name fewer columns of contexts: at most {most} features"
+            remedy = f"name fewer columns, or columns with fewer labels: at most {most} features"
             raise InvalidLog("contexts", f"{p} features, {K} actions", reason, remedy)
 
-    def _check_fourier(self, learner: str, features: int, largest: int) -> None:
+    def _check_fourier(self, learner: str, features: int, most: int) -> None:
         """Raise `InvalidArgument` if regressions on so many features had too many numbers."""
-        most = math.isqrt(largest // self.n_actions) - 1
         if features > most:
             reason = f"the state of the learner would have {self.n_actions * features**2:,} numbers"
             raise InvalidArgument("learner", learner, reason, f"pass at most features={most}")
@@ -350,7 +347,8 @@ class LearnerFactory:
             self._check_size(LARGEST_STATE)
             settings = {"ridge": RAW_RIDGE, **settings}
             return learners.ridge(n_actions=self.n_actions, dimension=warmup.dimension, **settings)
-        self._check_fourier(f"ridge:features={fourier}", fourier, LARGEST_STATE)
+        most = math.isqrt(LARGEST_STATE // self.n_actions) - 1
+        self._check_fourier(f"ridge:features={fourier}", fourier, most)
         rng, gamma = np.random.default_rng(FOURIER_SEED), warmup.kernel_scale or 1.0
         drawn = learners.random_fourier(
             dimension=warmup.dimension, features=fourier, gamma=gamma, rng=rng
@@ -374,21 +372,25 @@ class LearnerFactory:
 
     def mixture(self, parameters: dict[str, Any]) -> Learner[Any]:
         """The default with contexts: production, and learners of every kind that suits the log."""
-        K, squares = self.n_actions, self.n_actions * self._contexts.dimension**2
+        K, p = self.n_actions, self._contexts.dimension
+        squares = K * p**2
         sizes = {"ridge": squares // 2, "lin-prod-compact": 3 * squares}  # twice V, and its state
         if self._has_few_cells():
             rates = len(prod_grid_tuning()[0])
             sizes["tables"] = self._n_cells * K * 2 * rates  # gains, and their rounding
         fit = [name for name, size in sizes.items() if size <= LARGEST_MIXTURE // 3]
-        left = 2 * (LARGEST_MIXTURE - sum(sizes[name] for name in fit) - PER_ACTION * K)
+        left = max(0, LARGEST_MIXTURE - sum(sizes[name] for name in fit) - PER_ACTION * K)
+        # F features and a constant have K (F + 1)²/2 sums and p F frequencies
+        most = (math.isqrt(p**2 + 2 * K * (left + p)) - p) // K - 1
         if (fourier := parameters.pop("features", None)) is not None:
-            self._check_fourier(f"exp4:features={fourier}", fourier, left)
+            self._check_fourier(f"exp4:features={fourier}", fourier, most)
         else:
-            fourier = min(FOURIER_FEATURES, math.isqrt(max(0, left // K)) - 1)
+            fourier = min(FOURIER_FEATURES, most)
         if self._has_interactions() and fourier >= LEAST_FOURIER:
             fit.append("fourier ridge")
-        if not fit:
-            self._check_size(LARGEST_MIXTURE // 2)  # all others have too many numbers
+        if not fit:  # one that alone is larger; `ridge` raises if it is too large
+            small = sizes.get("tables", math.inf) <= LARGEST_STATE
+            fit = ["tables" if small else "ridge"]
         makers: dict[str, Callable[[], Learner[Any]]] = {
             "tables": lambda: self.tables({}),
             "ridge": lambda: self.ridge({}),

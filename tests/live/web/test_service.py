@@ -395,15 +395,18 @@ def test_the_streams_of_a_removed_token_end(tmp_path: Path, path: str) -> None:
         assert client.get(path, headers=headers).status_code == 401
 
 
-@pytest.mark.parametrize(("K", "columns", "labels"), [(20, 20, 0), (100, 64, 0), (300, 5, 1)])
+@pytest.mark.parametrize(
+    ("K", "columns", "labels", "values"),
+    [(20, 20, 0, 0), (100, 64, 0, 0), (300, 5, 1, 9), (20, 20, 20, 50), (1_000, 0, 5, 50)],
+)
 def test_a_live_service_takes_the_default_learner_of_any_log(
-    K: int, columns: int, labels: int
+    K: int, columns: int, labels: int, values: int
 ) -> None:
     """Its policy.json is no larger than a request may be, though every action was learned from."""
     rng = np.random.default_rng(0)
     n = 4 * K + 1_000
     contexts: dict[str, Any] = {f"x{i}": rng.normal(size=n) for i in range(columns)}
-    contexts |= {f"l{i}": pl.Series(rng.integers(9, size=n).astype(str)) for i in range(labels)}
+    contexts |= {f"l{i}": [f"v{j}" for j in rng.integers(values, size=n)] for i in range(labels)}
     rows = pl.DataFrame(
         {
             "action": np.arange(n) % K,

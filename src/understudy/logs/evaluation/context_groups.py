@@ -30,6 +30,8 @@ from understudy.snapshots import as_data, fields_as_data, fields_from_data, from
 from understudy.types import Integers, Log, kernel_view, read_only
 
 MOST_COLUMNS = 8  # that a report shows, in the order in which they are named: each costs time
+# Counts of all groups, one for each action; their plays and shares take up to 3 MB of policy.json.
+MOST_COUNTS = 1 << 16
 QUARTILES = (0.25, 0.5, 0.75)  # four bins of a number: each has a quarter of the rows
 MOST_COMBINATIONS = 24  # of labels: a table that can be read, beside those of the columns
 CERTAIN = 0.95  # a policy that plays an action so often has all but decided
@@ -280,19 +282,28 @@ class ContextGroups:
     def fit(
         encoder: Encoder, contexts: Array, n_actions: int, confidence: float | None
     ) -> ContextGroups:
-        """The groups of a warm-up, given by its encoded contexts, without a row."""
+        """The groups of a warm-up, given by its encoded contexts, without a row.
+
+        With many actions, columns and combinations that would have too many groups have none.
+        """
         parts = _parts_of(encoder, contexts)
-        columns: list[LabelGroups | NumberBins] = [
-            LabelGroups(column.name, column.categories)
-            if isinstance(column, CategoryColumn)
-            else NumberBins.fit(column, x)
-            for column, x in list(parts.values())[:MOST_COLUMNS]
-        ]
-        groupings: list[Grouping] = [*columns]
-        labels = [column for column in columns if isinstance(column, LabelGroups)]
+        groupings: list[Grouping] = []
+        left = MOST_COUNTS // n_actions
+        for column, x in list(parts.values())[:MOST_COLUMNS]:
+            one: LabelGroups | NumberBins
+            if isinstance(column, CategoryColumn):
+                one = LabelGroups(column.name, column.categories)
+            else:
+                one = NumberBins.fit(column, x)
+            if len(one.keys) <= left:
+                groupings.append(one)
+                left -= len(one.keys)
+        labels = [one for one in groupings if isinstance(one, LabelGroups)]
         if len(labels) > 1:
-            codes = [column.codes(*parts[column.name]) for column in labels]
-            groupings.append(Combinations.fit(labels, np.stack(codes, axis=1)))
+            codes = [one.codes(*parts[one.name]) for one in labels]
+            combinations = Combinations.fit(labels, np.stack(codes, axis=1))
+            if len(combinations.keys) <= left:
+                groupings.append(combinations)
         empty = GroupSums.none(n_actions, certifies=confidence is not None)
         count = sum(len(one.keys) for one in groupings)
         return ContextGroups(tuple(groupings), (empty,) * count, confidence)
@@ -315,7 +326,7 @@ class ContextGroups:
                 labels[grouping.name] = grouping, codes
             found.append(first + codes)
             first += len(grouping.keys)
-        return np.stack(found, axis=1)
+        return np.stack(found, axis=1) if found else np.zeros((len(contexts), 0), dtype=np.int64)
 
     def after(self, codes: Integers, log: Log, probability: Array) -> ContextGroups:
         """The groups after more rows, with the policy's probabilities of the logged actions."""
