@@ -295,9 +295,8 @@ def array(
             wanted = " or ".join(str(d) for d in dimensions)
             raise ConstraintViolation(f"it must have {wanted} dimension(s), not {checked.ndim}")
         if (found := _out_of_range(checked, low, high)) is not None:
-            raise ConstraintViolation(
-                f"entry {found[0]} is {found[1]:g}, outside [{low:g}, {high:g}]"
-            )
+            which = f"entry {found[0]}" if checked.ndim else "it"
+            raise ConstraintViolation(f"{which} is {found[1]:g}, outside [{low:g}, {high:g}]")
         return checked
 
     deep = np.zeros((1,) * (max(dimensions) + 1))

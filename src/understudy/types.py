@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar, overload
@@ -87,7 +87,10 @@ FEATURES = array(
 )
 CONTEXTS = array("pass φ(x, ·) as (n, K, d), or contexts as (n, p)", dimensions=(2, 3))
 COLUMNS = ("actions", "rewards", "propensities", "features", "experts")
-EXPERTS_REMEDY = "pass the probability of the logged action under each outside expert"
+EXPERTS_REMEDY = (
+    "pass the probability of the logged action under each outside expert, an array in the order of "
+    "`learner.spec.columns`"
+)
 EXPERTS_OF_ONE = array(EXPERTS_REMEDY, low=0.0, high=1.0)
 BLOCK = 1 << 16  # numbers in the table of one chunk: half a megabyte, which fits the cache
 
@@ -167,6 +170,9 @@ class Log:
     }
 
     def __post_init__(self) -> None:
+        if isinstance(self.experts, Mapping) or hasattr(self.experts, "columns"):
+            reason = "its columns have names, and a log goes by their order"  # they might differ
+            raise InvalidEvent("experts", type(self.experts).__name__, reason, EXPERTS_REMEDY)
         enforce(self)
         for name in COLUMNS:
             column = getattr(self, name)

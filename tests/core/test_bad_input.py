@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import understudy as us
@@ -109,6 +110,23 @@ ARGUMENTS: dict[str, Refusal] = {
         lambda: us.ridge(n_actions=2, dimension=10**6),
         "dimension",
         ("1e+12 numbers", "at most 46340", "random_fourier"),
+    ),
+    "random features of terabytes": Refusal(
+        lambda: us.learners.random_fourier(
+            dimension=10**6, features=10**6, gamma=1.0, rng=np.random.default_rng(0)
+        ),
+        "features",
+        ("1e+12 numbers", "at most 2147"),
+    ),
+    "columns of experts by name": Refusal(
+        lambda: us.Log([0], [1.0], [0.5], experts={"mine": [0.5]}),  # type: ignore[arg-type]
+        "experts",
+        ("a log goes by their order", "learner.spec.columns"),
+    ),
+    "a frame of experts": Refusal(
+        lambda: us.Log([0], [1.0], [0.5], experts=pl.DataFrame({"mine": [0.5]})),
+        "experts",
+        ("a log goes by their order", "learner.spec.columns"),
     ),
     "a ridge regression for too many actions": Refusal(
         lambda: us.ridge(n_actions=10**12, dimension=1), "n_actions", ("at most 2147483648",)

@@ -211,6 +211,11 @@ def test_bad_arguments_are_refused(argument: str) -> None:
         assert_refused(partial(us.ridge, **arguments), words, "")
 
 
+def test_a_number_out_of_range_is_no_entry_of_an_array() -> None:
+    with pytest.raises(us.errors.InvalidArgument, match="it is -1, outside"):
+        us.ridge(n_actions=K, dimension=P, temperature=-1.0)
+
+
 def test_there_is_one_beta_or_one_for_each_temperature() -> None:
     assert_refused(
         lambda: us.ridge(n_actions=K, dimension=P, temperature=[0.1, 0.2], beta=[0.0, 0.1, 0.2]),

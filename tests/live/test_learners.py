@@ -174,6 +174,10 @@ def test_a_mixture_without_contexts_goes_on_in_a_study() -> None:
     policy = us.logs.learn(rows, learner=mapping).policy
     spec = StudySpec.from_policy("study", policy, reward_wait=None, default_reward=None)
     assert (spec.learner, spec.experts) == (None, mapping)
+    many = {f"{i}": f"exp3-ix:eta={(i + 1) / 40}" for i in range(33)}  # more than a study can name
+    policy = us.logs.learn(rows, learner=many).policy
+    spec = StudySpec.from_policy("study", policy, reward_wait=None, default_reward=None)
+    assert (spec.learner, spec.experts) == (None, None)
     mapping = {**mapping, "sharp": us.exp3_ix(us.Logged(2), eta=0.5)}  # it has no name
     policy = us.logs.learn(rows, learner=mapping).policy
     spec = StudySpec.from_policy("study", policy, reward_wait=None, default_reward=None)

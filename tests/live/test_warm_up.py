@@ -55,9 +55,9 @@ def send(single: SingleStudy, contexts: Contexts, *numbers: int) -> None:
     [
         ({"context": COLUMNS}, dated, "context color = '2024-05-01': a date does not come again"),
         (
-            {"context": dict.fromkeys(WIDE[:2], "text"), "actions": [*"ab", *range(9_998)]},
-            lambda number: dict.fromkeys(WIDE[:2], f"label {number}"),
-            "contexts = '21 features, 10000 actions': the state of the learner would have 4,",
+            {"context": dict.fromkeys(WIDE[:3], "text"), "actions": [*"ab", *range(9_998)]},
+            lambda number: dict.fromkeys(WIDE[:3], f"label {number}"),
+            "contexts = '31 features, 10000 actions': the state of the learner would have 9,",
         ),
     ],
     ids=["dates", "too many features"],
@@ -249,12 +249,37 @@ def test_the_policy_of_a_warm_up_is_that_of_production(
         single.restart()
 
 
+def test_a_warm_up_with_logged_propensities_needs_those_of_the_request(tmp_path: Path) -> None:
+    """Frequencies of a few decisions are not what production does: they may be one action alone."""
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    send(single, numbered, *range(5))
+    state, given = single.study.state, {"a": 0.1, "b": 0.9}
+    with pytest.raises(us.errors.InvalidArgument, match=r"with probability 1 .* pass production="):
+        state.probabilities(numbered(1))
+    assert state.probabilities(numbered(1), given).tolist() == [0.1, 0.9]
+
+
 def test_the_policy_of_a_warm_up_of_0_5_is_uniform(tmp_path: Path) -> None:
     known = {"a": 0.75, "b": 0.25}
     single = SingleStudy(tmp_path, context=COLUMNS, warmup=10, behavior=known, rules=1)
     plays(single, "aab")
     state = single.study.state
     assert state.probabilities(dated(1), known).tolist() == [0.5, 0.5]
+
+
+def test_the_audit_goes_on_after_a_study_whose_policy_json_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    single = SingleStudy(tmp_path, context=COLUMNS, warmup=10)
+    send(single, numbered, *range(5))
+
+    def fail(*_: object) -> state.StudyState:
+        raise us.errors.InvalidSnapshot("state", "moments", "it is missing", "load another")
+
+    monkeypatch.setattr(state.StudyState, "begin", fail)
+    (found,) = single.audit()
+    assert (found.passed, found.decisions) == (False, 5)
+    assert "it is missing" in found.faults[0]
 
 
 def test_wrong_probabilities_of_production_are_refused_in_a_warm_up(tmp_path: Path) -> None:

@@ -55,8 +55,11 @@ def test_every_declared_option_is_one_of_the_command_and_of_the_function(
     for name, option in declared_options(options):
         assert f" --{name.replace('_', '-')} " in shown
         assert f"        {name}: {option.help}\n" in function.__doc__
-    with pytest.raises(TypeError, match="there is no option 'colour'"):
-        function(ROWS, **({} if command != "certify" else {"policy": "uniform"}), colour="red")
+    policy = {} if command != "certify" else {"policy": "uniform"}
+    with pytest.raises(TypeError, match=r"there is no option 'colour'$"):
+        function(ROWS, **policy, colour="red")
+    with pytest.raises(TypeError, match="no option 'actoins'; did you mean 'actions'"):
+        function(ROWS, **policy, actoins=["a"])
 
 
 def test_help_for_all_commands_reads_no_library_of_tables() -> None:
@@ -118,7 +121,10 @@ def test_engines_on_the_command_line_agree(
         (("learn", "log.parquet", "--out", "."), "the log is in this folder"),
         (("learn", "nowhere.csv", "--out", "out"), "there is no such file"),
         (("learn", "log.parquet", "--out", "out", "--engine", "duckdb"), "--horizon"),
-        (("learn", "log.parquet", "--out", "out", "--warmup", "0.2"), "there are none; name their"),
+        (
+            ("learn", "log.parquet", "--out", "out", "--warmup", "0.2"),
+            "it out, or name their",
+        ),
         (("certify", "later.csv"), "one policy to certify"),
         (("certify", "later.csv", "--policy", "uniform", "--best-action"), "has none"),
         (("coverage", "later.csv", "--reward-range", "1", "0"), "a lower and a higher"),

@@ -300,7 +300,7 @@ def test_a_learner_of_other_features_is_refused() -> None:
 
 def test_a_state_that_is_too_large_is_refused() -> None:
     encoder = Encoder.fit(rows(0, 4), NAMES)
-    with pytest.raises(InvalidLog, match="name fewer columns of contexts: at most 2 features"):
+    with pytest.raises(InvalidLog, match="columns with fewer labels: at most 2 features"):
         fit_context_features(encoder, rows(0, 4), np.zeros(4, dtype=np.int64), 10**6)
 
 

@@ -89,7 +89,10 @@ def test_parameters_of_a_name_are_those_of_the_recipe(text: str, learner: Any) -
         ({"a": 3, "b": "production"}, "pass a learner"),
         ({"a": Outside("mine"), "b": "production"}, "pass expert='mine'"),
         ({"a": "prod-grid"}, "pass at least two"),
-        (us.exp3_ix([0.5, 0.5]), "it has 2 actions, and the log 4; pass one of exp3, exp3-ix"),
+        ({1: "production", 2: "prod-grid"}, "learner = 1: it is no name of an expert"),
+        ({"": "production", "b": "prod-grid"}, "it is no name of an expert"),
+        ({"\ud800": "production", "b": "prod-grid"}, "it is no name of an expert"),
+        (us.exp3_ix([0.5, 0.5]), "it has 2 actions, and the log 4; make it for 4 actions"),
         (us.ridge(n_actions=K, dimension=3), "it learns from contexts, and none are named"),
         (us.exp4(LOGGED, {"p": "production", "m": Outside("m")}), "it follows the columns m"),
     ],
@@ -98,6 +101,39 @@ def test_a_learner_that_does_not_fit_is_refused_with_those_that_do(wrong: Any, w
     with pytest.raises(us.errors.InvalidArgument) as caught:
         learn(ROWS, learner=wrong, actions=LABELS)
     assert words in str(caught.value)
+
+
+class Halves:
+    def probabilities(self, _: Array) -> Array:
+        return np.full(K, 1 / K)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (us.ridge(n_actions=K, dimension=2), "learner = 'own': it takes features (2,)"),
+        ({"p": "production", "m": Model(Halves(), K, 2)}, "learner = 'm': it takes features (2,)"),
+        ({"p": "production", "m": Model(Halves(), 2, 3)}, "learner = 'm': it has 2 actions"),
+        ({"p": "production", "g": "prod-grid"}, "add an expert that uses them, such as ridge"),
+        ("exp3-ix", "it ignores contexts; pass exp4, ridge"),
+    ],
+)
+def test_a_learner_that_does_not_fit_contexts_says_how_they_are_encoded(
+    wrong: Any, words: str
+) -> None:
+    with pytest.raises(us.errors.InvalidArgument) as caught:
+        learn(CONTEXTS, learner=wrong, context=NAMES, actions=LABELS)
+    assert words in str(caught.value)
+    if "features" in words:
+        names = "4 features (1, x, color = red, color = blue)"
+        assert f"these contexts are encoded as {names}" in str(caught.value)
+        assert "make it with dimension=4" in str(caught.value)
+
+
+def test_columns_without_propensities_are_to_be_left_out() -> None:
+    rows = ROWS.drop("propensity").with_columns(mine=0.25)
+    with pytest.raises(us.errors.InvalidArgument, match="leave out the columns of experts"):
+        learn(rows, learner="exp3-ix-unknown", expert="mine", actions=LABELS)
 
 
 def test_a_learner_that_needs_propensities_names_those_that_do_not() -> None:
@@ -309,8 +345,8 @@ def test_random_features_are_bounded_before_they_are_drawn() -> None:
 def test_random_features_for_very_many_actions_are_refused_in_words() -> None:
     rows = pl.DataFrame({"action": ["a0", "a1"] * 40, "reward": 1.0, "propensity": 0.5})
     rows = rows.with_columns(x=pl.int_range(80) % 7)
+    actions = [f"a{i}" for i in range(18_000)]
     with pytest.raises(us.errors.InvalidArgument, match="pass at most features="):
-        actions = [f"a{i}" for i in range(18_000)]
         learn(rows, learner="exp4:features=20", context="x", actions=actions)
 
 

@@ -132,9 +132,15 @@ def test_one_row_is_a_log_or_too_few(learner: str) -> None:
 
 def test_a_log_of_the_warm_up_alone_has_nothing_left_to_learn_from() -> None:
     rows = ROWS.with_columns(x=pl.int_range(N) % 7)
-    with pytest.raises(InvalidLog) as caught:
+    with pytest.raises(InvalidLog, match=r"no rows after the warm-up.*; pass a shorter one"):
         learn(rows, context="x", warmup=N, actions=LABELS)
-    assert "\n" not in str(caught.value)
+
+
+def test_tables_say_which_columns_they_do_not_use() -> None:
+    rows = ROWS.with_columns(x=pl.int_range(N) % 7, c=pl.format("l{}", pl.int_range(N) % 3))
+    for learner, said in (("tables", True), ("ridge", False)):
+        warnings = learn(rows, context=["x", "c"], learner=learner, warmup=0.2, actions=LABELS)
+        assert any("does not use x" in one for one in warnings.warnings) == said
 
 
 def test_tables_of_too_many_combinations_say_how_many() -> None:

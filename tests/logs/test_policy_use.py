@@ -268,6 +268,11 @@ def test_shares_are_the_weights_of_the_experts() -> None:
     assert list(policy.shares)[:3] == ["production", "model", "prod-grid"]
     assert sum(policy.shares.values()) == pytest.approx(1.0, abs=1e-12)
     assert learned("ridge").shares == {}
+    half = learned("prod-grid, half as production")
+    first, second = (half.probabilities(production={label: 1.0}) for label in sorted(LABELS)[:2])
+    label = min(LABELS)
+    assert half.shares["production"] == pytest.approx(first[label] - second[label], abs=1e-12)
+    assert sum(half.shares.values()) == 1.0
 
 
 # ---------------------------------------------------------------------------------------- certify
@@ -317,6 +322,15 @@ def test_the_best_action_without_outside_policies_is_the_most_probable_one() -> 
     for context in CONTEXTS:
         found = policy.probabilities(context)
         assert policy.best_action(context) == max(found, key=found.__getitem__)
+
+
+def test_a_column_that_is_the_larger_part_has_no_best_action() -> None:
+    rows = rows_of(rows=4_000).with_columns(model=(pl.col("reward") > 0).cast(pl.Float64))
+    policy = learn(rows, expert="model", actions=LABELS).policy  # no true model: it knows rewards
+    assert policy.shares["model"] > 0.9
+    for ask in (policy.best_action, partial(certify, rows_of(seed=1), policy, best_action=True)):
+        with pytest.raises(InvalidArgument, match="as 'model' does, a column that does not show"):
+            ask()
 
 
 def test_a_log_without_what_the_policy_follows_is_refused() -> None:

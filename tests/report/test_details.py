@@ -159,6 +159,14 @@ def test_why_a_default_was_chosen_is_said_and_only_then() -> None:
         assert ("Why this learner" in facts) == said
         share = facts.get("Plays in which it does as production does")
         assert (share is not None) == said
+    mine = log().with_columns(mine=0.5)
+    asked: list[dict[str, Any]] = [
+        {"learner": {"safe": "production", "own": "ridge"}},
+        {"learner": "ridge", "expert": "mine"},
+    ]
+    for options in asked:
+        found = us.logs.learn(mine, actions=["a", "b"], context="city", **options)
+        assert "Why this learner" not in dict(found.report.facts)
 
 
 # ─── pictures ─────────────────────────────────────────────────────────────────────────────────────

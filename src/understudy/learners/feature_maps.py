@@ -31,6 +31,7 @@ from understudy.constraints import (
     constrained,
     enforce,
     having,
+    refuse_large_state,
 )
 from understudy.errors import InvalidArgument
 from understudy.protocols import LEARNER, EventSpec, Learner, Recorder
@@ -116,6 +117,7 @@ def random_fourier(
     >>> drawn(np.ones((2, 3))).shape
     (2, 5)
     """
+    refuse_large_state("features", features, lambda count: count * dimension)
     frequencies = rng.normal(scale=math.sqrt(2.0 * gamma), size=(dimension, features))
     if constant:
         frequencies[0] = 0.0

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from understudy.constraints import SUM_TOLERANCE, Array, array
 from understudy.errors import InvalidArgument
 from understudy.protocols import PRODUCTION, AllPolicies, EventSpec, Learner
-from understudy.types import Log
+from understudy.types import Integers, Log
 
 State = TypeVar("State")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -94,6 +94,28 @@ def add_production(weights: Array, production: Array | None) -> Array:
     if largest > LEAST_SHARE:
         raise unknown_policy(PRODUCTION, PRODUCTION, largest)
     return np.asarray(known / known.sum(axis=1, keepdims=True))
+
+
+def best_actions(
+    learner: Learner[Any], state: Any, features: Array | None, rows: int = 1
+) -> Integers:
+    """The most probable actions, (n,), of the part of a policy that follows no outside policy.
+
+    An expert column does not show the best action of its model, so it must not be the larger part.
+    """
+    known, shares = learner.known_at(state, features, rows)
+    outside = zip(learner.spec.outside, shares.tolist(), strict=True)
+    followed = {name: share for name, share in outside if name in learner.spec.columns}
+    if sum(followed.values()) > 0.5:  # noqa: PLR2004 - the larger part
+        name = max(followed, key=followed.__getitem__)
+        raise InvalidArgument(
+            "best_action",
+            True,
+            f"with probability {followed[name]:.2g} the policy does as {name!r} does, a column "
+            "that does not show its best action",
+            "leave it out, or write the best action of that model into a log of its own",
+        )
+    return np.asarray(known.argmax(axis=1))
 
 
 class ProductionFollower(Learner[State]):

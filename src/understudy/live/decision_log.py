@@ -72,7 +72,11 @@ def _audit_study(store: Reader, record: StudyRecord, watch: ProgressCallback) ->
     snapshot = store.snapshot(record.key)
     processed = 0 if snapshot is None else snapshot.seq
     last = store.last_seq(record.key)
-    state = replace(StudyState.begin(spec, record.base), least_warmup=_warmup_of(snapshot))
+    try:
+        begin = StudyState.begin(spec, record.base)
+    except InvalidArgument as error:  # the policy.json that it continues cannot be read
+        return AuditResult(spec.name, last, processed, (str(error),))
+    state = replace(begin, least_warmup=_warmup_of(snapshot))
     compared = processed
     faults: list[str] = []
     previous = Decision(0, "", 0, None, None, 0)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints, TypeAdapter, ValidationError
 
 from understudy.behaviors import Behavior, Logged
 from understudy.constraints import HORIZON
@@ -53,6 +53,7 @@ EXPORT_COLUMNS = ("id", "time", ACTION, REWARD, PROPENSITY, "rewarded")  # taken
 SECOND = 1_000_000  # microseconds, the unit of all stored times
 NAMING = r"^[a-z0-9][a-z0-9._-]{0,63}$"  # a name is a part of URLs, and needs no escaping
 Name = Annotated[str, StringConstraints(pattern=NAMING)]
+Experts = Annotated[dict[Text, Text], Field(min_length=2, max_length=MOST_EXPERTS)]
 
 
 class StudySpec(BaseModel):
@@ -71,10 +72,8 @@ class StudySpec(BaseModel):
         description=f"one of {', '.join(LEARNERS)}, with parameters such as exp3-ix:coverage=20; "
         "left out: the one that suits this behavior and its contexts",
     )
-    experts: dict[Text, Text] | None = Field(
+    experts: Experts | None = Field(
         None,
-        min_length=2,
-        max_length=MOST_EXPERTS,
         description="learners by a name of yours, instead of `learner`: exp4 mixes them; "
         "the learner 'production' does as production does",
     )
@@ -290,7 +289,7 @@ class StudySpec(BaseModel):
             }
         options = {"reward_wait": reward_wait, "default_reward": default_reward}
         experts = settings.experts or {}
-        named = len(experts) > 1 and OWN not in experts.values()  # as a new study could name them
+        named = OWN not in experts.values() and _can_name(experts)
         return StudySpec.of(
             {
                 "name": name,
@@ -305,3 +304,12 @@ class StudySpec(BaseModel):
                 **{key: value for key, value in options.items() if value is not None},
             }
         )
+
+
+def _can_name(experts: Mapping[str, str]) -> bool:
+    """Whether a new study can have these experts: neither too many, nor with too long names."""
+    try:
+        TypeAdapter(Experts, config=STRICT).validate_python(experts)
+    except ValidationError:
+        return False
+    return True

@@ -20,6 +20,7 @@ import polars as pl
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.learners import Exp4, Mapped, Outside
+from understudy.learners.outside_policies import unknown_policy
 from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot
 from understudy.logs.action_files import check_probabilities, probability_vector
@@ -306,11 +307,13 @@ class StudyState:
         return np.asarray(learner.policy(study.state, x, **given))
 
     def _production(self, q: Array | None) -> Array:
-        """Production's policy in the warm-up: as known, as given, or the frequencies of actions."""
+        """Production's policy in the warm-up: as known, as given, or estimated by frequencies."""
         if isinstance(self.spec.pi_b, np.ndarray):
             return self.spec.pi_b
         if q is not None:
             return q
+        if self.spec.propensity_source == LOGGED:
+            raise unknown_policy(PRODUCTION, PRODUCTION, 1.0)
         plays = self.warmup_plays
         return self._uniform if plays is None else plays / plays.sum()
 

@@ -62,7 +62,10 @@ DECIMALS = 1e-6  # of logged propensities, which may have few digits: their sum 
 # Versions of the rules that make learners: 1 is that of 0.5, whose V comes from plays alone.
 FIRST_RULES, RULES = 1, 2
 COUNT = integer(0, "pass a number of rows")
-NO_LABELS = "it has one learner for each combination of labels, and these columns hold numbers"
+NO_LABELS = (
+    "it has one learner for each combination of labels, and these columns hold numbers, or one "
+    "label alone"
+)
 Parameters = Mapping[str, Any]
 
 
@@ -438,6 +441,7 @@ NEED_NO_PROPENSITIES = ("exp3-ix-unknown", "ridge", "lin-prod-compact")
 WITHOUT_PROPENSITIES = (
     "pass the learner 'exp3-ix-unknown', or 'ridge' with contexts, or the propensities"
 )
+WITHOUT_PROPENSITIES_OF_COLUMNS = "leave out the columns of experts, or pass the propensities"
 
 PRODUCTION_SHARE = 1e-5  # of the prior: to rely on production costs log(10⁵)/η, at a large η
 

@@ -7,6 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, Unpack, get_type_hints
@@ -214,12 +215,14 @@ class Options:
         """
         for name in passed:
             if name not in AllOptions.__annotations__:
-                raise TypeError(f"there is no option {name!r}")
+                alike = get_close_matches(name, AllOptions.__annotations__, 1)
+                hint = f"; did you mean {alike[0]!r}?" if alike else ""
+                raise TypeError(f"there is no option {name!r}{hint}")
         source, probabilities = _behavior(passed.get("behavior"))
         context, warmup = passed.get("context"), passed.get("warmup")
         if warmup is not None and not context:
-            reason = "it prepares the features of contexts, and there are none"
-            remedy = "name their columns with --context, or leave it out"
+            reason = "it prepares the features of contexts, and no columns of contexts are named"
+            remedy = "leave it out, or name their columns with --context"
             raise InvalidArgument("warmup", warmup, reason, remedy)
         learner = passed.get("learner")
         if learner is not None:

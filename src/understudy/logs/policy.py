@@ -34,6 +34,7 @@ from understudy.logs.runs.study import CertificatePath, Study
 from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, UNKNOWN, Actions, Label, is_unicode
 from understudy.logs.settings import REMEDY, Settings
 from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
+from understudy.protocols import PRODUCTION
 from understudy.snapshots import (
     FORMAT,
     RNG,
@@ -183,15 +184,25 @@ class Policy:
         """The most probable action, as `certify --best-action` plays it.
 
         What the policy does as production or as an expert column does is left out, so that their
-        probabilities are not needed.
+        probabilities are not needed. A policy that does as columns do in the larger part has none.
         """
         return self.actions.labels[self._serving.best(context)]
 
     @property
     def shares(self) -> dict[str, float]:
-        """The weight of every expert of a mixture in the next round, by name; else nothing."""
-        learner = self.study.learner
-        return learner.shares(self.study.state) if isinstance(learner, Exp4) else {}
+        """The weight of every expert of a mixture in the next round, by name.
+
+        Of another learner: the probability with which it does as production does, if it may.
+        """
+        learner, state = self.study.learner, self.study.state
+        if isinstance(learner, Exp4):
+            return learner.shares(state)
+        if not learner.spec.outside:
+            return {}
+        features = learner.spec.features
+        one = None if features is None else np.zeros((1, *features))
+        followed = float(learner.known_at(state, one)[1].sum())
+        return {PRODUCTION: followed, self.settings.learner: 1.0 - followed}
 
     @cached_property
     def _serving(self) -> Serving:

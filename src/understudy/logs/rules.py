@@ -100,7 +100,7 @@ class RejectReason(StrEnum):
     PROPENSITY_NOT_FINITE = "propensity is not finite", CHECK("propensity")
     PROPENSITY_OUT_OF_RANGE = (
         "propensity is out of range",
-        "divide percentages by 100: propensities are above 0, at most 1",
+        "correct them: propensities are above 0, at most 1 (divide percentages by 100)",
     )
     TARGET_MISSING = "target is missing", CHECK("target")
     TARGET_NOT_A_NUMBER = "target is not a number", WRITE("target")

@@ -12,15 +12,17 @@ from typing import Any, Literal
 from understudy.behaviors import Behavior, Logged
 from understudy.constraints import HORIZON, integer
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, Verbatim
+from understudy.formatting import counted
 from understudy.learners import Exp4, Outside
 from understudy.logs.features import (
     FIRST_RULES,
     NEED_CONTEXTS,
     RULES,
     WITHOUT_PROPENSITIES,
+    WITHOUT_PROPENSITIES_OF_COLUMNS,
     LearnerFactory,
 )
-from understudy.logs.schema import LOGGED, Columns, PropensitySource, RewardScale
+from understudy.logs.schema import LOGGED, Columns, PropensitySource, RewardScale, is_unicode
 from understudy.protocols import LEARNER, PRODUCTION, Learner
 from understudy.snapshots import as_data, fields_as_data, fields_from_data
 
@@ -89,6 +91,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "tables": (),
     MIXTURE: ("features",),
 }
+SHOWN = 8  # names of features in a message
 DIGITS = 9  # of a number of features: as many as a 32-bit number has
 NOT_NUMBERS = ("gain", "prior", "width")
 Named = str | Mapping[str, str]  # the name of a learner, or the names of experts
@@ -199,6 +202,11 @@ def check_wanted(wanted: object) -> None:
             remedy = "name experts, such as {'safe': 'production', 'grid': 'prod-grid'}"
             raise InvalidArgument("learner", wanted, "there is no expert in it", remedy)
         for name, expert in wanted.items():
+            if not (isinstance(name, str) and name and is_unicode(name)):
+                remedy = (
+                    "name experts by texts, such as {'safe': 'production', 'grid': 'prod-grid'}"
+                )
+                raise InvalidArgument("learner", name, "it is no name of an expert", remedy)
             if isinstance(expert, Outside):
                 reason = f"it is the column {expert.name!r}"
                 raise InvalidArgument("learner", name, reason, f"pass expert={expert.name!r}")
@@ -236,7 +244,7 @@ def choose(wanted: Wanted, factory: LearnerFactory, experts: Sequence[str] = ())
     """
     name, learner = _made(wanted, factory)
     if experts and learner.spec.columns != tuple(experts):
-        _check_mixture(experts, factory)
+        _check_mixture(experts, factory, WITHOUT_PROPENSITIES_OF_COLUMNS)
         if isinstance(learner, Exp4):
             inner = dict(zip(learner.names, learner.experts, strict=True))
         else:
@@ -269,21 +277,41 @@ def _made(wanted: Wanted, factory: LearnerFactory) -> tuple[str, Learner[Any]]:
         name, parameters = parse_learner(wanted)
         return wanted, factory.make(name, parameters)
     if isinstance(wanted, Mapping):
-        _check_mixture(wanted, factory)
+        _check_mixture(wanted, factory, WITHOUT_PROPENSITIES)
         experts = {}
         for key, expert in wanted.items():
-            text = isinstance(expert, str) and expert != PRODUCTION
-            experts[key] = _expert(expert, factory) if text else expert
+            if isinstance(expert, str):
+                experts[key] = expert if expert == PRODUCTION else _expert(expert, factory)
+            else:
+                _check_shape(key, expert, factory)
+                experts[key] = expert
         return MIXTURE, factory.mix(experts)
     return OWN, LEARNER("learner", wanted)
 
 
-def _check_mixture(experts: Iterable[str], factory: LearnerFactory) -> None:
+def _check_shape(name: str, learner: Learner[Any], factory: LearnerFactory) -> None:
+    """Raise `InvalidArgument` if a learner of the user's has other actions or features."""
+    spec, warmup = learner.spec, factory.warmup
+    if spec.n_actions != factory.n_actions:
+        reason = f"it has {spec.n_actions} actions, and the log {factory.n_actions}"
+        raise InvalidArgument("learner", name, reason, f"make it for {factory.n_actions} actions")
+    if warmup is not None and spec.features not in {None, (warmup.dimension,)}:
+        names = ", ".join(warmup.encoder.features[:SHOWN])
+        names += ", …" if warmup.dimension > SHOWN else ""
+        reason = (
+            f"it takes features {spec.features}, and these contexts are encoded as "
+            f"{counted(warmup.dimension, 'feature')} ({names})"
+        )
+        remedy = f"make it with dimension={warmup.dimension}"
+        raise InvalidArgument("learner", name, reason, remedy)
+
+
+def _check_mixture(experts: Iterable[str], factory: LearnerFactory, remedy: str) -> None:
     """Raise `InvalidArgument` if these experts cannot be mixed: that needs propensities."""
     if factory.behavior is None:
         reason = "a mixture needs the propensities of the behavior policy, and they are unknown"
         names = Verbatim(", ".join(map(str, experts)))
-        raise InvalidArgument("experts", names, reason, WITHOUT_PROPENSITIES)
+        raise InvalidArgument("experts", names, reason, remedy)
 
 
 def _expert(text: str, factory: LearnerFactory) -> Learner[Any]:
@@ -303,9 +331,8 @@ def _check_kind(
     """Raise `InvalidArgument` if a learner cannot learn from this log; say which ones can."""
     spec, behavior, warmup = learner.spec, factory.behavior, factory.warmup
     reason = None
-    if spec.n_actions != factory.n_actions:
-        reason = f"it has {spec.n_actions} actions, and the log {factory.n_actions}"
-    elif spec.propensities and not isinstance(behavior, Logged):
+    _check_shape(name, learner, factory)
+    if spec.propensities and not isinstance(behavior, Logged):
         reason = "it needs a propensity with every row, and the log has none"
     elif spec.columns != experts:
         missing = ", ".join(spec.columns)
@@ -313,11 +340,9 @@ def _check_kind(
         raise InvalidArgument("learner", Verbatim(name), reason, remedy)
     elif warmup is None and spec.features is not None:
         reason = "it learns from contexts, and none are named"
-    elif warmup is not None and spec.features not in {None, (warmup.dimension,)}:
-        reason = f"it takes features {spec.features}, and contexts have {(warmup.dimension,)}"
     if reason is not None:
         fitting = ", ".join(fitting_names(behavior, contexts=warmup is not None))
-        remedy = f"pass one of {fitting}, or one for {factory.n_actions} actions"
+        remedy = f"pass one of {fitting}"
         raise InvalidArgument("learner", Verbatim(name), reason, remedy)
 
 
@@ -325,9 +350,10 @@ def refuse_without_contexts(choice: Choice, behavior: Behavior | None) -> None:
     """Raise `InvalidArgument` if a learner ignores the contexts that the user named."""
     if choice.learner.spec.features is None:
         fitting = ", ".join(fitting_names(behavior, contexts=True))
-        raise InvalidArgument(
-            "learner", choice.name, "it ignores contexts", f"pass {fitting}, or no contexts"
-        )
+        remedy = f"pass {fitting}, or no contexts"
+        if choice.name == MIXTURE:
+            remedy = "add an expert that uses them, such as ridge or tables, or pass no contexts"
+        raise InvalidArgument("learner", choice.name, "it ignores contexts", remedy)
 
 
 def fitting_names(behavior: Behavior | None, *, contexts: bool) -> list[str]:

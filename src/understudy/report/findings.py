@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,8 @@ from understudy.formatting import (
     quoted,
     rough_count,
 )
-from understudy.learners import Exp4, Outside
-from understudy.logs.encoder import Unexpected
+from understudy.learners import Cell, Exp4, Mapped, Outside
+from understudy.logs.encoder import Encoder, NumberColumn, Unexpected
 from understudy.logs.evaluation.context_groups import FEW, ContextGroups, GroupKey
 from understudy.logs.evaluation.diagnostics import (
     Calibration,
@@ -192,6 +193,8 @@ def learn_warnings(result: LearnResult) -> Iterator[str]:
             f"are left out: {', '.join(contextual.encoder.constants)}; a larger --warmup may see "
             "them change."
         )
+    if contextual is not None:
+        yield from _unused_numbers(policy.study.learner, contextual.encoder)
     if policy.study.groups is not None:
         yield from _certain_and_few(policy.study.groups, policy.actions.labels)
     if policy.study.certificate is not None:
@@ -251,6 +254,16 @@ def _no_policies(study: Study) -> Iterator[str]:
                 "of 1, so its reward is overestimated. Log the model's probability of the action "
                 "that production played."
             )
+
+
+def _unused_numbers(learner: Any, encoder: Encoder) -> Iterator[str]:
+    """The columns of numbers that tables alone do not use."""
+    numbers = [one.name for one in encoder.columns if isinstance(one, NumberColumn)]
+    if numbers and isinstance(learner, Mapped) and isinstance(learner.map, Cell):
+        yield (
+            f"The learner has a table for each combination of labels, and does not use "
+            f"{_some(numbers, FEW_NAMES)}; the default learner and ridge do."
+        )
 
 
 def name_context(key: GroupKey) -> str:

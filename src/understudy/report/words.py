@@ -11,8 +11,6 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
-
 from understudy.behaviors import Logged
 from understudy.certificates import Certificate, Certified
 from understudy.formatting import (
@@ -55,6 +53,7 @@ from understudy.logs.settings import (
     Theorem,
     name_of_default,
 )
+from understudy.protocols import PRODUCTION
 from understudy.report.findings import describe_log, repeated_line
 
 
@@ -366,17 +365,13 @@ def why_chosen(policy: Policy) -> str:
     """The reason for the default learner; empty if the user named another one."""
     settings, contexts = policy.settings, policy.contextual is not None
     default = name_of_default(policy.study.behavior, contexts=contexts)
-    return DEFAULTS[default] if settings.learner == default and not settings.experts else ""
+    return DEFAULTS[default] if settings.learner == default and settings.wanted is None else ""
 
 
 def production_share(policy: Policy) -> float:
     """The share of the plays in which a policy does as production does; 0 for a mixture."""
-    study = policy.study
-    if isinstance(study.learner, Exp4) or not study.learner.spec.outside:
-        return 0.0
-    features = study.learner.spec.features
-    one = None if features is None else np.zeros((1, *features))
-    return float(study.learner.known_at(study.state, one)[1].sum())
+    mixture = isinstance(policy.study.learner, Exp4)
+    return 0.0 if mixture else policy.shares.get(PRODUCTION, 0.0)
 
 
 def _least_propensity(promised: float, seen: float) -> list[str]:

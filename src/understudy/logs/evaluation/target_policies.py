@@ -13,7 +13,7 @@ import numpy as np
 from understudy.certificates import Certificate
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
-from understudy.learners.outside_policies import LEAST_SHARE
+from understudy.learners.outside_policies import LEAST_SHARE, best_actions
 from understudy.logs.action_files import check_probabilities, probability_vector, read_probabilities
 from understudy.logs.aggregation.sufficient_statistics import certify_sums
 from understudy.logs.encoder import UnexpectedValues
@@ -112,8 +112,8 @@ class RowTarget(Target):
         x = None if contextual is None else contextual.features(rows.contexts())
         own = np.array([self.policy.actions.index(key) for key in actions.keys])[rows.actions]
         if self.best_action:
-            known, _ = study.learner.known_at(study.state, x, len(own))
-            return np.asarray(own == known.argmax(axis=1), dtype=np.float64)
+            best = best_actions(study.learner, study.state, x, len(own))
+            return np.asarray(own == best, dtype=np.float64)
         log = study.learner.spec.visible(replace(rows.log(x), actions=np.maximum(own, 0)))
         return np.where(own < 0, 0.0, study.learner.played_at(study.state, log))
 

@@ -15,7 +15,8 @@ import polars as pl
 
 from understudy.certificates import Certificate, Certified
 from understudy.constraints import Array
-from understudy.errors import InvalidArgument
+from understudy.errors import InvalidArgument, InvalidLog
+from understudy.formatting import counted
 from understudy.logs.action_files import probability_vector
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.context_groups import ContextGroups
@@ -141,6 +142,10 @@ class OrderedRun:
                 batches = self._batches(plan.log, quarantine, "learning", counter)
                 study, average, unexpected = _learn(plan, batches)
             fingerprints = hashing.result()
+        if study.rounds == plan.study.rounds and plan.warmup.rows and not quarantine.by_reason():
+            reason = "the log has no rows after the warm-up, from which nothing is learned"
+            rows = counted(plan.warmup.rows, "row")
+            raise InvalidLog("warmup", rows, reason, "pass a shorter one")
         if study.rounds == plan.study.rounds:
             raise nothing_left(sources_name(self.sources), quarantine.by_reason())
         repeated = repeated_rows(plan.log.reader, counter)

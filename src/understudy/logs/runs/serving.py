@@ -22,6 +22,7 @@ from understudy.learners.outside_policies import (
     NOTHING,
     ProductionFollower,
     argument_of,
+    best_actions,
     given_by_name,
     rows_by_name,
     rows_of_probabilities,
@@ -78,8 +79,7 @@ class Serving:
 
     def best(self, context: Mapping[str, Any] | None) -> int:
         """The most probable action of the part of the policy that follows no outside policy."""
-        known, _ = self.learner.known_at(self.state, self._features_of(context))
-        return int(known[0].argmax())
+        return int(best_actions(self.learner, self.state, self._features_of(context))[0])
 
     @cached_property
     def _evaluate(self) -> Callable[[Array | None, Mapping[str, Array], int], Array]:
