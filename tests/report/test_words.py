@@ -278,7 +278,7 @@ def test_rows_that_are_rescaled_late_or_quarantined_are_named() -> None:
     assert late == "79 rows came after the horizon, where no theorem holds."
     assert rescaled.startswith("Rewards were rescaled from [0, 5] to [0, 1]. The learner depends")
     assert quarantined.startswith(
-        "1 row is quarantined (reward is missing: 1): check the column of the reward. The "
+        "1 row is quarantined (reward is missing: 1): check the column of the reward (where there "
     )
     assert quarantined.endswith("for production, whose mean in valid rows is 2.486.")
 

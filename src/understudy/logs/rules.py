@@ -88,7 +88,10 @@ class RejectReason(StrEnum):
         "action is not eligible",
         "see whether the column named with --eligible lists what could be played",
     )
-    REWARD_MISSING = "reward is missing", CHECK("reward")
+    REWARD_MISSING = (
+        "reward is missing",
+        "check the column of the reward (where there was none, write 0)",
+    )
     REWARD_NOT_A_NUMBER = "reward is not a number", WRITE("reward")
     REWARD_NOT_FINITE = "reward is not finite", CHECK("reward")
     REWARD_OUT_OF_RANGE = (

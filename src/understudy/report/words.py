@@ -216,8 +216,8 @@ def explain_obstacle(
 ) -> str:
     """The reason why a log decides nothing, and the remedy.
 
-    >>> explain_obstacle(Obstacle.MOSTLY_REJECTED, {"reward is missing": 3})
-    'Most rows are quarantined (reward is missing: 3). Check the column of the reward.'
+    >>> explain_obstacle(Obstacle.MOSTLY_REJECTED, {"propensity is missing": 3})
+    'Most rows are quarantined (propensity is missing: 3). Check the column of the propensity.'
     """
     if obstacle is Obstacle.MOSTLY_REJECTED:
         refused = without_copies(refused)
