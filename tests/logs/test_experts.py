@@ -127,7 +127,7 @@ def test_a_learner_that_does_not_fit_contexts_says_how_they_are_encoded(
     if "features" in words:
         names = "4 features (1, x, color = red, color = blue)"
         assert f"these contexts are encoded as {names}" in str(caught.value)
-        assert "make it with dimension=4" in str(caught.value)
+        assert "make it for 4 features, or pass one of exp4" in str(caught.value)
 
 
 def test_columns_without_propensities_are_to_be_left_out() -> None:
@@ -346,16 +346,21 @@ def test_random_features_for_very_many_actions_are_refused_in_words() -> None:
     rows = pl.DataFrame({"action": ["a0", "a1"] * 40, "reward": 1.0, "propensity": 0.5})
     rows = rows.with_columns(x=pl.int_range(80) % 7)
     actions = [f"a{i}" for i in range(18_000)]
-    with pytest.raises(us.errors.InvalidArgument, match="pass at most features="):
+    with pytest.raises(us.errors.InvalidArgument, match="pass at most features=0"):
         learn(rows, learner="exp4:features=20", context="x", actions=actions)
+    for asked, expert in (("exp4:features=0", 0), ("exp4:features=3", 2)):  # one a temperature
+        shares = learn(rows, learner=asked, context="x").policy.shares
+        assert sum(name.startswith("fourier ridge") for name in shares) == expert
 
 
-@pytest.mark.parametrize(("K", "labels", "expert"), [(60, 200, "tables"), (150, 160, "ridge")])
+@pytest.mark.parametrize(
+    ("K", "labels", "expert"), [(60, 200, "tables"), (150, 160, "ridge"), (2_000, 25, "ridge")]
+)
 def test_a_default_whose_learners_are_all_large_has_one_of_them(
     K: int, labels: int, expert: str
 ) -> None:
     """Each has more numbers than the share of one in a mixture; tables need rows in each cell."""
-    n = 8_000 if expert == "tables" else 2_000
+    n = 2_000 if labels == 160 else 8_000
     rows = pl.DataFrame({"action": np.arange(n) % K, "reward": 0.5, "propensity": 1 / K})
     rows = rows.with_columns(label=pl.format("l{}", pl.int_range(n) * 7 % labels))
     shares = learn(rows, context="label", warmup=n // 10).policy.shares

@@ -132,7 +132,10 @@ def test_one_row_is_a_log_or_too_few(learner: str) -> None:
 
 def test_a_log_of_the_warm_up_alone_has_nothing_left_to_learn_from() -> None:
     rows = ROWS.with_columns(x=pl.int_range(N) % 7)
-    with pytest.raises(InvalidLog, match=r"no rows after the warm-up.*; pass a shorter one"):
+    with pytest.raises(InvalidLog, match=r"no valid rows come after the warm-up.*a shorter one$"):
+        learn(rows, context="x", warmup=N, actions=LABELS)
+    rows = rows.with_columns(reward=pl.when(pl.int_range(N) != 3).then("reward"))
+    with pytest.raises(InvalidLog, match=r"a shorter one, or .* \(reward is missing: 1\)$"):
         learn(rows, context="x", warmup=N, actions=LABELS)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import understudy as us
 from tests.support.logs.log_files import LABELS, K, make_rows
 from tests.support.paths import ROOT
 from tests.support.programs import find
@@ -273,6 +274,19 @@ def test_shares_are_the_weights_of_the_experts() -> None:
     label = min(LABELS)
     assert half.shares["production"] == pytest.approx(first[label] - second[label], abs=1e-12)
     assert sum(half.shares.values()) == 1.0
+    fourier = us.learners.random_fourier(
+        dimension=2, features=4, gamma=0.5, rng=np.random.default_rng(0)
+    )
+    experts = {
+        "production": "production",
+        "model": us.learners.Outside("model"),
+        "ridge": us.ridge(n_actions=K, dimension=5),
+    }
+    own = us.learners.Mapped(us.exp4(us.Logged(K), experts), fourier)
+    rows = rows_of().with_columns(y=pl.int_range(pl.len()) % 5)  # 1 and y: two features
+    policy = learn(rows, learner=own, context="y", expert="model", actions=LABELS).policy
+    assert list(policy.shares) == ["production", "model", "own"]
+    assert sum(policy.shares.values()) == pytest.approx(1.0, abs=1e-12)
 
 
 # ---------------------------------------------------------------------------------------- certify
@@ -329,7 +343,7 @@ def test_a_column_that_is_the_larger_part_has_no_best_action() -> None:
     policy = learn(rows, expert="model", actions=LABELS).policy  # no true model: it knows rewards
     assert policy.shares["model"] > 0.9
     for ask in (policy.best_action, partial(certify, rows_of(seed=1), policy, best_action=True)):
-        with pytest.raises(InvalidArgument, match="as 'model' does, a column that does not show"):
+        with pytest.raises(InvalidArgument, match=r"as expert columns do \(model\), which"):
             ask()
 
 

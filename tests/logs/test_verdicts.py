@@ -136,6 +136,22 @@ def test_the_rows_of_a_warm_up_are_told_by_their_sums_too(n: int, tmp_path: Path
         us.logs.certify(log, path)
 
 
+@pytest.mark.parametrize(("rows", "mean", "least"), [(60, 0.02, 20), (40, 0.05, 5), (100, 0.02, 5)])
+def test_other_rows_with_few_rewards_are_accepted(rows: int, mean: float, least: int) -> None:
+    """They often have the sums of the policy's own rows, if their actions take turns."""
+    rng, equal = np.random.default_rng(3), 0
+    actions, x = np.arange(rows) % 2, np.arange(rows) % 7
+    own = (rng.random(rows) < mean).astype(float)
+    policy = us.logs.learn(
+        frame(actions, own, 0.5, x=x), context="x", learner="ridge", warmup=rows // 5
+    )
+    for _ in range(200):
+        others = (rng.random(rows) < mean).astype(float)
+        equal += all(others[actions == a].sum() == own[actions == a].sum() for a in (0, 1))
+        us.logs.certify(frame(actions, others, 0.5, x=rng.random(rows)), policy)
+    assert equal > least
+
+
 # ------------------------------------------------------------------------------------ worse
 
 

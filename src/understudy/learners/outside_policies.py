@@ -106,13 +106,12 @@ def best_actions(
     known, shares = learner.known_at(state, features, rows)
     outside = zip(learner.spec.outside, shares.tolist(), strict=True)
     followed = {name: share for name, share in outside if name in learner.spec.columns}
-    if sum(followed.values()) > 0.5:  # noqa: PLR2004 - the larger part
-        name = max(followed, key=followed.__getitem__)
+    if (share := sum(followed.values())) > 0.5:  # noqa: PLR2004 - the larger part
         raise InvalidArgument(
             "best_action",
             True,
-            f"with probability {followed[name]:.2g} the policy does as {name!r} does, a column "
-            "that does not show its best action",
+            f"with probability {share:.3g} the policy does as expert columns do "
+            f"({', '.join(followed)}), which do not show a best action",
             "leave it out, or write the best action of that model into a log of its own",
         )
     return np.asarray(known.argmax(axis=1))

@@ -384,16 +384,18 @@ class LearnerFactory:
         fit = [name for name, size in sizes.items() if size <= LARGEST_MIXTURE // 3]
         left = max(0, LARGEST_MIXTURE - sum(sizes[name] for name in fit) - PER_ACTION * K)
         # F features and a constant have K (F + 1)²/2 sums and p F frequencies
-        most = (math.isqrt(p**2 + 2 * K * (left + p)) - p) // K - 1
+        most = max(0, (math.isqrt(p**2 + 2 * K * (left + p)) - p) // K - 1)
         if (fourier := parameters.pop("features", None)) is not None:
             self._check_fourier(f"exp4:features={fourier}", fourier, most)
         else:
-            fourier = min(FOURIER_FEATURES, most)
-        if self._has_interactions() and fourier >= LEAST_FOURIER:
+            fourier = min(FOURIER_FEATURES, most if most >= LEAST_FOURIER else 0)
+        if self._has_interactions() and fourier:
             fit.append("fourier ridge")
-        if not fit:  # one that alone is larger; `ridge` raises if it is too large
-            small = sizes.get("tables", math.inf) <= LARGEST_STATE
-            fit = ["tables" if small else "ridge"]
+        if not fit:  # all are large: the smallest one alone
+            smallest = min(sizes, key=sizes.__getitem__)
+            if sizes[smallest] > LARGEST_STATE:
+                self._check_size(LARGEST_STATE)
+            fit = [smallest]
         makers: dict[str, Callable[[], Learner[Any]]] = {
             "tables": lambda: self.tables({}),
             "ridge": lambda: self.ridge({}),

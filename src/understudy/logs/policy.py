@@ -34,7 +34,6 @@ from understudy.logs.runs.study import CertificatePath, Study
 from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, UNKNOWN, Actions, Label, is_unicode
 from understudy.logs.settings import REMEDY, Settings
 from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
-from understudy.protocols import PRODUCTION
 from understudy.snapshots import (
     FORMAT,
     RNG,
@@ -52,7 +51,9 @@ from understudy.types import Integers
 KIND = "policy"
 KINDS = {LOGGED: Logged, ESTIMATED: type(None), GIVEN: np.ndarray}
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character, as JSON escapes it
-MANY = 1_000  # rows: so many do not have the same sums by chance
+# The chance of equal sums above which they do not tell rows apart. So logs of a few rewards are
+# told by their order alone; they certify no gain.
+BY_CHANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ class Policy:
     def shares(self) -> dict[str, float]:
         """The weight of every expert of a mixture in the next round, by name.
 
-        Of another learner: the probability with which it does as production does, if it may.
+        Of another learner: the probability with which it does as each outside policy does, if any.
         """
         learner, state = self.study.learner, self.study.state
         if isinstance(learner, Exp4):
@@ -201,8 +202,9 @@ class Policy:
             return {}
         features = learner.spec.features
         one = None if features is None else np.zeros((1, *features))
-        followed = float(learner.known_at(state, one)[1].sum())
-        return {PRODUCTION: followed, self.settings.learner: 1.0 - followed}
+        followed = learner.known_at(state, one)[1].tolist()
+        outside = dict(zip(learner.spec.outside, followed, strict=True))
+        return {**outside, self.settings.learner: 1.0 - sum(followed)}
 
     @cached_property
     def _serving(self) -> Serving:
@@ -240,10 +242,8 @@ class Policy:
             np.allclose(column[order], of_action, rtol=1e-9, atol=0.0)
             for column, of_action in zip(found, own, strict=True)
         )
-        if whole:  # periods begin after the warm-up; equal sums by chance are the smaller evil
-            return same
-        if counts_over_time is None or not len(own_counts):
-            return same and sums.rows >= MANY
+        if whole or counts_over_time is None or not len(own_counts):  # periods begin after it
+            return same and _chance_of_equal(sums) < BY_CHANCE
         return same and np.array_equal(counts_over_time[:, order], own_counts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -412,3 +412,14 @@ def _point(point: list[Any], *, gains: bool) -> Point:
     if not all(math.isfinite(value) for value in values if value is not None):
         raise InvalidSnapshot("curve", point, "a number is not finite", REMEDY)
     return values
+
+
+def _chance_of_equal(sums: ActionStatistics) -> float:
+    """About the chance that other rows with the same counts have the same rewards of each action.
+
+    A sum of rewards of 0 and 1 with the variance v takes each of its likely values with a
+    probability of about 1/√(4πv), as the difference of two normal variables does.
+    """
+    n = np.maximum(sums.counts, 1)
+    variances = np.maximum(0.0, sums.rewards * (1.0 - sums.rewards / n))
+    return float(np.prod(1.0 / np.sqrt(1.0 + 4.0 * math.pi * variances)))

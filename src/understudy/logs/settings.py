@@ -302,7 +302,8 @@ def _check_shape(name: str, learner: Learner[Any], factory: LearnerFactory) -> N
             f"it takes features {spec.features}, and these contexts are encoded as "
             f"{counted(warmup.dimension, 'feature')} ({names})"
         )
-        remedy = f"make it with dimension={warmup.dimension}"
+        fitting = ", ".join(fitting_names(factory.behavior, contexts=True))
+        remedy = f"make it for {warmup.dimension} features, or pass one of {fitting}"
         raise InvalidArgument("learner", name, reason, remedy)
 
 

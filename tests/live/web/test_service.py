@@ -397,7 +397,14 @@ def test_the_streams_of_a_removed_token_end(tmp_path: Path, path: str) -> None:
 
 @pytest.mark.parametrize(
     ("K", "columns", "labels", "values"),
-    [(20, 20, 0, 0), (100, 64, 0, 0), (300, 5, 1, 9), (20, 20, 20, 50), (1_000, 0, 5, 50)],
+    [
+        (20, 20, 0, 0),
+        (100, 64, 0, 0),
+        (300, 5, 1, 9),
+        (20, 20, 20, 50),
+        (1_000, 0, 5, 50),
+        (2_000, 0, 1, 25),
+    ],
 )
 def test_a_live_service_takes_the_default_learner_of_any_log(
     K: int, columns: int, labels: int, values: int
@@ -416,7 +423,8 @@ def test_a_live_service_takes_the_default_learner_of_any_log(
         }
     )
     text = us.logs.learn(rows, context=list(contexts)).policy.to_json()
-    assert 20 * 2**20 < len(text) < LIMITS.snapshot  # not far below it: it is made for these
+    least = 20 if columns + labels > 1 else 10  # MiB: not far below, the bound is made for these
+    assert least * 2**20 < len(text) < LIMITS.snapshot
     assert text.count(",") < MOST_COMMAS
 
 

@@ -61,8 +61,8 @@ class Limits:
     """The largest bodies, in bytes.
 
     A batch of 1,000 events has some 100 kB. A policy.json of 10,000 actions has 16.6 MB, and the
-    largest default mixture 31 MB (`logs.features.LARGEST_MIXTURE`): 32 MiB take both, and some 3 s
-    to read.
+    largest default mixture 33 MB (`logs.features.LARGEST_MIXTURE`), unless it has one large learner
+    alone: 32 MiB take both, and some 3 s to read.
     """
 
     body: int = MEBIBYTE

@@ -359,8 +359,9 @@ async def load_snapshot(
     async with shared.loading.one():
         text = (await request.body()).decode("utf-8", errors="replace")
         if text.count(",") > MOST_COMMAS:
-            remedy = "send one that `understudy learn` or a service wrote"
-            raise InvalidArgument("policy", "policy.json", "it has too many parts", remedy)
+            reason = f"it has too many parts: more than {MOST_COMMAS:,} commas"
+            remedy = "learn one with fewer columns or labels of contexts, or continue it with learn"
+            raise InvalidArgument("policy", "policy.json", reason, remedy)
         study = await shared.service.create_from_policy(
             name, text, reward_wait=reward_wait, default_reward=default_reward
         )

@@ -38,7 +38,7 @@ from understudy.logs.readers.inputs import (
     prefetch,
     sources_name,
 )
-from understudy.logs.rules import nothing_left
+from understudy.logs.rules import list_reasons, nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
 from understudy.logs.runs.setup import (
     LogInput,
@@ -142,10 +142,12 @@ class OrderedRun:
                 batches = self._batches(plan.log, quarantine, "learning", counter)
                 study, average, unexpected = _learn(plan, batches)
             fingerprints = hashing.result()
-        if study.rounds == plan.study.rounds and plan.warmup.rows and not quarantine.by_reason():
-            reason = "the log has no rows after the warm-up, from which nothing is learned"
-            rows = counted(plan.warmup.rows, "row")
-            raise InvalidLog("warmup", rows, reason, "pass a shorter one")
+        if study.rounds == plan.study.rounds and plan.warmup.rows:
+            reason = "no valid rows come after the warm-up, from which nothing is learned"
+            remedy = "pass a shorter one"
+            if refused := quarantine.by_reason():
+                remedy += f", or correct the quarantined rows ({list_reasons(refused)})"
+            raise InvalidLog("warmup", counted(plan.warmup.rows, "row"), reason, remedy)
         if study.rounds == plan.study.rounds:
             raise nothing_left(sources_name(self.sources), quarantine.by_reason())
         repeated = repeated_rows(plan.log.reader, counter)
