@@ -112,7 +112,7 @@ def best_actions(
             True,
             f"with probability {share:.3g} the policy does as expert columns do "
             f"({', '.join(followed)}), which do not show a best action",
-            "leave it out, or write the best action of that model into a log of its own",
+            "leave it out, or certify a column that is 1 where the model's best action was logged",
         )
     return np.asarray(known.argmax(axis=1))
 

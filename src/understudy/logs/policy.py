@@ -51,8 +51,8 @@ from understudy.types import Integers
 KIND = "policy"
 KINDS = {LOGGED: Logged, ESTIMATED: type(None), GIVEN: np.ndarray}
 SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character, as JSON escapes it
-# The chance of equal sums above which they do not tell rows apart. So logs of a few rewards are
-# told by their order alone; they certify no gain.
+# Sums that other rows have with a larger chance do not identify rows: those of a few rewards, which
+# certify no gain.
 BY_CHANCE = 0.01
 
 
