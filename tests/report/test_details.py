@@ -152,6 +152,13 @@ def test_contexts_are_named_where_the_policy_is_certain_and_the_data_are_few(
     assert found == ([expected] if city == "Bonn" else [])
 
 
+@pytest.mark.parametrize("rows", [200, 5_000])
+def test_the_note_counts_the_rows_that_shares_are_means_over(rows: int) -> None:
+    log_of = pl.concat([log()] * 4)[:rows].with_columns(pl.col("reward") / 10)
+    report = us.logs.learn(log_of, actions=["a", "b"], context="city", warmup=100).report
+    assert report.averaged_over == min(4_096, rows - 100)
+
+
 def test_why_a_default_was_chosen_is_said_and_only_then() -> None:
     rows = log().drop("city")
     for learner, said in ((None, True), ("exp3-ix", False)):

@@ -243,7 +243,7 @@ def _report_learned(result: LearnResult) -> Report:
         title="What was learned from this log",
         facts=[*facts, *proven],
         assumptions=words.assumptions(policy),
-        averaged_over=None if policy.contextual is None else LAST,
+        averaged_over=None if policy.contextual is None else min(LAST, policy.rows),
         **_detail_fields(policy),
         **_verdict_fields(result.certified, result.obstacle, result.coverage, UNDERSTUDY),
         **_log_fields(result, files=policy.files),
