@@ -354,7 +354,13 @@ def test_random_features_for_very_many_actions_are_refused_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("K", "labels", "expert"), [(60, 200, "tables"), (150, 160, "ridge"), (2_000, 25, "ridge")]
+    ("K", "labels", "expert"),
+    [
+        (60, 200, "tables"),
+        (150, 160, "ridge"),
+        (2_000, 25, "ridge"),
+        (2_500, 58, "tables"),  # more numbers than a ridge regression, which would be refused
+    ],
 )
 def test_a_default_whose_learners_are_all_large_has_one_of_them(
     K: int, labels: int, expert: str

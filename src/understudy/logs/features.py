@@ -391,11 +391,11 @@ class LearnerFactory:
             fourier = min(FOURIER_FEATURES, most if most >= LEAST_FOURIER else 0)
         if self._has_interactions() and fourier:
             fit.append("fourier ridge")
-        if not fit:  # all are large: the smallest one alone
-            smallest = min(sizes, key=sizes.__getitem__)
-            if sizes[smallest] > LARGEST_STATE:
+        if not fit:  # all are large: the smaller one of these alone, if it is possible
+            tables = sizes.get("tables", math.inf)
+            if tables > LARGEST_STATE:
                 self._check_size(LARGEST_STATE)
-            fit = [smallest]
+            fit = ["ridge" if squares <= LARGEST_STATE and sizes["ridge"] < tables else "tables"]
         makers: dict[str, Callable[[], Learner[Any]]] = {
             "tables": lambda: self.tables({}),
             "ridge": lambda: self.ridge({}),
