@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 NOTHING = "–"
@@ -141,6 +142,16 @@ def counted(value: int, noun: str) -> str:
     ('1 row', '2,000 rows')
     """
     return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
+def list_some(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more there are.
+
+    >>> list_some(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    hidden = len(names) - most
+    return ", ".join(names[:most]) + (f" and {count(hidden)} more" if hidden > 0 else "")
 
 
 def percent(share: float | None) -> str:

@@ -19,6 +19,8 @@ from understudy.constraints import (
     SMALLEST_PROBABILITY,
     Array,
     Checked,
+    Constraint,
+    ConstraintViolation,
     array,
     enforce,
     integer,
@@ -91,7 +93,21 @@ EXPERTS_REMEDY = (
     "pass the probability of the logged action under each outside expert, an array in the order of "
     "`learner.spec.columns`"
 )
-EXPERTS_OF_ONE = array(EXPERTS_REMEDY, low=0.0, high=1.0)
+
+
+def _experts(dimensions: int) -> Constraint:
+    """Probabilities of outside experts in their order; columns with names may have another one."""
+    numbers = array(EXPERTS_REMEDY, dimensions=(dimensions,), low=0.0, high=1.0)
+
+    def parse(value: Any) -> Array:
+        if isinstance(value, Mapping) or hasattr(value, "columns"):
+            raise ConstraintViolation("its columns have names, and a log goes by their order")
+        return np.asarray(numbers.parse(value))
+
+    return Constraint(EXPERTS_REMEDY, parse, numbers.wrong)
+
+
+EXPERTS_OF_ONE, EXPERTS_OF_MANY = _experts(1), _experts(2)
 BLOCK = 1 << 16  # numbers in the table of one chunk: half a megabyte, which fits the cache
 
 
@@ -166,13 +182,10 @@ class Log:
         "rewards": array(REWARD_REMEDY, low=0.0, high=1.0),
         "propensities": array(PROPENSITY_REMEDY, low=SMALLEST_PROBABILITY, high=1.0).optional(),
         "features": array("pass (n, K, d), or contexts as (n, p)", dimensions=(2, 3)).optional(),
-        "experts": array(EXPERTS_REMEDY, dimensions=(2,), low=0.0, high=1.0).optional(),
+        "experts": EXPERTS_OF_MANY.optional(),
     }
 
     def __post_init__(self) -> None:
-        if isinstance(self.experts, Mapping) or hasattr(self.experts, "columns"):
-            reason = "its columns have names, and a log goes by their order"  # they might differ
-            raise InvalidEvent("experts", type(self.experts).__name__, reason, EXPERTS_REMEDY)
         enforce(self)
         for name in COLUMNS:
             column = getattr(self, name)

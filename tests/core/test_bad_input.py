@@ -123,6 +123,11 @@ ARGUMENTS: dict[str, Refusal] = {
         "experts",
         ("a log goes by their order", "learner.spec.columns"),
     ),
+    "experts of one event by name": Refusal(
+        lambda: feedback(experts={"mine": 0.5}),
+        "experts",
+        ("a log goes by their order", "learner.spec.columns"),
+    ),
     "a frame of experts": Refusal(
         lambda: us.Log([0], [1.0], [0.5], experts=pl.DataFrame({"mine": [0.5]})),
         "experts",

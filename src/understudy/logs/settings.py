@@ -12,7 +12,7 @@ from typing import Any, Literal
 from understudy.behaviors import Behavior, Logged
 from understudy.constraints import HORIZON, integer
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, Verbatim
-from understudy.formatting import counted
+from understudy.formatting import counted, list_some
 from understudy.learners import Exp4, Outside
 from understudy.logs.features import (
     FIRST_RULES,
@@ -198,14 +198,11 @@ def check_wanted(wanted: object) -> None:
     if isinstance(wanted, str):
         parse_learner(wanted)
     elif isinstance(wanted, Mapping):
+        remedy = "name experts by texts, such as {'safe': 'production', 'grid': 'prod-grid'}"
         if not wanted:
-            remedy = "name experts, such as {'safe': 'production', 'grid': 'prod-grid'}"
             raise InvalidArgument("learner", wanted, "there is no expert in it", remedy)
         for name, expert in wanted.items():
             if not (isinstance(name, str) and name and is_unicode(name)):
-                remedy = (
-                    "name experts by texts, such as {'safe': 'production', 'grid': 'prod-grid'}"
-                )
                 raise InvalidArgument("learner", name, "it is no name of an expert", remedy)
             if isinstance(expert, Outside):
                 reason = f"it is the column {expert.name!r}"
@@ -296,11 +293,9 @@ def _check_shape(name: str, learner: Learner[Any], factory: LearnerFactory) -> N
         reason = f"it has {spec.n_actions} actions, and the log {factory.n_actions}"
         raise InvalidArgument("learner", name, reason, f"make it for {factory.n_actions} actions")
     if warmup is not None and spec.features not in {None, (warmup.dimension,)}:
-        names = ", ".join(warmup.encoder.features[:SHOWN])
-        names += ", …" if warmup.dimension > SHOWN else ""
         reason = (
             f"it takes features {spec.features}, and these contexts are encoded as "
-            f"{counted(warmup.dimension, 'feature')} ({names})"
+            f"{counted(warmup.dimension, 'feature')} ({list_some(warmup.encoder.features, SHOWN)})"
         )
         fitting = ", ".join(fitting_names(factory.behavior, contexts=True))
         remedy = f"make it for {warmup.dimension} features, or pass one of {fitting}"

@@ -15,6 +15,7 @@ from understudy.formatting import (
     FEW_DIGITS,
     count,
     counted,
+    list_some,
     number,
     plain,
     quoted,
@@ -60,7 +61,7 @@ def describe_log(coverage: Coverage) -> list[str]:
     if rejected := sum(coverage.refused.values()):
         lines[0] += f"; {count(rejected)} quarantined ({list_reasons(coverage.refused)})"
     if coverage.unseen:
-        never = _some(list(map(short_label, coverage.unseen)), MANY_NAMES)
+        never = list_some(list(map(short_label, coverage.unseen)), MANY_NAMES)
         lines.append(f"Never played: {never}")
     if coverage.deterministic:
         played = coverage.table.filter(coverage.table["count"] > 0)["action"].to_list()
@@ -118,19 +119,9 @@ def _worst(labels: Sequence[Label], ratios: Array, which: NDArray[np.bool_], ord
     """The actions whose frequencies differ most from their propensities, by name."""
     first, *rest = [int(a) for a in np.argsort(order) if which[a]]
     names = [f"action {short_label(labels[a])} {ratios[a]:.2g}×" for a in rest]
-    others = f" ({_some(names, FEW_NAMES - 1)})" if names else ""
+    others = f" ({list_some(names, FEW_NAMES - 1)})" if names else ""
     often = f"{ratios[first]:.2g}× as often"
     return f"action {short_label(labels[first])} was played {often} as its propensities say{others}"
-
-
-def _some(names: Sequence[str], most: int) -> str:
-    """The first names, and how many more there are.
-
-    >>> _some(["a", "b", "c"], most=2)
-    'a, b and 1 more'
-    """
-    hidden = len(names) - most
-    return ", ".join(names[:most]) + (f" and {count(hidden)} more" if hidden > 0 else "")
 
 
 def drift_line(drift: Drift, labels: Sequence[Label]) -> str:
@@ -204,7 +195,7 @@ def learn_warnings(result: LearnResult) -> Iterator[str]:
 def certify_warnings(result: CertifyResult) -> Iterator[str]:
     """Warnings about a certified policy."""
     if result.strange is not None:
-        known, shown = (_some(list(map(short_label, one)), FEW_NAMES) for one in result.strange)
+        known, shown = (list_some(list(map(short_label, one)), FEW_NAMES) for one in result.strange)
         yield (
             f"The policy and the log have no action in common: the policy knows {known}; the log "
             f"shows {shown}."
@@ -221,7 +212,7 @@ def unread_warnings(unread: Iterable[UnreadFiles]) -> Iterator[str]:
             f"{counted(len(names), 'file')} of the folder {shorten(str(folder), LONGEST_PATH)} "
             f"{'was' if one else 'were'} not read, because "
             f"{'its name does' if one else 'their names do'} not say the format: "
-            f"{_some(list(map(shorten, names)), FEW_NAMES)}; name "
+            f"{list_some(list(map(shorten, names)), FEW_NAMES)}; name "
             f"{'it' if one else 'them'}, with --format."
         )
 
@@ -262,7 +253,7 @@ def _unused_numbers(learner: Any, encoder: Encoder) -> Iterator[str]:
     if numbers and isinstance(learner, Mapped) and isinstance(learner.map, Cell):
         yield (
             f"The learner has a table for each combination of labels, and does not use "
-            f"{_some(numbers, FEW_NAMES)}; the default learner and ridge do."
+            f"{list_some(numbers, FEW_NAMES)}; the default learner and ridge do."
         )
 
 
@@ -301,7 +292,7 @@ def _certain_and_few(groups: ContextGroups, labels: Sequence[Label]) -> Iterator
         yield (
             "The policy is certain and the data are few: it plays one action almost always, which "
             f"the log shows fewer than {FEW} times there, in {counted(len(found), 'context')}: "
-            f"{_some(names, FEW_NAMES)}."
+            f"{list_some(names, FEW_NAMES)}."
         )
 
 
