@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from understudy.constraints import (
     N_ACTIONS,
     PROBABILITIES,
+    SMALLEST_PROBABILITY,
     Array,
     Checked,
     Constraint,
@@ -22,22 +23,60 @@ from understudy.constraints import (
     number,
 )
 from understudy.deprecated import old_module_names
-from understudy.types import Log, saved
+from understudy.errors import InvalidArgument
+from understudy.types import Log, added, read_only, saved
 
 __all__ = ["BEHAVIOR", "Behavior", "Logged", "cdf", "choose", "interpolated", "uniform"]
 
 
+SLACK = 1e-6  # of a declared propensity: logs round to six digits or more
+LEAST_PROPENSITY = number(
+    SMALLEST_PROBABILITY, 1.0, "pass the smallest propensity that an action ever has"
+)
+
+
 @saved
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Logged(Checked):
     """The behavior is known one event at a time: each carries its own `propensity`.
 
-    >>> Logged(n_actions=3)
-    Logged(n_actions=3)
+    With a `least_propensity` f you declare that in every round every action that a target may play
+    has a propensity of at least f. Certificates then center their bets, and need fewer rounds. A
+    propensity below f, or above 1 − (K − 1) f, contradicts it.
+
+    >>> Logged(n_actions=3, least_propensity=0.05)
+    Logged(n_actions=3, least_propensity=0.05)
     """
 
     n_actions: int
-    CONSTRAINTS: ClassVar = {"n_actions": N_ACTIONS}
+    least_propensity: float | None = added(None)
+    CONSTRAINTS: ClassVar = {
+        "n_actions": N_ACTIONS,
+        "least_propensity": LEAST_PROPENSITY.optional(),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        f = self.least_propensity
+        if f is not None and f * self.n_actions > 1.0 + SLACK:
+            raise InvalidArgument(
+                "least_propensity",
+                f,
+                f"{self.n_actions} propensities of at least {f:g} sum to more than 1",
+                f"pass at most 1/{self.n_actions}",
+            )
+
+    def __repr__(self) -> str:
+        f = self.least_propensity
+        return f"Logged(n_actions={self.n_actions}{'' if f is None else f', least_propensity={f}'})"
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest propensity that an action may have."""
+        if self.least_propensity is None:
+            return 0.0, 1.0
+        f = self.least_propensity
+        return f * (1.0 - SLACK), 1.0 - (self.n_actions - 1) * f + SLACK
 
 
 Behavior = Array | Logged
@@ -50,6 +89,14 @@ def _behavior(value: Any) -> Behavior:
 def n_actions_of(behavior: Any) -> int:
     """K of a checked behavior."""
     return behavior.n_actions if isinstance(behavior, Logged) else len(behavior)
+
+
+def inverse_of(behavior: Any) -> Array | None:
+    """1/q of every action of a checked vector, inf where it is 0; None if it is logged."""
+    if isinstance(behavior, Logged):
+        return None
+    with np.errstate(divide="ignore"):
+        return read_only(1.0 / np.asarray(behavior))
 
 
 def propensities_of(behavior: Behavior, log: Log) -> Array:

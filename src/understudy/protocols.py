@@ -7,14 +7,16 @@ and are written here once.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.behaviors import Behavior, Logged
+from understudy.behaviors import SLACK, Behavior, Logged, inverse_of
 from understudy.constraints import Array, Constraint, having
 from understudy.deprecated import OldName, adopt_old_members, old_module_names
 from understudy.errors import BrokenLaw, InvalidArgument, InvalidEvent, NotMergeable
@@ -22,6 +24,7 @@ from understudy.types import (
     EXPERTS_REMEDY,
     FEATURES,
     PROPENSITY_REMEDY,
+    VECTORS_REMEDY,
     Feedback,
     Integers,
     Log,
@@ -34,6 +37,7 @@ from understudy.types import (
 )
 
 State = TypeVar("State")
+NOTHING: Array = np.empty(0)
 PRODUCTION = "production"  # the behavior policy, as an expert that a learner may follow
 
 
@@ -48,7 +52,7 @@ class EventSpec:
     `outside` names policies that a learner follows in part and knows at logged actions only:
     `PRODUCTION`, whose probability of the logged action is the propensity, and those whose
     probabilities are the columns of `Log.experts`, in this order. To play, the learner must be told
-    their probabilities of all actions.
+    their probabilities of all actions. `behavior` is that of the events, if it is known.
     """
 
     n_actions: int
@@ -58,13 +62,19 @@ class EventSpec:
     unread: str = "leave it out, or make the learner with us.Logged(n_actions=K) to use it"
     unseen: str = "correct pi_b, or use us.Logged or exp3_ix_unknown if it is not known"
     outside: tuple[str, ...] = ()
+    behavior: Behavior | None = None
 
     @staticmethod
     def for_behavior(behavior: Behavior) -> EventSpec:
         """The spec of events of a known behavior, or of one that is logged with each event."""
         if isinstance(behavior, Logged):
-            return EventSpec(behavior.n_actions, propensities=True)
-        return EventSpec(len(behavior), support=behavior > 0)
+            return EventSpec(behavior.n_actions, propensities=True, behavior=behavior)
+        return EventSpec(len(behavior), support=behavior > 0, behavior=behavior)
+
+    @cached_property
+    def inverse(self) -> Array | None:
+        """1/q of every action if the behavior is a vector."""
+        return None if self.behavior is None else inverse_of(self.behavior)
 
     def check(self, log: Log) -> None:
         """Raise `InvalidEvent` at the first event that does not fit."""
@@ -84,6 +94,10 @@ class EventSpec:
             raise InvalidEvent(
                 "propensity", log.propensities[:3], "it is not read here", self.unread
             )
+        if isinstance(self.behavior, Logged) and log.propensities is not None:
+            self._check_propensities(self.behavior, log.propensities)
+        if log.propensity_vectors is not None:
+            self._check_vectors(log, log.propensity_vectors)
         if log.features is not None or self.features is not None:
             self._check_features(log.features)
         if log.experts is not None or self.columns:
@@ -109,6 +123,37 @@ class EventSpec:
             features=self.features is not None,
             experts=bool(self.columns),
         )
+
+    def _check_propensities(self, behavior: Logged, q: Array) -> None:
+        """Raise `InvalidEvent` at the first propensity that contradicts the declared least one."""
+        low, high = behavior.range
+        wrong = (q < low) | (q > high)  # not where it is nan
+        if wrong.any():
+            t, f = int(np.argmax(wrong)), behavior.least_propensity
+            reason = f"the least propensity is declared as {f}"
+            if q[t] > high:
+                reason += f", which leaves at most {high:.6g} for one action"
+            remedy = "declare a smaller one, or none if some actions are never played"
+            raise InvalidEvent(f"propensity of event {t}", float(q[t]), reason, remedy)
+
+    def _check_vectors(self, log: Log, vectors: Array) -> None:
+        """Raise `InvalidEvent` at the first vector that is none of its event's."""
+        n, K = len(log), self.n_actions
+        if vectors.shape != (n, K):
+            reason = f"{n} events of {K} actions need ({n}, {K})"
+            raise InvalidEvent("propensity_vectors", vectors.shape, reason, VECTORS_REMEDY)
+        q = log.propensities
+        own = vectors[np.arange(n), log.actions]
+        known = own if q is None else q
+        sums = vectors.sum(axis=1)
+        wrong = (np.abs(sums - 1.0) > SLACK * K) | (np.abs(own - known) > SLACK)
+        if wrong.any():
+            t = int(np.argmax(wrong))
+            reason = f"it sums to {sums[t]:.6g}, and gives the logged action {own[t]:.6g}"
+            if q is not None:
+                reason += f", whose propensity is {q[t]:.6g}"
+            vector = vectors[t, :4].tolist()
+            raise InvalidEvent(f"propensity vector of event {t}", vector, reason, VECTORS_REMEDY)
 
     def _check_experts(self, experts: Array | None) -> None:
         found, wanted = 0 if experts is None else experts.shape[1], len(self.columns)
@@ -173,17 +218,26 @@ class Recorder:
     def add(self, policies: Array) -> None:
         """Record the policy of the next round, (K,), or those of the next rounds, (n, K)."""
 
-    def add_rows(self, rows: Array) -> None:
-        """Record policies (n, K) if `whole`, else probabilities of logged actions, (n, 1)."""
+    def add_rows(self, rows: Array, follows: Array | float = 0.0) -> None:
+        """Record policies (n, K) if `whole`, else probabilities of logged actions, (n, 1).
+
+        Of each round a share `follows` does as production does.
+        """
         if self.whole:
             self.add(rows)
         else:
-            (played,) = self.kernel_arguments(len(rows))
-            played[:] = rows[:, 0]
+            self.add_played(rows[:, 0], follows)
+
+    def add_played(self, played: Array, follows: Array | float) -> None:
+        """Record the probabilities of logged actions of policies that are not made in full."""
 
     def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
-        """The arrays of the next rounds that the kernel takes."""
-        return (np.empty(rounds),)
+        """The arrays of the next rounds that the kernel takes.
+
+        Of `replay`: the probability of the logged action, v (`Trace.inverse`), the largest π v and
+        the share of production; an empty v if the last two are not wanted.
+        """
+        return np.empty(rounds), NOTHING, NOTHING, NOTHING
 
     def add_found(self, found: Any) -> None:
         """Record what the kernel returned for these rounds beside the state."""
@@ -207,21 +261,42 @@ class Recorder:
 
 
 class ActionProbabilities(Recorder):
-    """π_t(A_t), the probability of the logged action, in `probability`."""
+    """π_t(A_t), the probability of the logged action, in `probability`; and what `Trace` has."""
 
     wants_policies = True
 
-    def __init__(self, actions: Integers) -> None:
-        self.actions = actions
-        self.probability = np.empty(len(actions))
+    def __init__(self, actions: Integers, spec: EventSpec) -> None:
+        self.actions, self.inverse = actions, spec.inverse
+        self.probability, self.largest = np.empty(len(actions)), np.empty(len(actions))
+        self.follows = np.zeros(len(actions))
+        v = np.ones(spec.n_actions) if spec.inverse is None else spec.inverse
+        self.factors, self.crude = kernel_view(v), float(v.max())
 
     def add(self, policies: Array) -> None:
         rows = np.atleast_2d(policies)
         part = self._next(len(rows))
         self.probability[part] = rows[np.arange(len(rows)), self.actions[part]]
+        if math.isfinite(self.crude):
+            self.largest[part] = (rows * self.factors).max(axis=1)
+        else:  # 0 times inf
+            products = np.where(rows > 0.0, rows, 0.0) * np.where(rows > 0.0, self.factors, 0.0)
+            self.largest[part] = products.max(axis=1)
+
+    def add_played(self, played: Array, follows: Array | float) -> None:
+        part = self._next(len(played))
+        self.probability[part], self.follows[part] = played, follows
+        self.largest[part] = (1.0 - self.follows[part]) * self.crude
 
     def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
-        return (self.probability[self._next(rounds)],)
+        part = self._next(rounds)
+        return self.probability[part], self.factors, self.largest[part], self.follows[part]
+
+    def trace(self, past_horizon: int, n_actions: int) -> Trace:
+        """The trace of the recorded rounds."""
+        probability, largest, follows = map(
+            read_only, (self.probability, self.largest, self.follows)
+        )
+        return Trace(probability, past_horizon, n_actions, largest, follows, self.inverse)
 
 
 class AllPolicies(Recorder):
@@ -334,10 +409,10 @@ class Learner(Protocol[State]):
         """The state after a whole log, bit for bit that of `update` on each event in turn."""
         self.check_state(state)
         self.check_log(log)
-        recorder = ActionProbabilities(log.actions)
+        recorder = ActionProbabilities(log.actions, self.spec)
         state = self._advance_recorded(state, log, recorder)
         past = min(self.past_horizon(state), len(log))
-        return state, Trace(read_only(recorder.probability), past, self.spec.n_actions)
+        return state, recorder.trace(past, self.spec.n_actions)
 
     def policies(self, state: State, log: Log) -> tuple[State, Array]:
         """Like `replay`, with every π_t in full: an array (n, K)."""
@@ -372,7 +447,7 @@ class Learner(Protocol[State]):
             everything = AllPolicies(len(log), self.spec.n_actions)
             state = self._advance_recorded(state, log, everything)
             return state, everything.policies[:, np.newaxis]
-        played = ActionProbabilities(log.actions)
+        played = ActionProbabilities(log.actions, self.spec)
         state = self._advance_recorded(state, log, played)
         return state, played.probability[:, np.newaxis, np.newaxis]
 
@@ -408,13 +483,24 @@ class Learner(Protocol[State]):
         """
         return self.policies_at(state, features, rows), np.empty(0)
 
-    def played_at(self, state: State, log: Log) -> Array:
-        """The probability of each logged action at one state, (n,); the log is not learned from."""
+    def trace_at(self, state: State, log: Log) -> Trace:
+        """The trace of one state, which does not learn from the log."""
         known, shares = self.known_at(state, log.features, len(log))
         played = known[np.arange(len(log)), log.actions]
+        follows, rest = 0.0, 0.0  # the shares of production, and of experts that are columns
         for name, share in zip(self.spec.outside, shares.tolist(), strict=True):
             played += share * self.spec.outside_column(name, log)
-        return np.minimum(1.0, played)
+            if name == PRODUCTION:
+                follows = share
+            else:
+                rest += share
+        return Trace(
+            read_only(np.minimum(1.0, played)),
+            0,
+            self.spec.n_actions,
+            read_only(known.max(axis=1, initial=0.0) + rest),
+            read_only(np.full(len(log), follows)),
+        )
 
     def rounds(self, state: State) -> int:
         """How many rounds the state has seen."""

@@ -26,7 +26,7 @@ from understudy.behaviors import choose
 from understudy.constraints import Array, enforce, having
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, shorten
 from understudy.protocols import LEARNER, Learner
-from understudy.types import ADDED, SAVED, Feedback, Log, Trace, read_only, saved_tag
+from understudy.types import ABSENT, ADDED, SAVED, Feedback, Log, Trace, read_only, saved_tag
 
 FORMAT = "understudy"
 VERSION = 2
@@ -211,7 +211,8 @@ def _is_added_default(field: dataclasses.Field[Any], value: Any) -> bool:
     """Whether older files lack a field, and have its default by that."""
     if ADDED not in field.metadata:
         return False
-    return value is field.default or (not isinstance(value, np.ndarray) and value == field.default)
+    absent = field.metadata[ABSENT]
+    return value is absent or (not isinstance(value, np.ndarray) and value == absent)
 
 
 REMEDY = "load a file that Understudy.save wrote, unchanged"
@@ -377,7 +378,8 @@ def _decode_record(value: dict[str, Any], where: str) -> Any:
         odd = shorten(sorted((wanted ^ found) | (found - set(fields))))
         raise _damaged(where, value["kind"], f"fields are missing or unknown: {odd}")
     decoded = {name: from_data(value[name], f"{where}.{name}") for name in found}
-    record = cls(**decoded)
+    older = {name: fields[name].metadata[ABSENT] for name in set(fields) - found}
+    record = cls(**decoded, **older)
     if hasattr(record, "CONSTRAINTS"):
         enforce(record)
     for name, item in decoded.items():
@@ -393,7 +395,7 @@ def fields_as_data(value: Any) -> Any:
     that is one of several alternatives has a `KIND`, which comes first.
 
     >>> fields_as_data(Feedback(1, 0.5, features=np.array([2.0])))
-    {'action': 1, 'reward': 0.5, 'propensity': None, 'features': [2.0], 'experts': None}
+    {'action': 1, 'reward': 0.5, 'propensity': None, 'features': [2.0], ...}
     """
     if isinstance(value, float):
         return None if math.isnan(value) else value
@@ -421,7 +423,7 @@ def fields_from_data(
     The object must have exactly the fields of `cls`, or its `KIND` and those of one of several
     classes. A decoder turns the JSON of its field into a value; the class checks all of them.
 
-    >>> data = {"action": 1, "reward": 0.5, "propensity": None, "features": None, "experts": None}
+    >>> data = fields_as_data(Feedback(1, 0.5))
     >>> fields_from_data(Feedback, data, "event").action
     1
     >>> fields_from_data(Feedback, data | {"reward": "high"}, "event")

@@ -32,7 +32,7 @@ Integers = NDArray[np.int64]
 Class = TypeVar("Class", bound=type)
 
 SAVED: dict[str, Any] = {}
-ADDED = "added"  # the mark of such a field in its metadata
+ADDED, ABSENT = "added", "absent"  # marks of such a field in its metadata
 
 
 @overload
@@ -70,12 +70,14 @@ def saved_tag(cls: type) -> str | None:
     return next((tag for tag, known in SAVED.items() if known is cls), None)
 
 
-def added(default: Any) -> Any:
-    """A field that older files do not have: it is saved only where it differs from its default.
+def added(default: Any, absent: Any = None) -> Any:
+    """A field that older files do not have: it is saved only where it differs from `absent`.
 
-    So a value that an older release saved has the same text now.
+    That is the value of the older files; left out, the default. So a value that an older release
+    saved has the same text now.
     """
-    return field(default=default, metadata={ADDED: True})
+    meant = default if absent is None else absent
+    return field(default=default, metadata={ADDED: True, ABSENT: meant})
 
 
 REWARD_REMEDY = (
@@ -88,7 +90,11 @@ FEATURES = array(
     dimensions=(1, 2),
 )
 CONTEXTS = array("pass φ(x, ·) as (n, K, d), or contexts as (n, p)", dimensions=(2, 3))
-COLUMNS = ("actions", "rewards", "propensities", "features", "experts")
+VECTORS_REMEDY = (
+    "pass the propensities of all actions: they sum to 1, and that of the logged action is the "
+    "event's propensity"
+)
+COLUMNS = ("actions", "rewards", "propensities", "features", "experts", "propensity_vectors")
 EXPERTS_REMEDY = (
     "pass the probability of the logged action under each outside expert, an array in the order of "
     "`learner.spec.columns`"
@@ -116,7 +122,7 @@ class Feedback(Checked):
     """One round as the learner sees it: the action of the behavior policy, and its reward.
 
     >>> Feedback(action=3, reward=1.0)
-    Feedback(action=3, reward=1.0, propensity=None, features=None, experts=None)
+    Feedback(action=3, reward=1.0, ...)
     >>> Feedback(action=0, reward=1.5)
     Traceback (most recent call last):
     understudy.errors.InvalidArgument: reward = 1.5: it must be at most 1; rescale rewards ...
@@ -127,6 +133,7 @@ class Feedback(Checked):
     propensity: float | None = None
     features: Array | None = None
     experts: Array | None = None
+    propensity_vector: Array | None = None
 
     if TYPE_CHECKING:  # anything that NumPy takes for an array is converted
 
@@ -137,6 +144,7 @@ class Feedback(Checked):
             propensity: float | None = None,
             features: ArrayLike | None = None,
             experts: ArrayLike | None = None,
+            propensity_vector: ArrayLike | None = None,
         ) -> None: ...
 
     CONSTRAINTS: ClassVar = {
@@ -145,6 +153,7 @@ class Feedback(Checked):
         "propensity": number(SMALLEST_PROBABILITY, 1.0, PROPENSITY_REMEDY).optional(),
         "features": FEATURES.optional(),
         "experts": EXPERTS_OF_ONE.optional(),
+        "propensity_vector": array(VECTORS_REMEDY, low=0.0, high=1.0).optional(),
     }
 
 
@@ -154,6 +163,7 @@ class Log:
 
     `features` is (n, K, d): φ(X_t, ·) of every round; or (n, p), one context each. `experts` is
     (n, E): the probability of the logged action under E policies of your own, for `us.exp4`.
+    `propensity_vectors` is (n, K): the propensities of all actions, which sharpen certificates.
 
     >>> log = Log(actions=[0, 2, 1], rewards=[1.0, 0.0, 0.5])
     >>> len(log), log[1:].actions.tolist()
@@ -165,6 +175,7 @@ class Log:
     propensities: Array | None = None
     features: Array | None = None
     experts: Array | None = None
+    propensity_vectors: Array | None = None
 
     if TYPE_CHECKING:
 
@@ -175,6 +186,7 @@ class Log:
             propensities: ArrayLike | None = None,
             features: ArrayLike | None = None,
             experts: ArrayLike | None = None,
+            propensity_vectors: ArrayLike | None = None,
         ) -> None: ...
 
     CONSTRAINTS: ClassVar = {
@@ -183,6 +195,7 @@ class Log:
         "propensities": array(PROPENSITY_REMEDY, low=SMALLEST_PROBABILITY, high=1.0).optional(),
         "features": array("pass (n, K, d), or contexts as (n, p)", dimensions=(2, 3)).optional(),
         "experts": EXPERTS_OF_MANY.optional(),
+        "propensity_vectors": array(VECTORS_REMEDY, dimensions=(2,), low=0.0, high=1.0).optional(),
     }
 
     def __post_init__(self) -> None:
@@ -213,7 +226,9 @@ class Log:
         # A list: tuples made of a generator would pile up in the interpreter's list of free ones.
         return self._of(*[None if column is None else column[rounds] for column in columns])
 
-    def visible(self, *, propensities: bool, features: bool, experts: bool = False) -> Log:
+    def visible(
+        self, *, propensities: bool, features: bool, experts: bool = False, vectors: bool = False
+    ) -> Log:
         """The log without the columns that a learner does not read.
 
         >>> log = Log(actions=[0], rewards=[1.0], propensities=[0.5])
@@ -226,11 +241,14 @@ class Log:
             self.propensities if propensities else None,
             self.features if features else None,
             self.experts if experts else None,
+            self.propensity_vectors if vectors else None,
         )
 
     def with_features(self, features: Array) -> Log:
         """The log with other features of its rounds."""
-        return self._of(self.actions, self.rewards, self.propensities, features, self.experts)
+        columns = [getattr(self, name) for name in COLUMNS]
+        columns[COLUMNS.index("features")] = features
+        return self._of(*columns)
 
     @staticmethod
     def _of(*columns: NDArray[Any] | None) -> Log:
@@ -262,6 +280,9 @@ class Log:
                 propensity=None if self.propensities is None else float(self.propensities[t]),
                 features=None if self.features is None else self.features[t],
                 experts=None if self.experts is None else self.experts[t],
+                propensity_vector=(
+                    None if self.propensity_vectors is None else self.propensity_vectors[t]
+                ),
             )
 
 
@@ -271,11 +292,18 @@ class Trace:
 
     `probability[t]` is π_t(A^B_t). `past_horizon` counts the rounds after the horizon that the
     learner was tuned for. `n_actions` is K.
+
+    With `inverse` v(a) = 1/q(a) of the learner's behavior, or v = 1 if that is None, π_t(a) v(a) is
+    at most `follows[t]` times production's plus `largest[t]`, for all actions a. Certificates
+    center their bets by it. `largest` is None if that is not known, `follows` if it is 0.
     """
 
     probability: Array
     past_horizon: int
     n_actions: int
+    largest: Array | None = None
+    follows: Array | None = None
+    inverse: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,6 +336,7 @@ def one_event(feedback: Feedback) -> Log:
         None if feedback.propensity is None else np.array([feedback.propensity]),
         None if feedback.features is None else feedback.features[np.newaxis],
         None if feedback.experts is None else feedback.experts[np.newaxis],
+        None if feedback.propensity_vector is None else feedback.propensity_vector[np.newaxis],
     )
 
 

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from understudy.certificates.certificate import (
     Certificate,
+    Window,
     load_certificate,
     save_certificate,
 )
 from understudy.certificates.curves import Certified, certify, certify_by
 from understudy.certificates.evidence import Evidence
 from understudy.certificates.targets import FixedPolicy
+from understudy.certificates.uncentered import UncenteredEvidence
 
 __all__ = [
     "Certificate",
     "Certified",
     "Evidence",
     "FixedPolicy",
+    "UncenteredEvidence",
+    "Window",
     "certify",
     "certify_by",
     "load_certificate",

@@ -9,15 +9,20 @@ with probability π_t(b), which depends on the past alone. With w = π_t(b)/q_t(
 
     x_t = w R    has mean  μ_t = ⟨π_t, r_t⟩,    and Π_t (1 + λ x_t) / (1 + λ μ_t) is a martingale
 
-for every λ > 0 and any adversary: the wealth of a bet on λ. Mixed over a grid of λ_i with equal
+for every λ > 0 and any adversary: the wealth of a bet on λ. Mixed over a grid of λ_i with
 weights ρ_i, it ever reaches 1/δ with probability δ at most (Ville), and Σ_t log(1 + λ μ_t) is at
 most n log(1 + λ μ̄) (Jensen): so with probability 1 − δ, for all n at once, μ̄ ≥ m, the root of
 
     Σ_i ρ_i exp(S_i − n log(1 + λ_i m)) = 1/δ,    S_i = Σ_t log(1 + λ_i x_t).
 
 The upper bound is the same for 1 − R, on 1 − μ̄; each of the two spends δ/2. The gain over
-production is bounded by the same with x_t = (w − 1) R ≥ −1, λ_i < 1, and a δ of its own: noise that
-both policies share cancels. Proofs are in docs/theory.md.
+production is bounded from below by the same with x_t = (w − 1) R ≥ −1, λ_i < 1, and a δ of its own,
+and from above with (w − 1)(1 − R): noise that both policies share cancels.
+
+Since E_t w = 1, a center c that is known before b_t takes most of the noise of w away and changes
+no mean: x_t = (w − 1)(R − c), and w (R − c) + c. Most of the wealth bets on these (`bets`), the
+rest without a center. E_t w = 1 is needed: where it is not sure, c is 0. Proofs are in
+docs/theory.md.
 """
 
 from __future__ import annotations
@@ -29,30 +34,46 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy import kernels
 from understudy.behaviors import Behavior, Logged, propensities_of
-from understudy.certificates.evidence import (
+from understudy.certificates.bets import (
     BEHAVIOR_OR_NONE,
+    CENTERS_OR_NONE,
     CONFIDENCE,
     EVIDENCE,
+    FIRST_RULES,
+    GAIN,
     LAMBDAS,
     LARGEST_BET,
-    Evidence,
+    LOSS,
+    LOWER,
+    RULES,
+    RULES_VERSION,
+    UPPER,
+    Bets,
+    Columns,
     resolve_n_actions,
 )
-from understudy.certificates.targets import Target, probabilities_under
+from understudy.certificates.evidence import Evidence
+from understudy.certificates.targets import (
+    Target,
+    largest_ratio,
+    largest_ratios,
+    probabilities_under,
+)
+from understudy.certificates.uncentered import UncenteredEvidence
 from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
 from understudy.formatting import count, counted, least_gain, number, percent
 from understudy.protocols import EventSpec
 from understudy.snapshots import REMEDY, from_text, read_text, to_text, write_atomically
-from understudy.types import Feedback, Integers, Log, chunks, kernel_view, one_event, saved
+from understudy.types import Feedback, Integers, Log, added, chunks, kernel_view, one_event, saved
 
 CHUNK = 1 << 13  # events at a time: their columns, 256 KB, stay in the cache
 CONTRADICTION = (
@@ -61,6 +82,13 @@ CONTRADICTION = (
 )
 # Of δ, for the bounds on a counted behavior: it enters through log(1/δ) alone.
 COUNTING_SHARE = 0.25
+
+
+class Window(NamedTuple):
+    """The rounds from `start` on, and a lower bound on the mean gain over production in them."""
+
+    start: int
+    gain: float
 
 
 @saved
@@ -73,25 +101,29 @@ class Certificate:
     measure the overlap of target and behavior: with little overlap the bounds are wide.
 
     All bounds are totals over the rounds so far. `lower` and `upper` hold together, at all times,
-    with the `confidence`, and `gain` by itself. They are about π_1 … π_n, the policies while they
-    were learning: the last one is certified by rounds that come after it.
+    with the `confidence`; `gain` and `gain_upper` each by itself, and `promoted` and `worse` too.
+    They are about π_1 … π_n, the policies while they were learning: the last one is certified by
+    rounds that come after it.
 
     Args:
         behavior: q, K probabilities; `us.Logged`, to use the propensities of the log, which may
             drift; or None, if propensities are unknown. They are then estimated from action
             frequencies: the behavior must be the same in all rounds and contexts, part of δ pays
-            for it, and no gain is certified (`gain`, `promoted` and `promoted_at` are None).
+            for it, and no gain is certified (`gain`, `promoted` and the like are None).
         confidence: 1 − δ.
         n_actions: K, where `behavior` does not tell it.
         lambdas: the grid of λ; the gain's is 0.9 λ for every λ ≤ 1. Left out: 4, 2, 1, …, 2^-21.
         evidence: what was observed so far; left out: nothing.
+        rules: the version of the rules: 2, or 1 for those of release 0.5, which have no centers.
+        centers: left out: the mean reward so far, and windows of rounds. Constants, such as
+            [0.25, 0.5, 0.75, 1], make sums that do not depend on the order of rounds.
 
     >>> import understudy as us
     >>> certificate = us.Certificate(behavior=[0.5, 0.5])
     >>> log = us.Log(actions=[0, 1] * 500, rewards=[0.0, 1.0] * 500)
     >>> certificate = certificate.observe(log, [0.1, 0.9])
     >>> certificate.rounds, round(certificate.lower), round(certificate.upper)
-    (1000, 796, 912)
+    (1000, 0, 0)
     >>> certificate.observe(us.Feedback(action=1, reward=1.0), 0.9).rounds
     1001
     """
@@ -100,7 +132,9 @@ class Certificate:
     confidence: float = 0.95
     n_actions: int = None  # type: ignore[assignment] # filled in, as the next two
     lambdas: Array = None  # type: ignore[assignment]
-    evidence: Evidence = None  # type: ignore[assignment]
+    evidence: Evidence | UncenteredEvidence = None  # type: ignore[assignment]
+    rules: int = added(RULES, absent=FIRST_RULES)
+    centers: Array | None = added(None)  # noqa: RUF009 - a field
 
     if TYPE_CHECKING:
 
@@ -110,7 +144,9 @@ class Certificate:
             confidence: float = 0.95,
             n_actions: int | None = None,
             lambdas: ArrayLike | None = None,
-            evidence: Evidence | None = None,
+            evidence: Evidence | UncenteredEvidence | None = None,
+            rules: int = RULES,
+            centers: ArrayLike | None = None,
         ) -> None: ...
 
     CONSTRAINTS: ClassVar = {
@@ -119,15 +155,20 @@ class Certificate:
         "n_actions": N_ACTIONS.optional(),
         "lambdas": LAMBDAS,
         "evidence": EVIDENCE.optional(),
+        "rules": RULES_VERSION,
+        "centers": CENTERS_OR_NONE,
     }
     form, of_sums = OldName(), OldName()
 
     def __post_init__(self) -> None:
         enforce(self)
         object.__setattr__(self, "n_actions", resolve_n_actions(self.behavior, self.n_actions))
+        if self.centers is not None and not self.centered:
+            reason = "rules of release 0.5, and counted behaviors, have none"
+            raise InvalidArgument("centers", self.centers, reason, "leave them out")
         if self.evidence is None:
-            counted = self.n_actions if self.behavior is None else 0
-            object.__setattr__(self, "evidence", Evidence.none(len(self._grids), counted))
+            nothing = Evidence.none(self.bets) if self.centered else self._uncentered_evidence()
+            object.__setattr__(self, "evidence", nothing)
         elif not self._can_have_observed(self.evidence):
             raise InvalidArgument(
                 "evidence",
@@ -144,16 +185,30 @@ class Certificate:
         rounds only (`us.certify` says more). Features are not read.
         """
         shown = self.check(log)
-        return self.advance(shown, probabilities_under(target, shown, self.n_actions))
+        return self.advance(
+            shown,
+            probabilities_under(target, shown, self.n_actions),
+            largest_ratios(target, shown, self.behavior),
+        )
 
-    def advance(self, log: Log, probabilities: Array) -> Certificate:
-        """`observe` of a log that `check` returned, with π_t(b_t) of every round, both checked."""
-        evidence, threshold = self.evidence, 1.0 / self._delta
+    def advance(self, log: Log, probabilities: Array, ratios: Array | float) -> Certificate:
+        """`observe` of a log that `check` returned, with π_t(b_t) and W_t of every round, checked.
+
+        W_t ≥ max_a π_t(a)/q_t(a) is known before b_t, or inf. A row that cannot be used has nan as
+        its probability or propensity, as its reward, or as both.
+        """
+        evidence, bets = self.evidence, self.bets
+        ratios = np.broadcast_to(ratios, len(log))
         for start, rounds in chunks(len(log), CHUNK):
             part = log[start : start + rounds]
-            q, counts = self._propensities(evidence, part)
-            columns = (probabilities[start : start + rounds], q, part.rewards)
-            evidence = evidence.after(self._grids, len(self.lambdas), threshold, columns, counts)
+            own, known = probabilities[start : start + rounds], ratios[start : start + rounds]
+            if isinstance(evidence, Evidence):
+                q = propensities_of(self._known_behavior, part)
+                evidence = evidence.after(bets, Columns(own, q, part.rewards, known))
+            else:
+                q, counts = self._propensities(evidence, part)
+                columns = Columns(own, q, part.rewards, known)
+                evidence = evidence.after(bets, columns, counts)
         return self._with_evidence(evidence)
 
     def check(self, log: Log | Feedback) -> Log:
@@ -167,40 +222,53 @@ class Certificate:
                     "a behavior that depends on them cannot be counted without them",
                     "pass behavior=us.Logged(n_actions=K), or leave them out if it does not",
                 )
-            shown = shown.visible(propensities=True, features=False)
+            shown = shown.visible(propensities=True, features=False, vectors=True)
         self.spec.check(shown)
         return shown
 
     def merge(self, other: Certificate) -> Certificate:
-        """The certificate of two logs of different rounds that were observed apart, up to rounding.
+        """The certificate of two logs of different rounds that were observed apart.
 
         Cut the logs before you look at them, such as by day or by machine: bounds that hold at all
-        times do not hold for parts that were chosen by their content. When the mixture of the gain
-        reached 1/δ in between cannot be known, so `promoted` says whether it has now, or did in the
-        rounds observed since, and `promoted_at` is None.
+        times do not hold for parts that were chosen by their content. With constant `centers` it
+        is that of the whole log, up to rounding; else the centers of each part are its own mean
+        rewards, which is as valid. The round of a promotion cannot be known, so `promoted` says
+        whether the whole justifies one now, or did in the rounds observed since, and `promoted_at`
+        is None. There are no windows.
         """
         self._refuse_counted()
+        if isinstance(other, Certificate) and other.rules != self.rules:
+            raise InvalidArgument(
+                "other",
+                f"a certificate of rules {other.rules}",
+                f"this one has rules {self.rules}, and their sums do not add up",
+                f"observe one of the two logs again, with us.Certificate(..., rules={self.rules}) "
+                f"or rules={other.rules}",
+            )
         if not isinstance(other, Certificate) or self._arguments() != other._arguments():
             raise InvalidArgument(
                 "other",
                 other,
-                "it was not made with the same behavior, confidence and lambdas",
+                "it was not made with the same behavior, confidence, lambdas and centers",
                 "make both certificates with the same arguments",
             )
         if not other.rounds or not self.rounds:
             return other if not self.rounds else self
-        return self._with_evidence(self._with_crossing(self.evidence.merge(other.evidence)))
+        merged = self.evidence.merge(self.bets, other.evidence)  # type: ignore[arg-type] # of the same rules
+        return self._with_evidence(merged)
 
     def from_sufficient_statistics(
         self, rounds: int, S: ArrayLike, totals: ArrayLike
     ) -> Certificate:
         """The same certificate of rounds whose sums were made elsewhere, such as by a database.
 
-        `S` are S_i = Σ_t log(1 + λ_i x_t) of the three `grids`, one after the other, and `totals`
-        Σ R, Σ w R, Σ w and Σ w². As of merged logs, `promoted_at` is not known.
+        `S` are S_i of all bets, as `bets.terms` lists them for constant `centers`, and `totals`
+        Σ R, Σ w R, Σ w, Σ w², the number of usable rows and the sum of their rewards. As of merged
+        logs, `promoted_at` is not known. With `rules=1`, `S` are those of the three grids of the
+        bounds and the gain, and `totals` the first four.
 
         >>> import understudy as us
-        >>> empty = us.Certificate(behavior=[0.5, 0.5], lambdas=[1.0])
+        >>> empty = us.Certificate(behavior=[0.5, 0.5], lambdas=[1.0], centers=[0.5])
         >>> log = us.Log(actions=[0, 1] * 500, rewards=[0.0, 1.0] * 500)
         >>> known = empty.observe(log, [0.1, 0.9])
         >>> sums = known.evidence.log_wealths(), known.evidence.totals
@@ -209,8 +277,12 @@ class Certificate:
         (True, True, None)
         """
         self._refuse_counted()
-        summed = Evidence.from_sufficient_statistics(rounds, S, totals)
-        return dataclasses.replace(self, evidence=self._with_crossing(summed))
+        kind = Evidence if self.centered else UncenteredEvidence
+        evidence = kind.from_sufficient_statistics(self.bets, rounds, S, totals)
+        if not evidence.fits(self.bets, 0):
+            reason = f"a certificate like this one has {len(Evidence.none(self.bets).sums)} of them"
+            raise InvalidArgument("S", S, reason, "pass S_i of all bets, and totals of these rows")
+        return self._with_evidence(evidence)
 
     @property
     def rounds(self) -> int:
@@ -218,21 +290,55 @@ class Certificate:
         return self.evidence.rounds
 
     @property
+    def centered(self) -> bool:
+        """Whether bets have centers, in the rounds in which they are valid."""
+        return self.rules != FIRST_RULES and self.behavior is not None
+
+    @property
     def lower(self) -> float:
         """A lower bound on the total reward of the target, Σ_t ⟨π_t, r_t⟩."""
-        return self.rounds * self._root(0, self._side_delta, 0.0)
+        return self.rounds * self._root(LOWER, self._side_delta, 0.0)
 
     @property
     def upper(self) -> float:
         """An upper bound on the total reward of the target."""
-        return self.rounds * (1.0 - self._root(1, self._side_delta, 0.0))
+        return self.rounds * (1.0 - self._root(UPPER, self._side_delta, 0.0))
 
     @property
     def gain(self) -> float | None:
         """A lower bound on the total gain over production, Σ_t ⟨π_t − π_B, r_t⟩."""
         if self.behavior is None:
             return None
-        return self.rounds * self._root(2, self._delta, -1.0) + 0.0  # -0.0 before round 1
+        delta = self.bets.whole_delta if self.centered else self._delta
+        return self.rounds * self._root(GAIN, delta, -1.0) + 0.0  # -0.0 before round 1
+
+    @property
+    def gain_upper(self) -> float | None:
+        """An upper bound on the total gain over production; None with rules 1."""
+        if not self.centered:
+            return None
+        return -self.rounds * self._root(LOSS, self._delta, -1.0) + 0.0
+
+    @property
+    def window(self) -> Window | None:
+        """The window with the largest lower bound on its mean gain; None if no gain is certified.
+
+        Windows begin with rounds 1, 2, 4, 8, …. All their bounds hold together: a learner that
+        begins badly has become good if a later window shows it. It is the first one, of all rounds,
+        if that has a gain.
+        """
+        if self.gain is None or not self.rounds:
+            return None
+        found = [Window(1, self.gain / self.rounds)]
+        if found[0].gain <= 0.0 and isinstance(self.evidence, Evidence):
+            for j in range(1, len(self.evidence.windows) + 1):
+                S, start = self.evidence.window_part(self.bets, j), 2**j
+                rounds, delta = self.rounds - start + 1, self.bets.window_delta(j)
+                gain = kernels.certificates.root(
+                    S, kernel_view(self.bets.gains), rounds, -math.log(delta), -1.0
+                )
+                found.append(Window(start, float(gain)))
+        return max(found, key=lambda one: one.gain)
 
     @property
     def production(self) -> float:
@@ -279,8 +385,9 @@ class Certificate:
     def promoted(self) -> bool | None:
         """Whether the target has, at some time, been shown to earn more than production.
 
-        Of merged logs: by the whole of them, or since. Withheld where the bounds contradict each
-        other, which shows that the propensities or the target's probabilities are wrong.
+        Since round 1, or since the start of a window. Of merged logs: by the whole of them, or
+        since. Withheld where the bounds contradict each other, which shows that the propensities or
+        the target's probabilities are wrong.
         """
         if self.behavior is None:
             return None
@@ -292,6 +399,22 @@ class Certificate:
         known = self.promoted and not self.evidence.merged
         return self.evidence.crossed if known else None
 
+    @property
+    def worse(self) -> bool | None:
+        """Whether the target has, at some time, been shown to earn less than production.
+
+        None if no gain is certified, and with rules 1. Withheld as `promoted` is.
+        """
+        if not self.centered:
+            return None
+        return self.evidence.worse > 0 and not self.lower > self.upper
+
+    @property
+    def worse_at(self) -> int | None:
+        """The first round, counted from 1, after which `worse` held."""
+        known = self.worse and not self.evidence.merged
+        return self.evidence.worse if known else None
+
     def __repr__(self) -> str:
         n, confidence = self.rounds, f"{percent(self.confidence)} confidence"
         if not n:
@@ -299,11 +422,18 @@ class Certificate:
         if self.lower > self.upper:
             return f"Cannot tell after {counted(n, 'round')}: {CONTRADICTION}"
         decision, gained = "No gain is certified (propensities are estimated)", ""
-        if self.gain is not None:
+        if (window := self.window) is not None:
             when = self.promoted_at and f" (certain since round {count(self.promoted_at)})"
-            promoted = f"{'Promote' if self.gain > 0.0 else 'No gain any more'}{when or ''}"
+            promoted = f"{'Promote' if window.gain > 0.0 else 'No gain any more'}{when or ''}"
             decision = promoted if self.promoted else "Not enough data yet"
-            gained = f"gain at least {least_gain(self.gain / n)}, "
+            if self.worse and not self.promoted:
+                decision = "Worse than production"
+            gained = f"gain at least {least_gain(window.gain)}"
+            if window.start > 1:
+                gained += f" since round {count(window.start)}"
+            if self.gain_upper is not None:
+                gained += f", at most {number(self.gain_upper / n)}"
+            gained += f" (each with {confidence} by itself); "
         return (
             f"{decision} after {counted(n, 'round')}: {gained}the target earns at least "
             f"{number(self.lower / n)}, production earned {number(self.production / n)} per round "
@@ -323,14 +453,18 @@ class Certificate:
     @property
     def grids(self) -> tuple[Array, Array, Array]:
         """The λ of the lower bound, of the upper bound, and of the gain, none if it is counted."""
-        size = len(self.lambdas)
-        return self._grids[:size], self._grids[size : 2 * size], self._grids[2 * size :]
+        return self.bets.values, self.bets.values, self.bets.gains
 
     @cached_property
-    def _grids(self) -> Array:
-        gain = LARGEST_BET * self.lambdas[self.lambdas <= 1.0]
-        parts = [self.lambdas, self.lambdas]
-        return kernel_view(np.concatenate(parts if self.behavior is None else [*parts, gain]))
+    def bets(self) -> Bets:
+        """The bets: λ, centers, and the wealth at which they decide."""
+        certifies = self.behavior is not None
+        gains = LARGEST_BET * self.lambdas[self.lambdas <= 1.0] if certifies else np.empty(0)
+        return Bets(self.lambdas, gains, self._delta, self.centers, windows=self.centers is None)
+
+    def largest_ratio(self) -> float:
+        """A W that every target has: the largest π(a)/q_t(a) possible, inf if that is not known."""
+        return math.inf if self.behavior is None else largest_ratio(self.behavior)
 
     @property
     def _delta(self) -> float:
@@ -347,19 +481,25 @@ class Certificate:
         object.__setattr__(other, "evidence", evidence)
         return other
 
-    def _propensities(self, evidence: Evidence, log: Log) -> tuple[Array, Integers]:
+    @property
+    def _known_behavior(self) -> Behavior:
+        assert self.behavior is not None  # of a centered certificate
+        return self.behavior
+
+    def _uncentered_evidence(self) -> UncenteredEvidence:
+        return UncenteredEvidence.none(self.bets, self.n_actions if self.behavior is None else 0)
+
+    def _propensities(self, evidence: UncenteredEvidence, log: Log) -> tuple[Array, Integers]:
         """q_t(b_t), or an upper confidence bound on it; and the counts after these rounds."""
         if self.behavior is None:
             return evidence.count(log.actions, COUNTING_SHARE * self._delta)
         return propensities_of(self.behavior, log), evidence.counts
 
     def _root(self, part: int, delta: float, low: float) -> float:
-        """The root m for the lower bound (part 0), the upper bound (1) or the gain (2)."""
-        own = slice(part * len(self.lambdas), (part + 1) * len(self.lambdas))
-        S = self.evidence.log_wealths()[own]
-        return float(
-            kernels.certificates.root(S, self._grids[own], self.rounds, -math.log(delta), low)
-        )
+        """The root m of a part's mixture at 1/δ, as a mean per round."""
+        S = kernel_view(self.evidence.part(self.bets, part))
+        grid = kernel_view(self.bets.gains if part in (GAIN, LOSS) else self.bets.values)
+        return float(kernels.certificates.root(S, grid, self.rounds, -math.log(delta), low))
 
     def _refuse_counted(self) -> None:
         if self.behavior is None:
@@ -368,25 +508,17 @@ class Certificate:
                 "logs one after the other instead"
             )
 
-    def _can_have_observed(self, evidence: Evidence) -> bool:
+    def _can_have_observed(self, evidence: Evidence | UncenteredEvidence) -> bool:
         """Whether the evidence can be this certificate's: for snapshots that were damaged."""
-        counted = self.n_actions if self.behavior is None else 0
-        return evidence.fits(len(self.lambdas), len(self._grids), counted) and bool(
-            evidence.crossed or counted or not self._crosses(evidence)
-        )
-
-    def _with_crossing(self, evidence: Evidence) -> Evidence:
-        """The evidence with `crossed` set, which sums allow only after their last round."""
-        crossed = evidence.rounds if self._crosses(evidence) else 0
-        return dataclasses.replace(evidence, crossed=crossed)
-
-    def _crosses(self, evidence: Evidence) -> bool:
-        return evidence.crosses(2 * len(self.lambdas), self._delta)
+        if isinstance(evidence, Evidence) != self.centered:
+            return False
+        return evidence.fits(self.bets, self.n_actions if self.behavior is None else 0)
 
     def _arguments(self) -> tuple[object, ...]:
         """The arguments that two merged certificates must share."""
         q = self.behavior.tolist() if isinstance(self.behavior, np.ndarray) else self.behavior
-        return q, self.confidence, self.lambdas.tolist()
+        centers = None if self.centers is None else self.centers.tolist()
+        return q, self.confidence, self.lambdas.tolist(), centers
 
 
 def save_certificate(certificate: Certificate, path: str | os.PathLike[str]) -> None:

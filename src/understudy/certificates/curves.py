@@ -14,22 +14,30 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.behaviors import Logged
-from understudy.certificates.certificate import Certificate
-from understudy.certificates.evidence import BEHAVIOR_OR_NONE, CONFIDENCE, LAMBDAS
-from understudy.certificates.targets import Target, actions_of, probabilities_under
+from understudy.certificates.bets import (
+    BEHAVIOR_OR_NONE,
+    CENTERS_OR_NONE,
+    CONFIDENCE,
+    LAMBDAS,
+    POINTS,
+    RULES,
+    RULES_VERSION,
+)
+from understudy.certificates.certificate import Certificate, Window
+from understudy.certificates.targets import (
+    Target,
+    actions_of,
+    largest_ratios,
+    probabilities_under,
+)
 from understudy.constraints import N_ACTIONS, Array, constrained
 from understudy.errors import InvalidArgument, InvalidEvent
-from understudy.schedules import geometric_grid
-from understudy.types import Integers, Log, Trace, read_only
+from understudy.types import Integers, Log, read_only
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from understudy.plots import CertificatePanel
-
-# Rounds after which a curve has a point: every 2 %, below the width of a line in a picture. These
-# are 1 707 points up to the largest count.
-POINTS: Integers = geometric_grid(2)
 
 Point = tuple[float, float, float, float | None]  # totals: lower, upper, production, gain
 
@@ -81,6 +89,16 @@ class Certified:
         return self.certificate.gain
 
     @property
+    def gain_upper(self) -> float | None:
+        """An upper bound on the total gain of the target over production."""
+        return self.certificate.gain_upper
+
+    @property
+    def window(self) -> Window | None:
+        """The window of rounds with the largest lower bound on its mean gain."""
+        return self.certificate.window
+
+    @property
     def production(self) -> float:
         """What the behavior policy earned."""
         return self.certificate.production
@@ -109,6 +127,16 @@ class Certified:
     def promoted_at(self) -> int | None:
         """The first round, counted from 1, after which `promoted` held."""
         return self.certificate.promoted_at
+
+    @property
+    def worse(self) -> bool | None:
+        """Whether the target has, at some time, been shown to earn less than production."""
+        return self.certificate.worse
+
+    @property
+    def worse_at(self) -> int | None:
+        """The first round, counted from 1, after which `worse` held."""
+        return self.certificate.worse_at
 
     def panel(self, title: str) -> CertificatePanel:
         """The curves as means per round, for a picture."""
@@ -141,6 +169,8 @@ class Certified:
     confidence=CONFIDENCE,
     n_actions=N_ACTIONS.optional(),
     lambdas=LAMBDAS,
+    rules=RULES_VERSION,
+    centers=CENTERS_OR_NONE,
 )
 def certify(
     log: Log,
@@ -150,6 +180,8 @@ def certify(
     confidence: float = 0.95,
     n_actions: int | None = None,
     lambdas: ArrayLike | None = None,
+    rules: int = RULES,
+    centers: ArrayLike | None = None,
 ) -> Certified:
     """Bound the reward that the target would have earned on this log, and its gain over production.
 
@@ -168,6 +200,8 @@ def certify(
         confidence: 1 − δ, of the lower and the upper bound together, and of the gain by itself.
         n_actions: K, where neither behavior nor target tell it.
         lambdas: the grid of λ; see `us.Certificate`.
+        rules: the version of the rules; see `us.Certificate`.
+        centers: constant centers; see `us.Certificate`.
 
     >>> import understudy as us
     >>> pi_b = us.behaviors.uniform(n_actions=2)
@@ -181,9 +215,16 @@ def certify(
     Promote (certain since round 52) after 1,000 rounds: gain at least ...
     """
     checked = _checked(
-        log, target, behavior, confidence=confidence, n_actions=n_actions, lambdas=lambdas
+        log,
+        target,
+        behavior,
+        confidence=confidence,
+        n_actions=n_actions,
+        lambdas=lambdas,
+        rules=rules,
+        centers=centers,
     )
-    return Certified.of(*_follow_checked(*checked))
+    return Certified.of(*follow(*checked))
 
 
 @constrained(behavior=BEHAVIOR_OR_NONE, confidence=CONFIDENCE, n_actions=N_ACTIONS.optional())
@@ -216,14 +257,15 @@ def certify_by(
     >>> [(city, result.production, result.promoted) for city, result in found.items()]
     [('Rome', 300.0, True), ('Oslo', 200.0, True)]
     """
-    certificate, shown, probability = _checked(
+    certificate, shown, probability, ratios = _checked(
         log, target, behavior, confidence=confidence, n_actions=n_actions
     )
     found = {}
     for value, rows in _rounds_by_group(groups, len(log)).items():
         q = None if shown.propensities is None else shown.propensities[rows]
         part = Log(shown.actions[rows], shown.rewards[rows], q)
-        found[value] = Certified.of(*_follow_checked(certificate, part, probability[rows]))
+        after = follow(certificate, part, probability[rows], ratios[rows])
+        found[value] = Certified.of(*after)
     return found
 
 
@@ -253,8 +295,10 @@ def _checked(
     confidence: float,
     n_actions: int | None,
     lambdas: ArrayLike | None = None,
-) -> tuple[Certificate, Log, Array]:
-    """The certificate before round 1, what it sees of the log, and π_t(b) of all rounds."""
+    rules: int = RULES,
+    centers: ArrayLike | None = None,
+) -> tuple[Certificate, Log, Array, Array]:
+    """The certificate before round 1, what it sees of the log, π_t(b) and W_t of all rounds."""
     if not isinstance(log, Log):
         raise InvalidEvent(
             "log", log, "it is not a us.Log", "pass a log; one event goes to us.Certificate.observe"
@@ -270,34 +314,26 @@ def _checked(
                 "neither the behavior nor the target tell the number of actions",
                 "pass n_actions=K",
             )
-    start = Certificate(behavior, confidence, n_actions, lambdas)
+    start = Certificate(behavior, confidence, n_actions, lambdas, rules=rules, centers=centers)
     shown = start.check(log)
-    return start, shown, probabilities_under(target, shown, start.n_actions)
+    probability = probabilities_under(target, shown, start.n_actions)
+    return start, shown, probability, largest_ratios(target, shown, start.behavior)
 
 
 def follow(
-    certificate: Certificate, log: Log, probability: Array
+    certificate: Certificate, log: Log, probability: Array, ratios: Array
 ) -> tuple[Certificate, list[Point]]:
     """The certificate after more rounds, and the points of the curve at these rounds.
 
-    `probability` is that of each action under the target, `log` what the certificate may see.
+    Its arguments are those of `Certificate.advance`, checked.
     """
-    shown = certificate.check(log)
-    trace = Trace(probability, 0, certificate.n_actions)
-    checked = probabilities_under(trace, shown, certificate.n_actions)
-    return _follow_checked(certificate, shown, checked)
-
-
-def _follow_checked(
-    certificate: Certificate, log: Log, probability: Array
-) -> tuple[Certificate, list[Point]]:
     start, end = certificate.rounds, certificate.rounds + len(log)
     first, last = np.searchsorted(POINTS, [start, end], side="right")
     grid = set(POINTS[first:last].tolist())
     points = []
     for low, high in pairwise(sorted({start, *grid, end})):
         part = slice(low - start, high - start)
-        certificate = certificate.advance(log[part], probability[part])
+        certificate = certificate.advance(log[part], probability[part], ratios[part])
         if high in grid:
             points.append(_point_of(certificate))
     return certificate, points

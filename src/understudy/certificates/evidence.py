@@ -1,204 +1,179 @@
-"""The evidence of a certificate: its sums over a log, and the constraints on its arguments."""
+"""The evidence of a certificate: the wealth of its bets, the totals of the log, and its windows."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.behaviors import BEHAVIOR, Behavior, n_actions_of
-from understudy.constraints import (
-    LARGEST_COUNT,
-    LARGEST_RATE,
-    ROUNDS,
-    TRUTH,
-    Array,
-    Constraint,
-    ConstraintViolation,
-    array,
-    enforce,
-    having,
-    integer,
-    number,
-)
-from understudy.errors import InvalidArgument
-from understudy.types import Integers, kernel_view, read_only, saved
+from understudy.certificates.bets import GAIN, LOSS, MOST_WINDOWS, POINTS, Bets, Columns
+from understudy.constraints import LARGEST_COUNT, ROUNDS, TRUTH, Array, array, enforce, integer
+from understudy.types import kernel_view, read_only, saved
 
-LARGEST_BET = 0.9  # of the λ on a gain x ≥ −1: below 1, so that no round can take all the wealth
-# 4, 2, 1, …, 2^-21: the best λ is of the order √(log(1/δ)/n), so this serves some 10^12 rounds.
-GRID: Array = read_only(2.0 ** -np.arange(-2.0, 22.0))
+TOTALS = 6
 
 
-def _lambdas(value: Any) -> Array:
-    checked: Array = GRID if value is None else POSITIVE_ROW.parse(value)
-    if not len(checked):
-        raise ConstraintViolation("the grid is empty")
-    if checked.min() <= 0.0:
-        raise ConstraintViolation(f"it holds {checked.min():g}, and every λ must be positive")
-    if checked.min() > 1.0:
-        raise ConstraintViolation("the gain bets 0.9 λ for every λ of at most 1, and there is none")
-    return read_only(np.sort(checked)[::-1].copy())
-
-
-CONFIDENCE = number(0.0, 1.0, "pass a number between 0 and 1, such as 0.95", above=True, below=True)
-POSITIVE_ROW = array("", low=0.0, high=LARGEST_RATE)
-LAMBDAS = Constraint(
-    "leave it out for 4, 2, 1, …, 2^-21, or pass positive numbers, one of them at most 1",
-    _lambdas,
-    ([], [0.0], [1.0, -0.5], [2.0, 4.0], [[0.5]], [math.nan], [math.inf], [1e101], "wide", 0.5),
-)
-
-
-@saved
+@saved(tag="CenteredEvidence")
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """The state of a certificate: the wealth of every bet, and the totals of the log.
 
-    The log-wealth S_i is `sums[i]` + log `products[i]`, for the grids of the lower bound, the upper
-    bound and the gain, one after the other. `totals` are Σ R, Σ w R, Σ w and Σ w². `counts` are the
-    plays of each action, where the behavior is not known. `crossed` is the first round after which
-    the mixture of the gain was at least 1/δ, or 0; if logs were `merged`, the first observed one.
+    The log-wealth S_i is `sums[i]` + log `products[i]`, for the parts of the lower bound, the upper
+    bound, the gain and the loss, row after row (`kernels.betting`). `totals` are Σ R, Σ w R, Σ w,
+    Σ w², the number of usable rows and the sum of their rewards. `crossed` and `worse` are the
+    first rounds that justified a promotion, and that showed a loss, or 0; if logs were `merged`,
+    the first observed ones. Row j − 1 of `windows` has the S_i of the gain before round 2^j.
     """
 
     rounds: int
     sums: Array
     products: Array
     totals: Array
-    counts: Integers
     crossed: int
+    worse: int
+    windows: Array
     merged: bool
     CONSTRAINTS: ClassVar = {  # enforced by snapshots: a certificate makes no wrong one itself
         "rounds": ROUNDS,
-        "sums": array("pass one sum per λ"),
-        "products": array("pass one positive product per λ", low=5e-324),
-        "totals": array("pass four totals", low=0.0),
-        "counts": array("pass counts", dtype=np.int64, low=0),
+        "sums": array("pass one sum per bet"),
+        "products": array("pass one positive product per bet", low=5e-324),
+        "totals": array("pass six totals", low=0.0),
         "crossed": integer(0, "pass a round, or 0", LARGEST_COUNT),
+        "worse": integer(0, "pass a round, or 0", LARGEST_COUNT),
+        "windows": array("pass a row of sums per window", dimensions=(2,)),
         "merged": TRUTH,
     }
 
     @staticmethod
-    def none(size: int, counted: int) -> Evidence:
-        """The evidence before round 1, with `size` bets in all and `counted` actions to count."""
-        nothing, one = read_only(np.zeros(size)), read_only(np.ones(size))
-        counts = read_only(np.zeros(counted, dtype=np.int64))
-        return Evidence(0, nothing, one, read_only(np.zeros(4)), counts, crossed=0, merged=False)
+    def none(bets: Bets) -> Evidence:
+        """The evidence before round 1."""
+        nothing, one = read_only(np.zeros(bets.size)), read_only(np.ones(bets.size))
+        windows = read_only(np.zeros((0, len(bets.prior))))
+        return Evidence(0, nothing, one, read_only(np.zeros(TOTALS)), 0, 0, windows, merged=False)
 
     @staticmethod
-    def from_sufficient_statistics(rounds: int, S: ArrayLike, totals: ArrayLike) -> Evidence:
-        """The evidence of rounds summed elsewhere; the caller tests whether it crosses 1/δ."""
-        uncounted, one = np.zeros(0, dtype=np.int64), read_only(np.ones(np.size(S)))
-        evidence = Evidence(rounds, S, one, totals, uncounted, crossed=0, merged=True)  # type: ignore[arg-type] # made arrays next
-        enforce(evidence)
-        return evidence
+    def from_sufficient_statistics(
+        bets: Bets, rounds: int, S: ArrayLike, totals: ArrayLike
+    ) -> Evidence:
+        """The evidence of rounds summed elsewhere, with S_i of all bets."""
+        sums = replace(
+            Evidence.none(bets),
+            rounds=rounds,
+            sums=S,
+            totals=totals,
+            merged=True,
+        )
+        enforce(sums)
+        return sums._with_crossing(bets)
 
     def log_wealths(self) -> Array:
-        """S_i of all grids."""
+        """S_i of all bets."""
         S = np.empty(len(self.sums))
         kernels.certificates.log_wealths(kernel_view(self.sums), kernel_view(self.products), S)
         return S
 
-    def after(
-        self,
-        lambdas: Array,
-        size: int,
-        threshold: float,
-        columns: tuple[Array, Array, Array],
-        counts: Integers,
-    ) -> Evidence:
-        """The evidence after more rounds, given as columns π_t(b), q_t(b) and R."""
+    def part(self, bets: Bets, part: int) -> Array:
+        """log Σ ρ e^S over the bets of each λ of a part, for equal weights of λ."""
+        return _over_rows(bets, part, self.log_wealths()[bets.place(part)])
+
+    def window_part(self, bets: Bets, j: int) -> Array:
+        """`part` of the gain in the rounds from 2^j on."""
+        return _over_rows(bets, GAIN, self.log_wealths()[bets.place(GAIN)] - self.windows[j - 1])
+
+    def after(self, bets: Bets, columns: Columns) -> Evidence:
+        """The evidence after more rounds."""
         sums, products, totals = self.sums.copy(), self.products.copy(), self.totals.copy()
-        crossed = kernels.certificates.observe(
-            lambdas,
-            size,
-            threshold,
+        n = len(columns.rewards)
+        rounds, follows = self.rounds + n, bets.windows and not self.merged
+        windows = np.zeros((_windows(rounds) if follows else 0, len(bets.prior)))
+        windows[: len(self.windows)] = self.windows
+        looks = POINTS[slice(*np.searchsorted(POINTS, [self.rounds, rounds], side="right"))]
+        crossed, worse = kernels.betting.observe(
+            bets.kernel_grids,
+            *bets.kernel_centers,
+            bets.prior,
+            bets.thresholds,
+            kernel_view(looks),
             sums,
             products,
             totals,
+            windows,
             self.rounds,
-            self.crossed,
-            *(kernel_view(column) for column in columns),
+            (self.crossed, self.worse),
+            (
+                kernel_view(columns.probabilities / columns.propensities),
+                kernel_view(columns.rewards),
+                kernel_view(columns.ratios),
+            ),
         )
-        rounds = self.rounds + len(columns[0])
-        arrays = (read_only(sums), read_only(products), read_only(totals), counts)
-        return Evidence(rounds, *arrays, crossed, self.merged)
+        arrays = (read_only(sums), read_only(products), read_only(totals))
+        return Evidence(rounds, *arrays, crossed, worse, read_only(windows), self.merged)
 
-    def count(self, actions: Integers, delta: float) -> tuple[Array, Integers]:
-        """Upper confidence bounds on q(b_t) from the rounds before t, and the counts after all.
-
-        (t−1) kl(q̂_t(a), q(a)) ≤ log(K t (t+1)/δ₁) for all a and t with probability 1 − δ₁.
-        """
-        counts, t = self.counts.copy(), self.rounds + np.arange(1.0, len(actions) + 1.0)
-        seen, q = np.empty(len(actions), dtype=np.int64), np.empty(len(actions))
-        kernels.certificates.count_before(counts, kernel_view(actions), seen)
-        budgets = math.log(len(counts) / delta) + np.log(t) + np.log(t + 1.0)
-        frequencies = seen / np.maximum(t - 1.0, 1.0)
-        kernels.certificates.kl_uppers(
-            kernel_view(frequencies), kernel_view(t - 1.0), kernel_view(budgets), q
+    def merge(self, bets: Bets, other: Evidence) -> Evidence:
+        """The evidence of both logs: sums add up; windows need one order of rounds."""
+        both = replace(
+            Evidence.none(bets),
+            rounds=self.rounds + other.rounds,
+            sums=read_only(self.log_wealths() + other.log_wealths()),
+            totals=read_only(self.totals + other.totals),
+            merged=True,
         )
-        return q, read_only(counts)
+        return both._with_crossing(bets)
 
-    def merge(self, other: Evidence) -> Evidence:
-        """The evidence of both logs: sums add up; the caller tests whether it crosses 1/δ."""
-        sums = read_only(self.log_wealths() + other.log_wealths())
-        totals = read_only(self.totals + other.totals)
-        one, rounds = read_only(np.ones(len(sums))), self.rounds + other.rounds
-        return Evidence(rounds, sums, one, totals, self.counts, crossed=0, merged=True)
+    def _with_crossing(self, bets: Bets) -> Evidence:
+        """The evidence with `crossed` and `worse` set, as its sums allow after the last round."""
+        crossed, worse = self._crosses(bets)
+        n = self.rounds
+        return replace(self, crossed=n if crossed else 0, worse=n if worse else 0)
 
-    def crosses(self, start: int, delta: float) -> bool:
-        """Whether the S_i of the gain, from `start` on, have Σ_i ρ_i e^{S_i} ≥ 1/δ: a promotion."""
-        S = self.log_wealths()[start:]
-        log_mixture = np.logaddexp.reduce(S) - math.log(max(len(S), 1))
-        return bool(log_mixture >= -math.log(delta))
+    def _crosses(self, bets: Bets) -> tuple[bool, bool]:
+        """Whether the mixtures since round 1 show a gain, and a loss."""
+        if not len(bets.gains):
+            return False, False
+        gain, loss = (_log_mixture(self.part(bets, part)) for part in (GAIN, LOSS))
+        better, worse, _ = bets.thresholds
+        return gain >= math.log(better), loss >= math.log(worse)
 
-    def fits(self, size: int, n_lambdas: int, counted: int) -> bool:
-        """Whether a certificate can have it: two grids of this size, `n_lambdas` in all."""
+    def fits(self, bets: Bets, counted: int) -> bool:
+        """Whether a certificate with these bets can have it: for snapshots that were damaged."""
+        del counted
+        windows = 0 if self.merged or not bets.windows else _windows(self.rounds)
         if (
-            not self.sums.shape == self.products.shape == (n_lambdas,)
-            or self.totals.shape != (4,)
-            or self.counts.shape != (counted,)
+            not self.sums.shape == self.products.shape == (bets.size,)
+            or self.totals.shape != (TOTALS,)
+            or self.windows.shape != (windows, len(bets.prior))
         ):
             return False
+        R, *_, usable, earned = self.totals.tolist()
+        crosses = self._crosses(bets)
         return (
-            (not counted or sum(self.counts.tolist()) == self.rounds)
-            and bool((self.log_wealths()[: 2 * size] >= 0).all())
-            and bool(self.totals[0] <= self.rounds)
-            and bool((self.products <= kernels.certificates.LARGEST_PRODUCT).all())
-            and bool(self.rounds % kernels.certificates.FACTORS or (self.products == 1.0).all())
-            and self.crossed <= (0 if counted else self.rounds)
+            self.rounds >= R
+            and earned <= usable <= self.rounds
+            and bool(self.rounds % kernels.betting.FACTORS or (self.products == 1.0).all())
+            and max(self.crossed, self.worse) <= self.rounds
+            and (bool(self.crossed) or not crosses[0])
+            and (bool(self.worse) or not crosses[1])
         )
 
 
-def resolve_n_actions(behavior: Behavior | None, n_actions: int | None) -> int:
-    """K of the behavior, or the argument `n_actions`; an error if both or neither fit."""
-    if behavior is None:
-        if n_actions is None:
-            raise InvalidArgument(
-                "n_actions",
-                None,
-                "the number of actions is not known without a behavior",
-                "pass n_actions=K, or the behavior",
-            )
-        return n_actions
-    known = n_actions_of(behavior)
-    if n_actions not in {None, known}:
-        raise InvalidArgument(
-            "n_actions", n_actions, f"the behavior has {known} actions", "leave it out"
-        )
-    return known
+def _windows(rounds: int) -> int:
+    """How many of the starts 2, 4, 8, … are in the first rounds."""
+    return min(MOST_WINDOWS, max(0, rounds.bit_length() - 1))
 
 
-BEHAVIOR_OR_NONE = Constraint(
-    f"{BEHAVIOR.remedy}, or None to count it", BEHAVIOR.optional().parse, BEHAVIOR.optional().wrong
-)
+def _over_rows(bets: Bets, part: int, S: Array) -> Array:
+    """log Σ_rows weight e^S for each λ; of a gain with ρ, relative to equal weights of λ."""
+    if part in (GAIN, LOSS):
+        size = len(bets.gains)
+        log_prior = np.log(bets.prior.reshape(bets.rows, size)) + math.log(size)
+    else:
+        size, log_prior = len(bets.values), np.log(bets.weights)
+    return np.asarray(np.logaddexp.reduce(S.reshape(bets.rows, size) + log_prior, axis=0))
 
 
-EVIDENCE = having(
-    "pass the evidence of a certificate that was made with the same arguments",
-    "log_wealths",
-    "crosses",
-)
+def _log_mixture(S: Array) -> float:
+    return float(np.logaddexp.reduce(S)) - math.log(len(S))

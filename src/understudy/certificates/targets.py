@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from understudy.behaviors import Behavior, Logged, inverse_of, n_actions_of
 from understudy.constraints import PROBABILITIES, Array, Checked, array, dimensions_of, number
 from understudy.errors import InvalidArgument
 from understudy.types import Log, Trace
@@ -75,6 +77,68 @@ def probabilities_under(target: Target, log: Log, n_actions: int) -> Array:
             "pass us.FixedPolicy(policy), or us.Trace(column, past_horizon=0, n_actions=K)",
         )
     return column
+
+
+def largest_ratio(behavior: Behavior) -> float:
+    """max_a 1/q(a), which no π(a)/q_t(a) exceeds; inf if it is not known, or an action has q = 0.
+
+    >>> largest_ratio(np.array([0.25, 0.75])), largest_ratio(Logged(2)), largest_ratio(Logged(2, 0.1))
+    (4.0, inf, 10.0)
+    """
+    if isinstance(behavior, Logged):
+        return math.inf if behavior.least_propensity is None else 1.0 / behavior.least_propensity
+    least = float(behavior.min())
+    return 1.0 / least if least > 0.0 else math.inf
+
+
+def largest_ratios(target: Target, log: Log, behavior: Behavior | None) -> Array:
+    """W_t ≥ max_a π_t(a)/q_t(a) of every round, known before b_t; inf where it is not known.
+
+    A target whose probabilities of all actions are known has its own; another has the largest that
+    is possible. Where the target may play an action that the behavior never plays, w is too small
+    on average: then no center is valid, and W is inf.
+
+    >>> log = Log(actions=[1, 1, 0], rewards=[1.0, 0.0, 1.0])
+    >>> largest_ratios(FixedPolicy([0.25, 0.75]), log, np.array([0.5, 0.5])).tolist()
+    [1.5, 1.5, 1.5]
+    """
+    n = len(log)
+    if behavior is None:
+        return np.full(n, math.inf)
+    policy = _fixed_policy(target, n, n_actions_of(behavior))
+    vectors = log.propensity_vectors if isinstance(behavior, Logged) else None
+    if policy is not None and (vectors is not None or not isinstance(behavior, Logged)):
+        q = behavior if vectors is None else vectors
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(policy > 0.0, policy / q, 0.0).max(axis=-1)
+        return np.broadcast_to(ratios, n)
+    crude = np.full(n, largest_ratio(behavior))
+    if vectors is not None:
+        with np.errstate(divide="ignore"):
+            crude = np.minimum(crude, 1.0 / vectors.min(axis=1))
+    if policy is not None:
+        return np.asarray(policy.max() * crude)
+    if not isinstance(target, Trace) or target.largest is None:
+        return crude
+    if target.inverse is None:
+        known = target.largest * crude
+    elif isinstance(behavior, Logged) or not np.array_equal(target.inverse, inverse_of(behavior)):
+        return crude
+    else:
+        known = target.largest
+    return np.asarray(
+        np.minimum(crude, (0.0 if target.follows is None else target.follows) + known)
+    )
+
+
+def _fixed_policy(target: Target, rounds: int, n_actions: int) -> Array | None:
+    """The probabilities of all actions of a target that plays the same in every round."""
+    if isinstance(target, FixedPolicy):
+        return target.probabilities
+    if isinstance(target, Trace) or dimensions_of(target) == 0:
+        return None
+    column = np.asarray(target, dtype=np.float64)
+    return column if len(column) == n_actions != rounds else None
 
 
 def actions_of(target: Target, rounds: int) -> int | None:

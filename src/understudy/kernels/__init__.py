@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from understudy.kernels import (
+        betting,
         certificates,
         exponential_weights,
         games,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "betting",
     "certificates",
     "exponential_weights",
     "games",

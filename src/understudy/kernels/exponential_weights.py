@@ -68,6 +68,16 @@ def weigh(eta: float, scores: Array, residues: Array, reference: float, weights:
 
 
 @compiled
+def largest_product(weights: Array, factors: Array) -> float:
+    """Return max_a w(a) v(a) over the actions that are played; v may be infinite."""
+    found = 0.0
+    for a in range(weights.size):
+        if weights[a] > 0.0:
+            found = max(found, weights[a] * factors[a])
+    return found
+
+
+@compiled
 def refresh(eta: float, scores: Array, residues: Array, weights: Array) -> tuple[float, float]:
     """Return the reference, max G, and W relative to it, from the scores only."""
     reference = largest(scores)
@@ -137,16 +147,28 @@ def replay(
     actions: Array,
     gains: Array,
     probability: Array,
+    factors: Array,
+    bound: Array,
+    follows: Array,  # noqa: ARG001 - no share of these weights is production's
 ) -> tuple[float, float]:
-    """Learn from all events in place; record π_t(b_t) before each; return the reference and W."""
-    n_actions = scores.size
+    """Learn from all events in place; return the reference and W.
+
+    Before each round, record π_t(b_t), and max_a π_t(a) v(a) in `bound`, where v are `factors`; not
+    the latter if there are none. Its maximum is carried along: weights grow one at a time.
+    """
+    n_actions, bounded, most = scores.size, factors.size > 0, 0.0
     weights = np.full(n_actions, UNKNOWN)
+    if bounded:
+        weigh(eta, scores, residues, reference, weights)
+        most = largest_product(weights, factors)
     for t in range(actions.size):
         b, gain = actions[t], gains[t]
         if weights[b] == UNKNOWN:
             weights[b] = math.exp(exponent(eta, scores[b], residues[b], reference))
         before = weights[b]
         probability[t] = probability_of(before, total)
+        if bounded:
+            bound[t] = most / total
         due = is_due(n_actions, rounds + t + 1)
         if gain == 0.0 and not due:  # a common case: rewards of 0
             continue
@@ -155,9 +177,13 @@ def replay(
         x = exponent(eta, score, residue, reference)
         if due or is_risky(gain, x):
             reference, total = refresh(eta, scores, residues, weights)
+            if bounded:
+                most = largest_product(weights, factors)
         else:
             weights[b] = math.exp(x)
             total += weights[b] - before
+            if bounded:
+                most = max(most, weights[b] * factors[b])
     return reference, total
 
 
@@ -174,12 +200,23 @@ def policies(
     out: Array,
 ) -> tuple[float, float]:
     """Like `replay`, but record every policy π_t, (n, K)."""
-    played = np.empty(1)
+    played, nothing = np.empty(1), np.empty(0)
     for t in range(actions.size):
         policy(eta, scores, residues, reference, total, out[t])
         one = slice(t, t + 1)
         reference, total = replay(
-            eta, scores, residues, reference, total, rounds + t, actions[one], gains[one], played
+            eta,
+            scores,
+            residues,
+            reference,
+            total,
+            rounds + t,
+            actions[one],
+            gains[one],
+            played,
+            nothing,
+            nothing,
+            nothing,
         )
     return reference, total
 

@@ -187,7 +187,7 @@ def play_adaptive(
     eta, scores, residues, reference, total, rounds, actions, gains = learner
     n_actions = scores.size
     means, rewards, policy = np.empty(n_actions), np.empty(n_actions), np.empty(n_actions)
-    played, gain = np.empty(1), np.empty(1)
+    played, gain, nothing = np.empty(1), np.empty(1), np.empty(0)
     earned = by_behavior = 0.0
     for i in range(actions.size):
         t = rounds + i + 1
@@ -208,8 +208,20 @@ def play_adaptive(
             by_behavior += behavior[a] * counted
             by_action[a] += counted
         gain[0] = gains[1, i] if won else gains[0, i]
+        one = actions[i : i + 1]
         reference, total = replay(
-            eta, scores, residues, reference, total, t - 1, actions[i : i + 1], gain, played
+            eta,
+            scores,
+            residues,
+            reference,
+            total,
+            t - 1,
+            one,
+            gain,
+            played,
+            nothing,
+            nothing,
+            nothing,
         )
         observe(memory, parameters, t, policy, action, b, rewards)
     return reference, total, earned, by_behavior

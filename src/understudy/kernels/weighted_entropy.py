@@ -228,6 +228,34 @@ def replace(totals: Array, row: int, weights: Array, action: int, room: Array) -
 
 
 @compiled
+def largest_products(
+    rows: Array, weights: Array, factors: Array, production: int, largest: Array
+) -> None:
+    """Compute max_a weight(a) v(a) for every group, (rows, experts), without the behavior policy.
+
+    v may be infinite, for actions that are not played.
+    """
+    largest[:] = 0.0
+    for a in range(rows.size):
+        if a != production and rows[a] < largest.shape[0]:
+            for i in range(largest.shape[1]):
+                if weights[a, i] > 0.0:
+                    largest[rows[a], i] = max(largest[rows[a], i], weights[a, i] * factors[a])
+
+
+@compiled
+def bound_of(scales: Array, largest: Array, mass: float) -> float:
+    """Return an upper bound on max_a π(a) v(a), from the largest products of groups."""
+    found = 0.0
+    for row in range(largest.shape[0]):
+        total = 0.0
+        for i in range(largest.shape[1]):
+            total += scales[row, i] * largest[row, i]
+        found = max(found, total)
+    return found / mass
+
+
+@compiled
 def replay(  # noqa: C901 - one loop, in which the behavior policy may be one more expert
     tuning: GroupTuning,
     scores: Array,
@@ -237,8 +265,15 @@ def replay(  # noqa: C901 - one loop, in which the behavior policy may be one mo
     rounds: int,
     events: Events,
     played: Array,
+    factors: Array,
+    bound: Array,
+    follows: Array,
 ) -> tuple[float, float]:
-    """Learn from all events in place; record π_t(b_t) before each; return the last Λ, and 0."""
+    """Learn from all events in place; return the last Λ, and 0.
+
+    Before each round, record π_t(b_t), and with `factors` v a bound on max_a π_t(a) v(a) without
+    the share of the behavior policy, and that share.
+    """
     rates, log_prior, rows, logarithmic, production, ignores = tuning
     references, totals = sums
     actions, seen, q = events
@@ -247,9 +282,15 @@ def replay(  # noqa: C901 - one loop, in which the behavior policy may be one mo
     totals_of, scales_of = in_rows(totals, experts), in_rows(scales, experts)
     weights[:, 0], room, fastest = UNKNOWN, np.empty(experts), largest(rates)
     mass = rescale(rates, log_prior, references, totals, level, scales)
+    bounded, products = factors.size > 0, np.empty(rates_of.shape)
+    if bounded:
+        weigh_all(rates_of, references_of, rows, scores, residues, weights)
+        largest_products(rows, weights, factors, production, products)
     for t in range(actions.size):
         b, row = actions[t], rows[actions[t]]
         has_experts = row < rates_of.shape[0]
+        if bounded:
+            bound[t] = bound_of(scales_of, products, mass)
         if has_experts and weights[b, 0] == UNKNOWN:
             weigh(rates_of, references_of, row, scores, residues, b, weights)
         played[t] = probability(scales_of, row, weights, b, mass)
@@ -258,6 +299,8 @@ def replay(  # noqa: C901 - one loop, in which the behavior policy may be one mo
                 weigh(rates_of, references_of, 0, scores, residues, production, weights)
             own = probability(scales_of, 0, weights, production, mass)
             played[t] = min(1.0, played[t] + own * q[t])
+            if bounded:
+                follows[t] = own
         learns, fresh = has_experts and seen[t] > 0.0, is_due(rows.size, rounds + t + 1)
         if learns:
             event = b, seen[t], q[t], logarithmic
@@ -266,6 +309,9 @@ def replay(  # noqa: C901 - one loop, in which the behavior policy may be one mo
             continue
         if not fresh:
             replace(totals_of, row, weights, b, room)
+            if bounded:
+                for i in range(experts):
+                    products[row, i] = max(products[row, i], weights[b, i] * factors[b])
         if production >= 0 and learns:
             event = production, seen[t], 1.0, logarithmic
             fresh |= learn(rates_of, references_of, 0, scores, residues, event, room)
@@ -273,6 +319,8 @@ def replay(  # noqa: C901 - one loop, in which the behavior policy may be one mo
                 replace(totals_of, 0, weights, production, room)
         if fresh:
             refresh(rates_of, references_of, totals_of, rows, scores, residues, weights)
+            if bounded:
+                largest_products(rows, weights, factors, production, products)
         if ignores:
             fastest = active_rate(rates, totals, scales)
         level, mass = settle(rates, log_prior, references, totals, level, scales, fastest, fresh)
@@ -356,12 +404,24 @@ def policies(
     behavior policy they are π_t.
     """
     actions, rewards, propensities = events
-    played = np.empty(1)
+    played, nothing = np.empty(1), np.empty(0)
     for t in range(actions.size):
         policy(tuning, scores, residues, sums, level, out[t])
         one = slice(t, t + 1)
         event = actions[one], rewards[one], propensities[one]
-        level, _ = replay(tuning, scores, residues, sums, level, rounds + t, event, played)
+        level, _ = replay(
+            tuning,
+            scores,
+            residues,
+            sums,
+            level,
+            rounds + t,
+            event,
+            played,
+            nothing,
+            nothing,
+            nothing,
+        )
     return level, 0.0
 
 

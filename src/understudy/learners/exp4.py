@@ -328,7 +328,7 @@ class Exp4(ProductionFollower[MixtureState]):
         weights, shares = self.weights.learn_from_all(state.weights, events)
         mixed = np.empty((n, n_actions_of(self.behavior) if whole else 1))
         kernels.weighted_entropy.mix(shares, found if whole else chosen[:, :, np.newaxis], mixed)
-        recorder.add_rows(mixed)
+        recorder.add_rows(mixed, shares @ self._follows)
         paid = ratios * log.rewards[:, np.newaxis]
         gained = paid - log.rewards[:, np.newaxis]
         moments = np.stack([paid**2, gained**2, ratios, (ratios - 1.0) ** 2], axis=1)
@@ -344,6 +344,16 @@ class Exp4(ProductionFollower[MixtureState]):
             float(lows[-1]),
             state.rounds + n,
         )
+
+    @cached_property
+    def _follows(self) -> Array:
+        """1 for the expert that does as production does, (M,)."""
+        names = [
+            isinstance(expert, Outside) and expert.name == PRODUCTION
+            for expert in self.experts
+            for _ in getattr(expert, "variants", ("",))
+        ]
+        return np.array(names, dtype=np.float64)
 
     def _centers(self, rewards: Array, lows: Array, rounds: int) -> tuple[Array, Array]:
         """The center of each round and the largest possible w less 1, from earlier rounds alone.

@@ -120,7 +120,8 @@ class StudyState:
         )
         settings = choice.settings(columns, spec.scale, spec.propensity_source)
         uncertified = contextual is not None and spec.propensity_source == ESTIMATED
-        study = Study.begin(choice.learner, spec.pi_b, None if uncertified else spec.confidence)
+        confidence = None if uncertified else spec.confidence
+        study = Study.begin(choice.learner, spec.pi_b, confidence, rules=spec.rules)
         return replace(self, study=study, settings=settings, contextual=contextual)
 
     def after(self, decisions: Sequence[Decision]) -> StudyState:

@@ -111,19 +111,24 @@ class RowRules:
 class Rejected:
     """The rejected rows of a batch; `valid` is a mask over all its rows.
 
-    `rewards` are those of the rejected rows, 1 where a row has no usable one; `actions` their
-    indices, −1 where a row has none.
+    `rewards` are those of the rejected rows, 1 where a row has no usable one, which `has_reward`
+    tells; `actions` their indices, −1 where a row has none; `propensities` are nan where a row has
+    no usable one, and None if the log has none.
     """
 
     valid: Mask
     actions: Integers
     rewards: Array
+    has_reward: Mask
+    propensities: Array | None
 
     def after(self, rows: int) -> Rejected:
         """Drop the first valid rows and the rejected rows before and among them."""
         start = int(np.flatnonzero(self.valid)[rows - 1]) + 1 if rows else 0
         skipped = int((~self.valid[:start]).sum())
-        return Rejected(self.valid[start:], self.actions[skipped:], self.rewards[skipped:])
+        q = None if self.propensities is None else self.propensities[skipped:]
+        columns = (self.actions[skipped:], self.rewards[skipped:], self.has_reward[skipped:], q)
+        return Rejected(self.valid[start:], *columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +203,10 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     usable = valid.copy()
     usable[~valid] = _as_mask(rejected.select(number_rule(numbers[REWARD]).holds).to_series())
     unit = rules.scale.unit(np.where(usable, rewards, rules.scale.high))
+    rejected_q = None
+    if q is not None:
+        has_q = _as_mask(rejected.select(number_rule(numbers[PROPENSITY]).holds).to_series())
+        rejected_q = np.where(has_q, q[~valid], np.nan)
     return ValidatedBatch(
         files,
         frame.filter(valid),
@@ -205,7 +214,7 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
         unit[valid],
         None if q is None else q[valid],
         _quarantined(file, rejected, batch_rules),
-        Rejected(valid, actions[~valid], unit[~valid]),
+        Rejected(valid, actions[~valid], unit[~valid], usable[~valid], rejected_q),
     )
 
 

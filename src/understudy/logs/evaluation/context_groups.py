@@ -4,10 +4,11 @@ The warm-up decides the groups, by contexts alone: the labels of a column, bins 
 most frequent combinations of labels. A row's group is known before its action is drawn, so the rows
 of a group are a log of their own, with an interval of their own. With w = π_t(b)/q_t(b),
 
-    d_t = (w − 1) R        has the gain over production as its mean: a lower bound
-    e_t = (w − 1) (1 − R)  has minus the gain, at most: an upper bound
+    d_t = (w − 1) (R − c)      has the gain over production as its mean: a lower bound
+    e_t = (w − 1) (1 − R − c)  has minus the gain, at most: an upper bound
 
-each by the betting confidence sequence of a certificate's gain, with half of δ.
+each by the betting confidence sequence of a certificate's gain, with half of δ, and with its
+centers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from understudy import kernels
-from understudy.certificates.evidence import GRID, LARGEST_BET, Evidence
+from understudy.certificates import Evidence
+from understudy.certificates.bets import GAIN, GRID, LARGEST_BET, LOSS, Bets, Columns
 from understudy.constraints import Array
 from understudy.errors import InvalidSnapshot
 from understudy.logs.encoder import REMEDY, CategoryColumn, Encoder, NumberColumn
@@ -36,7 +38,8 @@ QUARTILES = (0.25, 0.5, 0.75)  # four bins of a number: each has a quarter of th
 MOST_COMBINATIONS = 24  # of labels: a table that can be read, beside those of the columns
 CERTAIN = 0.95  # a policy that plays an action so often has all but decided
 FEW = 30  # plays: a mean reward of so few has a standard error of about .09
-BETS: Array = kernel_view(LARGEST_BET * GRID[GRID <= 1.0])  # λ of a certificate's gain
+# Those of a certificate's gain, which decide nothing.
+BETS = Bets(np.empty(0), LARGEST_BET * GRID[GRID <= 1.0], delta=0.0, windows=False)
 
 Kind = Literal["label", "other", "missing", "range", "combination"]
 
@@ -178,34 +181,31 @@ Grouping = LabelGroups | NumberBins | Combinations
 
 @dataclass(frozen=True, eq=False)
 class GroupSums:
-    """The rows of a group: plays of each action, evidence of the gain and of minus the gain.
+    """The rows of a group: plays of each action, and evidence of the gain.
 
     `evidence` is None where propensities are unknown. `policy` is the mean policy over the last
     rows of the log that are in the group, None if none is.
     """
 
     plays: Integers
-    evidence: tuple[Evidence, Evidence] | None
+    evidence: Evidence | None
     policy: Array | None = None
 
     @staticmethod
     def none(n_actions: int, *, certifies: bool) -> GroupSums:
-        nothing = Evidence.none(len(BETS), 0)
         plays = read_only(np.zeros(n_actions, dtype=np.int64))
-        return GroupSums(plays, (nothing, nothing) if certifies else None)
+        return GroupSums(plays, Evidence.none(BETS) if certifies else None)
 
     @property
     def rows(self) -> int:
         return int(self.plays.sum())
 
-    def after(self, actions: Integers, columns: tuple[Array, Array, Array] | None) -> GroupSums:
-        """The sums after more rows, given with columns π_t(b), q_t(b) and R if q is known."""
+    def after(self, actions: Integers, columns: Columns | None) -> GroupSums:
+        """The sums after more rows, given with columns if propensities are known."""
         plays = read_only(self.plays + np.bincount(actions, minlength=len(self.plays)))
         evidence = self.evidence
         if evidence is not None and columns is not None:
-            pi, q, R = columns
-            gain, loss = evidence
-            evidence = _observe(gain, pi, q, R), _observe(loss, pi, q, 1.0 - R)
+            evidence = evidence.after(BETS, columns)
         return GroupSums(plays, evidence)
 
     def difference(self, confidence: float) -> GainInterval | None:
@@ -216,19 +216,17 @@ class GroupSums:
         """
         if self.evidence is None or not self.rows:
             return None
-        gain, loss = self.evidence
-        n, (R, wR, w, _) = gain.rounds, gain.totals.tolist()
-        lower, upper = (_root(one, (1.0 - confidence) / 2.0) for one in (gain, loss))
+        n, (R, wR, w, *_) = self.evidence.rounds, self.evidence.totals.tolist()
+        delta = (1.0 - confidence) / 2.0
+        lower, upper = (_root(self.evidence, part, delta) for part in (GAIN, LOSS))
         return GainInterval((wR - R * w / n) / n, lower, -upper + 0.0)
 
     def as_data(self) -> dict[str, Any]:
         """The sums as policy.json has them."""
-        gain, loss = self.evidence or (None, None)
         return {
             "plays": self.plays.tolist(),
             "policy": None if self.policy is None else self.policy.tolist(),
-            "gain": as_data(gain, "gain"),
-            "loss": as_data(loss, "loss"),
+            "evidence": as_data(self.evidence, "evidence"),
         }
 
     @staticmethod
@@ -236,34 +234,25 @@ class GroupSums:
         """Parse the data that `as_data` made, or raise `InvalidSnapshot`."""
         plays = np.array(data["plays"], dtype=np.int64)
         policy = None if data["policy"] is None else np.array(data["policy"], dtype=np.float64)
-        both = from_data(data["gain"], "gain"), from_data(data["loss"], "loss")
-        known = both != (None, None)
+        evidence = from_data(data["evidence"], "evidence")
         fits = (
             plays.shape == (n_actions,)
             and bool((plays >= 0).all())
             and (policy is None or (policy.shape == (n_actions,) and bool((policy >= 0).all())))
         )
-        if not fits or (known and not all(_fits(one, int(plays.sum())) for one in both)):
+        if not fits or not (evidence is None or _fits(evidence, int(plays.sum()))):
             raise InvalidSnapshot("context_groups", plays.tolist(), "no log has such sums", REMEDY)
-        return GroupSums(read_only(plays), both if known else None, policy)
+        return GroupSums(read_only(plays), evidence, policy)
 
 
-def _observe(evidence: Evidence, pi: Array, q: Array, R: Array) -> Evidence:
-    """The evidence of the mean of (w − 1) R after more rows; it has no other grid of bets."""
-    return evidence.after(BETS, 0, math.inf, (pi, q, R), evidence.counts)
-
-
-def _root(evidence: Evidence, delta: float) -> float:
-    S = evidence.log_wealths()
-    return float(kernels.certificates.root(S, BETS, evidence.rounds, -math.log(delta), -1.0))
+def _root(evidence: Evidence, part: int, delta: float) -> float:
+    S, rounds = kernel_view(evidence.part(BETS, part)), evidence.rounds
+    grid = kernel_view(BETS.gains)
+    return float(kernels.certificates.root(S, grid, rounds, -math.log(delta), -1.0))
 
 
 def _fits(evidence: object, rows: int) -> bool:
-    return (
-        isinstance(evidence, Evidence)
-        and evidence.fits(0, len(BETS), 0)
-        and evidence.rounds == rows
-    )
+    return isinstance(evidence, Evidence) and evidence.fits(BETS, 0) and evidence.rounds == rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,8 +317,8 @@ class ContextGroups:
             first += len(grouping.keys)
         return np.stack(found, axis=1) if found else np.zeros((len(contexts), 0), dtype=np.int64)
 
-    def after(self, codes: Integers, log: Log, probability: Array) -> ContextGroups:
-        """The groups after more rows, with the policy's probabilities of the logged actions."""
+    def after(self, codes: Integers, log: Log, probability: Array, ratios: Array) -> ContextGroups:
+        """The groups after more rows, with the policy's π_t(b_t) and W_t (`Columns`)."""
         sums, q = list(self.sums), log.propensities
         if not len(codes):
             return self
@@ -339,7 +328,10 @@ class ContextGroups:
             stops = [*starts[1:].tolist(), len(order)]
             for group, start, stop in zip(present.tolist(), starts.tolist(), stops, strict=True):
                 rows = order[start:stop]
-                columns = None if q is None else (probability[rows], q[rows], log.rewards[rows])
+                columns = None
+                if q is not None:
+                    own = probability[rows], q[rows], log.rewards[rows], ratios[rows]
+                    columns = Columns(*own)
                 sums[group] = sums[group].after(log.actions[rows], columns)
         return dataclasses.replace(self, sums=tuple(sums))
 

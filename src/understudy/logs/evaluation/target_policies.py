@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from understudy.certificates import Certificate
+from understudy.certificates import Certificate, FixedPolicy
+from understudy.certificates.targets import Target as RoundTarget
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.learners.outside_policies import LEAST_SHARE, best_actions
@@ -24,7 +25,7 @@ from understudy.logs.schema import Actions, Columns, Label, label_key
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import ValidatedBatch
 from understudy.snapshots import Understudy
-from understudy.types import Integers
+from understudy.types import Integers, Trace
 
 POLICIES = (
     "pass --policy FILE (policy.json, or probabilities by action), --policy uniform, or "
@@ -51,11 +52,11 @@ class Target:
         """The probability of every action, if it is the same in all rows."""
         return None
 
-    def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
-        """The probability of the logged action in every row."""
+    def in_rows(self, rows: ValidatedBatch, actions: Actions) -> RoundTarget:  # noqa: ARG002 - as above
+        """The policy in these rows, as certificates take it."""
         policy = self.fixed(actions)
         assert policy is not None  # other targets override this method
-        return np.asarray(policy[rows.actions])
+        return FixedPolicy(policy)
 
     def unexpected_values(self, rows: ValidatedBatch) -> UnexpectedValues:  # noqa: ARG002 - for those with contexts
         """Count the values of contexts that are unlike all values of the policy's warm-up."""
@@ -106,16 +107,19 @@ class RowTarget(Target):
         """The outside policies that it plays as in part."""
         return () if self.best_action else self.policy.study.learner.spec.outside
 
-    def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:
-        """The probability of the logged action in every row, 0 if the policy does not know it."""
+    def in_rows(self, rows: ValidatedBatch, actions: Actions) -> Trace:
+        """Its probability of every logged action is 0 if it does not know the action."""
         contextual, study = self.policy.contextual, self.policy.study
         x = None if contextual is None else contextual.features(rows.contexts())
         own = np.array([self.policy.actions.index(key) for key in actions.keys])[rows.actions]
         if self.best_action:
             best = best_actions(study.learner, study.state, x, len(own))
-            return np.asarray(own == best, dtype=np.float64)
+            return Trace(np.asarray(own == best, dtype=np.float64), 0, len(actions))
         log = study.learner.spec.visible(replace(rows.log(x), actions=np.maximum(own, 0)))
-        return np.where(own < 0, 0.0, study.learner.played_at(study.state, log))
+        trace = study.learner.trace_at(study.state, log)
+        return replace(
+            trace, probability=np.where(own < 0, 0.0, trace.probability), n_actions=len(actions)
+        )
 
     def unexpected_values(self, rows: ValidatedBatch) -> UnexpectedValues:
         contextual = self.policy.contextual
@@ -128,8 +132,8 @@ class RowTarget(Target):
 class ColumnTarget(Target):
     """A policy whose probability of the logged action is a column of the log."""
 
-    def probabilities(self, rows: ValidatedBatch, actions: Actions) -> Array:  # noqa: ARG002 - the column has them
-        return rows.targets()
+    def in_rows(self, rows: ValidatedBatch, actions: Actions) -> Trace:
+        return Trace(rows.targets(), 0, len(actions))
 
 
 def is_hindsight(target: Target, actions: Actions, declared: frozenset[str]) -> bool:

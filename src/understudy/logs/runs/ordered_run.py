@@ -13,7 +13,8 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from understudy.certificates import Certificate, Certified
+from understudy.certificates import Certificate, Certified, FixedPolicy
+from understudy.certificates.targets import Target as RoundTarget
 from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.formatting import counted
@@ -193,7 +194,12 @@ class OrderedRun:
         varies = contextual is not None or columns.eligible is not None
         confidence = None if log.behavior is None and varies else options.confidence_or_default
         study = Study.begin(
-            choice.learner, log.behavior, confidence, declared=declared, groups=groups
+            choice.learner,
+            log.behavior,
+            confidence,
+            declared=declared,
+            sets=columns.eligible is not None,
+            groups=groups,
         )
         return RunPlan(log, settings, study, warmup, contextual)
 
@@ -315,6 +321,7 @@ class OrderedRun:
             CertificatePath(
                 Certificate(log.behavior, one.confidence(self.options.confidence_or_default), K),
                 one.hindsight,
+                sets=log.reader.columns.eligible is not None,
             )
             if one.may_be_judged
             else None
@@ -329,7 +336,7 @@ class OrderedRun:
         seen = observe_rows(
             watched(),
             Observed.nothing(K, log.behavior, curves),
-            lambda batch: [one.probabilities(batch.actions) for one in candidates],
+            lambda _: [FixedPolicy(one.policy) for one in candidates],  # type: ignore[arg-type] # it has one
         )
         return [None if curve is None else curve.certificate for curve in seen.curves]
 
@@ -362,19 +369,20 @@ class OrderedRun:
             log.behavior, self.options.confidence_or_default, len(log.actions)
         )
         hindsight = is_hindsight(target, log.actions, self.options.declared())
-        curves = [CertificatePath(certificate, hindsight)]
+        sets = log.reader.columns.eligible is not None
+        curves = [CertificatePath(certificate, hindsight, sets=sets)]
         unexpected = UnexpectedValues()
 
-        def probabilities(batch: ValidatedBatch) -> list[Array]:
+        def targets(batch: ValidatedBatch) -> list[RoundTarget]:
             unexpected.update(target.unexpected_values(batch))
-            return [target.probabilities(batch, log.actions)]
+            return [target.in_rows(batch, log.actions)]
 
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
             counter = counter_for(log.reader)
             seen = observe_rows(
                 self._batches(log, quarantine, "certifying", counter),
                 Observed.nothing(len(log.actions), log.behavior, curves),
-                probabilities,
+                targets,
             )
         if not seen.sums.rows:
             raise nothing_left(sources_name(self.sources), quarantine.by_reason())

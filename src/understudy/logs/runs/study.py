@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
@@ -10,8 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.behaviors import Behavior, Logged
-from understudy.certificates import Certificate
+from understudy.certificates import Certificate, FixedPolicy
+from understudy.certificates.bets import RULES
 from understudy.certificates.curves import Point, follow
+from understudy.certificates.targets import (
+    Target,
+    largest_ratio,
+    largest_ratios,
+    probabilities_under,
+)
 from understudy.constraints import Array
 from understudy.logs.evaluation.context_groups import ContextGroups
 from understudy.logs.features import ContextFeatures
@@ -29,24 +37,46 @@ class CertificatePath:
     """The certificate of one policy after the rows so far, and the points of its curve.
 
     A policy over actions that were read from the log itself is a `hindsight`: the first row of each
-    action counts as one in which the policy earned nothing.
+    action counts as one in which the policy earned nothing. Then, and if rows have eligible `sets`
+    while the policy may play any action, weights are too small on average, so that no center is
+    valid.
     """
 
     certificate: Certificate
     hindsight: bool = False
+    sets: bool = False
     points: tuple[Point, ...] = ()
 
     def after(
-        self, log: Log, probability: Array, counts: Integers, rejected: Rejected | None
+        self, log: Log, target: Target, counts: Integers, rejected: Rejected | None
     ) -> CertificatePath:
         """The path after more rows, with the policy's probabilities of the logged actions."""
+        certificate = self.certificate
+        probability, ratios = self.columns(log, target, counts)
+        if rejected is not None:
+            behavior, most = certificate.behavior, math.inf
+            if self.hindsight or self.sets:
+                target = probability
+            else:
+                most = _ratio_of_rejected(behavior, log)
+            if certificate.centered:
+                ratios = spread(ratios, rejected.valid, most)
+                log, probability = with_unusable(log, probability, rejected, behavior, target)
+            else:
+                log, probability = with_rejected(log, probability, rejected, behavior)
+                ratios = np.full(len(log), math.inf)
+        certificate, more = follow(certificate, log, probability, ratios)
+        return replace(self, certificate=certificate, points=(*self.points, *more))
+
+    def columns(self, log: Log, target: Target, counts: Integers) -> tuple[Array, Array]:
+        """π_t(b_t) and W_t of valid rows, before which actions were played so often."""
+        certificate = self.certificate
+        probability = probabilities_under(target, log, certificate.n_actions)
         if self.hindsight:
             probability = without_first_plays(probability, log.actions, counts)
-        if rejected is not None:
-            behavior = self.certificate.behavior
-            log, probability = with_rejected(log, probability, rejected, behavior)
-        certificate, more = follow(self.certificate, log, probability)
-        return replace(self, certificate=certificate, points=(*self.points, *more))
+        if self.hindsight or self.sets:
+            return probability, np.full(len(log), math.inf)
+        return probability, largest_ratios(target, log, certificate.behavior)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,20 +103,22 @@ class Observed:
         return Observed(behavior, *empty, tuple(curves))
 
     def observe(
-        self, log: Log, probabilities: Sequence[Array] = (), rejected: Rejected | None = None
+        self, log: Log, targets: Sequence[Target] = (), rejected: Rejected | None = None
     ) -> Self:
-        """The state after more rows; `probabilities` has an array for each policy.
+        """The state after more rows; `targets` are the policies in these rows.
 
         Rejected rows are in no sum, but they count in the certificates.
         """
-        plain = log.visible(propensities=isinstance(self.behavior, Logged), features=False)
+        plain = log.visible(
+            propensities=isinstance(self.behavior, Logged), features=False, vectors=True
+        )
         return replace(
             self,
             sums=self.sums.after(with_propensities(plain, self.behavior)),
             counts_over_time=self.counts_over_time.after(log.actions),
             curves=tuple(
-                None if curve is None else curve.after(plain, pi, self.sums.counts, rejected)
-                for curve, pi in zip(self.curves, probabilities, strict=True)
+                None if curve is None else curve.after(plain, target, self.sums.counts, rejected)
+                for curve, target in zip(self.curves, targets, strict=True)
             ),
         )
 
@@ -94,11 +126,11 @@ class Observed:
 def observe_rows(
     rows: Iterable[ValidatedBatch],
     observed: Observed,
-    probabilities: Callable[[ValidatedBatch], Sequence[Array]] = lambda _: (),
+    targets: Callable[[ValidatedBatch], Sequence[Target]] = lambda _: (),
 ) -> Observed:
-    """Observe all rows of a log, for fixed policies with these `probabilities` of its actions."""
+    """Observe all rows of a log, for policies that are these `targets` in a batch of its rows."""
     for batch in rows:
-        observed = observed.observe(batch.log(), probabilities(batch), batch.rejected)
+        observed = observed.observe(batch.log(), targets(batch), batch.rejected)
     return observed
 
 
@@ -122,12 +154,16 @@ class Study(Observed):
         confidence: float | None,
         *,
         declared: bool = True,
+        sets: bool = False,
         groups: ContextGroups | None = None,
+        rules: int = RULES,
     ) -> Study:
         """The study before the first row; without a confidence it has no certificate."""
         K, curve = learner.spec.n_actions, None
         if confidence is not None:
-            curve = CertificatePath(Certificate(behavior, confidence, K), hindsight=not declared)
+            curve = CertificatePath(
+                Certificate(behavior, confidence, K, rules=rules), not declared, sets=sets
+            )
         empty = Observed.nothing(K, behavior, [curve])
         return Study(**vars(empty), learner=learner, state=learner.init(), groups=groups)
 
@@ -155,14 +191,14 @@ class Study(Observed):
         are the rows' groups of contexts.
         """
         state, trace = self.learner.replay(self.state, self.learner.spec.visible(log))
-        after = replace(self.observe(log, [trace.probability], rejected), state=state)
+        after = replace(self.observe(log, [trace], rejected), state=state)
         if self.groups is None or codes is None:
             return after
-        (curve,), probability = self.curves, trace.probability
-        if curve is not None and curve.hindsight:
-            probability = without_first_plays(probability, log.actions, self.sums.counts)
-        known = with_propensities(log, self.behavior)
-        return replace(after, groups=self.groups.after(codes, known, probability))
+        (curve,), known = self.curves, with_propensities(log, self.behavior)
+        probability, ratios = trace.probability, np.full(len(log), math.inf)
+        if curve is not None:
+            probability, ratios = curve.columns(log, trace, self.sums.counts)
+        return replace(after, groups=self.groups.after(codes, known, probability, ratios))
 
 
 def last_rows(last: NDArray[Number] | None, rows: NDArray[Number]) -> NDArray[Number]:
@@ -209,7 +245,8 @@ def with_rejected(
     read never make the target look better. If the behavior is estimated, a row without an action is
     left out.
 
-    >>> rejected = Rejected(np.array([True, False]), np.array([-1]), np.array([1.0]))
+    >>> one = np.array([-1]), np.array([1.0]), np.array([False]), np.array([0.5])
+    >>> rejected = Rejected(np.array([True, False]), *one)
     >>> valid, behavior = Log([1], [0.5], [0.25]), Logged(n_actions=2)
     >>> log, p = with_rejected(valid, np.array([0.9]), rejected, behavior)
     >>> log.rewards.tolist(), log.propensities.tolist(), p.tolist()
@@ -230,6 +267,64 @@ def with_rejected(
         return Log._of(actions, rewards, q, None), pi
     actions[~valid] = int(np.argmax(behavior))  # any playable action: its weight is 0
     return Log._of(actions, rewards, None, None), pi
+
+
+def with_unusable(
+    log: Log, probability: Array, rejected: Rejected, behavior: Behavior | None, target: Target
+) -> tuple[Log, Array]:
+    """Put the rejected rows, in their places, into a log and the target's probabilities.
+
+    A row has nan as its reward if that is not known, and as its probability, unless the reward is
+    all that is not known of it: the certificate takes the worst that the row may have been.
+
+    >>> one = np.array([1]), np.array([1.0]), np.array([False]), np.array([0.5])
+    >>> rejected = Rejected(np.array([True, False]), *one)
+    >>> valid, behavior = Log([1], [0.5], [0.25]), Logged(n_actions=2)
+    >>> log, p = with_unusable(valid, np.array([0.9]), rejected, behavior, [0.2, 0.8])
+    >>> log.rewards.tolist(), log.propensities.tolist(), p.tolist()
+    ([0.5, nan], [0.25, 0.5], [0.9, nan])
+    >>> policy = FixedPolicy([0.2, 0.8])
+    >>> with_unusable(valid, np.array([0.9]), rejected, behavior, policy)[1].tolist()
+    [0.9, 0.8]
+    """
+    valid, places = rejected.valid, ~rejected.valid
+    actions, rewards = spread(log.actions, valid, 0), spread(log.rewards, valid, math.nan)
+    pi, own = spread(probability, valid, math.nan), np.full(int(places.sum()), math.nan)
+    rewards[places] = np.where(rejected.has_reward, rejected.rewards, math.nan)
+    if isinstance(behavior, np.ndarray):
+        playable = (rejected.actions >= 0) & (behavior[rejected.actions] > 0.0)
+        actions[places] = np.where(playable, rejected.actions, int(np.argmax(behavior)))
+        q = None
+    else:
+        assert log.propensities is not None and rejected.propensities is not None  # noqa: PT018
+        playable = (rejected.actions >= 0) & ~np.isnan(rejected.propensities)
+        q = spread(log.propensities, valid, 1.0)
+        q[places] = np.where(playable, rejected.propensities, 1.0)
+    if isinstance(target, FixedPolicy):
+        known = playable & ~rejected.has_reward
+        own[known] = target.probabilities[rejected.actions[known]]
+    pi[places] = own
+    return Log._of(actions, rewards, q), pi
+
+
+def spread(values: NDArray[Number], valid: NDArray[np.bool_], other: float) -> NDArray[Number]:
+    """The values of valid rows in their places among all rows; the other rows have `other`.
+
+    >>> spread(np.array([0.5]), np.array([False, True]), 1.0).tolist()
+    [1.0, 0.5]
+    """
+    found = np.full(len(valid), other, dtype=values.dtype)
+    found[valid] = values
+    return found
+
+
+def _ratio_of_rejected(behavior: Behavior | None, log: Log) -> float:
+    """W of a row that cannot be used: at least that of its own, or nan if it has one unseen."""
+    if behavior is None:
+        return math.inf
+    most = largest_ratio(behavior)
+    unseen = log.propensity_vectors is not None or not isinstance(behavior, Logged)
+    return math.nan if math.isinf(most) and unseen else most
 
 
 def without_first_plays(probability: Array, actions: Integers, counts: Integers) -> Array:
