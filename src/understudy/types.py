@@ -305,6 +305,31 @@ class Trace:
     follows: Array | None = None
     inverse: Array | None = None
 
+    def __len__(self) -> int:
+        return len(self.probability)
+
+    def __getitem__(self, rounds: slice) -> Trace:
+        """The trace of a part of the rounds; its columns are views.
+
+        >>> Trace(np.array([0.5, 0.25]), 0, 2)[1:].probability.tolist()
+        [0.25]
+        """
+        columns = (self.probability, self.largest, self.follows)
+        probability, largest, follows = (
+            None if column is None else column[rounds] for column in columns
+        )
+        past = max(0, min(self.past_horizon, len(self)))
+        after = range(len(self) - past, len(self))  # the rounds past the horizon are the last
+        own = range(len(self))[rounds]
+        return Trace(
+            probability,  # type: ignore[arg-type] # it is never None
+            sum(t in after for t in own) if past else 0,
+            self.n_actions,
+            largest,
+            follows,
+            self.inverse,
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Round:

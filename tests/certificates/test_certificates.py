@@ -19,9 +19,9 @@ import understudy as us
 from tests.support import formulas
 from tests.support.saved_values import saved_text
 from tests.support.strategies import behaviors, quick, seeds, unit_numbers
-from understudy.certificates import Evidence
+from understudy.certificates import Evidence, UncenteredEvidence
 from understudy.certificates.curves import POINTS
-from understudy.errors import InvalidSnapshot
+from understudy.errors import InvalidArgument, InvalidSnapshot
 
 Array = NDArray[np.float64]
 
@@ -90,8 +90,7 @@ def test_any_batching_gives_the_same_bits(kind: str, size: int) -> None:
     game = watched(230, kind=kind)
     certificate, start = game.certificate(), 0
     for part in game.log.stretches(size):
-        probability = game.trace.probability[start : start + len(part)]
-        certificate = certificate.observe(part, us.Trace(probability, 0, 3))
+        certificate = certificate.observe(part, game.trace[start : start + len(part)])
         start += len(part)
     assert saved_text(certificate) == saved_text(game.observed())
     whole = us.certify(game.log, game.trace, behavior=game.behavior)
@@ -104,9 +103,8 @@ def test_any_batching_gives_the_same_bits(kind: str, size: int) -> None:
 def test_any_batching_gives_the_same_bits_of_anything(game: Watched, data: st.DataObject) -> None:
     """Products that are moved early, because they grow large, are moved in the same rounds."""
     cut = data.draw(st.integers(0, len(game.log)))
-    p = game.trace.probability
-    first = game.certificate().observe(game.log[:cut], us.Trace(p[:cut], 0, 3))
-    assert saved_text(first.observe(game.log[cut:], us.Trace(p[cut:], 0, 3))) == saved_text(
+    first = game.certificate().observe(game.log[:cut], game.trace[:cut])
+    assert saved_text(first.observe(game.log[cut:], game.trace[cut:])) == saved_text(
         game.observed()
     )
 
@@ -117,7 +115,7 @@ def test_stretches_of_a_long_log_do_not_show() -> None:
     parts = (slice(0, 9_000), slice(9_000, 33_333), slice(33_333, None))
     certificate = game.certificate()
     for part in parts:
-        certificate = certificate.observe(game.log[part], game.trace.probability[part])
+        certificate = certificate.observe(game.log[part], game.trace[part])
     assert saved_text(certificate) == saved_text(game.observed())
 
 
@@ -125,7 +123,7 @@ def test_observing_changes_nothing_that_was_there() -> None:
     game = watched(50)
     start = game.observed()
     before = saved_text(start)
-    assert saved_text(start.observe(game.log[:0], game.trace.probability[:0])) == before
+    assert saved_text(start.observe(game.log[:0], game.trace[:0])) == before
     start.observe(game.log, game.trace)
     assert saved_text(start) == before
     with pytest.raises(AttributeError):
@@ -135,7 +133,7 @@ def test_observing_changes_nothing_that_was_there() -> None:
 @quick
 @given(game=any_watched())
 def test_sums_and_totals_are_the_reference(game: Watched) -> None:
-    certificate = game.observed()
+    certificate = game.observed(rules=1)
     w, R = game.columns()
     lambdas = certificate.lambdas
     bets = 0.9 * lambdas[lambdas <= 1]
@@ -155,7 +153,7 @@ def test_sums_and_totals_are_the_reference(game: Watched) -> None:
 @given(game=any_watched(), confidence=st.floats(0.01, 0.999))
 def test_bounds_are_roots(game: Watched, confidence: float) -> None:
     """By Newton from the left as by bisection; δ/2 for lower and upper, δ for the gain."""
-    certificate, n = game.observed(confidence=confidence), len(game.log)
+    certificate, n = game.observed(confidence=confidence, rules=1), len(game.log)
     S, lambdas = certificate.evidence.log_wealths(), certificate.lambdas
     bets, size, delta = 0.9 * lambdas[lambdas <= 1], len(lambdas), 1 - confidence
     lower = formulas.lower_root(S[:size], lambdas, n, -math.log(delta / 2), 0.0)
@@ -173,7 +171,7 @@ def test_bounds_are_roots(game: Watched, confidence: float) -> None:
 def test_the_mixture_is_above_the_threshold_left_of_the_root_and_below_it_right(
     game: Watched, delta: float
 ) -> None:
-    certificate, n = game.observed(confidence=1 - delta), len(game.log)
+    certificate, n = game.observed(confidence=1 - delta, rules=1), len(game.log)
     lambdas = certificate.lambdas
     S = certificate.evidence.log_wealths()[: len(lambdas)]
     root = certificate.lower / n
@@ -221,7 +219,7 @@ def test_promotion_is_in_the_first_round_in_which_it_is_justified(
     game: Watched, confidence: float
 ) -> None:
     w, R = game.columns()
-    certificate = game.observed(confidence=confidence)
+    certificate = game.observed(confidence=confidence, rules=1)
     lambdas = certificate.lambdas
     bets, log_threshold = 0.9 * lambdas[lambdas <= 1], -math.log(1 - confidence)
     mixtures = formulas.log_mixture(
@@ -235,19 +233,22 @@ def test_promotion_is_in_the_first_round_in_which_it_is_justified(
     assert certificate.promoted == (first > 0 and credible)
 
 
+@pytest.mark.parametrize("rules", [1, 2])
 @pytest.mark.parametrize("seed", range(10))
-def test_promotion_comes_between_the_round_before_and_its_round(seed: int) -> None:
+def test_promotion_comes_between_the_round_before_and_its_round(seed: int, rules: int) -> None:
     """A certificate that stops one round earlier is not promoted; the gain is positive then."""
     game = watched(2_000, seed)
-    certificate = game.observed()
+    certificate = game.observed(rules=rules)
     at = certificate.promoted_at
     assert at is not None
-    before = game.certificate().observe(game.log[: at - 1], game.trace.probability[: at - 1])
-    then = game.certificate().observe(game.log[:at], game.trace.probability[:at])
+    before = game.certificate(rules=rules).observe(game.log[: at - 1], game.trace[: at - 1])
+    then = game.certificate(rules=rules).observe(game.log[:at], game.trace[:at])
     assert (before.promoted, then.promoted, then.promoted_at) == (False, True, at)
-    assert before.gain is not None
-    assert then.gain is not None
-    assert before.gain < 0 <= then.gain
+    assert before.window is not None
+    assert then.window is not None
+    assert before.window.gain < 0 <= then.window.gain
+    if rules > 1:
+        return
     w, R = game.columns()
     bets = 0.9 * certificate.lambdas[certificate.lambdas <= 1]
     assert formulas.first_crossing(bets, (w - 1) * R, math.log(20)) == at
@@ -266,12 +267,14 @@ def test_once_promoted_is_promoted() -> None:
 
 @pytest.mark.parametrize("kind", ["known", "logged"])
 @pytest.mark.parametrize("cut", [1, 100, 333])
-def test_merging_is_observing_both(kind: str, cut: int) -> None:
+@pytest.mark.parametrize("form", [{"rules": 1}, {"centers": [0.25, 0.75]}], ids=["1", "2"])
+def test_merging_is_observing_both(kind: str, cut: int, form: dict[str, Any]) -> None:
+    """With rules 1, and with constant centers; else the centers of each part are its own."""
     game = watched(400, kind=kind)
-    p = game.trace.probability
-    first = game.certificate().observe(game.log[:cut], us.Trace(p[:cut], 0, 3))
-    second = game.certificate().observe(game.log[cut:], us.Trace(p[cut:], 0, 3))
-    whole = game.observed()
+    start = game.certificate(**form)
+    first = start.observe(game.log[:cut], game.trace[:cut])
+    second = start.observe(game.log[cut:], game.trace[cut:])
+    whole = game.observed(**form)
     for merged in (first.merge(second), second.merge(first)):
         assert merged.rounds == 400
         np.testing.assert_allclose(numbers(merged)[:-1], numbers(whole)[:-1], rtol=1e-10)
@@ -293,7 +296,7 @@ def test_promotion_of_merged_logs_is_decided_by_both_together() -> None:
     good = us.Log([2] * 99, [1.0] * 99)
     at = us.certify(good, POLICY, behavior=PI).promoted_at
     assert at is not None
-    half = us.Certificate(behavior=PI).observe(good[: at - 1], POLICY)
+    half = us.Certificate(behavior=PI).observe(good[: at - 1], us.FixedPolicy(POLICY))
     merged = half.merge(half)
     assert (half.promoted, merged.promoted, merged.promoted_at) == (False, True, None)
     assert repr(merged).startswith("Promote after ")
@@ -311,8 +314,10 @@ def test_a_fixed_policy_does_not_care_about_the_order(seed: int, pi_b: Array) ->
     log = us.Log(rng.choice(len(pi_b), p=pi_b, size=70), rng.random(70))
     order = rng.permutation(70)
     shuffled = us.Log(log.actions[order], log.rewards[order])
-    found = [us.certify(x, pi_b[::-1], behavior=pi_b) for x in (log, shuffled)]
-    np.testing.assert_allclose(numbers(found[0])[:-1], numbers(found[1])[:-1], rtol=1e-9)
+    target = us.FixedPolicy(pi_b[::-1])
+    for form in ({"rules": 1}, {"centers": [0.3, 0.6]}):
+        found = [us.certify(x, target, behavior=pi_b, **form) for x in (log, shuffled)]
+        np.testing.assert_allclose(numbers(found[0])[:-1], numbers(found[1])[:-1], rtol=1e-9)
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])
@@ -343,7 +348,8 @@ def test_production_itself_is_certified_near_what_it_earned() -> None:
 
 
 def test_a_target_that_plays_nothing_of_the_log() -> None:
-    found = us.certify(us.Log([0] * 40, [1.0] * 40), [0.0, 0.0, 1.0], behavior=PI)
+    log = us.Log([0] * 40, [1.0] * 40, [0.5] * 40)
+    found = us.certify(log, [0.0, 0.0, 1.0], behavior=us.Logged(n_actions=3))
     assert (found.lower, found.upper, found.estimate) == (0.0, 40.0, 0.0)
     assert math.isnan(found.self_normalised)
     assert found.effective_sample_size == 0.0
@@ -367,8 +373,9 @@ def test_logged_propensities_that_are_the_behavior_give_its_bits() -> None:
     game = watched(100)
     features = np.ones((100, 3, 2))
     logged = us.Log(game.log.actions, game.log.rewards, PI[game.log.actions], features)
-    one = us.certify(logged, game.trace, behavior=us.Logged(n_actions=3))
-    other = us.certify(game.log, game.trace, behavior=PI)
+    plain = us.Trace(game.trace.probability, 0, 3)
+    one = us.certify(logged, plain, behavior=us.Logged(3, least_propensity=0.2))
+    other = us.certify(game.log, plain, behavior=PI)
     assert numbers(one) == numbers(other)
     event = next(logged.events())
     start = us.Certificate(behavior=us.Logged(n_actions=3))
@@ -390,9 +397,11 @@ def test_a_learner_with_contexts_is_certified_by_its_trace() -> None:
 def test_targets_in_every_form_are_one() -> None:
     game = watched(50)
     column = POLICY[game.log.actions]
-    forms = (POLICY, POLICY.tolist(), column, column.tolist(), us.Trace(column, 0, 3))
-    found = [numbers(us.certify(game.log, form, behavior=PI)) for form in forms]
-    assert all(one == found[0] for one in found)
+    policies = (POLICY, POLICY.tolist(), us.FixedPolicy(POLICY))
+    columns = (column, column.tolist(), us.Trace(column, 0, 3))
+    for forms in (policies, columns):  # a column does not show the largest ratio
+        found = [numbers(us.certify(game.log, form, behavior=PI)) for form in forms]
+        assert all(one == found[0] for one in found)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -409,9 +418,7 @@ def test_curves_end_in_the_totals(kind: str) -> None:
         assert len(found.gain_curve) == len(found.rounds)
     middle = 60
     n = int(found.rounds[middle])
-    early = us.certify(
-        game.log[:n], game.trace.probability[:n], behavior=game.behavior, n_actions=3
-    )
+    early = us.certify(game.log[:n], game.trace[:n], behavior=game.behavior, n_actions=3)
     assert early.rounds.tolist() == found.rounds[: middle + 1].tolist()
     assert early.lower_curve.tolist() == found.lower_curve[: middle + 1].tolist()
     assert early.upper == found.upper_curve[middle]
@@ -441,19 +448,19 @@ def test_ten_million_rounds_stay_numbers() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_snapshots_hold_certificates_bit_for_bit(kind: str, tmp_path: Path) -> None:
     game = watched(333, kind=kind)
-    half = game.certificate().observe(game.log[:200], game.trace.probability[:200])
+    half = game.certificate().observe(game.log[:200], game.trace[:200])
     us.save_certificate(half, tmp_path / "half.json")
     again = us.load_certificate(tmp_path / "half.json")
-    rest = (game.log[200:], game.trace.probability[200:])
+    rest = (game.log[200:], game.trace[200:])
     assert saved_text(again) == saved_text(half)
     assert saved_text(again.observe(*rest)) == saved_text(game.observed())
     assert numbers(again) == numbers(half)
 
 
-def damaged(folder: Path, kind: str, **changes: Any) -> Path:
+def damaged(folder: Path, kind: str, changes: dict[str, Any], **form: Any) -> Path:
     """A saved certificate, in whose file some values are others."""
     path = folder / "damaged.json"
-    us.save_certificate(watched(40, kind=kind).observed(), path)
+    us.save_certificate(watched(40, kind=kind).observed(**form), path)
     data = json.loads(path.read_text(encoding="utf-8"))
     data["certificate"]["evidence"].update(changes)
     path.write_text(json.dumps(data), encoding="utf-8")
@@ -464,35 +471,79 @@ def row(values: list[Any], dtype: str = "float64") -> Any:
     return {"array": dtype, "shape": [len(values)], "values": values}
 
 
-DAMAGE: dict[str, tuple[str, dict[str, Any]]] = {
-    "fewer sums": ("known", {"sums": row([0.0] * 24)}),
+ALIKE: dict[str, dict[str, Any]] = {
+    "fewer sums": {"sums": row([0.0] * 24)},
+    "fewer products": {"products": row([1.0] * 24)},
+    "three totals": {"totals": row([1.0] * 3)},
+    "more reward than rounds": {"totals": row([1e3, 1.0, 1.0, 1.0])},
+    "a crossing after the end": {"crossed": 41},
+    "a negative round": {"rounds": -1},
+    "half a round": {"rounds": 0.5},
+}
+FIRST: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: ("known", changes) for name, changes in ALIKE.items()},
     "a negative sum of logarithms of factors above 1": ("known", {"sums": row([-9.0] * 70)}),
     "products where they were moved": ("known", {"rounds": 48}),
     "products of zero": ("known", {"products": row([0.0] * 70)}),
-    "fewer products": ("known", {"products": row([1.0] * 24)}),
-    "three totals": ("known", {"totals": row([1.0] * 3)}),
-    "more reward than rounds": ("known", {"totals": row([1e3, 1.0, 1.0, 1.0])}),
     "counts of a known behavior": ("known", {"counts": row([40, 0, 0], "int64")}),
     "counts that are not the rounds": ("counted", {"counts": row([40, 0, 1], "int64")}),
-    "a crossing after the end": ("known", {"crossed": 41}),
     "a crossing without a gain": ("counted", {"crossed": 3}),
     "a crossing that was forgotten": ("known", {"sums": row([9.0] * 70), "crossed": 0}),
-    "a negative round": ("known", {"rounds": -1}),
-    "half a round": ("known", {"rounds": 0.5}),
+}
+CENTERED: dict[str, dict[str, Any]] = {
+    **ALIKE,
+    "products where they were moved": {"rounds": 64},
+    "products of zero": {"products": row([0.0] * 184)},
+    "a crossing that was forgotten": {"sums": row([9.0] * 184), "crossed": 0},
+    "a loss that was forgotten": {"sums": row([0.0] * 140 + [9.0] * 44), "worse": 0},
+    "a loss after the end": {"worse": 41},
+    "a window less": {"windows": {"array": "float64", "shape": [4, 44], "values": [0.0] * 176}},
+    "more usable rows than rows": {"usable": row([41.0, 1.0])},
+    "more reward than usable rows": {"usable": row([3.0, 4.0])},
 }
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_damaged_snapshots_are_refused(name: str, tmp_path: Path) -> None:
-    kind, changes = DAMAGE[name]
-    path = damaged(tmp_path, kind, **changes)
+@pytest.mark.parametrize("name", FIRST)
+def test_damaged_snapshots_of_rules_1_are_refused(name: str, tmp_path: Path) -> None:
+    kind, changes = FIRST[name]
     with pytest.raises(InvalidSnapshot):
+        us.load_certificate(damaged(tmp_path, kind, changes, rules=1))
+
+
+@pytest.mark.parametrize("name", CENTERED)
+def test_damaged_snapshots_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidSnapshot):
+        us.load_certificate(damaged(tmp_path, "known", CENTERED[name]))
+
+
+@pytest.mark.parametrize("rules", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_undamaged_snapshots_are_not(kind: str, rules: int, tmp_path: Path) -> None:
+    found = us.load_certificate(damaged(tmp_path, kind, {}, rules=rules))
+    centered = rules == 2 and kind != "counted"
+    assert isinstance(found.evidence, Evidence if centered else UncenteredEvidence)
+    assert found.rules == rules
+
+
+def test_a_file_without_a_version_has_the_first_rules(tmp_path: Path) -> None:
+    """Files of release 0.5 do not name it; what they hold is written with the same text again."""
+    path = damaged(tmp_path, "known", {}, rules=1)
+    assert "rules" not in json.loads(path.read_text())["certificate"]
+    us.save_certificate(us.load_certificate(path), tmp_path / "again.json")
+    assert json.loads((tmp_path / "again.json").read_text()) == json.loads(path.read_text())
+
+
+def test_evidence_of_other_rules_is_refused(tmp_path: Path) -> None:
+    path = damaged(tmp_path, "known", {}, rules=1)
+    path.write_text(path.read_text().replace('"confidence"', '"rules": 2, "confidence"'))
+    with pytest.raises(InvalidSnapshot, match="no certificate that was made like this one"):
         us.load_certificate(path)
 
 
-def test_undamaged_snapshots_are_not(tmp_path: Path) -> None:
-    for kind in KINDS:
-        assert isinstance(us.load_certificate(damaged(tmp_path, kind)).evidence, Evidence)
+def test_certificates_of_two_versions_do_not_merge() -> None:
+    game = watched(50)
+    with pytest.raises(InvalidArgument, match=r"rules 1.*observe one of the two logs again"):
+        game.observed().merge(game.observed(rules=1))
 
 
 def test_it_says_the_decision_and_the_bounds() -> None:
@@ -501,7 +552,8 @@ def test_it_says_the_decision_and_the_bounds() -> None:
     said = str(found)
     assert said.startswith(f"Promote (certain since round {found.promoted_at}) after 1,000 rounds:")
     least = math.floor((found.gain or 0) / 10) / 100  # rounded down: what is written holds too
-    assert f": gain at least +{least:.2f}, the target earns" in said
+    assert f": gain at least +{least:.2f}, at most {(found.gain_upper or 0) / 1000:.4f} " in said
+    assert "(each with 95 % confidence by itself); the target earns at least" in said
     assert f"at least {found.lower / 1000:.4f}, production" in said
     assert f"earned {found.production / 1000:.4f} per round (95 % confidence)" in said
     assert str(us.certify(game.log, game.trace, behavior=PI)) == said
@@ -523,10 +575,10 @@ def test_a_policy_and_a_column_that_agree_are_not_ambiguous() -> None:
 def test_grids_are_sorted_and_the_gain_bets_below_one() -> None:
     certificate = us.Certificate(behavior=PI, lambdas=[0.5, 8.0, 1.0])
     assert certificate.lambdas.tolist() == [8.0, 1.0, 0.5]
-    assert certificate._grids.tolist() == [8.0, 1.0, 0.5, 8.0, 1.0, 0.5, 0.9, 0.45]
+    assert certificate.bets.grids.tolist() == [8.0, 1.0, 0.5, 8.0, 1.0, 0.5, 0.9, 0.45]
     default = us.Certificate(behavior=PI)
     assert default.lambdas.tolist() == [2.0**-i for i in range(-2, 22)]
-    assert default._grids[48:].tolist() == [0.9 * 2.0**-i for i in range(22)]
+    assert default.bets.grids[48:].tolist() == [0.9 * 2.0**-i for i in range(22)]
 
 
 def test_what_a_caller_changes_later_changes_nothing() -> None:

@@ -21,11 +21,21 @@ Array = NDArray[np.float64]
 Rewards = Callable[[tuple[int, ...]], Array]
 
 
-def wealths(certificate: us.Certificate) -> tuple[Array, Array, Array]:
-    """e^{S_i} of the lower bound's grid, the upper bound's, and the gain's."""
-    size = len(certificate.lambdas)
-    lower, upper, gain = np.split(np.exp(certificate.evidence.log_wealths()), [size, 2 * size])
-    return lower, upper, gain
+def wealths(certificate: us.Certificate) -> list[Array]:
+    """e^{S_i} of the four parts: of the lower bound, the upper bound, the gain and the loss."""
+    parts = [certificate.bets.place(part) for part in range(4)]
+    return [np.exp(certificate.evidence.log_wealths()[part]) for part in parts]
+
+
+def means(certificate: us.Certificate, policy: Array, pi_b: Array, r: Array) -> list[Array]:
+    """1 + λ μ of every bet of the four parts, whatever its center."""
+    values, gains = certificate.bets.values, certificate.bets.gains
+    mean, gain = float(policy @ r), float((policy - pi_b) @ r)
+    rows = certificate.bets.rows
+    return [
+        np.tile(1 + grid * x, rows)
+        for grid, x in ((values, mean), (values, 1 - mean), (gains, gain), (gains, -gain))
+    ]
 
 
 @quick
@@ -34,47 +44,50 @@ def test_every_factor_is_one_in_expectation(pi_b: Array, data: st.DataObject) ->
     """E_b[1 + λ x] = 1 + λ E_b[x], and E_b[x] is the mean that is bounded: all actions summed."""
     K = len(pi_b)
     policy = data.draw(policies(K))
-    r = np.array(data.draw(st.lists(unit_numbers, min_size=K, max_size=K)))
-    start = us.Certificate(behavior=pi_b)
-    after = [
-        wealths(start.observe(us.Feedback(b, r[b]), policy[b]))  # the wealth of one round
-        for b in range(K)
-    ]
-    lower, upper, gain = (
-        sum(q * part for q, part in zip(pi_b, x, strict=True)) for x in zip(*after, strict=True)
+    r, past = (
+        np.array(data.draw(st.lists(unit_numbers, min_size=K, max_size=K))) for _ in range(2)
     )
-    mean, lambdas = float(policy @ r), start.lambdas
-    bets = 0.9 * lambdas[lambdas <= 1.0]
-    np.testing.assert_allclose(lower, 1 + lambdas * mean, rtol=1e-12)
-    np.testing.assert_allclose(upper, 1 + lambdas * (1 - mean), rtol=1e-12)
-    np.testing.assert_allclose(gain, 1 + bets * float((policy - pi_b) @ r), rtol=1e-12)
+    for centers in (None, [0.25, 1.0]):
+        start = us.Certificate(behavior=pi_b, centers=centers)
+        start = start.observe(us.Log(np.arange(K), past), np.full(K, 0.0))  # any past
+        before = wealths(start)
+        after = [
+            wealths(start.observe(us.Feedback(b, r[b]), us.FixedPolicy(policy))) for b in range(K)
+        ]
+        for part, wanted in enumerate(means(start, policy, pi_b, r)):
+            found = sum(q * (x[part] / before[part]) for q, x in zip(pi_b, after, strict=True))
+            np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
 def test_an_action_that_is_never_shown_only_makes_the_bounds_wider() -> None:
-    """Where q = 0 < π the factors of all three are at most the martingale's, in expectation."""
+    """Where q = 0 < π the factors are at most the martingale's, in expectation."""
     pi_b, policy, r = (
         np.array([0.5, 0.5, 0.0]),
         np.array([0.2, 0.2, 0.6]),
         np.array([0.3, 1.0, 0.7]),
     )
     start = us.Certificate(behavior=pi_b)
-    after = [wealths(start.observe(us.Feedback(b, r[b]), policy[b])) for b in range(2)]
-    lower, upper, gain = (0.5 * x + 0.5 * y for x, y in zip(*after, strict=True))
-    mean, lambdas = policy @ r, start.lambdas
-    bets = 0.9 * lambdas[lambdas <= 1.0]
-    assert (lower < 1 + lambdas * mean).all()
-    assert (upper < 1 + lambdas * (1 - mean)).all()
-    assert (gain < 1 + bets * ((policy - pi_b) @ r)).all()
+    for target in (us.FixedPolicy(policy), None):
+        after = [
+            wealths(start.observe(us.Feedback(b, r[b]), policy[b] if target is None else target))
+            for b in range(2)
+        ]
+        for part, wanted in enumerate(means(start, policy, pi_b, r)):
+            assert (0.5 * after[0][part] + 0.5 * after[1][part] < wanted).all()
 
 
 class Node(NamedTuple):
-    """Where a walk is: what was played and believed, its probability, the truth, what was wrong."""
+    """Where a walk is: what was played and believed, its probability, the truth, what was wrong.
+
+    `gains` are the gains of the rounds so far.
+    """
 
     certificate: us.Certificate
     state: Any
     past: tuple[int, ...]
     probability: float
-    truth: Array
+    truth: float
+    gains: tuple[float, ...]
     wrong: Array
 
 
@@ -89,15 +102,19 @@ class Tree:
     rewards: Rewards
     target: Array | Learner[Any]
     rounds: int
+    crude: bool = False  # the largest ratio is that of any policy
 
     def walk(self, start: us.Certificate) -> Iterator[tuple[float, Array]]:
-        """Every sequence: its probability, and in which rounds lower, upper and gain were wrong."""
+        """Every sequence: its probability, and in which rounds each bound was wrong.
+
+        Lower, upper, gain, its upper bound, and the gain in a window.
+        """
         state = None if isinstance(self.target, np.ndarray) else self.target.init()
-        node = Node(start, state, (), 1.0, np.zeros(2), np.zeros((0, 3), dtype=bool))
+        node = Node(start, state, (), 1.0, 0.0, (), np.zeros((0, 5), dtype=bool))
         yield from self._walk(node)
 
     def _walk(self, node: Node) -> Iterator[tuple[float, Array]]:
-        before, state, past, probability, truth, wrong = node
+        before, state, past, probability, truth, gains, wrong = node
         if len(past) == self.rounds:
             yield probability, wrong
             return
@@ -105,24 +122,28 @@ class Tree:
         learner = None if isinstance(self.target, np.ndarray) else self.target
         policy = self.target if learner is None else learner.policy(state)
         assert isinstance(policy, np.ndarray)
-        total = truth + np.array([policy @ r, (policy - self.pi_b) @ r])
+        total, gained = truth + float(policy @ r), (*gains, float((policy - self.pi_b) @ r))
         for b in np.flatnonzero(self.pi_b > 0):
             event = us.Feedback(int(b), float(r[b]))
-            after = before.observe(event, float(policy[b]))
+            target = float(policy[b]) if self.crude else us.FixedPolicy(policy)
+            after = before.observe(event, target)
+            window, gain, most = after.window, after.gain, after.gain_upper
             row = [
-                after.lower > total[0] + 1e-9,
-                after.upper < total[0] - 1e-9,
-                after.gain is not None and after.gain > total[1] + 1e-9,
+                after.lower > total + 1e-9,
+                after.upper < total - 1e-9,
+                gain is not None and gain > sum(gained) + 1e-9,
+                most is not None and most < sum(gained) - 1e-9,
+                window is not None and window.gain > np.mean(gained[window.start - 1 :]) + 1e-9,
             ]
             state_after = None if learner is None else learner.update(state, event)
             share, played = probability * float(self.pi_b[b]), (*past, int(b))
             yield from self._walk(
-                Node(after, state_after, played, share, total, np.vstack([wrong, row]))
+                Node(after, state_after, played, share, total, gained, np.vstack([wrong, row]))
             )
 
 
 def ever_wrong(tree: Tree, start: us.Certificate) -> Array:
-    """The exact probability that lower, upper and gain are wrong in any round."""
+    """The exact probability that each bound is wrong in any round."""
     return np.asarray(sum(p * wrong.any(axis=0) for p, wrong in tree.walk(start)))
 
 
@@ -142,6 +163,7 @@ TREES = {
     "a rare action that fails": Tree(RARE, lambda _: np.array([0.0, 1.0]), np.array([0.9, 0.1]), 8),
     "an adversary that watches": Tree(RARE, punishing, np.array([0.6, 0.4]), 8),
     "a learner": Tree(RARE, punishing, us.exp3_ix(RARE, eta=1.0), 8),
+    "probabilities of logged actions": Tree(RARE, punishing, np.array([0.6, 0.4]), 8, crude=True),
     "three actions": Tree(
         np.array([0.1, 0.3, 0.6]),
         lambda past: np.array([1.0, len(past) % 2, 0.5]),
@@ -157,17 +179,18 @@ def test_the_probability_of_ever_being_wrong_is_what_was_promised(
     name: str, lambdas: list[float] | None
 ) -> None:
     """Ville's bound, exactly, over all sequences and all rounds: δ/2, δ/2 and δ."""
-    for confidence in (0.2, 0.8):
+    for confidence, form in ((0.2, {}), (0.8, {}), (0.2, {"centers": [0.5]}), (0.2, {"rules": 1})):
         delta = 1 - confidence
-        start = us.Certificate(behavior=TREES[name].pi_b, confidence=confidence, lambdas=lambdas)
-        lower, upper, gain = ever_wrong(TREES[name], start)
-        assert lower <= delta / 2
-        assert upper <= delta / 2
-        assert gain <= delta
+        start = us.Certificate(
+            behavior=TREES[name].pi_b, confidence=confidence, lambdas=lambdas, **form
+        )
+        lower, upper, gain, most, window = ever_wrong(TREES[name], start)
+        assert max(lower, upper) <= delta / 2
+        assert max(gain, most, window) <= delta
 
 
 def test_ville_is_not_bounded_in_vain() -> None:
-    """In these games each of the three is wrong with some probability: the test above bites."""
+    """In these games each bound is wrong with some probability: the test above bites."""
     found = sum(
         ever_wrong(tree, us.Certificate(behavior=tree.pi_b, confidence=0.2, lambdas=[4.0, 1.0]))
         for tree in TREES.values()
@@ -217,7 +240,7 @@ def test_a_counted_behavior_is_bounded_by_rounds_before() -> None:
 def test_certificates_of_a_counted_behavior_hold_too(name: str) -> None:
     tree = TREES[name]
     start = us.Certificate(behavior=None, n_actions=len(tree.pi_b), confidence=0.2)
-    lower, upper, _ = ever_wrong(tree, start)
+    lower, upper, *_ = ever_wrong(tree, start)
     assert max(lower, upper) <= 0.8 * (1 / 4 + 3 / 8)
 
 
@@ -234,7 +257,7 @@ def test_upper_bounds_on_the_propensity_never_help_the_target(pi_b: Array, seed:
     if (np.array(u) < pi_b[log.actions]).any():
         return  # outside of the event
     policy = pi_b[::-1]
-    true = us.Certificate(behavior=pi_b).observe(log, policy)
+    true = us.Certificate(behavior=pi_b, rules=1).observe(log, policy)
     counted = us.Certificate(behavior=None, n_actions=len(pi_b)).observe(log, policy)
     both = 2 * len(true.lambdas)
     S, S_true = counted.evidence.log_wealths(), true.evidence.log_wealths()[:both]

@@ -291,7 +291,7 @@ def test_the_policy_is_the_mixture_where_outside_policies_are_given(name: str) -
     ]
     np.testing.assert_array_equal(policies, one)
     np.testing.assert_allclose(policies.sum(axis=1), 1.0, rtol=1e-12)
-    played = mixture.played_at(state, later)
+    played = mixture.trace_at(state, later).probability
     np.testing.assert_allclose(played, policies[each, later.actions], rtol=1e-12)
     shares, wanted = iter(mixture.shares(state).values()), np.zeros((20, K))
     for expert, own in zip(mixture.experts, state.experts, strict=True):

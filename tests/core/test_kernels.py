@@ -52,7 +52,9 @@ class Carried:
     def replay(self, actions: Integers, gains: Array) -> Array:
         """The trace."""
         trace = np.empty(len(actions))
-        self._run(kernels.exponential_weights.replay, actions, gains, trace)
+        nothing = np.empty(0)
+        rest = trace, nothing, nothing, nothing
+        self._run(kernels.exponential_weights.replay, actions, gains, *rest)
         return trace
 
     def policies(self, actions: Integers, gains: Array) -> Array:

@@ -257,5 +257,4 @@ PAPER: dict[str, tuple[str, ...]] = {
     "adaptive": (*_SMALL, *_ACTIONS, *_ALPHAS),
     "rates": (*_SMALL, *_ACTIONS),
     "probability": (*_SMALL, *_ACTIONS),
-    "certificate": _SMALL,
 }

@@ -125,6 +125,7 @@ def certificates() -> None:
             confidence=first.confidence,
             n_actions=3,
             lambdas=first.lambdas,
+            rules=1,
         )
         figures[name] = {
             "first": values.figures_of(first),

@@ -42,10 +42,21 @@ class Said:
 
 
 def first_rules(patch: pytest.MonkeyPatch) -> None:
-    """Learn from contexts by the rules of 0.5.0, in which V comes from plays."""
-    from understudy.logs.features import LearnerFactory  # noqa: PLC0415 - the inside, once more
+    """Learn and certify by the rules of 0.5.0: V comes from plays, and bets have no centers."""
+    from understudy.certificates import Certificate  # noqa: PLC0415 - the inside, once more
+    from understudy.logs.aggregation.sufficient_statistics import certify_sums  # noqa: PLC0415
+    from understudy.logs.features import LearnerFactory  # noqa: PLC0415
+    from understudy.logs.runs.study import Study  # noqa: PLC0415
 
     patch.setattr(LearnerFactory, "covariance", LearnerFactory.played_covariance)
+    patch.setitem(Study.begin.__kwdefaults__, "rules", 1)
+    made = Certificate.__init__
+
+    def begin(self: Any, *arguments: Any, **named: Any) -> None:
+        made(self, *arguments, **{"rules": 1} | named)
+
+    patch.setattr(Certificate, "__init__", begin)
+    patch.setitem(certify_sums.__kwdefaults__, "rules", 1)
 
 
 def run(*arguments: str | Path, folder: Path = INPUTS) -> Said:

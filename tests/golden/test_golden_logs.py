@@ -62,7 +62,8 @@ def test_an_old_policy_loads_and_is_saved_as_it_was(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_coverage_and_certify(name: str) -> None:
+def test_coverage_and_certify(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first_rules(monkeypatch)
     arguments = named(QUESTIONS[name])
     found = run(*arguments, "--json").json
     assert_same(read("questions", f"{name}.json"), found, name, rounded="--engine" in arguments)
@@ -80,8 +81,9 @@ def test_what_was_refused_is_refused(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_frames(name: str) -> None:
+def test_frames(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`us.logs` in Python."""
+    first_rules(monkeypatch)
     result, rounded = RESULTS[name]
     assert_same(read("frames.json")[name], result(), name, rounded=rounded)
 

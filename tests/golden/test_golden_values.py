@@ -68,6 +68,7 @@ def test_certificates(name: str, tmp_path: Path) -> None:
         confidence=first.confidence,
         n_actions=3,
         lambdas=first.lambdas,
+        rules=1,
     )
     made = {"first": first, "second": second, "certified": certified}
     files = {"": first, ".after": second}

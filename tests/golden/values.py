@@ -129,11 +129,15 @@ PROPENSITIES = ("propensities",)
 
 # By name: an empty certificate, the columns that it reads, and the policy that it is about.
 CERTIFICATES: dict[str, tuple[Recipe, tuple[str, ...], Any]] = {
-    "known": (lambda: us.Certificate(Q), (), TARGET),
-    "known-best": (lambda: us.Certificate(Q, confidence=0.8), (), us.FixedPolicy([0, 0, 1])),
-    "logged": (lambda: us.Certificate(LOGGED, confidence=0.9), PROPENSITIES, TARGET),
+    "known": (lambda: us.Certificate(Q, rules=1), (), TARGET),
+    "known-best": (
+        lambda: us.Certificate(Q, confidence=0.8, rules=1),
+        (),
+        us.FixedPolicy([0, 0, 1]),
+    ),
+    "logged": (lambda: us.Certificate(LOGGED, confidence=0.9, rules=1), PROPENSITIES, TARGET),
     "counted": (lambda: us.Certificate(None, n_actions=3), (), TARGET),
-    "own-grid": (lambda: us.Certificate(Q, lambdas=[2.0, 0.5, 0.125]), (), TARGET),
+    "own-grid": (lambda: us.Certificate(Q, lambdas=[2.0, 0.5, 0.125], rules=1), (), TARGET),
 }
 
 

@@ -182,9 +182,10 @@ def test_an_adaptive_adversary_sees_all_rounds_before_and_no_other() -> None:
 def test_feedback_has_no_field_for_the_learners_own_reward() -> None:
     """Cheating is unrepresentable: only the behavior's action and reward reach a learner."""
     names = {field.name for field in dataclasses.fields(Feedback)}
-    assert names == {"action", "reward", "propensity", "features", "experts"}
+    fields = {"action", "reward", "propensity", "features", "experts"}
+    assert names == fields | {"propensity_vector"}  # which certificates read
     parameters = set(inspect.signature(us.Understudy.observe).parameters)
-    assert parameters == names | {"self"}
+    assert parameters == fields | {"self"}
 
 
 @pytest.mark.parametrize("name", GAMES)

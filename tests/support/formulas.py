@@ -242,6 +242,61 @@ def lower_root(S: Array, lambdas: Array, rounds: int, log_threshold: float, low:
     return low
 
 
+def centered_wealths(
+    w: Array, R: Array, W: Array, values: Array, gains: Array, centers: Array | None = None
+) -> Array:
+    """S_i of all bets of a certificate of rules 2 after every round: (n, number of bets).
+
+    Row after row of the four parts; nan in w or R stands for what is not known of a row, nan in W
+    for a largest ratio that is not known where it should be. `centers` of None is the mean reward
+    of the usable rows so far.
+
+    >>> one = np.array([1.0])
+    >>> centered_wealths(np.array([2.0]), one, np.array([2.0]), one, 0.5 * one).round(3).tolist()
+    [[1.099, 0.916, 0.0, -0.693, 0.405, 0.223, 0.0, -0.288]]
+    """
+    n, kappa = len(R), 0.9
+    usable = ~(np.isnan(w) | np.isnan(R) | np.isnan(W))
+    earned = np.concatenate([[0.0], np.cumsum(np.where(usable, R, 0.0))[:-1]])
+    mean = (0.5 + earned) / (np.concatenate([[0], np.cumsum(usable)[:-1]]) + 1.0)
+    rows = [mean] if centers is None else [np.full(n, c) for c in centers]
+    found = []
+    for part, grid in enumerate((values, values, gains, gains)):
+        for center in (np.zeros(n), *rows):
+            raw = not center.any()
+            c = center if part % 2 == 0 or raw else 1.0 - center
+            c = np.where(np.isinf(W), 0.0, c)
+            factors = np.empty((n, len(grid)))
+            for t in range(n):
+                for i, bet in enumerate(grid):
+                    factors[t, i] = _factor(part, bet, w[t], R[t], W[t], c[t], kappa, raw=raw)
+            found.append(np.cumsum(np.log(factors), axis=0))
+    return np.concatenate(found, axis=1)
+
+
+def _factor(
+    part: int, bet: float, w: float, R: float, W: float, c: float, kappa: float, *, raw: bool
+) -> float:
+    """1 + λ x of one round: the smallest over all that a row may have been."""
+    if not raw and np.isnan(W):
+        return 1.0 - kappa
+
+    def x(w: float, R: float) -> float:
+        cap = kappa / (bet * (W - 1.0)) if W > 1.0 else np.inf
+        own, reward = min(c, cap), 1.0 - R if part % 2 else R
+        return w * (reward - own) + own if part < 2 else (w - 1.0) * (reward - own)
+
+    if not (np.isnan(w) or np.isnan(R) or np.isnan(W)):
+        return 1.0 + bet * x(w, R)
+    if not (np.isnan(w) or np.isnan(W)):
+        return 1.0 + bet * min(x(w, 0.0), x(w, 1.0))
+    rewards = (0.0, 1.0) if np.isnan(R) else (R,)
+    corners = [x(0.0, r) for r in rewards]
+    if c > 0.0:  # the largest w, with the worst reward whatever it was
+        corners.append(max(-kappa / bet, x(W, 1.0 if part % 2 else 0.0)))
+    return 1.0 + bet * min(corners)
+
+
 def first_crossing(lambdas: Array, x: Array, log_threshold: float) -> int:
     """The first round after which log Σ_i ρ_i e^{S_i} is at least the threshold, or 0.
 

@@ -123,7 +123,7 @@ class Certificate:
     >>> log = us.Log(actions=[0, 1] * 500, rewards=[0.0, 1.0] * 500)
     >>> certificate = certificate.observe(log, [0.1, 0.9])
     >>> certificate.rounds, round(certificate.lower), round(certificate.upper)
-    (1000, 0, 0)
+    (1000, 843, 913)
     >>> certificate.observe(us.Feedback(action=1, reward=1.0), 0.9).rounds
     1001
     """
@@ -263,9 +263,8 @@ class Certificate:
         """The same certificate of rounds whose sums were made elsewhere, such as by a database.
 
         `S` are S_i of all bets, as `bets.terms` lists them for constant `centers`, and `totals`
-        Σ R, Σ w R, Σ w, Σ w², the number of usable rows and the sum of their rewards. As of merged
-        logs, `promoted_at` is not known. With `rules=1`, `S` are those of the three grids of the
-        bounds and the gain, and `totals` the first four.
+        Σ R, Σ w R, Σ w and Σ w². As of merged logs, `promoted_at` is not known. With `rules=1`,
+        `S` are those of the three grids of the bounds and the gain.
 
         >>> import understudy as us
         >>> empty = us.Certificate(behavior=[0.5, 0.5], lambdas=[1.0], centers=[0.5])

@@ -210,9 +210,9 @@ def certify(
     >>> _, trace = learner.replay(learner.init(), log)
     >>> certified = us.certify(log, trace, behavior=pi_b)
     >>> certified.promoted_at, certified.production
-    (52, 500.0)
+    (42, 500.0)
     >>> certified
-    Promote (certain since round 52) after 1,000 rounds: gain at least ...
+    Promote (certain since round 42) after 1,000 rounds: gain at least ...
     """
     checked = _checked(
         log,

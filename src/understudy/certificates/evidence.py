@@ -14,8 +14,6 @@ from understudy.certificates.bets import GAIN, LOSS, MOST_WINDOWS, POINTS, Bets,
 from understudy.constraints import LARGEST_COUNT, ROUNDS, TRUTH, Array, array, enforce, integer
 from understudy.types import kernel_view, read_only, saved
 
-TOTALS = 6
-
 
 @saved(tag="CenteredEvidence")
 @dataclass(frozen=True, eq=False)
@@ -23,16 +21,18 @@ class Evidence:
     """The state of a certificate: the wealth of every bet, and the totals of the log.
 
     The log-wealth S_i is `sums[i]` + log `products[i]`, for the parts of the lower bound, the upper
-    bound, the gain and the loss, row after row (`kernels.betting`). `totals` are Σ R, Σ w R, Σ w,
-    Σ w², the number of usable rows and the sum of their rewards. `crossed` and `worse` are the
-    first rounds that justified a promotion, and that showed a loss, or 0; if logs were `merged`,
-    the first observed ones. Row j − 1 of `windows` has the S_i of the gain before round 2^j.
+    bound, the gain and the loss, row after row (`kernels.betting`). `totals` are Σ R, Σ w R, Σ w
+    and Σ w², and `usable` the number of usable rows and the sum of their rewards. `crossed` and
+    `worse` are the first rounds that justified a promotion, and that showed a loss, or 0; if logs
+    were `merged`, the first observed ones. Row j − 1 of `windows` has the S_i of the gain before
+    round 2^j.
     """
 
     rounds: int
     sums: Array
     products: Array
     totals: Array
+    usable: Array
     crossed: int
     worse: int
     windows: Array
@@ -41,7 +41,8 @@ class Evidence:
         "rounds": ROUNDS,
         "sums": array("pass one sum per bet"),
         "products": array("pass one positive product per bet", low=5e-324),
-        "totals": array("pass six totals", low=0.0),
+        "totals": array("pass four totals", low=0.0),
+        "usable": array("pass the number of usable rows and the sum of their rewards", low=0.0),
         "crossed": integer(0, "pass a round, or 0", LARGEST_COUNT),
         "worse": integer(0, "pass a round, or 0", LARGEST_COUNT),
         "windows": array("pass a row of sums per window", dimensions=(2,)),
@@ -52,19 +53,21 @@ class Evidence:
     def none(bets: Bets) -> Evidence:
         """The evidence before round 1."""
         nothing, one = read_only(np.zeros(bets.size)), read_only(np.ones(bets.size))
+        totals, usable = read_only(np.zeros(4)), read_only(np.zeros(2))
         windows = read_only(np.zeros((0, len(bets.prior))))
-        return Evidence(0, nothing, one, read_only(np.zeros(TOTALS)), 0, 0, windows, merged=False)
+        return Evidence(0, nothing, one, totals, usable, 0, 0, windows, merged=False)
 
     @staticmethod
     def from_sufficient_statistics(
         bets: Bets, rounds: int, S: ArrayLike, totals: ArrayLike
     ) -> Evidence:
-        """The evidence of rounds summed elsewhere, with S_i of all bets."""
+        """The evidence of usable rounds summed elsewhere, with S_i of all bets."""
         sums = replace(
             Evidence.none(bets),
             rounds=rounds,
             sums=S,
             totals=totals,
+            usable=np.array([rounds, np.ravel(totals)[0]]),
             merged=True,
         )
         enforce(sums)
@@ -86,7 +89,8 @@ class Evidence:
 
     def after(self, bets: Bets, columns: Columns) -> Evidence:
         """The evidence after more rounds."""
-        sums, products, totals = self.sums.copy(), self.products.copy(), self.totals.copy()
+        sums, products = self.sums.copy(), self.products.copy()
+        totals, usable = self.totals.copy(), self.usable.copy()
         n = len(columns.rewards)
         rounds, follows = self.rounds + n, bets.windows and not self.merged
         windows = np.zeros((_windows(rounds) if follows else 0, len(bets.prior)))
@@ -101,6 +105,7 @@ class Evidence:
             sums,
             products,
             totals,
+            usable,
             windows,
             self.rounds,
             (self.crossed, self.worse),
@@ -110,7 +115,7 @@ class Evidence:
                 kernel_view(columns.ratios),
             ),
         )
-        arrays = (read_only(sums), read_only(products), read_only(totals))
+        arrays = map(read_only, (sums, products, totals, usable))
         return Evidence(rounds, *arrays, crossed, worse, read_only(windows), self.merged)
 
     def merge(self, bets: Bets, other: Evidence) -> Evidence:
@@ -120,6 +125,7 @@ class Evidence:
             rounds=self.rounds + other.rounds,
             sums=read_only(self.log_wealths() + other.log_wealths()),
             totals=read_only(self.totals + other.totals),
+            usable=read_only(self.usable + other.usable),
             merged=True,
         )
         return both._with_crossing(bets)
@@ -144,15 +150,16 @@ class Evidence:
         windows = 0 if self.merged or not bets.windows else _windows(self.rounds)
         if (
             not self.sums.shape == self.products.shape == (bets.size,)
-            or self.totals.shape != (TOTALS,)
+            or self.totals.shape != (4,)
+            or self.usable.shape != (2,)
             or self.windows.shape != (windows, len(bets.prior))
         ):
             return False
-        R, *_, usable, earned = self.totals.tolist()
+        rows, earned = self.usable.tolist()
         crosses = self._crosses(bets)
         return (
-            self.rounds >= R
-            and earned <= usable <= self.rounds
+            self.rounds >= self.totals[0]
+            and earned <= rows <= self.rounds
             and bool(self.rounds % kernels.betting.FACTORS or (self.products == 1.0).all())
             and max(self.crossed, self.worse) <= self.rounds
             and (bool(self.crossed) or not crosses[0])

@@ -107,17 +107,14 @@ def largest_ratios(target: Target, log: Log, behavior: Behavior | None) -> Array
         return np.full(n, math.inf)
     policy = _fixed_policy(target, n, n_actions_of(behavior))
     vectors = log.propensity_vectors if isinstance(behavior, Logged) else None
-    if policy is not None and (vectors is not None or not isinstance(behavior, Logged)):
-        q = behavior if vectors is None else vectors
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.where(policy > 0.0, policy / q, 0.0).max(axis=-1)
-        return np.broadcast_to(ratios, n)
+    if policy is not None and vectors is None:
+        return np.full(n, ratio_of_policy(policy, behavior))
+    if policy is not None and vectors is not None:
+        return np.minimum(_ratio(policy, vectors), ratio_of_policy(policy, behavior))
     crude = np.full(n, largest_ratio(behavior))
     if vectors is not None:
         with np.errstate(divide="ignore"):
             crude = np.minimum(crude, 1.0 / vectors.min(axis=1))
-    if policy is not None:
-        return np.asarray(policy.max() * crude)
     if not isinstance(target, Trace) or target.largest is None:
         return crude
     if target.inverse is None:
@@ -129,6 +126,23 @@ def largest_ratios(target: Target, log: Log, behavior: Behavior | None) -> Array
     return np.asarray(
         np.minimum(crude, (0.0 if target.follows is None else target.follows) + known)
     )
+
+
+def ratio_of_policy(policy: Array, behavior: Behavior) -> float:
+    """max_a π(a)/q_t(a) of a policy that plays the same in every round, inf if it is not known.
+
+    >>> ratio_of_policy(np.array([0.2, 0.8]), Logged(2, least_propensity=0.1))
+    8.0
+    """
+    if isinstance(behavior, Logged):
+        return float(policy.max() * largest_ratio(behavior))
+    return float(_ratio(policy, behavior))
+
+
+def _ratio(policy: Array, q: Array) -> Any:
+    """max_a π(a)/q(a), inf where an action of the policy has q = 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(policy > 0.0, policy / q, 0.0).max(axis=-1)
 
 
 def _fixed_policy(target: Target, rounds: int, n_actions: int) -> Array | None:

@@ -117,6 +117,7 @@ def observe(  # noqa: C901 - one loop over rounds, with a branch for rows that c
     sums: Array,
     products: Array,
     totals: Array,
+    usable: Array,
     windows: Array,
     rounds: int,
     crossed: tuple[int, int],
@@ -133,8 +134,8 @@ def observe(  # noqa: C901 - one loop over rounds, with a branch for rows that c
         looks: the rounds after which windows are looked at, in their order.
         sums: Σ log factors, without `products`.
         products: of the factors since the last multiple of `FACTORS`.
-        totals: Σ R, Σ w R, Σ w, Σ w², and the number of usable rows and the sum of their rewards.
-            In rows without a reward, Σ R has the largest possible one.
+        totals: Σ R, Σ w R, Σ w and Σ w²; in rows without a reward, Σ R has the largest possible.
+        usable: the number of usable rows, and the sum of their rewards.
         windows: row j has S of the gain before round 2^(j+1), its start; none without windows.
         rounds: how many there were before.
         crossed: the first rounds after which gain and loss reached a threshold, or 0.
@@ -158,7 +159,6 @@ def observe(  # noqa: C901 - one loop over rounds, with a branch for rows that c
     if has_gain:
         weigh(sums, gain, prior, better_weights)
         weigh(sums, loss, prior, worse_weights)
-    usable, earned = totals[4], totals[5]
     look, window, next_start = 0, 0, 2
     while next_start <= rounds:
         next_start *= 2
@@ -170,7 +170,7 @@ def observe(  # noqa: C901 - one loop over rounds, with a branch for rows that c
                 windows[window, i] = sums[gain + i] + math.log(products[gain + i])
             window += 1
             next_start *= 2
-        excess, mean, centered = W - 1.0, (0.5 + earned) / (usable + 1.0), not math.isinf(W)
+        excess, mean, centered = W - 1.0, (0.5 + usable[1]) / (usable[0] + 1.0), not math.isinf(W)
         cap = KAPPA / excess if excess > 0.0 else NO_CAP
         up = down = (
             0.0  # the largest x − y c of gain and loss: none grows by more than λ_1 times it
@@ -201,8 +201,8 @@ def observe(  # noqa: C901 - one loop over rounds, with a branch for rows that c
                 if R < 1.0 or c_rest > 0.0:
                     bet(products, high + row * values.size, values, w * rest, y, c_rest, cap)
                     bet(products, loss + row * gains.size, gains, y * rest, y, c_rest, cap)
-            usable += 1.0
-            earned += R
+            usable[0] += 1.0
+            usable[1] += R
         elif not math.isnan(R) or math.isnan(w) or math.isnan(W):  # w may be any
             totals[0] += 1.0 if math.isnan(R) else R
             least = -1.0 if math.isnan(R) else -R
@@ -254,5 +254,4 @@ def observe(  # noqa: C901 - one loop over rounds, with a branch for rows that c
                 weigh(sums, gain, prior, better_weights)
             if has_gain and worse == 0:
                 weigh(sums, loss, prior, worse_weights)
-    totals[4], totals[5] = usable, earned
     return better, worse

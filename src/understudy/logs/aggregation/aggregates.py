@@ -54,6 +54,7 @@ from understudy.logs.validate import MOST_ACTIONS, labels_of
 from understudy.types import Integers, read_only
 
 ROWS, VALID = "rows", "valid"
+HAS_REWARD = "whether the reward can be used"
 OCCURS = "how often a row occurs"
 
 
@@ -85,7 +86,7 @@ class Rows:
         return self.frame.select(nw.col(ACTION, *self.own), *values)
 
     def with_rejected(self, positive: str) -> nw.LazyFrame[Any]:
-        """All rows with usable numbers, and a column `valid`.
+        """All rows with usable numbers, a column `valid`, and one that tells a usable reward.
 
         A reward that cannot be used is 1, `positive` is 1 where it is not, other numbers are 0.
         """
@@ -106,7 +107,9 @@ class Rows:
             nw.when(valid).then(nw.col(name)).otherwise(instead.get(name, 0.0)).alias(name)
             for name in self.own
         ]
-        return self.frame.select(*values, *safe, valid.alias(VALID))
+        rewards = next(column for column in self.numbers if column.role == REWARD)
+        has_reward = number_rule(rewards).holds.fill_null(False)
+        return self.frame.select(*values, *safe, valid.alias(VALID), has_reward.alias(HAS_REWARD))
 
     def beside(self, table: pl.DataFrame) -> Rows:
         """The rows, each with the table's values for its label; null where the table has none."""

@@ -6,6 +6,7 @@ learner must have a fixed rate.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +16,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
-from understudy.behaviors import Logged
+from understudy.behaviors import Behavior, Logged
 from understudy.certificates import Certificate, FixedPolicy
+from understudy.certificates.bets import CENTERS, LOSS, LOWER, RULES, UPPER
+from understudy.certificates.targets import largest_ratio, ratio_of_policy
 from understudy.constraints import Array
 from understudy.errors import NotMergeable
 from understudy.estimators import GainFormula
 from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledScores, Scores
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.aggregation.aggregates import (
+    HAS_REWARD,
     ROWS,
     VALID,
     Groups,
@@ -110,24 +114,29 @@ def certify_sums(
     reward_range: tuple[float, float] = (0.0, 1.0),
     confidence: float = 0.95,
     lambdas: ArrayLike | None = None,
+    least_propensity: float | None = None,
+    rules: int = RULES,
 ) -> SummedCertificate:
     """The certificate of a fixed policy, from all valid rows of a log in any order.
 
-    It equals that of `us.Certificate.observe`, up to rounding, but the round of a promotion is not
-    known. The policy must not have been chosen by this log.
+    It equals that of `us.Certificate.observe` with constant centers, up to rounding, but the round
+    of a promotion is not known. The policy must not have been chosen by this log.
 
     The frame is read two or three times. `policy` has the probability of every action; without it,
     `columns.target` names the column with the probability of the logged action. `behavior` has the
-    probability of every label, if production always played with these.
+    probability of every label, if production always played with these. Where propensities are
+    logged, bets have centers if `least_propensity` is declared.
 
     >>> log = pl.DataFrame({"action": ["a", "b"] * 500, "reward": [0, 1] * 500, "propensity": 0.5})
     >>> summed = certify_sums(log, Columns(), actions=Actions(("a", "b")), policy=[0.1, 0.9])
     >>> summed.certificate.rounds, round(summed.certificate.lower), summed.certificate.promoted
-    (1000, 796, True)
+    (1000, 838, True)
     """
     fixed = None if behavior is None else behavior_vector(behavior, actions)
-    known = Logged(len(actions)) if fixed is None else fixed
-    empty = Certificate(known, confidence, lambdas=lambdas)
+    known = Logged(len(actions), least_propensity) if fixed is None else fixed
+    empty = Certificate(known, confidence, lambdas=lambdas, rules=rules)
+    if empty.centered:
+        empty = dataclasses.replace(empty, centers=CENTERS, evidence=None)
     rows = rows_of(frame, columns, reward_range=reward_range, propensities=fixed is None)
     groups = group(rows, columns, REWARDS, actions, fixed)
     own = {OWN_ACTION: np.ones(len(actions))}  # null in rows without a known action
@@ -137,7 +146,8 @@ def certify_sums(
         own[OWN_TARGET] = FixedPolicy(policy).probabilities
     q = PROPENSITY if fixed is None else OWN_PROPENSITY
     pi = TARGET if policy is None else OWN_TARGET
-    totals, S = _evidence(rows.beside(_own(groups, own)), q, pi, empty)
+    ratio = _largest_ratio(known, policy)
+    totals, S = _evidence(rows.beside(_own(groups, own)), q, pi, empty, ratio)
     rounds = int(groups.table[ROWS].sum())
     return SummedCertificate(
         empty.from_sufficient_statistics(rounds, S, totals), groups.reject_counts
@@ -177,25 +187,57 @@ def _sums_of_fixed(
     return group(own, columns, {"gain": term}, groups.actions, q).sums("gain")
 
 
-def _evidence(rows: Rows, q: str, pi: str, certificate: Certificate) -> tuple[Array, Array]:
-    """Σ R, Σ w R, Σ w, Σ w², and S_i = Σ log(1 + λ_i x) of the three grids: all in one pass.
+def _evidence(
+    rows: Rows, q: str, pi: str, certificate: Certificate, ratio: float
+) -> tuple[Array, Array]:
+    """Σ R, Σ w R, Σ w, Σ w², and S_i = Σ log(1 + λ_i x) of all bets: all in one pass.
 
-    Rows that are not valid count with w = 0, as they do in order (`study.with_rejected`).
+    Rows that are not valid count with the least that they may have been, as they do in order
+    (`study.with_unusable`), with any w.
     """
-    every = rows.with_rejected(positive=q)
-    weight = nw.when(nw.col(VALID)).then(nw.col(pi) / nw.col(q)).otherwise(0.0)
-    R, w = nw.col(REWARD), nw.col("w")
-    lower, upper, gain = certificate.grids
+    valid, R, w = nw.col(VALID), nw.col(REWARD), nw.col("w")
+    weight = nw.when(valid).then(nw.col(pi) / nw.col(q)).otherwise(0.0)
     totals = {"R": R, "wR": w * R, "w": w, "ww": w * w}
-    parts = [(w * R, lower), (w * (1.0 - R), upper), ((w - 1.0) * R, gain)]
-    factors = [1.0 + x * float(each) for x, lambdas in parts for each in lambdas]
+    if certificate.centered:
+        least_rest = nw.when(nw.col(HAS_REWARD)).then(1.0 - R).otherwise(1.0)
+        factors = [
+            nw.when(valid)
+            .then(_factor(part, bet, center, w, 1.0 - R if part in (UPPER, LOSS) else R))
+            .otherwise(_least(part, bet, center, least_rest if part in (UPPER, LOSS) else R, ratio))
+            for part, bet, center in certificate.bets.terms(ratio)
+        ]
+    else:
+        parts = [(w * R, 0), (w * (1.0 - R), 1), ((w - 1.0) * R, 2)]
+        factors = [1.0 + x * float(each) for x, i in parts for each in certificate.grids[i]]
     logs = {f"S{i}": factor.log() for i, factor in enumerate(factors)}
-    terms = every.select(R, weight.alias("w")).select(
+    every = rows.with_rejected(positive=q)
+    terms = every.select(R, valid, nw.col(HAS_REWARD), weight.alias("w")).select(
         *(term.alias(name) for name, term in (totals | logs).items())
     )
     collected = collect(terms.select(*(nw.col(name).sum() for name in totals | logs)))
     sums = collected.fill_null(0.0).to_numpy()[0]
     return sums[: len(totals)], sums[len(totals) :]
+
+
+def _factor(part: int, bet: float, center: float, w: nw.Expr, R: nw.Expr) -> nw.Expr:
+    """1 + λ x of a usable row; `R` is 1 − R for the upper bound and the loss."""
+    if part in (LOWER, UPPER):
+        return 1.0 + bet * (w * (R - center) + center)
+    return 1.0 + bet * ((w - 1.0) * (R - center))
+
+
+def _least(part: int, bet: float, center: float, R: nw.Expr, ratio: float) -> nw.Expr | float:
+    """The least of 1 + λ x over all w up to `ratio`, where R is at most this."""
+    most = 1.0 - bet * center * max(0.0, ratio - 1.0) if center else 1.0
+    if part in (LOWER, UPPER):
+        return most
+    none = 1.0 - bet * (R - center)
+    return nw.when(none < most).then(none).otherwise(most)
+
+
+def _largest_ratio(known: Behavior, policy: ArrayLike | None) -> float:
+    """W of all rows: that of the policy, or of any policy if a column has its probabilities."""
+    return largest_ratio(known) if policy is None else ratio_of_policy(np.asarray(policy), known)
 
 
 def _own(groups: Groups, values: Mapping[str, Array]) -> pl.DataFrame:

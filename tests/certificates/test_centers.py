@@ -1,0 +1,466 @@
+"""Centered bets: the kernel against a formula a line, largest ratios, and where no center is valid.
+
+Each guard has a world in which a certificate without it is false.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import understudy as us
+from tests.support import formulas
+from tests.support.saved_values import saved_text
+from tests.support.strategies import behaviors, quick, seeds
+from understudy.certificates.bets import GAIN
+from understudy.certificates.targets import largest_ratios
+from understudy.errors import InvalidArgument, InvalidEvent
+from understudy.logs.runs.study import (
+    CertificatePath,
+    spread,
+    with_unusable,
+    without_first_plays,
+)
+from understudy.logs.validate import Rejected
+from understudy.types import Log
+
+Array = NDArray[np.float64]
+LOGGED = us.Logged(n_actions=3)
+RATIO = st.floats(1.0, 3.0) | st.floats(1.0, 1e6)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> tuple[Array, Array, Array]:
+    """w, R and W ≥ w of rows, of which some lack w, R or W."""
+    n = draw(st.integers(1, 70))
+    W = np.array(draw(st.lists(RATIO, min_size=n, max_size=n)))
+    w = W * np.array(draw(st.lists(st.floats(0.0, 1.0), min_size=n, max_size=n)))
+    R = np.array(draw(st.lists(st.sampled_from([0.0, 1.0, 0.25, 0.9]), min_size=n, max_size=n)))
+    kind = np.array(draw(st.lists(st.integers(0, 11), min_size=n, max_size=n)))
+    w[(kind == 1) | (kind == 3)] = np.nan
+    R[(kind == 2) | (kind == 3)] = np.nan
+    W[(kind == 4)] = np.inf
+    W[(kind == 5)] = np.nan
+    return w, R, W
+
+
+def observed(start: us.Certificate, w: Array, R: Array, W: Array) -> us.Certificate:
+    """The certificate after rows with these columns, whose propensities are 1."""
+    log = Log._of(np.zeros(len(R), dtype=np.int64), R, np.ones(len(R)))
+    return start.advance(log, w, W)
+
+
+@quick
+@given(columns=rows(), centers=st.sampled_from([None, [0.25, 1.0]]))
+def test_the_kernel_is_the_formula(
+    columns: tuple[Array, Array, Array], centers: list[float] | None
+) -> None:
+    start = us.Certificate(behavior=LOGGED, centers=centers)
+    S = formulas.centered_wealths(*columns, start.bets.values, start.bets.gains, centers)  # type: ignore[arg-type] # a list will do
+    found = observed(start, *columns)
+    np.testing.assert_allclose(found.evidence.log_wealths(), S[-1], rtol=1e-9, atol=1e-9)
+    if centers is None:
+        windows = [S[2**j - 2][start.bets.place(GAIN)] for j in range(1, 8) if 2**j <= len(S)]
+        wanted = np.array(windows).reshape(-1, 44)
+        np.testing.assert_allclose(found.evidence.windows, wanted, rtol=1e-9, atol=1e-9)  # type: ignore[union-attr] # of these rules
+
+
+@quick
+@given(columns=rows(), cut=st.integers(0, 70))
+def test_any_batching_gives_the_same_bits(columns: tuple[Array, Array, Array], cut: int) -> None:
+    start = us.Certificate(behavior=LOGGED)
+    first, second = ([x[part] for x in columns] for part in (slice(cut), slice(cut, None)))
+    both = observed(observed(start, *first), *second)
+    assert saved_text(both) == saved_text(observed(start, *columns))
+
+
+@quick
+@given(columns=rows(), confidence=st.floats(0.05, 0.99))
+def test_decisions_are_in_the_first_round_that_justifies_them(
+    columns: tuple[Array, Array, Array], confidence: float
+) -> None:
+    """By the mixture after every round, by windows after the rounds in which they are looked at."""
+    certificate = observed(us.Certificate(behavior=LOGGED, confidence=confidence), *columns)
+    bets, n = certificate.bets, len(columns[0])
+    S = formulas.centered_wealths(*columns, bets.values, bets.gains)
+    log_prior = np.log(bets.prior)
+    gain, loss = (S[:, bets.place(part)] + log_prior for part in (2, 3))
+    better, worse, windows = bets.thresholds
+    wanted = [
+        np.logaddexp.reduce(gain[t]) >= math.log(better)
+        or any(
+            np.logaddexp.reduce(gain[t] - S[2**j - 2][bets.place(2)]) >= math.log(windows[j - 1])
+            for j in range(1, 8)
+            if 2**j <= t + 1
+        )
+        for t in range(n)
+    ]
+    lost = np.logaddexp.reduce(loss, axis=1) >= math.log(worse)
+    evidence: Any = certificate.evidence
+    assert (evidence.crossed or n + 1) == next((t + 1 for t in range(n) if wanted[t]), n + 1)
+    assert (evidence.worse or n + 1) == next((t + 1 for t in range(n) if lost[t]), n + 1)
+
+
+# ----------------------------------------------------------------------------- rows that are not
+
+
+@quick
+@given(data=st.data())
+def test_a_row_that_cannot_be_used_has_the_least_wealth_of_all_that_it_may_be(
+    data: st.DataObject,
+) -> None:
+    """Every part and bet, for any w ≤ W and any R that agree with what is known of the row."""
+    draw = data.draw
+    W = draw(st.floats(1.0, 50.0))
+    past = [np.array(draw(st.lists(st.floats(0, 1), min_size=k, max_size=k))) for k in (3, 3)]
+    known_w, known_R = draw(st.booleans()), draw(st.booleans())
+    w, R = draw(st.floats(0.0, 1.0)) * W, draw(st.floats(0.0, 1.0))
+    start = observed(us.Certificate(behavior=LOGGED), *past, np.full(3, 2.0))
+    row = np.array([w]), np.array([R]), np.array([W])
+    unusable = (
+        row[0] if known_w and not known_R else np.array([np.nan]),
+        row[1] if known_R else np.array([np.nan]),
+        np.array([draw(st.sampled_from([W, 2.0 * W, np.nan]))]),  # the row's own W, or more
+    )
+    if known_w and not known_R:
+        unusable = (*unusable[:2], row[2])
+    least, real = (observed(start, *x).evidence.log_wealths() for x in (unusable, row))
+    assert (least <= real + 1e-9).all()
+
+
+def test_what_is_known_of_a_rejected_row_is_used() -> None:
+    """A missing reward leaves w; rows that lack more have the worst w too."""
+    log = us.Log([0, 1, 0], [1.0, 0.0, 1.0], [0.5, 0.5, 0.5])
+    behavior, policy = us.Logged(2, least_propensity=0.5), us.FixedPolicy([0.6, 0.4])
+    valid = np.array([True, True, False, True])
+    gains = []
+    for actions, has_reward, q in (
+        ([0], [False], [0.5]),
+        ([-1], [False], [0.5]),
+        ([0], [True], [np.nan]),
+    ):
+        rejected = Rejected(
+            valid, np.array(actions), np.array([1.0]), np.array(has_reward), np.array(q)
+        )
+        path = CertificatePath(us.Certificate(behavior=behavior))
+        gains.append(path.after(log, policy, np.zeros(2, dtype=int), rejected).certificate.gain)
+    assert gains[0] > gains[1]
+    assert gains[0] > gains[2]
+
+
+# ------------------------------------------------------------------------------- largest ratios
+
+BEHAVIOR = np.array([0.5, 0.3, 0.2])
+GRID = us.Logged(n_actions=3)
+LEARNERS: dict[str, Any] = {
+    "exp3_ix": us.exp3_ix(BEHAVIOR, horizon=500),
+    "exp3_ix, no horizon": us.exp3_ix(BEHAVIOR),
+    "prod, prior": us.prod(BEHAVIOR, horizon=500, prior="behavior"),
+    "exp3_ix_unknown": us.exp3_ix_unknown(n_actions=3, horizon=500),
+    "coverage_adaptive": us.coverage_adaptive(BEHAVIOR, horizon=500),
+    "coverage_adaptive, no horizon": us.coverage_adaptive(BEHAVIOR),
+    "coverage_adaptive, logged": us.coverage_adaptive(GRID, horizon=500),
+    "prod_grid": us.prod_grid(BEHAVIOR),
+    "prod_grid, logged": us.prod_grid(GRID),
+    "exp4": us.exp4(BEHAVIOR, {"production": "production", "ix": us.exp3_ix(BEHAVIOR, eta=0.5)}),
+}
+
+
+def played(seed: int, n: int = 1_500) -> tuple[us.Log, Any]:
+    rng = np.random.default_rng(seed)
+    actions = rng.choice(3, p=BEHAVIOR, size=n)
+    rewards = (rng.random(n) < np.array([0.2, 0.5, 0.8])[actions]).astype(float)
+    return us.Log(actions, rewards), rng
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_trace_bounds_the_largest_ratio(name: str) -> None:
+    """π_t(a) v(a) ≤ follows + largest for all a; exactly so for learners of one rate per action."""
+    learner, (log, _) = LEARNERS[name], played(1)
+    if learner.spec.propensities:
+        log = us.Log(log.actions, log.rewards, BEHAVIOR[log.actions])
+    _, trace = learner.replay(learner.init(), log)
+    production = np.broadcast_to(BEHAVIOR, (len(log), 3))
+    if learner.spec.outside:
+        _, policies = learner.policies(learner.init(), log, production=production)
+    else:
+        _, policies = learner.policies(learner.init(), log)
+    vector = trace.inverse is not None
+    assert vector == (not learner.spec.propensities and name != "exp3_ix_unknown")
+    ratios = policies / BEHAVIOR if vector else policies
+    own = trace.follows if vector else trace.follows[:, np.newaxis] * BEHAVIOR
+    wanted = (ratios - (own[:, np.newaxis] if vector else own)).max(axis=1)
+    assert (trace.largest >= wanted - 1e-9).all()
+    if "grid" not in name and "logged" not in name and name != "exp4":
+        np.testing.assert_allclose(trace.largest, wanted, rtol=1e-9)
+    elif name != "exp4":
+        assert (trace.largest <= 3.0 * wanted + 1e-9).mean() > 0.95  # it is no crude bound
+    W = largest_ratios(trace, log, BEHAVIOR if vector else us.Logged(3, 0.2))
+    assert ((policies / BEHAVIOR).max(axis=1) - 1e-9 <= W).all()
+    assert (W <= 5.0).all()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_largest_ratio_of_a_round_does_not_depend_on_batches(name: str) -> None:
+    learner, (log, _) = LEARNERS[name], played(2, 1_100)
+    if learner.spec.propensities:
+        log = us.Log(log.actions, log.rewards, BEHAVIOR[log.actions])
+    state, first = learner.replay(learner.init(), log[:333])
+    _, second = learner.replay(state, log[333:])
+    _, whole = learner.replay(learner.init(), log)
+    for column in ("largest", "follows"):
+        parts = [getattr(trace, column) for trace in (first, second)]
+        assert np.concatenate(parts).tolist() == getattr(whole, column).tolist()
+
+
+@quick
+@given(seed=seeds, pi_b=behaviors(zeros=True))
+def test_ratios_of_all_kinds_of_targets(seed: int, pi_b: Array) -> None:
+    """A policy has its own; a column that of any policy; inf where an action is never shown."""
+    K, rng = len(pi_b), np.random.default_rng(seed)
+    policy = rng.dirichlet(np.ones(K))
+    log = us.Log(rng.choice(K, p=pi_b, size=5), rng.random(5))
+    exact = largest_ratios(us.FixedPolicy(policy), log, pi_b)
+    crude = largest_ratios(us.Trace(policy[log.actions], 0, K), log, pi_b)
+    if (pi_b == 0).any():
+        assert np.isinf(exact).all()
+        assert np.isinf(crude).all()
+        return
+    np.testing.assert_allclose(exact, (policy / pi_b).max())
+    np.testing.assert_allclose(crude, 1 / pi_b.min())
+    q = us.Log(log.actions, log.rewards, pi_b[log.actions])
+    assert np.isinf(largest_ratios(policy, q, us.Logged(K))).all()
+    f = pi_b.min()
+    found = largest_ratios(us.FixedPolicy(policy), q, us.Logged(K, least_propensity=f))
+    np.testing.assert_allclose(found, policy.max() / f)
+    vectors = us.Log(q.actions, q.rewards, q.propensities, propensity_vectors=np.tile(pi_b, (5, 1)))
+    np.testing.assert_allclose(largest_ratios(us.FixedPolicy(policy), vectors, us.Logged(K)), exact)
+    trace = us.Trace(policy[log.actions], 0, K, np.full(5, policy.max()), np.zeros(5))
+    np.testing.assert_allclose(largest_ratios(trace, vectors, us.Logged(K)), policy.max() / f)
+
+
+def test_a_learner_that_may_play_an_action_that_is_never_shown_has_no_center() -> None:
+    pi_b = np.array([0.5, 0.5, 0.0])
+    log = us.Log([0, 1, 0], [1.0, 0.0, 1.0])
+    for learner, finite in (
+        (us.exp3_ix(pi_b, eta=0.1), False),
+        (us.coverage_adaptive(pi_b, horizon=3), True),
+    ):
+        _, trace = learner.replay(learner.init(), log)
+        assert np.isfinite(largest_ratios(trace, log, pi_b)).all() == finite
+
+
+# ------------------------------------------------------- guards: false certificates without them
+
+
+def falling(n: int = 3_000) -> Array:
+    """Rewards of 1 in the first rounds, and of 0 later: the mean so far stays above the rewards."""
+    return (np.arange(n) < n // 10).astype(float)
+
+
+def never_wrong(certificate: us.Certificate, gains: Array) -> bool:
+    """Whether no lower bound on the gain is above the truth, since round 1 and in the window."""
+    assert certificate.gain is not None
+    assert certificate.window is not None
+    start, gain = certificate.window
+    return certificate.gain <= gains.sum() + 1e-6 and gain <= gains[start - 1 :].mean() + 1e-6
+
+
+def test_guard_an_action_that_is_never_shown() -> None:
+    """The target plays it most of the time, and no reward of it is ever seen: it may be 0."""
+    pi_b, policy, R = np.array([0.5, 0.5, 0.0]), np.array([0.2, 0.2, 0.6]), falling()
+    rng = np.random.default_rng(0)
+    log, gains = us.Log(rng.integers(2, size=len(R)), R), -0.6 * R
+    start = us.Certificate(behavior=pi_b)
+    assert never_wrong(start.observe(log, us.FixedPolicy(policy)), gains)
+    wrong = start.advance(log, policy[log.actions], 1.0)  # W as if π and q had one support
+    assert wrong.promoted
+    assert not never_wrong(wrong, gains)
+
+
+@pytest.mark.parametrize("sets", [False, True])
+def test_guard_actions_that_were_not_declared_or_not_eligible(sets: bool) -> None:
+    """Weights are 0 in the first row of each action, or where the policy's is not eligible."""
+    K, R, rng = 2_000, falling(), np.random.default_rng(1)
+    n = len(R)
+    actions = rng.integers(K, size=n)
+    behavior = us.Logged(K, least_propensity=1 / K)
+    log, policy = us.Log(actions, R, np.full(n, 1 / K)), np.full(n, 1 / K)
+    if sets:  # in two rows of three, the action of the policy cannot be played
+        policy = np.where(np.arange(n) % 3 == 0, 1 / K, 0.0)
+    target = us.Trace(policy, 0, K, np.full(n, 1 / K))
+    nothing = np.zeros(K, dtype=np.int64)
+    guarded = CertificatePath(us.Certificate(behavior=behavior), hindsight=not sets, sets=sets)
+    open_path = CertificatePath(us.Certificate(behavior=behavior))
+    gains = np.zeros(n)  # every policy earns the same, and w is too small
+    after = guarded.after(log, target, nothing, None).certificate
+    assert never_wrong(after, gains)
+    if not sets:
+        target = us.Trace(without_first_plays(policy, actions, nothing), 0, K, target.largest)
+    wrong = open_path.after(log, target, nothing, None).certificate
+    assert not never_wrong(wrong, gains)
+
+
+def test_guard_propensities_that_are_counted() -> None:
+    """Upper confidence bounds on q make w too small on purpose."""
+    K, R, rng = 200, falling(), np.random.default_rng(2)
+    log = us.Log(rng.integers(K, size=len(R)), R)
+    counted = us.Certificate(behavior=None, n_actions=K)
+    policy = us.FixedPolicy(np.full(K, 1 / K))
+    assert not counted.centered
+    assert counted.observe(log, policy).gain is None
+    evidence: Any = counted.evidence
+    q, _ = evidence.count(log.actions, 0.01)
+    assert (q > 1 / K).mean() > 0.99
+    as_if = us.Log(log.actions, R, q)
+    wrong = us.Certificate(behavior=us.Logged(K)).advance(as_if, np.full(len(R), 1 / K), 1.0)
+    assert not never_wrong(wrong, np.zeros(len(R)))
+
+
+def test_guard_a_ratio_that_is_known_after_the_action_only() -> None:
+    """The logged propensities show q_t(b_t): a W made of it gives another center to each action."""
+    rng, n = np.random.default_rng(3), 3_000
+    q = np.where(rng.random(n) < 0.01, 0.01, 0.99)
+    w = np.where(q < 0.5, 100.0, 0.0)
+    log = us.Log((q > 0.5).astype(int), np.full(n, 0.5), q)
+    start = us.Certificate(behavior=us.Logged(2))
+    assert never_wrong(start.observe(log, us.FixedPolicy([1.0, 0.0])), np.zeros(n))
+    wrong = start.advance(log, w * q, np.maximum(w, 1.0))
+    assert wrong.evidence.crossed
+    assert not never_wrong(wrong, np.zeros(n))
+
+
+def test_guard_deterministic_rows_under_a_declared_least_propensity() -> None:
+    """In a row of propensity 1 another action has none, so the policy's weight is too small."""
+    R, f = falling(), 0.1
+    n = len(R)
+    deterministic = np.arange(n) % 2 == 0
+    log = us.Log(np.zeros(n, dtype=int), R, np.where(deterministic, 1.0, 0.9))
+    start = us.Certificate(behavior=us.Logged(2, least_propensity=f))
+    with pytest.raises(InvalidEvent, match=r"which leaves at most 0.9"):
+        start.observe(log, us.FixedPolicy([0.5, 0.5]))
+    wrong = start.advance(log, np.full(n, 0.5), 0.5 / f)
+    assert not never_wrong(wrong, np.zeros(n))
+
+
+def test_guard_rows_that_cannot_be_used() -> None:
+    """If they were left out, a log that loses its bad rows would show a gain."""
+    rng, n = np.random.default_rng(4), 4_000
+    b, R = rng.integers(2, size=n), (rng.random(n) < 0.5).astype(float)
+    lost = (b == 1) & (R == 0.0) & (rng.random(n) < 0.2)
+    log = us.Log(b[~lost], R[~lost])
+    behavior, policy = np.array([0.5, 0.5]), us.FixedPolicy([0.1, 0.9])
+    one = np.array([-1]), np.array([1.0]), np.array([False])
+    rejected = Rejected(~lost, *(np.repeat(x, lost.sum()) for x in one), None)
+    path = CertificatePath(us.Certificate(behavior=behavior))
+    nothing = np.zeros(2, dtype=np.int64)
+    assert never_wrong(path.after(log, policy, nothing, rejected).certificate, np.zeros(n))
+    assert not never_wrong(
+        path.after(log, policy, nothing, None).certificate, np.zeros(int((~lost).sum()))
+    )
+
+
+# ---------------------------------------------------------------------------------- what users see
+
+
+def test_windows_show_that_a_learner_has_become_good() -> None:
+    """It loses in the first rounds, and gains later: only a window can say so early."""
+    rng, n = np.random.default_rng(5), 2_500
+    b = rng.integers(2, size=n)
+    R = (rng.random(n) < np.array([0.2, 0.8])[b]).astype(float)
+    policies = np.where(np.arange(n)[:, np.newaxis] < 1_500, [[1.0, 0.0]], [[0.0, 1.0]])
+    trace = us.Trace(policies[np.arange(n), b], 0, 2)
+    found = us.certify(us.Log(b, R), trace, behavior=[0.5, 0.5])
+    assert found.gain is not None
+    assert found.gain < 0
+    assert found.promoted
+    assert found.window is not None
+    assert found.window.start == 2_048
+    assert 0.1 < found.window.gain < 0.3
+    assert "since round 2,048" in repr(found)
+    assert found.promoted_at is not None
+    assert 2_048 < found.promoted_at < 2_300
+
+
+def test_a_worse_policy_is_worse() -> None:
+    rng, n = np.random.default_rng(6), 3_000
+    b = rng.choice(2, p=[0.8, 0.2], size=n)
+    R = (rng.random(n) < np.array([0.9, 0.6])[b]).astype(float)
+    found = us.certify(us.Log(b, R), us.FixedPolicy([0.0, 1.0]), behavior=[0.8, 0.2])
+    assert found.worse
+    assert found.worse_at is not None
+    assert not found.promoted
+    assert found.gain_upper is not None
+    assert -0.24 * n - 100 < found.gain_upper < 0  # type: ignore[operator] # as above
+    assert repr(found).startswith("Worse than production after 3,000 rounds: gain at least −")
+    first = us.certify(us.Log(b, R), us.FixedPolicy([0.0, 1.0]), behavior=[0.8, 0.2], rules=1)
+    assert (first.worse, first.worse_at, first.gain_upper) == (None, None, None)
+
+
+def test_the_least_propensity_is_checked() -> None:
+    behavior = us.Logged(3, least_propensity=0.1)
+    assert repr(behavior) == "Logged(n_actions=3, least_propensity=0.1)"
+    start = us.Certificate(behavior=behavior)
+    with pytest.raises(
+        InvalidEvent, match=r"propensity of event 1 = 0.05: the least propensity is"
+    ):
+        start.observe(us.Log([0, 1], [1.0, 1.0], [0.5, 0.05]), [0.5, 0.5])
+    with pytest.raises(InvalidEvent, match=r"which leaves at most 0.8"):
+        start.observe(us.Feedback(0, 1.0, propensity=0.9), 0.5)
+    with pytest.raises(InvalidArgument, match=r"sum to more than 1"):
+        us.Logged(3, least_propensity=0.4)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        ([[0.5, 0.6, 0.1]], r"sums to 1.2"),
+        ([[0.4, 0.5, 0.1]], r"gives the logged action 0.4, whose propensity is 0.5"),
+        ([[0.5, 0.5]], r"1 events of 3 actions need \(1, 3\)"),
+    ],
+)
+def test_propensity_vectors_are_checked(vectors: Any, message: str) -> None:
+    log = us.Log([0], [1.0], [0.5], propensity_vectors=vectors)
+    with pytest.raises(InvalidEvent, match=message):
+        us.Certificate(behavior=LOGGED).observe(log, 0.5)
+
+
+def test_a_vector_may_come_with_an_event() -> None:
+    event = us.Feedback(0, 1.0, propensity=0.5, propensity_vector=[0.5, 0.3, 0.2])
+    log = us.Log([0], [1.0], [0.5], propensity_vectors=[[0.5, 0.3, 0.2]])
+    start = us.Certificate(behavior=LOGGED)
+    policy = us.FixedPolicy([0.1, 0.1, 0.8])
+    assert saved_text(start.observe(event, policy)) == saved_text(start.observe(log, policy))
+    plain = us.Log([0], [1.0], [0.5])
+    assert saved_text(start.observe(event, policy)) != saved_text(start.observe(plain, policy))
+
+
+FORMS: dict[str, Callable[[], object]] = {
+    "zero": lambda: us.Certificate(behavior=LOGGED, centers=[0.0]),
+    "rules 1": lambda: us.Certificate(behavior=LOGGED, centers=[0.5], rules=1),
+    "counted": lambda: us.Certificate(behavior=None, n_actions=2, centers=[0.5]),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_centers_that_no_certificate_has(name: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"^centers = .*; "):
+        FORMS[name]()
+
+
+def test_spread_puts_values_in_their_places() -> None:
+    log = us.Log([0], [0.5], [0.25])
+    one = np.array([1]), np.array([0.25]), np.array([True]), np.array([np.nan])
+    found, pi = with_unusable(
+        log, np.array([0.5]), Rejected(np.array([False, True]), *one), LOGGED, [0.5]
+    )
+    assert found.rewards.tolist() == [0.25, 0.5]
+    assert np.isnan(pi[0])
+    assert spread(np.array([3]), np.array([False, True]), 0).tolist() == [0, 3]
