@@ -256,7 +256,7 @@ class CountedBehavior(CheckedEstimator):
     def gains(self, memory: Integers, start: int, log: Log) -> tuple[Array, Integers]:
         t = rounds_of(start, log)
         counts, seen = memory.copy(), np.empty(len(log), dtype=np.int64)
-        kernels.certificates.count_before(counts, kernel_view(log.actions), seen)
+        kernels.confidence.count_before(counts, kernel_view(log.actions), seen)
         return self.gain(log.rewards, seen / np.maximum(t - 1, 1), t), read_only(counts)
 
 
@@ -311,7 +311,7 @@ class ChernoffPlugIn(CountedBehavior):
 
     def gain(self, R: Array, q_hat: Array, t: Integers) -> Array:
         budget, ucb = math.log(self.n_actions) + 2.0 * np.log(t), np.empty(len(t))
-        kernels.certificates.kl_uppers(
+        kernels.confidence.kl_uppers(
             kernel_view(q_hat), kernel_view(t - 1), kernel_view(budget), ucb
         )
         return np.asarray(implicit_gain(R, ucb, self.gamma(t)))

@@ -144,6 +144,7 @@ class Feedback(Checked):
             propensity: float | None = None,
             features: ArrayLike | None = None,
             experts: ArrayLike | None = None,
+            *,
             propensity_vector: ArrayLike | None = None,
         ) -> None: ...
 
@@ -186,6 +187,7 @@ class Log:
             propensities: ArrayLike | None = None,
             features: ArrayLike | None = None,
             experts: ArrayLike | None = None,
+            *,
             propensity_vectors: ArrayLike | None = None,
         ) -> None: ...
 

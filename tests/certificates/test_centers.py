@@ -19,7 +19,7 @@ import understudy as us
 from tests.support import formulas
 from tests.support.saved_values import saved_text
 from tests.support.strategies import behaviors, quick, seeds
-from understudy.certificates.bets import GAIN
+from understudy.certificates.evidence import GAIN
 from understudy.certificates.targets import largest_ratios
 from understudy.errors import InvalidArgument, InvalidEvent
 from understudy.logs.runs.study import (
@@ -63,13 +63,13 @@ def test_the_kernel_is_the_formula(
     columns: tuple[Array, Array, Array], centers: list[float] | None
 ) -> None:
     start = us.Certificate(behavior=LOGGED, centers=centers)
-    S = formulas.centered_wealths(*columns, start.bets.values, start.bets.gains, centers)  # type: ignore[arg-type] # a list will do
+    S = formulas.centered_wealths(*columns, start.bets.values, start.bets.gains, centers=centers)
     found = observed(start, *columns)
     np.testing.assert_allclose(found.evidence.log_wealths(), S[-1], rtol=1e-9, atol=1e-9)
     if centers is None:
         windows = [S[2**j - 2][start.bets.place(GAIN)] for j in range(1, 8) if 2**j <= len(S)]
         wanted = np.array(windows).reshape(-1, 44)
-        np.testing.assert_allclose(found.evidence.windows, wanted, rtol=1e-9, atol=1e-9)  # type: ignore[union-attr] # of these rules
+        np.testing.assert_allclose(found.evidence.windows, wanted, rtol=1e-9, atol=1e-9)
 
 
 @quick
@@ -124,13 +124,14 @@ def test_a_row_that_cannot_be_used_has_the_least_wealth_of_all_that_it_may_be(
     w, R = draw(st.floats(0.0, 1.0)) * W, draw(st.floats(0.0, 1.0))
     start = observed(us.Certificate(behavior=LOGGED), *past, np.full(3, 2.0))
     row = np.array([w]), np.array([R]), np.array([W])
+    missing = np.array([np.nan])
     unusable = (
-        row[0] if known_w and not known_R else np.array([np.nan]),
-        row[1] if known_R else np.array([np.nan]),
-        np.array([draw(st.sampled_from([W, 2.0 * W, np.nan]))]),  # the row's own W, or more
+        row[0] if known_w and not known_R else missing,
+        row[1] if known_R else missing,
+        row[2]
+        if known_w and not known_R
+        else np.array([draw(st.sampled_from([W, 2.0 * W, np.nan]))]),  # the row's own W, or more
     )
-    if known_w and not known_R:
-        unusable = (*unusable[:2], row[2])
     least, real = (observed(start, *x).evidence.log_wealths() for x in (unusable, row))
     assert (least <= real + 1e-9).all()
 
@@ -150,7 +151,9 @@ def test_what_is_known_of_a_rejected_row_is_used() -> None:
             valid, np.array(actions), np.array([1.0]), np.array(has_reward), np.array(q)
         )
         path = CertificatePath(us.Certificate(behavior=behavior))
-        gains.append(path.after(log, policy, np.zeros(2, dtype=int), rejected).certificate.gain)
+        after = path.after(log, policy, np.zeros(2, dtype=int), rejected).certificate
+        assert after.gain is not None
+        gains.append(after.gain)
     assert gains[0] > gains[1]
     assert gains[0] > gains[2]
 
@@ -249,10 +252,11 @@ def test_ratios_of_all_kinds_of_targets(seed: int, pi_b: Array) -> None:
 def test_a_learner_that_may_play_an_action_that_is_never_shown_has_no_center() -> None:
     pi_b = np.array([0.5, 0.5, 0.0])
     log = us.Log([0, 1, 0], [1.0, 0.0, 1.0])
-    for learner, finite in (
+    learners: list[tuple[Any, bool]] = [
         (us.exp3_ix(pi_b, eta=0.1), False),
         (us.coverage_adaptive(pi_b, horizon=3), True),
-    ):
+    ]
+    for learner, finite in learners:
         _, trace = learner.replay(learner.init(), log)
         assert np.isfinite(largest_ratios(trace, log, pi_b)).all() == finite
 
@@ -270,7 +274,8 @@ def never_wrong(certificate: us.Certificate, gains: Array) -> bool:
     assert certificate.gain is not None
     assert certificate.window is not None
     start, gain = certificate.window
-    return certificate.gain <= gains.sum() + 1e-6 and gain <= gains[start - 1 :].mean() + 1e-6
+    total, mean = float(gains.sum()), float(gains[start - 1 :].mean())
+    return certificate.gain <= total + 1e-6 and gain <= mean + 1e-6
 
 
 def test_guard_an_action_that_is_never_shown() -> None:
@@ -357,8 +362,9 @@ def test_guard_rows_that_cannot_be_used() -> None:
     lost = (b == 1) & (R == 0.0) & (rng.random(n) < 0.2)
     log = us.Log(b[~lost], R[~lost])
     behavior, policy = np.array([0.5, 0.5]), us.FixedPolicy([0.1, 0.9])
-    one = np.array([-1]), np.array([1.0]), np.array([False])
-    rejected = Rejected(~lost, *(np.repeat(x, lost.sum()) for x in one), None)
+    one: Any = np.array([-1]), np.array([1.0]), np.array([False])
+    columns = [np.repeat(x, lost.sum()) for x in one]
+    rejected = Rejected(~lost, columns[0], columns[1], columns[2], None)
     path = CertificatePath(us.Certificate(behavior=behavior))
     nothing = np.zeros(2, dtype=np.int64)
     assert never_wrong(path.after(log, policy, nothing, rejected).certificate, np.zeros(n))
@@ -398,7 +404,7 @@ def test_a_worse_policy_is_worse() -> None:
     assert found.worse_at is not None
     assert not found.promoted
     assert found.gain_upper is not None
-    assert -0.24 * n - 100 < found.gain_upper < 0  # type: ignore[operator] # as above
+    assert -0.24 * n - 100 < found.gain_upper < 0
     assert repr(found).startswith("Worse than production after 3,000 rounds: gain at least −")
     first = us.certify(us.Log(b, R), us.FixedPolicy([0.0, 1.0]), behavior=[0.8, 0.2], rules=1)
     assert (first.worse, first.worse_at, first.gain_upper) == (None, None, None)

@@ -20,7 +20,7 @@ from tests.support import formulas
 from tests.support.saved_values import saved_text
 from tests.support.strategies import behaviors, quick, seeds, unit_numbers
 from understudy.certificates import Evidence, UncenteredEvidence
-from understudy.certificates.curves import POINTS
+from understudy.certificates.evidence import POINTS
 from understudy.errors import InvalidArgument, InvalidSnapshot
 
 Array = NDArray[np.float64]

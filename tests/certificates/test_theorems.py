@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import understudy as us
 from tests.support.strategies import behaviors, policies, quick, unit_numbers
+from understudy.certificates import UncenteredEvidence
 from understudy.learners import Learner
 
 Array = NDArray[np.float64]
@@ -138,7 +139,15 @@ class Tree:
             state_after = None if learner is None else learner.update(state, event)
             share, played = probability * float(self.pi_b[b]), (*past, int(b))
             yield from self._walk(
-                Node(after, state_after, played, share, total, gained, np.vstack([wrong, row]))
+                Node(
+                    after,
+                    state_after,
+                    played,
+                    share,
+                    total,
+                    gained,
+                    np.vstack([wrong, np.array(row)]),
+                )
             )
 
 
@@ -233,6 +242,7 @@ def test_a_counted_behavior_is_bounded_by_rounds_before() -> None:
     assert found.lower == pytest.approx(known.lower, rel=1e-9)
     assert found.upper == pytest.approx(known.upper, rel=1e-9)
     assert (found.gain, found.promoted, found.promoted_at, found.gain_curve) == (None,) * 4
+    assert isinstance(found.certificate.evidence, UncenteredEvidence)
     assert found.certificate.evidence.counts.tolist() == np.bincount(actions, minlength=3).tolist()
 
 

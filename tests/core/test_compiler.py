@@ -116,7 +116,7 @@ COUNTING = """
 import json, numpy as np
 from understudy import kernels
 counts, before = np.zeros(2, dtype=np.int64), np.empty(3, dtype=np.int64)
-kernels.certificates.count_before(counts, np.array([0, 1, 0]), before)
+kernels.confidence.count_before(counts, np.array([0, 1, 0]), before)
 print(json.dumps([before.tolist(), counts.tolist()]))
 """
 COUNTED = [[0, 0, 1], [2, 1]]
@@ -159,7 +159,7 @@ def test_a_folder_that_is_gone_when_a_kernel_is_saved(copy: Copy) -> None:
     gone = """
 import shutil, pathlib
 from understudy import kernels
-folder = pathlib.Path(kernels.certificates.count_before._cache.cache_path)
+folder = pathlib.Path(kernels.confidence.count_before._cache.cache_path)
 shutil.rmtree(folder)
 folder.write_text("not a folder")
 """

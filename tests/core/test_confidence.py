@@ -1,4 +1,4 @@
-"""The bounds of `understudy.kernels.certificates`: by kl against sixty digits, and by betting."""
+"""The bounds of `understudy.kernels.confidence`: by kl against sixty digits, and by betting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import understudy as us
 from tests.support import formulas
 from tests.support.kernel_arrays import kernel_view
 from tests.support.strategies import quick, unit_numbers
-from understudy.kernels import certificates
+from understudy.kernels import certificates, confidence
 
 TIGHT = 1e-12  # relative: how far above the root the bound may be
 MOST_COUNTED = 2.0**53
@@ -37,7 +37,7 @@ budgets = st.floats(-1.0, 2.6).map(lambda power: 10.0**power)
 def test_at_most_the_last_digits_above_the_root_and_never_below(
     frequency: float, count: float, budget: float
 ) -> None:
-    found = certificates.kl_upper(frequency, count, budget)
+    found = confidence.kl_upper(frequency, count, budget)
     with mpmath.workdps(60):
         exact = formulas.exact_upper(frequency, count, budget) if frequency < 1 else mpmath.mpf(1)
         assert exact <= mpmath.mpf(found) or found == 1.0
@@ -50,7 +50,7 @@ def test_at_most_the_last_digits_above_the_root_on_a_grid(step: int) -> None:
     powers = 10.0 ** np.arange(-15.0, 0.0)
     for frequency in [*powers, 0.3, 0.5, 0.7, *(1.0 - powers[1:])]:
         for count in 2.0 ** np.arange(0, 54, step):
-            found = certificates.kl_upper(float(frequency), float(count), 12.5)
+            found = confidence.kl_upper(float(frequency), float(count), 12.5)
             with mpmath.workdps(60):
                 exact = formulas.exact_upper(float(frequency), float(count), 12.5)
                 assert exact <= mpmath.mpf(found) or found == 1.0
@@ -61,7 +61,7 @@ def test_at_most_the_last_digits_above_the_root_on_a_grid(step: int) -> None:
 @forall(frequency=frequencies, count=st.integers(1, 10**6), budget=budgets)
 def test_agrees_with_plain_halving(frequency: float, count: int, budget: float) -> None:
     """As far as halving can see: kl itself is a difference there, of about 1e-16 of its terms."""
-    found = certificates.kl_upper(frequency, float(count), budget)
+    found = confidence.kl_upper(frequency, float(count), budget)
     wanted = formulas.kl_upper(frequency, float(count), budget)
     assert found == pytest.approx(wanted, rel=1e-7, abs=1e-9)
     assert frequency <= found <= 1.0
@@ -69,12 +69,12 @@ def test_agrees_with_plain_halving(frequency: float, count: int, budget: float) 
 
 def test_edges() -> None:
     """Nothing counted, never seen, always seen, and a budget of nothing."""
-    assert certificates.kl_upper(0.0, 0.0, 3.0) == 1.0
-    assert certificates.kl_upper(1.0, 7.0, 3.0) == 1.0
-    assert certificates.kl_upper(0.0, 7.0, 3.0) == pytest.approx(-math.expm1(-3 / 7), rel=1e-15)
-    assert certificates.kl_upper(0.0, MOST_COUNTED, 3.0) == pytest.approx(3 * 2.0**-53, rel=1e-15)
-    assert certificates.kl_upper(0.4, 7.0, 0.0) == pytest.approx(0.4, rel=1e-15)
-    assert certificates.kl_upper(0.4, 1.0, 1e6) == 1.0
+    assert confidence.kl_upper(0.0, 0.0, 3.0) == 1.0
+    assert confidence.kl_upper(1.0, 7.0, 3.0) == 1.0
+    assert confidence.kl_upper(0.0, 7.0, 3.0) == pytest.approx(-math.expm1(-3 / 7), rel=1e-15)
+    assert confidence.kl_upper(0.0, MOST_COUNTED, 3.0) == pytest.approx(3 * 2.0**-53, rel=1e-15)
+    assert confidence.kl_upper(0.4, 7.0, 0.0) == pytest.approx(0.4, rel=1e-15)
+    assert confidence.kl_upper(0.4, 1.0, 1e6) == 1.0
 
 
 @quick
@@ -82,15 +82,15 @@ def test_edges() -> None:
 def test_newton_begins_above_the_root_and_needs_few_steps(frequency: float, budget: float) -> None:
     """`MOST_STEPS` of them are never made: from the first bound, six always were enough."""
     q, rest, c = frequency, 1.0 - frequency, 10.0**budget
-    d = certificates.largest_distance(q, c)
+    d = confidence.largest_distance(q, c)
     if d >= rest:
         return
     with mpmath.workdps(60):  # above the root but for the rounding of d itself
         assert q + mpmath.mpf(d) * (1 + 2.0**-50) >= formulas.exact_upper(q, 1.0, c)
     for _ in range(6):
-        excess = q * certificates.beyond_log(d / q) + rest * certificates.beyond_log(-d / rest) - c
+        excess = q * confidence.beyond_log(d / q) + rest * confidence.beyond_log(-d / rest) - c
         d -= excess * (q + d) * (rest - d) / d
-    assert q + d <= certificates.kl_upper(q, 1.0, c) <= (q + d) * (1 + TIGHT)
+    assert q + d <= confidence.kl_upper(q, 1.0, c) <= (q + d) * (1 + TIGHT)
 
 
 @quick
@@ -100,16 +100,16 @@ def test_beyond_log(power: float, sign: float) -> None:
     x = sign * 10.0**power
     with mpmath.workdps(60):
         exact = mpmath.mpf(x) - mpmath.log1p(mpmath.mpf(x))
-        assert abs(certificates.beyond_log(x) - exact) <= 2e-14 * exact
+        assert abs(confidence.beyond_log(x) - exact) <= 2e-14 * exact
 
 
 def test_many_at_once() -> None:
     rng = np.random.default_rng(0)
     frequency, count, budget = rng.random(50), rng.integers(0, 100, 50), 10 * rng.random(50)
     found = np.empty(50)
-    certificates.kl_uppers(kernel_view(frequency), kernel_view(count), kernel_view(budget), found)
+    confidence.kl_uppers(kernel_view(frequency), kernel_view(count), kernel_view(budget), found)
     each = zip(frequency.tolist(), count.tolist(), budget.tolist(), strict=True)
-    assert found.tolist() == [certificates.kl_upper(q, float(m), b) for q, m, b in each]
+    assert found.tolist() == [confidence.kl_upper(q, float(m), b) for q, m, b in each]
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e-8, 1.0, 1e8, 1e100])
@@ -151,7 +151,7 @@ def test_upper_confidence_bounds_fail_in_no_round_as_often_as_promised(q: float)
     K, delta, alive, failed = 2, 0.8, np.array([1.0]), 0.0  # P(count = c, no failure yet) before t
     for t in range(1, 301):
         u = [
-            certificates.kl_upper(
+            confidence.kl_upper(
                 c / max(t - 1, 1), float(t - 1), math.log(K * t * (t + 1) / (delta / 4))
             )
             for c in range(t)

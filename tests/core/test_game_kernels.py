@@ -142,6 +142,6 @@ def test_counts_before_every_event(seed: int, n_actions: int, n: int) -> None:
     rng = np.random.default_rng(seed)
     counts, actions = rng.integers(100, size=n_actions), rng.integers(n_actions, size=n)
     after, before = counts.copy(), np.empty(n, dtype=np.int64)
-    kernels.certificates.count_before(after, kernel_view(actions), before)
+    kernels.confidence.count_before(after, kernel_view(actions), before)
     assert before.tolist() == formulas.count_before(counts, actions).tolist()
     np.testing.assert_array_equal(after, counts + np.bincount(actions, minlength=n_actions))

@@ -49,14 +49,14 @@ def first_rules(patch: pytest.MonkeyPatch) -> None:
     from understudy.logs.runs.study import Study  # noqa: PLC0415
 
     patch.setattr(LearnerFactory, "covariance", LearnerFactory.played_covariance)
-    patch.setitem(Study.begin.__kwdefaults__, "rules", 1)
+    patch.setitem(Study.begin.__kwdefaults__ or {}, "rules", 1)
     made = Certificate.__init__
 
     def begin(self: Any, *arguments: Any, **named: Any) -> None:
         made(self, *arguments, **{"rules": 1} | named)
 
     patch.setattr(Certificate, "__init__", begin)
-    patch.setitem(certify_sums.__kwdefaults__, "rules", 1)
+    patch.setitem(certify_sums.__kwdefaults__ or {}, "rules", 1)
 
 
 def run(*arguments: str | Path, folder: Path = INPUTS) -> Said:

@@ -25,12 +25,15 @@ import understudy as us
 from tests.support.logs.invalid_rows import LABELS, ByHand, by_hand, dirty_log, labels_of
 from tests.support.logs.sums import Actions, Columns, FileSource, LogStatistics
 from tests.support.strategies import quick, seeds
+from understudy.certificates.evidence import CENTERS
+from understudy.certificates.targets import largest_ratios
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.learners import CoverageAdaptive, ExponentialWeights
 from understudy.logs.aggregation import aggregates as tallies
 from understudy.logs.aggregation.aggregates import log_statistics, rows_of, seen_actions
 from understudy.logs.aggregation.engines import ENGINES, open_frame
 from understudy.logs.aggregation.sufficient_statistics import certify_sums, learn_sums
+from understudy.types import Log
 
 pytestmark = pytest.mark.plain
 
@@ -361,13 +364,16 @@ def assert_certified(
     log = us.Log(actions, [row[1] for row in hand.rows], q)
     probabilities = [row[3] for row in hand.rows] if policy is None else policy[actions]
     trace = us.Trace(np.asarray(probabilities), 0, n_actions=len(labels))
-    empty = us.Certificate(behavior, found.confidence, lambdas=found.lambdas)
-    observed = empty.observe(log, trace)
-    if hand.aside:  # rows that cannot be read count against the target
-        logged, m = isinstance(behavior, us.Logged), len(hand.aside)
-        any_action = 0 if logged else int(np.argmax(np.asarray(behavior)))
-        rest = us.Log([any_action] * m, hand.aside, [1.0] * m if logged else None)
-        observed = observed.observe(rest, us.Trace(np.zeros(m), 0, n_actions=len(labels)))
+    empty = us.Certificate(
+        behavior, found.confidence, lambdas=found.lambdas, centers=CENTERS, rules=found.rules
+    )
+    target = trace if policy is None else us.FixedPolicy(policy)
+    observed = empty.observe(log, target)
+    if hand.aside:  # rows that cannot be read count with the worst that they may have been
+        m, rewards = len(hand.aside), np.array(hand.aside)
+        rest = Log._of(np.zeros(m, dtype=int), rewards, np.ones(m))
+        ratio = largest_ratios(target, log, empty.behavior)[0]
+        observed = observed.advance(rest, np.full(m, np.nan), ratio)
     assert found.rounds == observed.rounds
     np.testing.assert_allclose(numbers(found), numbers(observed), rtol=EXACT, atol=1e-13)
     assert observed.promoted or not found.promoted  # in order, it may have been so before
@@ -391,7 +397,7 @@ CASES = [
 def test_certificates_of_sums_are_those_of_observing_in_order(
     engine: str, behavior: Any, policy: Any, opened: Open
 ) -> None:
-    """With a short grid on engines that take seconds to plan 74 sums, whatever the rows."""
+    """With a short grid on engines that take seconds to plan 464 sums, whatever the rows."""
     table, lambdas = dirty_log(), [1.0, 0.125] if engine in SLOW else None
     judged = certify_sums(
         opened(engine, table),
@@ -455,7 +461,7 @@ def test_a_log_without_good_rows_certifies_nothing_good() -> None:
     assert judged.certificate.upper == 1.0
 
 
-CERTIFICATE = us.Certificate(PI_B, lambdas=[1.0])
+CERTIFICATE = us.Certificate(PI_B, lambdas=[1.0], rules=1)
 
 
 @pytest.mark.parametrize(

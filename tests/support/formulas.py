@@ -243,7 +243,7 @@ def lower_root(S: Array, lambdas: Array, rounds: int, log_threshold: float, low:
 
 
 def centered_wealths(
-    w: Array, R: Array, W: Array, values: Array, gains: Array, centers: Array | None = None
+    w: Array, R: Array, W: Array, values: Array, gains: Array, *, centers: Any = None
 ) -> Array:
     """S_i of all bets of a certificate of rules 2 after every round: (n, number of bets).
 
@@ -269,15 +269,16 @@ def centered_wealths(
             factors = np.empty((n, len(grid)))
             for t in range(n):
                 for i, bet in enumerate(grid):
-                    factors[t, i] = _factor(part, bet, w[t], R[t], W[t], c[t], kappa, raw=raw)
+                    factors[t, i] = _factor(part, bet, (w[t], R[t], W[t]), c[t], kappa, raw=raw)
             found.append(np.cumsum(np.log(factors), axis=0))
     return np.concatenate(found, axis=1)
 
 
 def _factor(
-    part: int, bet: float, w: float, R: float, W: float, c: float, kappa: float, *, raw: bool
+    part: int, bet: float, row: tuple[float, float, float], c: float, kappa: float, *, raw: bool
 ) -> float:
     """1 + λ x of one round: the smallest over all that a row may have been."""
+    w, R, W = row
     if not raw and np.isnan(W):
         return 1.0 - kappa
 

@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike
 
 from understudy import kernels
 from understudy.behaviors import Behavior, Logged, propensities_of
-from understudy.certificates.bets import (
+from understudy.certificates.evidence import (
     BEHAVIOR_OR_NONE,
     CENTERS_OR_NONE,
     CONFIDENCE,
@@ -56,10 +56,10 @@ from understudy.certificates.bets import (
     RULES_VERSION,
     UPPER,
     Bets,
-    Columns,
+    Evidence,
+    WeightedRounds,
     resolve_n_actions,
 )
-from understudy.certificates.evidence import Evidence
 from understudy.certificates.targets import (
     Target,
     largest_ratio,
@@ -145,6 +145,7 @@ class Certificate:
             n_actions: int | None = None,
             lambdas: ArrayLike | None = None,
             evidence: Evidence | UncenteredEvidence | None = None,
+            *,
             rules: int = RULES,
             centers: ArrayLike | None = None,
         ) -> None: ...
@@ -204,10 +205,10 @@ class Certificate:
             own, known = probabilities[start : start + rounds], ratios[start : start + rounds]
             if isinstance(evidence, Evidence):
                 q = propensities_of(self._known_behavior, part)
-                evidence = evidence.after(bets, Columns(own, q, part.rewards, known))
+                evidence = evidence.after(bets, WeightedRounds(own, q, part.rewards, known))
             else:
                 q, counts = self._propensities(evidence, part)
-                columns = Columns(own, q, part.rewards, known)
+                columns = WeightedRounds(own, q, part.rewards, known)
                 evidence = evidence.after(bets, columns, counts)
         return self._with_evidence(evidence)
 
@@ -279,7 +280,7 @@ class Certificate:
         kind = Evidence if self.centered else UncenteredEvidence
         evidence = kind.from_sufficient_statistics(self.bets, rounds, S, totals)
         if not evidence.fits(self.bets, 0):
-            reason = f"a certificate like this one has {len(Evidence.none(self.bets).sums)} of them"
+            reason = "no log has these sums and totals"
             raise InvalidArgument("S", S, reason, "pass S_i of all bets, and totals of these rows")
         return self._with_evidence(evidence)
 
@@ -474,7 +475,7 @@ class Certificate:
         """The part of δ that the lower bound, and the upper bound, may fail with."""
         return self._delta * ((1.0 - COUNTING_SHARE) if self.behavior is None else 1.0) / 2.0
 
-    def _with_evidence(self, evidence: Evidence) -> Certificate:
+    def _with_evidence(self, evidence: Evidence | UncenteredEvidence) -> Certificate:
         """The same certificate of other evidence; what it was made with was checked before."""
         other = copy.copy(self)
         object.__setattr__(other, "evidence", evidence)

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy.behaviors import Logged
-from understudy.certificates.bets import (
+from understudy.certificates.certificate import Certificate, Window
+from understudy.certificates.evidence import (
     BEHAVIOR_OR_NONE,
     CENTERS_OR_NONE,
     CONFIDENCE,
@@ -23,7 +24,6 @@ from understudy.certificates.bets import (
     RULES,
     RULES_VERSION,
 )
-from understudy.certificates.certificate import Certificate, Window
 from understudy.certificates.targets import (
     Target,
     actions_of,

@@ -82,8 +82,8 @@ def probabilities_under(target: Target, log: Log, n_actions: int) -> Array:
 def largest_ratio(behavior: Behavior) -> float:
     """max_a 1/q(a), which no π(a)/q_t(a) exceeds; inf if it is not known, or an action has q = 0.
 
-    >>> largest_ratio(np.array([0.25, 0.75])), largest_ratio(Logged(2)), largest_ratio(Logged(2, 0.1))
-    (4.0, inf, 10.0)
+    >>> [largest_ratio(one) for one in (np.array([0.25, 0.75]), Logged(2), Logged(2, 0.1))]
+    [4.0, inf, 10.0]
     """
     if isinstance(behavior, Logged):
         return math.inf if behavior.least_propensity is None else 1.0 / behavior.least_propensity
@@ -110,7 +110,7 @@ def largest_ratios(target: Target, log: Log, behavior: Behavior | None) -> Array
     if policy is not None and vectors is None:
         return np.full(n, ratio_of_policy(policy, behavior))
     if policy is not None and vectors is not None:
-        return np.minimum(_ratio(policy, vectors), ratio_of_policy(policy, behavior))
+        return np.asarray(np.minimum(_ratio(policy, vectors), ratio_of_policy(policy, behavior)))
     crude = np.full(n, largest_ratio(behavior))
     if vectors is not None:
         with np.errstate(divide="ignore"):
@@ -119,7 +119,7 @@ def largest_ratios(target: Target, log: Log, behavior: Behavior | None) -> Array
         return crude
     if target.inverse is None:
         known = target.largest * crude
-    elif isinstance(behavior, Logged) or not np.array_equal(target.inverse, inverse_of(behavior)):
+    elif not np.array_equal(target.inverse, _inverse(behavior)):
         return crude
     else:
         known = target.largest
@@ -137,6 +137,12 @@ def ratio_of_policy(policy: Array, behavior: Behavior) -> float:
     if isinstance(behavior, Logged):
         return float(policy.max() * largest_ratio(behavior))
     return float(_ratio(policy, behavior))
+
+
+def _inverse(behavior: Behavior) -> Array:
+    """1/q of every action; nothing if it is logged."""
+    found = inverse_of(behavior)
+    return np.empty(0) if found is None else found
 
 
 def _ratio(policy: Array, q: Array) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from understudy import kernels
-from understudy.certificates.bets import GAIN, Bets, Columns
+from understudy.certificates.evidence import GAIN, Bets, WeightedRounds
 from understudy.constraints import LARGEST_COUNT, ROUNDS, TRUTH, Array, array, enforce, integer
 from understudy.types import Integers, kernel_view, read_only, saved
 
@@ -80,11 +80,11 @@ class UncenteredEvidence:
         return self.log_wealths()[start : start + size]
 
     def after(
-        self, bets: Bets, columns: Columns, counts: Integers | None = None
+        self, bets: Bets, columns: WeightedRounds, counts: Integers | None = None
     ) -> UncenteredEvidence:
         """The evidence after more rounds; `counts` are the plays of each action after them."""
         sums, products, totals = self.sums.copy(), self.products.copy(), self.totals.copy()
-        crossed = kernels.certificates.observe(
+        crossed = kernels.uncentered.observe(
             bets.grids,
             len(bets.values),
             1.0 / bets.delta,
@@ -109,10 +109,10 @@ class UncenteredEvidence:
         """
         counts, t = self.counts.copy(), self.rounds + np.arange(1.0, len(actions) + 1.0)
         seen, q = np.empty(len(actions), dtype=np.int64), np.empty(len(actions))
-        kernels.certificates.count_before(counts, kernel_view(actions), seen)
+        kernels.confidence.count_before(counts, kernel_view(actions), seen)
         budgets = math.log(len(counts) / delta) + np.log(t) + np.log(t + 1.0)
         frequencies = seen / np.maximum(t - 1.0, 1.0)
-        kernels.certificates.kl_uppers(
+        kernels.confidence.kl_uppers(
             kernel_view(frequencies), kernel_view(t - 1.0), kernel_view(budgets), q
         )
         return q, read_only(counts)
@@ -147,8 +147,8 @@ class UncenteredEvidence:
             (not counted or sum(self.counts.tolist()) == self.rounds)
             and bool((self.log_wealths()[: 2 * len(bets.values)] >= 0).all())
             and bool(self.totals[0] <= self.rounds)
-            and bool((self.products <= kernels.certificates.LARGEST_PRODUCT).all())
-            and bool(self.rounds % kernels.certificates.FACTORS or (self.products == 1.0).all())
+            and bool((self.products <= kernels.uncentered.LARGEST_PRODUCT).all())
+            and bool(self.rounds % kernels.uncentered.FACTORS or (self.products == 1.0).all())
             and self.crossed <= (0 if counted else self.rounds)
             and (bool(self.crossed) or bool(counted) or not self._crosses(bets))
         )

@@ -25,7 +25,7 @@ from understudy.experiments.experiment import (
     play_points,
     size_text,
 )
-from understudy.kernels.certificates import kl_upper
+from understudy.kernels.confidence import kl_upper
 from understudy.learners import exp3_ix
 from understudy.plots import COLORS, MARKERS, add_grid, in_our_style, new_figure
 from understudy.simulation import Game, adversaries

@@ -12,22 +12,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from understudy.kernels import (
-        betting,
         certificates,
+        confidence,
         exponential_weights,
         games,
         lin_prod,
         ridge,
+        uncentered,
         weighted_entropy,
     )
 
 __all__ = [
-    "betting",
     "certificates",
+    "confidence",
     "exponential_weights",
     "games",
     "lin_prod",
     "ridge",
+    "uncentered",
     "weighted_entropy",
 ]
 

@@ -1,24 +1,25 @@
-"""Betting confidence sequences in O(1) a round: products of 1 + λ x for a grid of bets λ.
+"""Betting confidence sequences in O(1) a round, with centered bets: certificates of rules 2.
 
-    lower  x = w R          on the target's mean reward        w = π_t(b) / q_t(b)
-    upper  x = w (1 − R)    on one minus it
-    gain   x = (w − 1) R    on its mean gain over production
+A part is a bound, and its bets are of the form x(w, R) − y c:
 
-`lambdas` holds the three grids one after the other. The first two are equal and have `size`
-entries; the third is empty if no gain is needed. S_i = Σ_t log(1 + λ_i x_t) is `sums[i]` +
-log `products[i]`: up to 16 factors are multiplied before a logarithm is taken. That happens at
-rounds counted from the beginning of the log and not of the call, so that any batching gives the
-same bits, and sooner if a product grows large.
+    lower  x = w R            y = w − 1     c = c_t        on the target's mean reward
+    upper  x = w (1 − R)      y = w − 1     c = 1 − c_t    on one minus it
+    gain   x = (w − 1) R      y = w − 1     c = c_t        on its mean gain over production
+    loss   x = (w − 1)(1 − R) y = w − 1     c = 1 − c_t    on minus the gain
 
-Chernoff's upper confidence bound on a probability, from the frequency of an action
-(`count_before`):
+with w = π_t(b)/q_t(b). Since E_t w = 1, a center c changes no mean, but takes the noise of w away
+where most rewards are alike. Each part has several rows of bets, one per center: the first has
+c = 0, which is always valid; the others have the mean reward so far, or constants. For a bet λ the
+center is at most κ/(λ (W_t − 1)), where W_t ≥ max_a π_t(a)/q_t(a) is known before b_t is drawn: so
+every factor 1 + λ (x − y c) is at least 1 − κ. Where W_t is not known (inf), c is 0.
 
-    kl_upper(q̂, m, ℓ) = max{p ∈ [q̂, 1] : m kl(q̂, p) ≤ ℓ}
-    kl(q, p) = q log(q/p) + (1−q) log((1−q)/(1−p))
+`sums` and `products` hold the rows of the parts in this order: S_i = Σ_t log(1 + λ_i (x − y c)) is
+`sums` + log `products`. Products move into sums after every 32nd
+round of the log, so that any batching gives the same bits, and before and after a round with a huge
+weight.
 
-With p = q + d and h(x) = x − log(1 + x) ≥ 0 this is kl = q h(d/q) + (1−q) h(−d/(1−q)). This form
-has no cancellation, so it is exact to the last digits for any small d. kl is convex and increasing
-in d, so Newton's steps from above never pass the root: after each step, p is an upper bound.
+A row that cannot be used has nan as its w or R, or both, and gets the smallest factor over all that
+they could be (w from 0 to W, R from 0 to 1). A W of nan is one that should be known, but is not.
 """
 
 from __future__ import annotations
@@ -32,96 +33,268 @@ from understudy.kernels.compiler import compiled
 
 Array = Any
 
-FACTORS = 16  # multiplications per logarithm, enough to make its cost negligible
-LARGEST_PRODUCT = 1e100  # times 1 + λ x, with λ, x ≤ 1e100, it is still a double
+KAPPA = 0.9  # no bet loses more in a round: factors stay above .1
+FACTORS = 32  # multiplications per logarithm: .1^32 and 5^32 are far from the ends of a double
+HUGE = 1e5  # of a factor: 31 smaller ones and one of 1e100 are still a double
 LARGEST_EXPONENT = 600.0  # of a weight: far above any threshold, below overflow
 ROUNDING = 1e-9  # more than rounding can add to the mixture in a round
 STEPS = 1000  # a guard against an endless loop: every step is a valid bound
 NEGLIGIBLE = 60.0  # e^-60 of the largest term is below its last digit
+NO_CAP = 1e300  # the largest λ c where W ≤ 1: no center is too large
 
 
 @compiled
-def multiply(products: Array, lambdas: Array, start: int, stop: int, x: float) -> None:
-    """Multiply the product of each λ of a grid by 1 + λ x."""
-    for i in range(start, stop):
-        products[i] *= 1.0 + lambdas[i] * x
+def bet(
+    products: Array, first: int, lambdas: Array, x: float, y: float, c: float, cap: float
+) -> None:
+    """Multiply a row of products by 1 + λ x − y min(λ c, cap)."""
+    for i in range(lambdas.size):
+        products[first + i] *= 1.0 + lambdas[i] * x - y * min(lambdas[i] * c, cap)
 
 
 @compiled
-def flush(sums: Array, products: Array, start: int, stop: int) -> None:
-    """Move the products of a grid into its sums."""
-    for i in range(start, stop):
+def bet_least(
+    products: Array, first: int, lambdas: Array, x: float, c: float, cap: float, excess: float
+) -> None:
+    """Multiply a row by the smallest factor, where w can be anything from 0 to 1 + `excess`.
+
+    `x` is the smallest at w = 0; with the largest w the reward is taken for 0. An `excess` of nan
+    leaves the cap itself, κ.
+    """
+    for i in range(lambdas.size):
+        shift = min(lambdas[i] * c, cap)
+        factor = 1.0 + lambdas[i] * x + shift
+        loss = KAPPA if math.isnan(excess) else shift * max(excess, 0.0)
+        products[first + i] *= min(factor, 1.0 - min(loss, KAPPA))
+
+
+@compiled
+def flush(sums: Array, products: Array) -> None:
+    """Move all products into the sums."""
+    for i in range(sums.size):
         sums[i] += math.log(products[i])
         products[i] = 1.0
 
 
 @compiled
-def weigh(sums: Array, start: int, weights: Array) -> None:
-    """Compute ρ e^S of each λ of the last grid, without the pending products."""
+def weigh(sums: Array, first: int, prior: Array, weights: Array) -> None:
+    """Compute ρ e^S of each bet of a part, without the pending products."""
     for i in range(weights.size):
-        weights[i] = math.exp(min(LARGEST_EXPONENT, sums[start + i])) / weights.size
+        weights[i] = prior[i] * math.exp(min(LARGEST_EXPONENT, sums[first + i]))
 
 
 @compiled
-def mixture(weights: Array, products: Array, start: int) -> float:
+def mixture(weights: Array, products: Array, first: int) -> float:
     """Return Σ_i ρ_i e^{S_i}, summed in a fixed order."""
     total = 0.0
     for i in range(weights.size):
-        total += weights[i] * products[start + i]
+        total += weights[i] * products[first + i]
     return total
 
 
 @compiled
-def observe(
-    lambdas: Array,
-    size: int,
-    threshold: float,
+def window_crosses(
+    sums: Array, products: Array, first: int, prior: Array, start: Array, threshold: float
+) -> bool:
+    """Return whether Σ_i ρ_i exp(S_i − S_i at the start of the window) is at least `threshold`."""
+    total = 0.0
+    for i in range(prior.size):
+        S = sums[first + i] + math.log(products[first + i]) - start[i]
+        total += prior[i] * math.exp(min(LARGEST_EXPONENT, S))
+    return total >= threshold
+
+
+@compiled
+def center_of(row: int, centers: Array, running: bool, mean: float, known: bool) -> float:
+    """Return c of a row of bets: 0 of the first, and where W is not known."""
+    if row == 0 or not known:
+        return 0.0
+    return mean if running else float(centers[row - 1])
+
+
+@compiled
+def bet_usable(
+    products: Array,
+    values: Array,
+    gains: Array,
+    centers: Array,
+    running: bool,
+    known: bool,
+    event: tuple[float, float, float, float],
+) -> None:
+    """Bet on a round of w and R, in all parts; `event` has them, the mean so far and the cap."""
+    w, R, mean, cap = event
+    y, rest, rows, n, m = w - 1.0, 1.0 - R, centers.size + 1, values.size, gains.size
+    for row in range(rows):
+        c = center_of(row, centers, running, mean, known)
+        c_rest = 1.0 - c if row > 0 and known else 0.0
+        if R > 0.0 or c > 0.0:  # else all factors are 1
+            bet(products, row * n, values, w * R, y, c, cap)
+            bet(products, 2 * rows * n + row * m, gains, y * R, y, c, cap)
+        if R < 1.0 or c_rest > 0.0:
+            bet(products, (rows + row) * n, values, w * rest, y, c_rest, cap)
+            bet(products, 2 * rows * n + (rows + row) * m, gains, y * rest, y, c_rest, cap)
+
+
+@compiled
+def bet_unusable(
+    products: Array,
+    values: Array,
+    gains: Array,
+    centers: Array,
+    running: bool,
+    known: bool,
+    event: tuple[float, float, float, float, float],
+) -> None:
+    """Bet on a row that cannot be used, in all parts, as the worst that it may have been.
+
+    If w is known, the reward is not: it is the worst for each part. `event` has w, R, the mean so
+    far, the cap and W − 1.
+    """
+    w, R, mean, cap, excess = event
+    rows, n, m, y = centers.size + 1, values.size, gains.size, w - 1.0
+    least = -1.0 if math.isnan(R) else -R
+    least_rest = -1.0 if math.isnan(R) else R - 1.0
+    for row in range(rows):
+        c = center_of(row, centers, running, mean, known)
+        centered = row > 0 and known
+        c_rest, spread = 1.0 - c if centered else 0.0, excess if centered else 0.0
+        low, high = row * n, (rows + row) * n
+        gain, loss = 2 * rows * n + row * m, 2 * rows * n + (rows + row) * m
+        if math.isnan(w):
+            bet_least(products, low, values, 0.0, c, cap, spread)
+            bet_least(products, high, values, 0.0, c_rest, cap, spread)
+            bet_least(products, gain, gains, least, c, cap, spread)
+            bet_least(products, loss, gains, least_rest, c_rest, cap, spread)
+        else:
+            bet(products, low, values, 0.0, y, c, cap)
+            bet(products, high, values, 0.0, y, c_rest, cap)
+            bet(products, gain, gains, min(0.0, y), y, c, cap)
+            bet(products, loss, gains, min(0.0, y), y, c_rest, cap)
+
+
+@compiled
+def largest_growth(bet: float, y: float, R: float, highest: float) -> float:
+    """Return a bound on the factors 1 + λ (y R − y c) of centers up to this, for λ up to `bet`."""
+    return (1.0 + bet * max(y * R, -y * (highest - R), 0.0)) * (1.0 + ROUNDING)
+
+
+@compiled
+def begin_windows(
+    t: int, sums: Array, products: Array, first: int, windows: Array, started: int
+) -> int:
+    """Keep S of the gain if round t is the start of the next window; return how many started."""
+    if started < windows.shape[0] and t == 1 << (started + 1):
+        for i in range(windows.shape[1]):
+            windows[started, i] = sums[first + i] + math.log(products[first + i])
+        return started + 1
+    return started
+
+
+@compiled
+def observe(  # noqa: C901, PLR0912, PLR0915 - one loop over rounds, and calls cost time
+    grids: tuple[Array, Array],
+    centers: Array,
+    running: bool,
+    prior: Array,
+    thresholds: tuple[float, float, Array],
+    looks: Array,
     sums: Array,
     products: Array,
     totals: Array,
+    usable: Array,
+    windows: Array,
     rounds: int,
-    crossed: int,
-    probabilities: Array,
-    propensities: Array,
-    rewards: Array,
-) -> int:
-    """Add a chunk of rounds to sums, products and totals (Σ R, Σ w R, Σ w, Σ w²), in place.
+    crossed: tuple[int, int],
+    columns: tuple[Array, Array, Array],
+) -> tuple[int, int]:
+    """Add a chunk of rounds to sums, products, totals and windows, in place.
 
-    Return the first round after which the mixture Σ_i ρ_i e^{S_i} of the gains is at least
-    `threshold`, or 0; that is `crossed` if it is an earlier round. Exact tests are rare: between
-    them a ceiling bounds the mixture, which grows by 1 + λ_1 x at most, and falls if x ≤ 0.
+    Args:
+        grids: λ of the first two parts, and of the last two (empty if there is no gain).
+        centers: of the rows after the first.
+        running: whether there is one such row, and its center is the mean reward so far.
+        prior: ρ of the bets of the gain, in the order of its rows.
+        thresholds: of the gain, of the loss, and of the gain in each window.
+        looks: the rounds after which windows are looked at, in their order.
+        sums: Σ log factors, without `products`.
+        products: of the factors since the last multiple of `FACTORS`.
+        totals: Σ R, Σ w R, Σ w and Σ w²; in rows without a reward, Σ R has the largest possible.
+        usable: the number of usable rows, and the sum of their rewards.
+        windows: row j has S of the gain before round 2^(j+1), its start; none without windows.
+        rounds: how many there were before.
+        crossed: the first rounds after which gain and loss reached a threshold, or 0.
+        columns: w, R and W of the rounds.
+
+    Returns `crossed` after these rounds. Exact tests are rare: between them a ceiling bounds the
+    mixture.
     """
-    paired = lambdas.size > 2 * size
-    testing = paired and crossed == 0
-    weights, ceiling = np.empty(lambdas.size - 2 * size), math.inf
-    weigh(sums, 2 * size, weights)
-    R_total, wR_total, w_total, w2_total = totals[0], totals[1], totals[2], totals[3]
-    for k in range(rewards.size):
-        R, w, t = rewards[k], probabilities[k] / propensities[k], rounds + k + 1
-        R_total += R
-        wR_total += w * R
-        w_total += w
-        w2_total += w * w
-        if R > 0.0 and w > 0.0:
-            multiply(products, lambdas, 0, size, w * R)
-        if R < 1.0 and w > 0.0:
-            multiply(products, lambdas, size, 2 * size, w * (1.0 - R))
-        if paired and R > 0.0:
-            x = (w - 1.0) * R
-            multiply(products, lambdas, 2 * size, lambdas.size, x)
-            if testing and x > 0.0:
-                ceiling *= (1.0 + lambdas[2 * size] * x) * (1.0 + ROUNDING)
-                if ceiling >= threshold:
-                    ceiling = mixture(weights, products, 2 * size)
-                    if ceiling >= threshold:
-                        crossed, testing = t, False
-        # No product of a grid is above its first, and none of a gain above the first of all.
-        if t % FACTORS == 0 or max(products[0], products[size]) > LARGEST_PRODUCT:
-            flush(sums, products, 0, lambdas.size)
-            if testing:
-                weigh(sums, 2 * size, weights)
-    totals[0], totals[1], totals[2], totals[3] = R_total, wR_total, w_total, w2_total
-    return crossed
+    values, gains = grids
+    w_column, R_column, W_column = columns
+    better_at, worse_at, window_at = thresholds
+    better, worse = crossed
+    gain = 2 * (centers.size + 1) * values.size
+    loss = gain + (centers.size + 1) * gains.size
+    widest = max(values[0], 1.0) if values.size > 0 else 1.0
+    largest = gains[0] if gains.size > 0 else 0.0
+    highest = 1.0 if running or centers.size == 0 else centers[-1]
+    lowest = 0.0 if running or centers.size == 0 else centers[0]
+    better_weights, worse_weights = np.empty(prior.size), np.empty(prior.size)
+    better_ceiling = worse_ceiling = math.inf
+    weigh(sums, gain, prior, better_weights)
+    weigh(sums, loss, prior, worse_weights)
+    look, started = 0, 0
+    while started < windows.shape[0] and 1 << (started + 1) <= rounds:
+        started += 1
+    for k in range(R_column.size):
+        t, w, R, W = rounds + k + 1, w_column[k], R_column[k], W_column[k]
+        started = begin_windows(t, sums, products, gain, windows, started)
+        excess, mean, known = W - 1.0, (0.5 + usable[1]) / (usable[0] + 1.0), not math.isinf(W)
+        cap = KAPPA / excess if excess > 0.0 else NO_CAP
+        huge = 1.0 + widest * w > HUGE  # not if w is nan
+        if huge:
+            flush(sums, products)
+            weigh(sums, gain, prior, better_weights)
+            weigh(sums, loss, prior, worse_weights)
+        if not (math.isnan(w) or math.isnan(R) or math.isnan(W)):
+            bet_usable(products, values, gains, centers, running, known, (w, R, mean, cap))
+            totals[0] += R
+            totals[1] += w * R
+            totals[2] += w
+            totals[3] += w * w
+            usable[0] += 1.0
+            usable[1] += R
+            up = mean if running else highest
+            down = 1.0 - (mean if running else lowest)
+            if better == 0:  # else the ceilings do not matter
+                better_ceiling *= largest_growth(largest, w - 1.0, R, up)
+                if better_ceiling >= better_at:
+                    better_ceiling = mixture(better_weights, products, gain)
+                    better = t if better_ceiling >= better_at else 0
+            if worse == 0:
+                worse_ceiling *= largest_growth(largest, w - 1.0, 1.0 - R, down)
+                if worse_ceiling >= worse_at:
+                    worse_ceiling = mixture(worse_weights, products, loss)
+                    worse = t if worse_ceiling >= worse_at else 0
+        else:  # no factor is above 1
+            unknown = math.nan if math.isnan(W) or not math.isnan(R) else w
+            event = unknown, R, mean, cap, excess
+            bet_unusable(products, values, gains, centers, running, known, event)
+            totals[0] += 1.0 if math.isnan(R) else R
+        if look < looks.size and t == looks[look]:
+            look += 1
+            for j in range(started):
+                if better == 0 and window_crosses(
+                    sums, products, gain, prior, windows[j], window_at[j]
+                ):
+                    better = t
+        if huge or t % FACTORS == 0:
+            flush(sums, products)
+            if better == 0:
+                weigh(sums, gain, prior, better_weights)
+            if worse == 0:
+                weigh(sums, loss, prior, worse_weights)
+    return better, worse
 
 
 @compiled
@@ -170,78 +343,6 @@ def root(S: Array, lambdas: Array, rounds: int, log_threshold: float, low: float
         if value <= log_threshold or low == 1.0:
             break
     return low
-
-
-SMALL = 0.1  # below, x − log(1 + x) is computed by its series
-OUTWARD = 2.0**-44  # relative to d: more than rounding can take from it
-LAST_DIGITS = 2.0**-51  # relative to p
-LAST_STEP = 2.0**-24  # relative to d: the remaining error is about its square
-MOST_STEPS = 50  # never needed: the tests count them
-
-
-@compiled
-def beyond_log(x: float) -> float:
-    """Return h(x) = x − log(1 + x) for x > −1, by log(1 + x) = 2 artanh(r), r = x/(2 + x)."""
-    if abs(x) > SMALL:
-        return x - math.log1p(x)
-    r = x / (2.0 + x)
-    s = r * r
-    tail = s * (1 / 9 + s * (1 / 11 + s / 13))
-    return r * (x - 2.0 * s * (1 / 3 + s * (1 / 5 + s * (1 / 7 + tail))))
-
-
-@compiled
-def largest_distance(q: float, c: float) -> float:
-    """Return an upper bound on the d with kl(q, q + d) = c, by two lower bounds on kl.
-
-    By log(1+x) ≤ x(6+x)/(6+4x), h(x) ≥ x²/(2 + 4x/3); and h(−y) ≥ y²/2; so d² ≤ 2c(1−q)(q + 2d/3).
-    By q log(1+d/q) ≤ min(d, −q log q), c ≥ (1−q) log((1−q)/(1−q−d)) − min(1−q, −q log q).
-    """
-    rest = 1.0 - q
-    a = 2.0 * c * rest / 3.0
-    near = a + math.sqrt(a * (a + 3.0 * q))
-    if near < rest / 2.0:  # there the second bound is no better, and costs as much as a step
-        return near
-    return min(near, -rest * math.expm1(-c / rest - min(1.0, -q * math.log(q) / rest)))
-
-
-@compiled
-def kl_upper(frequency: float, count: float, budget: float) -> float:
-    """Return max{p : count · kl(frequency, p) ≤ budget}, rounded up; 1 if `count` is 0.
-
-    For frequencies of 0, and from 1e-200 to 1; the budget is not negative.
-    """
-    q, rest = frequency, 1.0 - frequency
-    if count <= 0.0 or rest <= 0.0:
-        return 1.0
-    c = budget / count
-    if q <= 0.0:
-        return min(1.0, -math.expm1(-c) * (1.0 + LAST_DIGITS))
-    d = largest_distance(q, c)
-    for _ in range(MOST_STEPS):
-        if d >= rest or d <= 0.0:
-            break
-        excess = q * beyond_log(d / q) + rest * beyond_log(-d / rest) - c
-        step = excess * (q + d) * (rest - d) / d
-        d -= step
-        if step <= LAST_STEP * d:
-            break
-    return min(1.0, (q + d * (1.0 + OUTWARD)) * (1.0 + LAST_DIGITS))
-
-
-@compiled
-def kl_uppers(frequencies: Array, counts: Array, budgets: Array, out: Array) -> None:
-    """Compute `kl_upper` for each entry."""
-    for i in range(out.size):
-        out[i] = kl_upper(frequencies[i], float(counts[i]), budgets[i])
-
-
-@compiled
-def count_before(counts: Array, actions: Array, before: Array) -> None:
-    """Count the earlier plays of each event's action; update `counts` in place."""
-    for t in range(actions.size):
-        before[t] = counts[actions[t]]
-        counts[actions[t]] += 1
 
 
 @compiled

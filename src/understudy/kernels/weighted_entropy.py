@@ -256,7 +256,7 @@ def bound_of(scales: Array, largest: Array, mass: float) -> float:
 
 
 @compiled
-def replay(  # noqa: C901 - one loop, in which the behavior policy may be one more expert
+def replay(  # noqa: C901, PLR0912 - one loop, in which the behavior policy may be one more expert
     tuning: GroupTuning,
     scores: Array,
     residues: Array,

@@ -12,7 +12,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, Unpack, get_type_hints
 
-from understudy.certificates.bets import CONFIDENCE
+from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, integer, number
 from understudy.errors import InvalidArgument, Verbatim, shorten
 from understudy.logs.action_files import check_probabilities, read_actions, read_probabilities

@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike
 
 from understudy.behaviors import Logged, choose
 from understudy.certificates import Certificate
-from understudy.certificates.curves import POINTS, Point
+from understudy.certificates.curves import Point
+from understudy.certificates.evidence import POINTS
 from understudy.constraints import PROBABILITIES, SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.learners import Exp4

@@ -55,7 +55,7 @@ class ByHand:
 
     rows: list[tuple[str, float, float, float]] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
-    aside: list[float] = field(default_factory=list)  # rewards of the others, 1 if there is none
+    aside: list[float] = field(default_factory=list)  # rewards of the others, nan if unusable
 
     def sums(self, labels: Iterable[str], term: Callable[[float, float], float]) -> list[float]:
         """A sum over the rows of each action."""
@@ -90,7 +90,7 @@ def by_hand(
         else:
             found.refused[reason] += 1
             usable = isinstance(reward, float) and low <= reward <= high
-            found.aside.append((reward - low) / (high - low) if usable else 1.0)
+            found.aside.append((reward - low) / (high - low) if usable else NAN)
     return found
 
 

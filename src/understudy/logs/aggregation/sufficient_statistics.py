@@ -6,7 +6,6 @@ learner must have a fixed rate.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from understudy.behaviors import Behavior, Logged
 from understudy.certificates import Certificate, FixedPolicy
-from understudy.certificates.bets import CENTERS, LOSS, LOWER, RULES, UPPER
+from understudy.certificates.evidence import CENTERS, FIRST_RULES, LOSS, LOWER, RULES, UPPER
 from understudy.certificates.targets import largest_ratio, ratio_of_policy
 from understudy.constraints import Array
 from understudy.errors import NotMergeable
@@ -134,9 +133,8 @@ def certify_sums(
     """
     fixed = None if behavior is None else behavior_vector(behavior, actions)
     known = Logged(len(actions), least_propensity) if fixed is None else fixed
-    empty = Certificate(known, confidence, lambdas=lambdas, rules=rules)
-    if empty.centered:
-        empty = dataclasses.replace(empty, centers=CENTERS, evidence=None)
+    centers = None if rules == FIRST_RULES else CENTERS
+    empty = Certificate(known, confidence, lambdas=lambdas, rules=rules, centers=centers)
     rows = rows_of(frame, columns, reward_range=reward_range, propensities=fixed is None)
     groups = group(rows, columns, REWARDS, actions, fixed)
     own = {OWN_ACTION: np.ones(len(actions))}  # null in rows without a known action

@@ -24,7 +24,7 @@ import numpy as np
 
 from understudy import kernels
 from understudy.certificates import Evidence
-from understudy.certificates.bets import GAIN, GRID, LARGEST_BET, LOSS, Bets, Columns
+from understudy.certificates.evidence import GAIN, GRID, LARGEST_BET, LOSS, Bets, WeightedRounds
 from understudy.constraints import Array
 from understudy.errors import InvalidSnapshot
 from understudy.logs.encoder import REMEDY, CategoryColumn, Encoder, NumberColumn
@@ -200,7 +200,7 @@ class GroupSums:
     def rows(self) -> int:
         return int(self.plays.sum())
 
-    def after(self, actions: Integers, columns: Columns | None) -> GroupSums:
+    def after(self, actions: Integers, columns: WeightedRounds | None) -> GroupSums:
         """The sums after more rows, given with columns if propensities are known."""
         plays = read_only(self.plays + np.bincount(actions, minlength=len(self.plays)))
         evidence = self.evidence
@@ -318,7 +318,7 @@ class ContextGroups:
         return np.stack(found, axis=1) if found else np.zeros((len(contexts), 0), dtype=np.int64)
 
     def after(self, codes: Integers, log: Log, probability: Array, ratios: Array) -> ContextGroups:
-        """The groups after more rows, with the policy's π_t(b_t) and W_t (`Columns`)."""
+        """The groups after more rows, with the policy's π_t(b_t) and W_t (`WeightedRounds`)."""
         sums, q = list(self.sums), log.propensities
         if not len(codes):
             return self
@@ -331,7 +331,7 @@ class ContextGroups:
                 columns = None
                 if q is not None:
                     own = probability[rows], q[rows], log.rewards[rows], ratios[rows]
-                    columns = Columns(*own)
+                    columns = WeightedRounds(*own)
                 sums[group] = sums[group].after(log.actions[rows], columns)
         return dataclasses.replace(self, sums=tuple(sums))
 

@@ -54,7 +54,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.certificates import Certificate
-from understudy.certificates.bets import LARGEST_BET
+from understudy.certificates.evidence import LARGEST_BET
 from understudy.constraints import Array
 from understudy.logs.schema import LOGGED, PropensitySource
 from understudy.logs.statistics import ActionStatistics

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from understudy.behaviors import Behavior, Logged
 from understudy.certificates import Certificate, FixedPolicy
-from understudy.certificates.bets import RULES
 from understudy.certificates.curves import Point, follow
+from understudy.certificates.evidence import RULES
 from understudy.certificates.targets import (
     Target,
     largest_ratio,
