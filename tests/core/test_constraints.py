@@ -23,7 +23,7 @@ from tests.support.package_modules import modules
 from tests.support.refusals import LONGEST_VALUE, shorten
 from tests.support.strategies import falling_rate
 from understudy import constraints, errors
-from understudy.certificates import Evidence
+from understudy.certificates import Evidence, UncenteredEvidence
 from understudy.constraints import Constraint, ConstraintViolation, constrained, enforce
 from understudy.errors import InvalidArgument
 from understudy.learners import (
@@ -393,7 +393,7 @@ CHECKED_OTHERWISE: dict[str, set[str]] = {
 }
 # states, which a learner makes right and a file may not
 UNCHECKED_WHEN_MADE = (
-    *(Scores, LeveledScores, Estimates, Sums, SumsAndInverse, Evidence),
+    *(Scores, LeveledScores, Estimates, Sums, SumsAndInverse, Evidence, UncenteredEvidence),
     *(Regressions, ContextStates, MixtureState),
 )
 

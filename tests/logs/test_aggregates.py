@@ -25,15 +25,13 @@ import understudy as us
 from tests.support.logs.invalid_rows import LABELS, ByHand, by_hand, dirty_log, labels_of
 from tests.support.logs.sums import Actions, Columns, FileSource, LogStatistics
 from tests.support.strategies import quick, seeds
-from understudy.certificates.evidence import CENTERS
-from understudy.certificates.targets import largest_ratios
+from understudy.certificates import CENTERS, largest_ratios
 from understudy.errors import InvalidArgument, NotMergeable
 from understudy.learners import CoverageAdaptive, ExponentialWeights
 from understudy.logs.aggregation import aggregates as tallies
 from understudy.logs.aggregation.aggregates import log_statistics, rows_of, seen_actions
 from understudy.logs.aggregation.engines import ENGINES, open_frame
 from understudy.logs.aggregation.sufficient_statistics import certify_sums, learn_sums
-from understudy.types import Log
 
 pytestmark = pytest.mark.plain
 
@@ -371,7 +369,7 @@ def assert_certified(
     observed = empty.observe(log, target)
     if hand.aside:  # rows that cannot be read count with the worst that they may have been
         m, rewards = len(hand.aside), np.array(hand.aside)
-        rest = Log._of(np.zeros(m, dtype=int), rewards, np.ones(m))
+        rest = us.Log._of(np.zeros(m, dtype=int), rewards, np.ones(m))
         ratio = largest_ratios(target, log, empty.behavior)[0]
         observed = observed.advance(rest, np.full(m, np.nan), ratio)
     assert found.rounds == observed.rounds

@@ -18,7 +18,7 @@ import understudy as us
 from tests.support import formulas
 from tests.support.logs.encoders import Encoder
 from tests.support.strategies import Array, Integers
-from understudy.certificates.evidence import WeightedRounds
+from understudy.certificates import WeightedRounds
 from understudy.errors import InvalidSnapshot
 from understudy.logs import Policy, learn
 from understudy.logs.evaluation.context_groups import (

@@ -14,19 +14,23 @@ from understudy.certificates.certificate import (
     save_certificate,
 )
 from understudy.certificates.curves import Certified, certify, certify_by
-from understudy.certificates.evidence import Evidence
-from understudy.certificates.targets import FixedPolicy
+from understudy.certificates.evidence import CENTERS, Bets, Evidence, WeightedRounds
+from understudy.certificates.targets import FixedPolicy, largest_ratios
 from understudy.certificates.uncentered import UncenteredEvidence
 
 __all__ = [
+    "CENTERS",
+    "Bets",
     "Certificate",
     "Certified",
     "Evidence",
     "FixedPolicy",
     "UncenteredEvidence",
+    "WeightedRounds",
     "Window",
     "certify",
     "certify_by",
+    "largest_ratios",
     "load_certificate",
     "save_certificate",
 ]

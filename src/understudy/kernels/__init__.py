@@ -17,8 +17,8 @@ if TYPE_CHECKING:
         exponential_weights,
         games,
         lin_prod,
+        plain_bets,
         ridge,
-        uncentered,
         weighted_entropy,
     )
 
@@ -28,8 +28,8 @@ __all__ = [
     "exponential_weights",
     "games",
     "lin_prod",
+    "plain_bets",
     "ridge",
-    "uncentered",
     "weighted_entropy",
 ]
 

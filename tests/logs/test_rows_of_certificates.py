@@ -1,0 +1,109 @@
+"""Rows that certificates cannot use, or not with a center (`understudy.logs.runs.study`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import understudy as us
+from tests.support.falling import falling, never_wrong
+from understudy.logs.runs.study import (
+    CertificatePath,
+    spread,
+    with_unusable,
+    without_first_plays,
+)
+
+LOGGED = us.Logged(n_actions=3)
+Rejected: Any
+
+
+@dataclass(frozen=True, eq=False)
+class RejectedRows:
+    """The rejected rows of a batch, with the fields of the library's own class."""
+
+    valid: Any
+    actions: Any
+    rewards: Any
+    has_reward: Any
+    propensities: Any
+
+
+Rejected = RejectedRows
+
+
+def test_what_is_known_of_a_rejected_row_is_used() -> None:
+    """A missing reward leaves w; rows that lack more have the worst w too."""
+    log = us.Log([0, 1, 0], [1.0, 0.0, 1.0], [0.5, 0.5, 0.5])
+    behavior, policy = us.Logged(2, least_propensity=0.5), us.FixedPolicy([0.6, 0.4])
+    valid = np.array([True, True, False, True])
+    gains = []
+    for actions, has_reward, q in (
+        ([0], [False], [0.5]),
+        ([-1], [False], [0.5]),
+        ([0], [True], [np.nan]),
+    ):
+        rejected = Rejected(
+            valid, np.array(actions), np.array([1.0]), np.array(has_reward), np.array(q)
+        )
+        path = CertificatePath(us.Certificate(behavior=behavior))
+        after = path.after(log, policy, np.zeros(2, dtype=int), rejected).certificate
+        assert after.gain is not None
+        gains.append(after.gain)
+    assert gains[0] > gains[1]
+    assert gains[0] > gains[2]
+
+
+@pytest.mark.parametrize("sets", [False, True])
+def test_guard_actions_that_were_not_declared_or_not_eligible(sets: bool) -> None:
+    """Weights are 0 in the first row of each action, or where the policy's is not eligible."""
+    K, R, rng = 2_000, falling(), np.random.default_rng(1)
+    n = len(R)
+    actions = rng.integers(K, size=n)
+    behavior = us.Logged(K, least_propensity=1 / K)
+    log, policy = us.Log(actions, R, np.full(n, 1 / K)), np.full(n, 1 / K)
+    if sets:  # in two rows of three, the action of the policy cannot be played
+        policy = np.where(np.arange(n) % 3 == 0, 1 / K, 0.0)
+    target = us.Trace(policy, 0, K, np.full(n, 1 / K))
+    nothing = np.zeros(K, dtype=np.int64)
+    guarded = CertificatePath(us.Certificate(behavior=behavior), hindsight=not sets, sets=sets)
+    open_path = CertificatePath(us.Certificate(behavior=behavior))
+    gains = np.zeros(n)  # every policy earns the same, and w is too small
+    after = guarded.after(log, target, nothing, None).certificate
+    assert never_wrong(after, gains)
+    if not sets:
+        target = us.Trace(without_first_plays(policy, actions, nothing), 0, K, target.largest)
+    wrong = open_path.after(log, target, nothing, None).certificate
+    assert not never_wrong(wrong, gains)
+
+
+def test_guard_rows_that_cannot_be_used() -> None:
+    """If they were left out, a log that loses its bad rows would show a gain."""
+    rng, n = np.random.default_rng(4), 4_000
+    b, R = rng.integers(2, size=n), (rng.random(n) < 0.5).astype(float)
+    lost = (b == 1) & (R == 0.0) & (rng.random(n) < 0.2)
+    log = us.Log(b[~lost], R[~lost])
+    behavior, policy = np.array([0.5, 0.5]), us.FixedPolicy([0.1, 0.9])
+    one: Any = np.array([-1]), np.array([1.0]), np.array([False])
+    columns = [np.repeat(x, lost.sum()) for x in one]
+    rejected = Rejected(~lost, columns[0], columns[1], columns[2], None)
+    path = CertificatePath(us.Certificate(behavior=behavior))
+    nothing = np.zeros(2, dtype=np.int64)
+    assert never_wrong(path.after(log, policy, nothing, rejected).certificate, np.zeros(n))
+    assert not never_wrong(
+        path.after(log, policy, nothing, None).certificate, np.zeros(int((~lost).sum()))
+    )
+
+
+def test_spread_puts_values_in_their_places() -> None:
+    log = us.Log([0], [0.5], [0.25])
+    one = np.array([1]), np.array([0.25]), np.array([True]), np.array([np.nan])
+    found, pi = with_unusable(
+        log, np.array([0.5]), Rejected(np.array([False, True]), *one), LOGGED, [0.5]
+    )
+    assert found.rewards.tolist() == [0.25, 0.5]
+    assert np.isnan(pi[0])
+    assert spread(np.array([3]), np.array([False, True]), 0).tolist() == [0, 3]
