@@ -498,8 +498,8 @@ CENTERED: dict[str, dict[str, Any]] = {
     "a loss that was forgotten": {"sums": row([0.0] * 140 + [9.0] * 44), "worse": 0},
     "a loss after the end": {"worse": 41},
     "a window less": {"windows": {"array": "float64", "shape": [4, 44], "values": [0.0] * 176}},
-    "more usable rows than rows": {"usable": row([41.0, 1.0])},
-    "more reward than usable rows": {"usable": row([3.0, 4.0])},
+    "more usable rows than rows": {"usable": row([41.0, 1.0, 0.0])},
+    "more reward than usable rows": {"usable": row([3.0, 4.0, 0.0])},
 }
 
 

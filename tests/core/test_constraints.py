@@ -87,7 +87,7 @@ EXAMPLES: dict[str, Arguments] = {
         "sums": [0.0],
         "products": [1.5],
         "totals": [1.0, 1.0, 1.0, 1.0],
-        "usable": [1.0, 1.0],
+        "usable": [1.0, 1.0, 0.0],
         "crossed": 1,
         "worse": 0,
         "windows": [[0.0]],

@@ -62,7 +62,10 @@ def test_sums_say_what_rows_in_order_say(
     log = tmp_path / "log.parquet"
     spoiled(ROWS).write_parquet(log)
     ordered, summed = certify(log, **asked), certify(log, engine=engine, **asked)
-    np.testing.assert_allclose(numbers(summed), numbers(ordered), rtol=EXACT)
+    (n, *bounds, estimate), (rounds, *in_order, exact) = numbers(summed), numbers(ordered)
+    assert (n, estimate) == pytest.approx((rounds, exact), rel=EXACT)
+    # Sums have constant centers, and spend all of δ on round 1; rows in order have windows.
+    np.testing.assert_allclose(bounds, in_order, atol=0.02 * n)
     assert summed.intake.refused == ordered.intake.refused
     assert summed.table.columns == ordered.table.columns
     assert summed.table["action"].to_list() == ordered.table["action"].to_list()

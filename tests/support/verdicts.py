@@ -66,10 +66,10 @@ COVERAGE = Coverage(
 )
 
 
-def certificate(rewards: tuple[float, float], rows: int = 1_000) -> us.Certificate:
+def certificate(rewards: tuple[float, float], rows: int = 1_000, rules: int = 2) -> us.Certificate:
     """Of always playing b, which a fair coin played in every second row."""
     log = us.Log([0, 1] * (rows // 2), list(rewards) * (rows // 2))
-    return us.Certificate(behavior=[0.5, 0.5]).observe(log, us.FixedPolicy([0.0, 1.0]))
+    return us.Certificate(behavior=[0.5, 0.5], rules=rules).observe(log, us.FixedPolicy([0.0, 1.0]))
 
 
 def verdict(**changes: Any) -> Verdict:

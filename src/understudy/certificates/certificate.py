@@ -259,13 +259,14 @@ class Certificate:
         return self._with_evidence(merged)
 
     def from_sufficient_statistics(
-        self, rounds: int, S: ArrayLike, totals: ArrayLike
+        self, rounds: int, S: ArrayLike, totals: ArrayLike, *, centered: bool = True
     ) -> Certificate:
         """The same certificate of rounds whose sums were made elsewhere, such as by a database.
 
         `S` are S_i of all bets, as `bets.terms` lists them for constant `centers`, and `totals`
         Σ R, Σ w R, Σ w and Σ w². As of merged logs, `promoted_at` is not known. With `rules=1`,
-        `S` are those of the three grids of the bounds and the gain.
+        `S` are those of the three grids of the bounds and the gain. `centered` says whether the
+        largest ratio was known, so that bets had centers.
 
         >>> import understudy as us
         >>> empty = us.Certificate(behavior=[0.5, 0.5], lambdas=[1.0], centers=[0.5])
@@ -277,8 +278,13 @@ class Certificate:
         (True, True, None)
         """
         self._refuse_counted()
-        kind = Evidence if self.centered else UncenteredEvidence
-        evidence = kind.from_sufficient_statistics(self.bets, rounds, S, totals)
+        evidence: Evidence | UncenteredEvidence
+        if self.centered:
+            evidence = Evidence.from_sufficient_statistics(
+                self.bets, rounds, S, totals, centered=centered
+            )
+        else:
+            evidence = UncenteredEvidence.from_sufficient_statistics(self.bets, rounds, S, totals)
         if not evidence.fits(self.bets, 0):
             reason = "no log has these sums and totals"
             raise InvalidArgument("S", S, reason, "pass S_i of all bets, and totals of these rows")
@@ -293,6 +299,11 @@ class Certificate:
     def centered(self) -> bool:
         """Whether bets have centers, in the rounds in which they are valid."""
         return self.rules != FIRST_RULES and self.behavior is not None
+
+    @property
+    def centered_rounds(self) -> int:
+        """In how many rounds bets had a center; in the others the largest ratio was not known."""
+        return int(self.evidence.usable[2]) if isinstance(self.evidence, Evidence) else 0
 
     @property
     def lower(self) -> float:

@@ -171,7 +171,8 @@ class Evidence:
 
     The log-wealth S_i is `sums[i]` + log `products[i]`, for the bets of the lower bound, the upper
     bound, the gain and the loss (`kernels.certificates`). `totals` are Σ R, Σ w R, Σ w
-    and Σ w², and `usable` the number of usable rows and the sum of their rewards. `crossed` and
+    and Σ w², and `usable` the number of usable rows, the sum of their
+    rewards, and the number of those whose bets had centers. `crossed` and
     `worse` are the first rounds that justified a promotion, and that showed a loss, or 0; if logs
     were `merged`, the first observed ones. Row j − 1 of `windows` has the S_i of the gain before
     round 2^j.
@@ -191,7 +192,7 @@ class Evidence:
         "sums": array("pass one sum per bet"),
         "products": array("pass one positive product per bet", low=5e-324),
         "totals": array("pass four totals", low=0.0),
-        "usable": array("pass the number of usable rows and the sum of their rewards", low=0.0),
+        "usable": array("pass the number of usable rows and their sums", low=0.0),
         "crossed": integer(0, "pass a round, or 0", LARGEST_COUNT),
         "worse": integer(0, "pass a round, or 0", LARGEST_COUNT),
         "windows": array("pass a row of sums per window", dimensions=(2,)),
@@ -202,13 +203,13 @@ class Evidence:
     def none(bets: Bets) -> Evidence:
         """The evidence before round 1."""
         nothing, one = read_only(np.zeros(bets.size)), read_only(np.ones(bets.size))
-        totals, usable = read_only(np.zeros(4)), read_only(np.zeros(2))
+        totals, usable = read_only(np.zeros(4)), read_only(np.zeros(3))
         windows = read_only(np.zeros((0, len(bets.prior))))
         return Evidence(0, nothing, one, totals, usable, 0, 0, windows, merged=False)
 
     @staticmethod
     def from_sufficient_statistics(
-        bets: Bets, rounds: int, S: ArrayLike, totals: ArrayLike
+        bets: Bets, rounds: int, S: ArrayLike, totals: ArrayLike, *, centered: bool = True
     ) -> Evidence:
         """The evidence of usable rounds summed elsewhere, with S_i of all bets."""
         sums = replace(
@@ -224,7 +225,7 @@ class Evidence:
             raise InvalidArgument(
                 "S", S, reason, "pass S_i of all bets, as `bets.terms` lists them"
             )
-        usable = np.array([sums.rounds, sums.totals[0]])
+        usable = np.array([sums.rounds, sums.totals[0], sums.rounds * centered])
         return replace(sums, usable=read_only(usable))._with_crossing(bets)
 
     def log_wealths(self) -> Array:
@@ -313,12 +314,13 @@ class Evidence:
         windows = 0 if self.merged or not bets.windows else _windows(self.rounds)
         if not self._has_shapes(bets, windows):
             return False
-        rows, earned = self.usable.tolist()
+        rows, earned, centered = self.usable.tolist()
         crosses = self._crosses(bets)
         return (
             self.rounds >= self.totals[0]
-            and earned <= rows <= self.rounds
+            and max(earned, centered) <= rows <= self.rounds
             and bool(self.rounds % kernels.certificates.FACTORS or (self.products == 1.0).all())
+            and bool((self.products <= kernels.certificates.LARGEST_PRODUCT).all())
             and max(self.crossed, self.worse) <= self.rounds
             and (bool(self.crossed) or not crosses[0])
             and (bool(self.worse) or not crosses[1])
@@ -329,7 +331,7 @@ class Evidence:
         return (
             self.sums.shape == self.products.shape == (bets.size,)
             and self.totals.shape == (4,)
-            and self.usable.shape == (2,)
+            and self.usable.shape == (3,)
             and self.windows.shape == (windows, len(bets.prior))
         )
 

@@ -36,6 +36,7 @@ Array = Any
 KAPPA = 0.9  # no bet loses more in a round: factors stay above .1
 FACTORS = 32  # multiplications per logarithm: .1^32 and 5^32 are far from the ends of a double
 HUGE = 1e5  # of a factor: 31 smaller ones and one of 1e100 are still a double
+LARGEST_PRODUCT = 1e160  # of 31 factors up to 1e5
 LARGEST_EXPONENT = 600.0  # of a weight: far above any threshold, below overflow
 ROUNDING = 1e-9  # more than rounding can add to the mixture in a round
 STEPS = 1000  # a guard against an endless loop: every step is a valid bound
@@ -220,7 +221,7 @@ def observe(  # noqa: C901, PLR0912, PLR0915 - one loop over rounds, and calls c
         sums: Σ log factors, without `products`.
         products: of the factors since the last multiple of `FACTORS`.
         totals: Σ R, Σ w R, Σ w and Σ w²; in rows without a reward, Σ R has the largest possible.
-        usable: the number of usable rows, and the sum of their rewards.
+        usable: the number of usable rows, the sum of their rewards, and the number with known W.
         windows: row j has S of the gain before round 2^(j+1), its start; none without windows.
         rounds: how many there were before.
         crossed: the first rounds after which gain and loss reached a threshold, or 0.
@@ -264,6 +265,7 @@ def observe(  # noqa: C901, PLR0912, PLR0915 - one loop over rounds, and calls c
             totals[3] += w * w
             usable[0] += 1.0
             usable[1] += R
+            usable[2] += 1.0 if known else 0.0
             up = mean if running else highest
             down = 1.0 - (mean if running else lowest)
             if better == 0:  # else the ceilings do not matter

@@ -98,6 +98,7 @@ def certify(
                 confidence=certificate.confidence,
                 scale=checked.scale,
                 repeated=outcome.provenance.repeated,
+                declared=bool(checked.declared()),
             ),
             scale=checked.scale,
             kind=outcome.propensity_source,

@@ -75,6 +75,7 @@ def coverage(
             confidence=checked.confidence_or_default,
             scale=checked.scale,
             repeated=outcome.provenance.repeated,
+            declared=bool(checked.declared()),
         ),
         scale=checked.scale,
         kind=outcome.propensity_source,

@@ -414,8 +414,12 @@ class LearnerFactory:
 
     @property
     def _least_propensity(self) -> float | None:
-        """The least propensity of the warm-up; None if rows have eligible sets, or no warm-up."""
-        if self.restricted or self.warmup is None or self.warmup.propensities is None:
+        """The least propensity, declared or of the warm-up; None if rows have eligible sets."""
+        if self.restricted:
+            return None
+        if isinstance(self.behavior, Logged) and self.behavior.least_propensity is not None:
+            return self.behavior.least_propensity
+        if self.warmup is None or self.warmup.propensities is None:
             return None
         return float(self.warmup.propensities.min())
 

@@ -28,7 +28,7 @@ from understudy.logs.results import UNDERSTUDY, LearnResult
 from understudy.logs.runs.ordered_run import run_over
 from understudy.logs.runs.setup import LogInput
 from understudy.logs.schema import ESTIMATED
-from understudy.logs.settings import ALLOW, refuse_unsaveable
+from understudy.logs.settings import ALLOW, Assumption, refuse_unsaveable
 from understudy.logs.statistics import LogStatistics
 
 
@@ -51,6 +51,7 @@ def coverage_of_policy(policy: Policy) -> Coverage:
         confidence=DEFAULT_CONFIDENCE if certificate is None else certificate.confidence,
         scale=scale,
         repeated=None if policy.settings.repeated_rows == ALLOW else policy.repeated,
+        declared=Assumption.DECLARED_ACTIONS not in policy.settings.unmet,
     )
     if np.isnan(study.sums.weights).all() and policy.settings.behavior != ESTIMATED:
         return coverage.without_propensities()

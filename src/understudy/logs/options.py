@@ -12,6 +12,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, TypedDict, TypeVar, Unpack, get_type_hints
 
+from understudy.behaviors import LEAST_PROPENSITY
 from understudy.certificates.evidence import CONFIDENCE
 from understudy.constraints import HORIZON, integer, number
 from understudy.errors import InvalidArgument, Verbatim, shorten
@@ -77,6 +78,15 @@ class LogOptions(TypedDict, total=False):
     propensity: Annotated[
         str | None,
         Option("The probability with which it was played.  [default: propensity]", "COLUMN"),
+    ]
+    least_propensity: Annotated[
+        float | None,
+        Option(
+            "In every row every action has at least this propensity: then certificates need fewer "
+            "rows.",
+            "F",
+            "number",
+        ),
     ]
     time: Annotated[str | None, Option("The order of rows; sorted if they are not.", "COLUMN")]
     eligible: Annotated[str | None, Option("The actions that could have been played.", "COLUMN")]
@@ -205,6 +215,7 @@ class Options:
     format: str | None = None
     engine: str | None = None
     repeated_rows: RepeatedRowsOption | None = None
+    least_propensity: float | None = None
 
     @staticmethod
     def of(**passed: Unpack[AllOptions]) -> Options:
@@ -224,9 +235,12 @@ class Options:
             reason = "it prepares the features of contexts, and no columns of contexts are named"
             remedy = "leave it out, or name their columns with --context"
             raise InvalidArgument("warmup", warmup, reason, remedy)
-        learner = passed.get("learner")
+        learner, least = passed.get("learner"), passed.get("least_propensity")
         if learner is not None:
             check_wanted(learner)
+        if least is not None and source not in (None, LOGGED):
+            reason = f"propensities are {source}, and it is about logged ones"
+            raise InvalidArgument("least_propensity", least, reason, "leave it out")
         _one_of("repeated_rows", passed.get("repeated_rows"), REPEATED_ROWS)
         roles = ("action", "reward", "propensity", "time", "eligible", "target", "id")
         named: dict[str, Any] = {role: passed.get(role) for role in roles}
@@ -249,6 +263,7 @@ class Options:
             format=passed.get("format"),
             engine=passed.get("engine"),
             repeated_rows=passed.get("repeated_rows"),
+            least_propensity=LEAST_PROPENSITY.optional()("least_propensity", least),
         )
 
     @property

@@ -105,6 +105,11 @@ class RejectReason(StrEnum):
         "propensity is out of range",
         "correct them: propensities are above 0, at most 1 (divide percentages by 100)",
     )
+    PROPENSITY_CONTRADICTS = (
+        "propensity contradicts the least one",
+        "declare a smaller one with --least-propensity, or none if some actions could not be "
+        "played in some rows",
+    )
     TARGET_MISSING = "target is missing", CHECK("target")
     TARGET_NOT_A_NUMBER = "target is not a number", WRITE("target")
     TARGET_NOT_FINITE = "target is not finite", CHECK("target")
@@ -232,6 +237,14 @@ def number_rule(column: BoundedColumn) -> Rule:
             (out_of_range, ~holds),
         ),
     )
+
+
+@functools.cache
+def limit_rule(column: BoundedColumn, low: float, high: float) -> Rule:
+    """The rule that a propensity does not contradict the least one that was declared."""
+    value = column.library.col(column.parsed)
+    holds = (value >= low) & (value <= high)
+    return Rule(holds, ((RejectReason.PROPENSITY_CONTRADICTS, ~holds),))
 
 
 @functools.cache

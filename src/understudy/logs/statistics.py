@@ -68,6 +68,21 @@ class ActionStatistics:
         """n, the number of rows."""
         return int(self.counts.sum())
 
+    def without_largest_weight(self) -> ActionStatistics:
+        """The sums without one row of each action, that with the largest 1/q.
+
+        >>> sums = ActionStatistics.empty(2).after(Log([1, 1], [1.0, 0.0], [0.5, 0.25]))
+        >>> sums.without_largest_weight().weights.tolist()
+        [0.0, 2.0]
+        """
+        largest = np.where(self.counts > 0, 1.0 / self.lowest, 0.0)
+        return dataclasses.replace(
+            self,
+            counts=read_only(np.maximum(self.counts - 1, 0)),
+            weights=read_only(np.maximum(self.weights - largest, 0.0)),
+            squares=read_only(np.maximum(self.squares - largest**2, 0.0)),
+        )
+
     def coverage_ratios(self) -> Array:
         """The mean of 1/q_t(a) of each action, (K,); inf where it was never played.
 

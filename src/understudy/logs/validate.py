@@ -29,6 +29,7 @@ from understudy.logs.rules import (
     action_rule,
     all_hold,
     first_reason,
+    limit_rule,
     number_rule,
     require_labels,
     require_numbers,
@@ -73,6 +74,7 @@ class RowRules:
 
     `actions` is None while they are collected, and `closed` if there are no others. `propensities`
     says whether the log's own are read. `support` marks the actions that a given behavior can play.
+    `limits` are the smallest and the largest propensity that a declared least one allows.
     """
 
     actions: Actions | None = None
@@ -80,6 +82,7 @@ class RowRules:
     propensities: bool = True
     support: Mask | None = None
     closed: bool = True
+    limits: tuple[float, float] | None = None
 
     def numbers(self, frame: pl.DataFrame) -> dict[str, BoundedColumn]:
         """The columns of a batch that must hold numbers, by role."""
@@ -97,6 +100,8 @@ class RowRules:
         rules = [action_rule(closed=self.closed), *columns.values()]
         if self.support is not None:
             rules.append(SUPPORT_RULE)
+        if self.limits is not None and PROPENSITY in numbers:
+            rules.append(limit_rule(numbers[PROPENSITY], *self.limits))
         if ELIGIBLE in frame.columns:
             rules.append(ELIGIBLE_RULE)
         if TIME in frame.columns:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.certificates import Certified
+from understudy.certificates import Certified, Window
 from understudy.formatting import count, counted, percent
 from understudy.learners import Exp4
 from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
@@ -55,7 +55,9 @@ class CertificateCurve:
     All rewards are means per round. Without an order of rows there is one round, the last: then
     `promoted_at` is unknown, and `promoted` says whether promotion is justified. `gain` is None
     where none is certified, `target` names the certified policy. `at_most` says that production may
-    have earned less: quarantined rows may count in it with the highest reward.
+    have earned less: quarantined rows may count in it with the highest reward. `gain_upper` is the
+    last upper bound on the gain, and `window` the gain since a round, where only a window shows
+    one. Bets had centers in `centered` rounds; None if they never have.
     """
 
     rounds: ArrayLike
@@ -71,6 +73,9 @@ class CertificateCurve:
     target: str = UNDERSTUDY
     promoted: bool = False
     at_most: bool = False
+    gain_upper: float | None = None
+    window: Window | None = None
+    centered: int | None = None
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
@@ -286,9 +291,16 @@ def curve_of(
     certified: Certified, coverage: Coverage, target: str = UNDERSTUDY
 ) -> CertificateCurve:
     """The curve of a certificate, as means per round; estimates are means of valid rows."""
-    scale, rows = coverage.scale, coverage.rows
-    t, n = certified.rounds, certified.certificate.rounds
-    gain = certified.gain_curve
+    scale, rows, certificate = coverage.scale, coverage.rows, certified.certificate
+    t, n, gain, most = (
+        certified.rounds,
+        certificate.rounds,
+        certified.gain_curve,
+        certified.gain_upper,
+    )
+    window = certified.window
+    if window is not None and (window.start == 1 or window.gain <= 0.0):
+        window = None
     _, weighted, weights, _ = certified.certificate.evidence.totals.tolist()
     return CertificateCurve(
         rounds=t,
@@ -304,6 +316,9 @@ def curve_of(
         target=target,
         promoted=bool(certified.promoted),
         at_most=n > rows,
+        gain_upper=None if most is None else scale.gain(most / n),
+        window=None if window is None else Window(window.start, scale.gain(window.gain)),
+        centered=certificate.centered_rounds if certificate.centered else None,
     )
 
 

@@ -294,8 +294,18 @@ def bounds(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
         **({MOST: number(upper)} if worse else {}),
         f"production earned{' at most' if curve.at_most else ''}": number(production),
         "gain over production, at least": number(gain) if certified else "not certified",
+        **({} if curve.gain_upper is None else {"at most": number(curve.gain_upper)}),
+        **_window(curve),
         **({} if worse else {"promotion justified after round": _promotion(curve)}),
     }
+
+
+def _window(curve: CertificateCurve) -> dict[str, str]:
+    """The gain since a later round, where only that shows a gain."""
+    if curve.window is None:
+        return {}
+    start, gain = curve.window
+    return {f"gain since round {count(start)}, at least": number(gain)}
 
 
 def _promotion(curve: CertificateCurve) -> str:
@@ -323,11 +333,36 @@ def estimates(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
 
 def confidence_note(curve: CertificateCurve) -> str:
     """A note: what the bounds guarantee, and with which confidence."""
-    by_itself = "" if curve.gain is None else "; so does the gain, by itself"
+    sure = percent(curve.confidence)
+    if curve.gain is None:
+        gain = ""
+    elif curve.gain_upper is None:
+        gain = f" The gain holds with {sure} by itself."
+    else:
+        wrong = percent(2.0 * (1.0 - curve.confidence))
+        gain = (
+            f" Each bound on the gain holds with {sure} by itself: “promote” and “worse” are wrong "
+            f"with {wrong} in all."
+        )
     return (
-        f"Rewards are means per round. The bounds hold together with {percent(curve.confidence)} "
-        f"confidence, after every round{by_itself}."
+        f"Rewards are means per round. The two bounds on the reward hold together with {sure} "
+        f"confidence, after every round.{gain}{_centering(curve)}"
     )
+
+
+def _centering(curve: CertificateCurve) -> str:
+    """Whether bets were centered at the mean reward, and how they could be."""
+    if curve.centered is None:
+        return ""
+    rounds = int(curve.table[-1, 0])
+    if not curve.centered:
+        return (
+            " Bets are not centered, since the least propensity is not known: with "
+            "--least-propensity fewer rows are needed."
+        )
+    if curve.centered == rounds:
+        return " Bets are centered at the mean reward."
+    return f" Bets are centered at the mean reward in {count(curve.centered)} rounds."
 
 
 def average_note(report: Report) -> str:

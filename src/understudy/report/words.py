@@ -19,6 +19,7 @@ from understudy.formatting import (
     counted,
     gain,
     least_gain,
+    most_gain,
     number,
     percent,
     rough_count,
@@ -244,6 +245,9 @@ def explain_obstacle(
 def _explain_decision(verdict: Verdict, certificate: Certificate, scale: RewardScale) -> str:
     n, sure = certificate.rounds, f"{percent(verdict.confidence)} confidence"
     estimated = gain(scale.gain(verdict.estimated_gain))
+    if verdict.decision is PolicyDecision.WORSE and certificate.gain_upper is not None:
+        most = most_gain(scale.gain(certificate.gain_upper / n))
+        return f"Estimated gain {estimated} per row; it is at most {most} with {sure}."
     if verdict.decision is PolicyDecision.WORSE:
         production = certificate.least_production(verdict.earned)
         most, least = (number(scale.reward(x / n)) for x in (certificate.upper, production))
@@ -251,10 +255,13 @@ def _explain_decision(verdict: Verdict, certificate: Certificate, scale: RewardS
             f"Estimated gain {estimated} per row. The policy earns at most {most} per row, "
             f"production at least {least} ({sure})."
         )
-    least = least_gain(scale.gain((certificate.gain or 0.0) / n))
+    window = certificate.window
+    assert window is not None  # a promotion has one
+    least = least_gain(scale.gain(window.gain))
+    since = "The gain" if window.start == 1 else f"Since row {count(window.start)} the gain"
     at = certificate.promoted_at
     when = f" This was first certain after round {count(at)}." if at else ""
-    return f"The gain is at least {least} per row with {sure} (estimated {estimated}).{when}"
+    return f"{since} is at least {least} per row with {sure} (estimated {estimated}).{when}"
 
 
 def _explain_missing_data(
@@ -274,9 +281,11 @@ def _explain_missing_data(
     estimated = gain(scale.gain(verdict.estimated_gain))
     least = least_gain(scale.gain((certificate.gain or 0.0) / certificate.rounds))
     sure = percent(verdict.confidence)
-    found = (
-        f"{_once_ahead(certificate)}Estimated gain {estimated} per row ({sure}: at least {least})."
-    )
+    bounds = f"{sure}: at least {least}"
+    if certificate.gain_upper is not None:
+        most = most_gain(scale.gain(certificate.gain_upper / certificate.rounds))
+        bounds = f"at least {least}, at most {most}, each with {sure}"
+    found = f"{_once_ahead(certificate)}Estimated gain {estimated} per row ({bounds})."
     rows = _about_rows(needed.rows)
     if verdict.gain_is_estimated:
         return f"{found} {rows} like these would settle it."
@@ -319,19 +328,25 @@ def _about_rows(rows: float) -> str:
 
 
 def describe_certificate(certified: Certified, coverage: Coverage, who: str, when: str) -> str:
-    """The bounds of a certificate, in one sentence."""
+    """The bounds of a certificate: on the reward, and on the gain by itself."""
     scale, n = coverage.scale, certified.certificate.rounds
     sure = percent(certified.certificate.confidence)
-    lower, production = (scale.reward(x / n) for x in (certified.lower, certified.production))
-    bound = (
-        "no gain is certified, since propensities were estimated"
-        if certified.gain is None
-        else f"the gain is at least {number(scale.gain(certified.gain / n))}"
-    )
+    totals = certified.lower, certified.upper, certified.production
+    lower, upper, production = (number(scale.reward(x / n)) for x in totals)
     at_most = "at most " if n > coverage.rows else ""  # rejected rows may count with the highest
+    earned = (
+        f"{when}, {who} would have earned at least {lower} and at most {upper} per row, with "
+        f"{sure} confidence in both together; production earned {at_most}{production}."
+    )
+    if certified.gain is None:
+        return f"{earned} No gain is certified, since propensities were estimated."
+    least = number(scale.gain(certified.gain / n))
+    if certified.gain_upper is None:
+        return f"{earned} The gain is at least {least}, with {sure} confidence by itself."
+    most = number(scale.gain(certified.gain_upper / n))
     return (
-        f"{when}, with {sure} confidence, {who} would have earned at least {number(lower)} per "
-        f"row; production earned {at_most}{number(production)}; {bound}."
+        f"{earned} The gain is at least {least}, and at most {most}, each with {sure} confidence "
+        "by itself."
     )
 
 

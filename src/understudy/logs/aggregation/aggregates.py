@@ -15,6 +15,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
+from understudy.behaviors import Logged
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidArgument
 from understudy.logs.action_files import behavior_vector
@@ -31,6 +32,7 @@ from understudy.logs.rules import (
     action_rule,
     all_hold,
     first_reason,
+    limit_rule,
     nothing_left,
     number_rule,
     require_labels,
@@ -64,18 +66,23 @@ class Rows:
 
     The frame has the columns `action`, `reward` and, if they are read, `propensity` and `target`.
     Rewards in `scale` become numbers in [0, 1]. `own` are the columns that `beside`
-    added, which need no check.
+    added, which need no check. `limits` are the smallest and the largest propensity allowed.
     """
 
     frame: nw.LazyFrame[Any]
     numbers: tuple[BoundedColumn, ...]
     scale: RewardScale
     own: tuple[str, ...] = ()
+    limits: tuple[float, float] = (0.0, 1.0)
 
     @property
     def rules(self) -> list[Rule]:
         """The rules of the numbers, in the order in which reasons are looked for."""
-        return [number_rule(column) for column in self.numbers]
+        found = [number_rule(column) for column in self.numbers]
+        if self.limits != (0.0, 1.0):
+            q = next(column for column in self.numbers if column.role == PROPENSITY)
+            found.append(limit_rule(q, *self.limits))
+        return found
 
     def clean(self) -> nw.LazyFrame[Any]:
         """All rows; if a number of a row is not valid, all its numbers are null."""
@@ -134,6 +141,7 @@ def rows_of(
     *,
     reward_range: Sequence[float] | None = None,
     propensities: bool = True,
+    limits: tuple[float, float] = (0.0, 1.0),
 ) -> Rows:
     """The rows of a native frame; without `propensities` those of the frame are not read.
 
@@ -164,7 +172,8 @@ def rows_of(
         _readable(columns.action, schema[columns.action], ACTION),
         *(_readable(name, schema[name], role) for role, name in named.items()),
     )
-    return Rows(selected.with_columns(*(column.parse() for column in numbers)), numbers, scale)
+    parsed = selected.with_columns(*(column.parse() for column in numbers))
+    return Rows(parsed, numbers, scale, limits=limits)
 
 
 def _readable(name: str, dtype: nw.dtypes.DType, role: str) -> nw.Expr:
@@ -218,6 +227,11 @@ class Groups:
         return read_only(extremes)
 
 
+def limits_of(least_propensity: float | None, actions: Actions | None) -> tuple[float, float]:
+    """The smallest and the largest propensity allowed; of an unknown number of actions, of two."""
+    return Logged(2 if actions is None else len(actions), least_propensity).range
+
+
 def log_statistics(
     frame: Any,
     columns: Columns,
@@ -225,6 +239,7 @@ def log_statistics(
     actions: Actions | None = None,
     behavior: Mapping[Any, float] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
+    least_propensity: float | None = None,
 ) -> LogStatistics:
     """The statistics of a log in a native frame of Polars, DuckDB, Dask, PySpark, ….
 
@@ -242,7 +257,13 @@ def log_statistics(
     >>> statistics.reject_counts
     {'action is missing': 1, 'reward is out of range': 1}
     """
-    rows = rows_of(frame, columns, reward_range=reward_range, propensities=behavior is None)
+    rows = rows_of(
+        frame,
+        columns,
+        reward_range=reward_range,
+        propensities=behavior is None,
+        limits=limits_of(least_propensity, actions),
+    )
     fixed = None
     if behavior is not None:
         labels = map(label_key, behavior)

@@ -6,6 +6,7 @@ learner must have a fixed rate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from understudy.logs.aggregation.aggregates import (
     Rows,
     collect,
     group,
+    limits_of,
     rows_of,
 )
 from understudy.logs.schema import ACTION, PROPENSITY, REWARD, TARGET, Actions, Columns
@@ -83,7 +85,10 @@ def learn_sums(
     """
     gain = _gain_of(learner)
     fixed = None if isinstance(gain.behavior, Logged) else gain.behavior
-    rows = rows_of(frame, columns, reward_range=reward_range, propensities=fixed is None)
+    limits = gain.behavior.range if isinstance(gain.behavior, Logged) else (0.0, 1.0)
+    rows = rows_of(
+        frame, columns, reward_range=reward_range, propensities=fixed is None, limits=limits
+    )
     if fixed is None:
         R, q = nw.col(REWARD), nw.col(PROPENSITY)
         gains = {
@@ -135,7 +140,13 @@ def certify_sums(
     known = Logged(len(actions), least_propensity) if fixed is None else fixed
     centers = None if rules == FIRST_RULES else CENTERS
     empty = Certificate(known, confidence, lambdas=lambdas, rules=rules, centers=centers)
-    rows = rows_of(frame, columns, reward_range=reward_range, propensities=fixed is None)
+    rows = rows_of(
+        frame,
+        columns,
+        reward_range=reward_range,
+        propensities=fixed is None,
+        limits=limits_of(least_propensity, actions) if fixed is None else (0.0, 1.0),
+    )
     groups = group(rows, columns, REWARDS, actions, fixed)
     own = {OWN_ACTION: np.ones(len(actions))}  # null in rows without a known action
     if fixed is not None:
@@ -148,7 +159,8 @@ def certify_sums(
     totals, S = _evidence(rows.beside(_own(groups, own)), q, pi, empty, ratio)
     rounds = int(groups.table[ROWS].sum())
     return SummedCertificate(
-        empty.from_sufficient_statistics(rounds, S, totals), groups.reject_counts
+        empty.from_sufficient_statistics(rounds, S, totals, centered=math.isfinite(ratio)),
+        groups.reject_counts,
     )
 
 

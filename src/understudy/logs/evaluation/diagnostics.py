@@ -17,6 +17,13 @@ values only, the smallest and x:
 (The third derivative of f is positive: of all distributions with these moments on [x₀, ∞), this one
 has the least mean of f.) Rejected rows count in n: each may have been of any action.
 
+Each of K declared actions has a level of .01/K. An action that the log itself made known was played
+once, whatever its propensity: over a large catalogue that alone is no sign of a wrong one. So if
+actions were not declared, the process of an action begins after its first row, a stopping time, and
+the j-th action to come up has a level of .01/(j(j + 1)), which sum to .01. The sums do not show the
+first row and the order; without the row of the largest 1/q, and with j the number of actions seen,
+the test is more careful still.
+
 Less than n can be seen only if no rare play weighs much. Then Σ_t X_t has about the variance
 n (Σ 1/q² / Σ 1/q − 1), and the score is its distance from n in standard errors: for one q, that of
 a binomial count.
@@ -24,8 +31,8 @@ a binomial count.
 *Drift* compares the propensities of one action in all rows, and the shares of actions over time.
 
 *Sample size.* A gain of g a row over production shows itself when the wealth of the certificate
-reaches m/δ for the best of its m bets λ. With d_t = (w_t − 1) R_t, log(1 + λ d) ≈ λ d − λ² d²/2
-grows by λ g − λ² E[d²]/2 a row, at best g²/(2 E[d²]), with λ = g/E[d²]. So it takes about
+reaches m/δ for the best of its m bets λ. With d_t = (w_t − 1)(R_t − c), log(1 + λ d) ≈ λ d −
+λ² d²/2 grows by λ g − λ² E[d²]/2 a row, at best g²/(2 E[d²]), with λ = g/E[d²]. So it takes about
 
     n = 2 E[d²] log(m/δ) / g²
 
@@ -95,17 +102,18 @@ class Calibration:
     rare: NDArray[np.bool_]
 
 
-def calibrate(sums: ActionStatistics, rejected: int = 0) -> Calibration:
+def calibrate(sums: ActionStatistics, rejected: int = 0, *, declared: bool = True) -> Calibration:
     """Compare propensities and frequencies, with Bonferroni's correction over the actions.
 
-    The sums do not hold the rows that were `rejected`.
+    The sums do not hold the rows that were `rejected`. If the actions were not `declared`, they are
+    those that the log shows.
 
     >>> counts, q = np.array([900, 100]), np.full(2, 0.5)
     >>> calibration = calibrate(ActionStatistics.of_behavior(counts, counts * 1.0, q))
     >>> calibration.finding.value, calibration.ratios.tolist(), calibration.wrong.tolist()
     ('disagrees', [1.8, 0.2], [True, False])
     """
-    wrong = _played_too_often(sums, rejected)
+    wrong = _played_too_often(sums, rejected, declared=declared)
     ratios, scores = _score(sums, rejected, wrong)
     examined = np.isfinite(ratios)
     threshold = NormalDist().inv_cdf(1.0 - FALSE_ALARM / (2.0 * max(1, examined.sum())))
@@ -122,12 +130,17 @@ def calibrate(sums: ActionStatistics, rejected: int = 0) -> Calibration:
     return Calibration(finding, *map(read_only, (ratios, scores, shown, wrong, rare)))
 
 
-def _played_too_often(sums: ActionStatistics, rejected: int) -> NDArray[np.bool_]:
+def _played_too_often(
+    sums: ActionStatistics, rejected: int, *, declared: bool
+) -> NDArray[np.bool_]:
     """The actions for which the bets on too small propensities won more than chance allows."""
     seen = sums.weights > 0.0  # nowhere if no propensity is known
-    mixture = np.logaddexp.reduce(_log_wealth(sums, seen, rejected), axis=1) - np.log(len(BETS))
+    K = max(int(seen.sum()), 1)
+    tests = len(seen) if declared else K * (K + 1)
+    examined = sums if declared else sums.without_largest_weight()
+    mixture = np.logaddexp.reduce(_log_wealth(examined, seen, rejected), axis=1) - np.log(len(BETS))
     too_often = np.zeros(len(seen), dtype=bool)
-    too_often[seen] = mixture >= np.log(max(seen.sum(), 1) / FALSE_ALARM)
+    too_often[seen] = (mixture >= np.log(tests / FALSE_ALARM)) & (examined.counts[seen] > 0)
     return too_often
 
 
@@ -137,6 +150,7 @@ def _log_wealth(sums: ActionStatistics, seen: NDArray[np.bool_], rejected: int) 
     weights, squares, highest = (
         column[seen][:, np.newaxis] for column in (sums.weights, sums.squares, sums.highest)
     )
+    N = np.maximum(N, 1)  # one row alone, which was left out, shows nothing
     mean, least = weights / N, 1.0 / highest
     variance, above = np.maximum(squares / N - mean**2, 0.0), np.maximum(mean - least, 0.0)
     far = mean + np.divide(variance, above, out=np.zeros_like(mean), where=above > 0.0)
@@ -349,16 +363,18 @@ def overlap_of(policy: Array, sums: ActionStatistics, shown: Array) -> Overlap:
     )
 
 
-def second_moment(sums: ActionStatistics, policy: Array) -> float:
-    """An upper bound on E[d²], d = (π/q − 1) R: R stands for R², which is exact for 0 and 1."""
+def second_moment(sums: ActionStatistics, policy: Array, center: float = 0.0) -> float:
+    """An upper bound on E[d²], d = (π/q − 1)(R − c): R stands for R², exact for 0 and 1."""
     seen = sums.counts > 0
     weights, squares, pi = sums.weights[seen], sums.squares[seen], policy[seen]
-    means = sums.weighted[seen] / weights
+    means = sums.weighted[seen] / weights * (1.0 - 2.0 * center) + center**2
     total = (means * (pi**2 * squares - 2.0 * pi * weights + sums.counts[seen])).sum()
     return max(0.0, float(total) / max(sums.rows, 1))
 
 
-def overlap_of_rows(certificate: Certificate, sums: ActionStatistics) -> tuple[Overlap, float]:
+def overlap_of_rows(
+    certificate: Certificate, sums: ActionStatistics, center: float = 0.0
+) -> tuple[Overlap, float]:
     """The overlap and E[d²] of a policy that depends on the row, from the weights w that it gave.
 
     The hidden share is what is missing from a mean weight of 1, beyond three standard errors. The
@@ -369,7 +385,8 @@ def overlap_of_rows(certificate: Certificate, sums: ActionStatistics) -> tuple[O
     error = math.sqrt(max(0.0, squares / read - (weights / read) ** 2) / read)
     hidden = max(0.0, 1.0 - weights / read - THREE * error)
     estimate = weighted / weights if weights else math.nan
-    moment = earned / read * max(0.0, squares - 2.0 * weights + read) / read
+    mean = earned / read * (1.0 - 2.0 * center) + center**2  # of (R − c)², with R for R²
+    moment = mean * max(0.0, squares - 2.0 * weights + read) / read
     return Overlap(None, certificate.effective_sample_size, estimate, hidden), moment
 
 

@@ -278,6 +278,7 @@ def certify_candidates(
     behavior: Mapping[Any, float] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
     confidence: float = 0.95,
+    least_propensity: float | None = None,
 ) -> list[Certificate | None]:
     """The certificate of each candidate that the log may judge, from sums.
 
@@ -292,6 +293,7 @@ def certify_candidates(
             behavior=behavior,
             reward_range=reward_range,
             confidence=candidate.confidence(confidence),
+            least_propensity=least_propensity,
         ).certificate
         if candidate.may_be_judged and not candidate.hindsight
         else None

@@ -227,6 +227,7 @@ def coverage_from(
     confidence: float = 0.95,
     scale: RewardScale = UNIT,
     repeated: RepeatedRows | None = None,
+    declared: bool = True,
 ) -> Coverage:
     """The coverage of a log, and the verdicts about candidates, from its statistics.
 
@@ -240,6 +241,7 @@ def coverage_from(
         confidence: 1 − δ.
         scale: the units of rewards in the table.
         repeated: the finding about equal rows; copies prevent all decisions.
+        declared: whether the actions were known before the log was read.
     """
     logged = statistics.sums
     source: PropensitySource = ESTIMATED if np.isnan(logged.weights).all() else behavior
@@ -247,7 +249,7 @@ def coverage_from(
         logged = ActionStatistics.without_propensities(logged.counts, logged.rewards)
     sums, drift = _with_frequencies(logged), drift_of(logged, source, counts_over_time)
     rejected = without_copies(statistics.reject_counts)
-    calibration = calibrate(logged, sum(rejected.values()))
+    calibration = calibrate(logged, sum(rejected.values()), declared=declared)
     judged = candidates_of(statistics) if candidates is None else candidates
     labels = statistics.actions.labels
     coverage = Coverage(
@@ -346,16 +348,17 @@ def judge(
     policy, calibration = candidate.policy, log.calibration
     earned, valid = float(sums.rewards.sum()), sums.rows
     largest_gain, plays_unseen, wrong = 1.0, False, bool(calibration.wrong.any())
+    production = earned / max(valid, 1)
+    center = production if certificate is not None and certificate.centered_rounds else 0.0
     if policy is None:
         assert certificate is not None  # it has the policy's weights
-        overlap, moment = overlap_of_rows(certificate, sums)
+        overlap, moment = overlap_of_rows(certificate, sums, center)
     else:
         overlap = overlap_of(policy, sums, calibration.shown)
-        moment = second_moment(sums, policy)
+        moment = second_moment(sums, policy, center)
         largest_gain = float(np.maximum(policy - sums.counts / max(valid, 1), 0.0).sum())
         plays_unseen = bool(policy[sums.counts == 0].any())
         wrong = bool(policy[calibration.wrong].any())
-    production = earned / max(valid, 1)
     gain, hidden = overlap.estimate - production, overlap.hidden > HIDDEN
     estimated = gain > NOTICEABLE and not hidden
     if not estimated:
@@ -406,7 +409,11 @@ def _decide(certificate: Certificate | None, earned: float) -> PolicyDecision:
     """The decision of the certificate; plays that the log never shows make it more careful."""
     if certificate is None or not certificate.rounds:
         return PolicyDecision.UNKNOWN
-    if certificate.upper < certificate.least_production(earned):
-        return PolicyDecision.WORSE
-    better = certificate.promoted and (certificate.gain or 0.0) > 0.0
-    return PolicyDecision.BETTER if better else PolicyDecision.UNKNOWN
+    window, most = certificate.window, certificate.gain_upper
+    if certificate.promoted and window is not None and window.gain > 0.0:
+        return PolicyDecision.BETTER
+    if most is None:  # rules 1, or no gain: then by the bounds on the reward
+        worse = certificate.upper < certificate.least_production(earned)
+    else:
+        worse = bool(certificate.worse) and most < 0.0
+    return PolicyDecision.WORSE if worse else PolicyDecision.UNKNOWN

@@ -332,4 +332,8 @@ class AggregateRun:
     @property
     def _reading(self) -> dict[str, Any]:
         """The options that all sums take."""
-        return {"behavior": self.options.probabilities, "reward_range": self._range}
+        return {
+            "behavior": self.options.probabilities,
+            "reward_range": self._range,
+            "least_propensity": self.options.least_propensity,
+        }

@@ -13,6 +13,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
+from understudy.behaviors import Logged
 from understudy.certificates import Certificate, Certified, FixedPolicy
 from understudy.certificates.targets import Target as RoundTarget
 from understudy.constraints import Array
@@ -261,6 +262,8 @@ class OrderedRun:
         if options.learner is not None:
             _require_same_learner(options.learner, settings)
         require_same("horizon", options.horizon, settings.horizon)
+        least = behavior.least_propensity if isinstance(behavior, Logged) else None
+        require_same("least_propensity", options.least_propensity, least)
         if options.probabilities is not None:
             given = probability_vector("behavior", dict(options.probabilities), earlier.actions)
             require_same("behavior", given.tolist(), np.asarray(behavior).tolist())

@@ -258,7 +258,14 @@ def behavior_of(source: PropensitySource, options: Options, actions: Actions) ->
     if source == GIVEN:
         assert options.probabilities is not None
         return probability_vector("behavior", dict(options.probabilities), actions)
-    return Logged(n_actions=len(actions)) if source == LOGGED else None
+    least = options.least_propensity
+    if source == LOGGED:
+        return Logged(n_actions=len(actions), least_propensity=least)
+    if least is not None:
+        reason = "the log has no propensities that it could be about"
+        remedy = "name their column with --propensity, or leave it out"
+        raise InvalidArgument("least_propensity", least, reason, remedy)
+    return None
 
 
 def rules_of(
@@ -271,7 +278,8 @@ def rules_of(
 ) -> RowRules:
     """The rules of a valid row; before the actions are known, any label is an action."""
     support = behavior > 0 if isinstance(behavior, np.ndarray) else None
-    return RowRules(actions, options.scale, source == LOGGED, support, closed)
+    limits = behavior.range if isinstance(behavior, Logged) else None
+    return RowRules(actions, options.scale, source == LOGGED, support, closed, limits)
 
 
 # ----------------------------------------------------------------------------------- provenance
