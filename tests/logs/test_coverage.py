@@ -170,6 +170,40 @@ def test_right_propensities_raise_few_alarms() -> None:
     assert alarms <= 8
 
 
+CATALOGUES = [(20, 10**6, 0.1), (100, 10**5, 0.05), (1_000, 10**6, 0.01), (2_000, 10**7, 0.01)]
+
+
+@pytest.mark.parametrize(("rows", "size", "explored"), CATALOGUES)
+def test_exploration_of_a_large_catalogue_raises_few_alarms(
+    rows: int, size: int, explored: float
+) -> None:
+    """Right propensities; the first play of an action, however rare, is no sign against them.
+
+    At a level of 1 %, 5 of 500 are expected; 12 or more have a probability below 1 in 150.
+    """
+    rng, alarms, counted = np.random.default_rng(21), 0, 0
+    for _ in range(500):
+        plays = np.where(rng.random(rows) < explored, rng.integers(1, size, rows), 0)
+        actions, counts = np.unique(plays, return_counts=True)
+        q = np.where(actions == 0, 1.0 - explored, explored / size)
+        sums = ActionStatistics.of_behavior(counts, counts * 0.5, q)
+        found = calibrate(sums, declared=False)
+        alarms += found.finding is CalibrationFinding.DISAGREES
+        counted += bool(calibrate(sums, declared=True).wrong.any())
+    assert alarms <= 11
+    assert counted > 400 or size < 10**6  # if the play that makes an action known counts
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_wrong_propensities_are_found_with_and_without_a_list(declared: bool) -> None:
+    rng, found = np.random.default_rng(22), 0
+    for _ in range(50):
+        counts = np.bincount(rng.choice(2, 600, p=[0.6, 0.4]), minlength=2)
+        sums = ActionStatistics.of_behavior(counts, counts * 0.5, np.array([0.5, 0.5]))
+        found += bool(calibrate(sums, declared=declared).wrong.any())
+    assert found >= 30
+
+
 def test_wrong_propensities_are_named_with_their_factor() -> None:
     q, played = varying(0)
     own = q[np.arange(len(q)), played]

@@ -288,7 +288,7 @@ def test_the_sums_never_say_more_than_the_bets_have_won(
     own = q[np.arange(rows), actions]
     sums = row_sums(3, actions, own)
     seen = sums.counts > 0
-    found = diagnostics._log_wealth(sums, seen, 0)
+    found = diagnostics._log_wealth(sums, seen, rows - sums.counts[seen])
     for row, a in zip(found, np.flatnonzero(seen), strict=True):
         X = np.where(actions == a, 1.0 / own, 0.0)
         won = np.log1p(diagnostics.BETS * (X[:, np.newaxis] - 1.0)).sum(axis=0)

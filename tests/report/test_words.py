@@ -41,7 +41,8 @@ def said(**changes: Any) -> str:
 def test_the_decision_comes_first_then_the_estimate_with_its_bound_then_the_next_step() -> None:
     found = certificate((0.5, 0.5))
     wanted = (
-        r"Not enough data yet\. Estimated gain \+0\.0067 per row \(at least −(\S+), at most \+(\S+), "
+        r"Not enough data yet\. Estimated gain \+0\.0067 per row "
+        r"\(at least −(\S+), at most \+(\S+), "
         r"each with 95 %\)\. About 980,000 rows like these would settle it\."
     )
     bounds = re.fullmatch(wanted, said())

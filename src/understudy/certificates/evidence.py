@@ -43,7 +43,7 @@ RAW_WEIGHT = 0.2
 # ρ_i ∝ 1/(i + 4)² over the bets of a gain: large λ decide early, and no λ is expensive.
 PRIOR_SHIFT, PRIOR_POWER = 4.0, 2.0
 # Of δ, for all windows that begin after round 1. It enters through log(1/δ): .9 for the whole log
-# costs 2 % of the rounds, and a window of .1 is as good as the whole log would be some 20 % later.
+# costs .1 there, under 2 % of the rounds to a promotion.
 WINDOW_SHARE = 0.1
 # Rounds after which windows are looked at, and curves have a point: every 2 %. These are 1 707
 # points up to the largest count.

@@ -138,26 +138,27 @@ def _played_too_often(
     K = max(int(seen.sum()), 1)
     tests = len(seen) if declared else K * (K + 1)
     examined = sums if declared else sums.without_largest_weight()
-    mixture = np.logaddexp.reduce(_log_wealth(examined, seen, rejected), axis=1) - np.log(len(BETS))
+    others = sums.rows + rejected - sums.counts[seen]
+    mixture = np.logaddexp.reduce(_log_wealth(examined, seen, others), axis=1) - np.log(len(BETS))
     too_often = np.zeros(len(seen), dtype=bool)
-    too_often[seen] = (mixture >= np.log(tests / FALSE_ALARM)) & (examined.counts[seen] > 0)
+    too_often[seen] = mixture >= np.log(tests / FALSE_ALARM)
     return too_often
 
 
-def _log_wealth(sums: ActionStatistics, seen: NDArray[np.bool_], rejected: int) -> Array:
-    """The least log wealth of each bet on each action seen."""
-    n, N = float(sums.rows + rejected), sums.counts[seen][:, np.newaxis]
+def _log_wealth(sums: ActionStatistics, seen: NDArray[np.bool_], others: Integers) -> Array:
+    """The least log wealth of each bet on each action seen; `others` counts rows without it."""
+    N, rest = sums.counts[seen][:, np.newaxis], others[:, np.newaxis]
     weights, squares, highest = (
         column[seen][:, np.newaxis] for column in (sums.weights, sums.squares, sums.highest)
     )
-    N = np.maximum(N, 1)  # one row alone, which was left out, shows nothing
-    mean, least = weights / N, 1.0 / highest
-    variance, above = np.maximum(squares / N - mean**2, 0.0), np.maximum(mean - least, 0.0)
+    some = np.maximum(N, 1)  # of 0 rows all terms are 0
+    mean, least = weights / some, 1.0 / highest
+    variance, above = np.maximum(squares / some - mean**2, 0.0), np.maximum(mean - least, 0.0)
     far = mean + np.divide(variance, above, out=np.zeros_like(mean), where=above > 0.0)
     both = above**2 + variance
     share = np.divide(above**2, both, out=np.zeros_like(mean), where=both > 0.0)
     near_log, far_log = (np.log1p(BETS * (x - 1.0)) for x in (least, far))
-    return np.asarray((n - N) * np.log1p(-BETS) + N * (near_log + share * (far_log - near_log)))
+    return np.asarray(rest * np.log1p(-BETS) + N * (near_log + share * (far_log - near_log)))
 
 
 def _score(sums: ActionStatistics, rejected: int, wrong: NDArray[np.bool_]) -> tuple[Array, Array]:
