@@ -172,7 +172,7 @@ def test_a_disk_that_was_full_leaves_no_code_of_older_kernels(copy: Copy) -> Non
     """An index that could be saved does not name code that could not."""
     assert copy.run(COUNTING) == COUNTED
     copy.change(
-        copy.kernels / "certificates.py", "counts[actions[t]] += 1", "counts[actions[t]] += 3"
+        copy.kernels / "confidence.py", "counts[actions[t]] += 1", "counts[actions[t]] += 3"
     )
     changed = [[0, 0, 3], [6, 3]]
     assert copy.run(FULL_DISK.format(suffix=".nbc") + COUNTING) == changed
@@ -184,7 +184,7 @@ def test_a_disk_that_was_full_leaves_no_code_of_older_kernels(copy: Copy) -> Non
 def test_a_damaged_cache_is_compiled_again(copy: Copy, suffix: str) -> None:
     """A file that was cut short, by a crash say, costs time and not a run."""
     assert copy.run(COUNTING) == COUNTED
-    files = list((copy.kernels / "__pycache__").glob(f"certificates.count_before*.{suffix}"))
+    files = list((copy.kernels / "__pycache__").glob(f"confidence.count_before*.{suffix}"))
     assert files
     for file in files:
         file.write_bytes(file.read_bytes()[:40])

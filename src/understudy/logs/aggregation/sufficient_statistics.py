@@ -132,9 +132,10 @@ def certify_sums(
     logged, bets have centers if `least_propensity` is declared.
 
     >>> log = pl.DataFrame({"action": ["a", "b"] * 500, "reward": [0, 1] * 500, "propensity": 0.5})
-    >>> summed = certify_sums(log, Columns(), actions=Actions(("a", "b")), policy=[0.1, 0.9])
+    >>> known = {"policy": [0.1, 0.9], "least_propensity": 0.5}
+    >>> summed = certify_sums(log, Columns(), actions=Actions(("a", "b")), **known)
     >>> summed.certificate.rounds, round(summed.certificate.lower), summed.certificate.promoted
-    (1000, 838, True)
+    (1000, 882, True)
     """
     fixed = None if behavior is None else behavior_vector(behavior, actions)
     known = Logged(len(actions), least_propensity) if fixed is None else fixed
