@@ -322,7 +322,9 @@ def test_a_worse_policy_is_worse() -> None:
     assert not found.promoted
     assert found.gain_upper is not None
     assert -0.24 * n - 100 < found.gain_upper < 0
-    assert repr(found).startswith("Worse than production after 3,000 rounds: gain at least −")
+    assert repr(found).startswith(
+        "Worse than production after 3,000 rounds. Gain per round: at least −"
+    )
     first = us.certify(us.Log(b, R), us.FixedPolicy([0.0, 1.0]), behavior=[0.8, 0.2], rules=1)
     assert (first.worse, first.worse_at, first.gain_upper) == (None, None, None)
 

@@ -550,12 +550,12 @@ def test_it_says_the_decision_and_the_bounds() -> None:
     game = watched(1_000)
     found = game.observed()
     said = str(found)
-    assert said.startswith(f"Promote (certain since round {found.promoted_at}) after 1,000 rounds:")
-    least = math.floor((found.gain or 0) / 10) / 100  # rounded down: what is written holds too
-    assert f": gain at least +{least:.2f}, at most {(found.gain_upper or 0) / 1000:.4f} " in said
-    assert "(each with 95 % confidence by itself); the target earns at least" in said
-    assert f"at least {found.lower / 1000:.4f}, production" in said
-    assert f"earned {found.production / 1000:.4f} per round (95 % confidence)" in said
+    assert said.startswith(f"Promote (certain since round {found.promoted_at}) after 1,000 rounds.")
+    least = math.floor((found.gain or 0) / 10) / 100  # rounded outward: what is written holds too
+    most = math.ceil((found.gain_upper or 0) / 10) / 100
+    assert f" Gain per round: at least +{least:g}; at most +{most:g}; each with 95 %" in said
+    assert f"at least {found.lower / 1000:.4f} and at most {found.upper / 1000:.4f} per" in said
+    assert f"with 95 % confidence; production earned {found.production / 1000:.4f}." in said
     assert str(us.certify(game.log, game.trace, behavior=PI)) == said
     assert str(us.certify(game.log, PI, behavior=PI)).startswith("Not enough data yet after")
     assert "propensities are estimated" in str(us.certify(game.log, PI, behavior=None))

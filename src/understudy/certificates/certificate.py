@@ -70,7 +70,7 @@ from understudy.certificates.uncentered import UncenteredEvidence
 from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.deprecated import OldName
 from understudy.errors import InvalidArgument, InvalidEvent, InvalidSnapshot, NotMergeable
-from understudy.formatting import count, counted, least_gain, number, percent
+from understudy.formatting import count, counted, least_gain, most_gain, number, percent
 from understudy.protocols import EventSpec
 from understudy.snapshots import REMEDY, from_text, read_text, to_text, write_atomically
 from understudy.types import Feedback, Integers, Log, added, chunks, kernel_view, one_event, saved
@@ -439,16 +439,17 @@ class Certificate:
             decision = promoted if self.promoted else "Not enough data yet"
             if self.worse and not self.promoted:
                 decision = "Worse than production"
-            gained = f"gain at least {least_gain(window.gain)}"
+            gained = f" Gain per round: at least {least_gain(window.gain)}"
             if window.start > 1:
                 gained += f" since round {count(window.start)}"
             if self.gain_upper is not None:
-                gained += f", at most {number(self.gain_upper / n)}"
-            gained += f" (each with {confidence} by itself); "
+                whole = " over all rounds" if window.start > 1 else ""
+                gained += f"; at most {most_gain(self.gain_upper / n)}{whole}"
+            gained += f"; each with {confidence} by itself."
         return (
-            f"{decision} after {counted(n, 'round')}: {gained}the target earns at least "
-            f"{number(self.lower / n)}, production earned {number(self.production / n)} per round "
-            f"({confidence})"
+            f"{decision} after {counted(n, 'round')}.{gained} The target earns at least "
+            f"{number(self.lower / n)} and at most {number(self.upper / n)} per round with "
+            f"{confidence}; production earned {number(self.production / n)}."
         )
 
     @cached_property
