@@ -221,6 +221,21 @@ def test_ratios_of_all_kinds_of_targets(seed: int, pi_b: Array) -> None:
     np.testing.assert_allclose(largest_ratios(trace, vectors, us.Logged(K)), policy.max() / f)
 
 
+@pytest.mark.parametrize("inverse", [None, 1 / BEHAVIOR])
+def test_a_largest_probability_below_that_of_a_logged_action_is_refused(
+    inverse: Array | None,
+) -> None:
+    """With such a ratio a bet could lose more than it has."""
+    log, most = us.Log([0, 1], [1.0, 0.0]), np.array([0.5, 0.4]) * (1 if inverse is None else 2)
+    trace = us.Trace(np.array([0.5, 0.9]), 0, 3, most, inverse=inverse)
+    with pytest.raises(
+        InvalidArgument, match=r"^target\.largest = 0\.[48]: the logged action of round 1"
+    ):
+        us.certify(log, trace, behavior=BEHAVIOR)
+    follows = us.Trace(trace.probability, 0, 3, most, np.full(2, 2.2), inverse)
+    assert us.certify(log, follows, behavior=BEHAVIOR).certificate.rounds == 2
+
+
 def test_a_learner_that_may_play_an_action_that_is_never_shown_has_no_center() -> None:
     pi_b = np.array([0.5, 0.5, 0.0])
     log = us.Log([0, 1, 0], [1.0, 0.0, 1.0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from understudy.behaviors import Behavior, Logged, inverse_of, n_actions_of
+from understudy.behaviors import SLACK, Behavior, Logged, inverse_of, n_actions_of
 from understudy.constraints import PROBABILITIES, Array, Checked, array, dimensions_of, number
 from understudy.errors import InvalidArgument
 from understudy.types import Log, Trace
@@ -53,7 +53,7 @@ def probabilities_under(target: Target, log: Log, n_actions: int) -> Array:
     [0.5, 0.6, 0.7]
     """
     if isinstance(target, Trace):
-        return _trace_column(target, len(log), n_actions)
+        return _trace_column(target, log, n_actions)
     if isinstance(target, FixedPolicy):
         policy, reason = target.probabilities, f"the behavior has {n_actions} actions"
         _require(target, len(policy) == n_actions, reason)
@@ -171,7 +171,7 @@ def actions_of(target: Target, rounds: int) -> int | None:
     return len(PROBABILITIES("target", target)) if len(column) != rounds else None
 
 
-def _trace_column(trace: Trace, rounds: int, n_actions: int) -> Array:
+def _trace_column(trace: Trace, log: Log, n_actions: int) -> Array:
     if trace.n_actions != n_actions:
         raise InvalidArgument(
             "target",
@@ -180,7 +180,19 @@ def _trace_column(trace: Trace, rounds: int, n_actions: int) -> Array:
             "pass the trace of a learner that watched this behavior",
         )
     column: Array = COLUMN("target.probability", trace.probability)
-    _require(trace, len(column) == rounds, _length_reason(len(column), rounds, None))
+    _require(trace, len(column) == len(log), _length_reason(len(column), len(log), None))
+    if trace.largest is not None:
+        v = 1.0 if trace.inverse is None else trace.inverse[log.actions]
+        most = trace.largest + (0.0 if trace.follows is None else trace.follows)
+        too_small = column * v > most * (1.0 + SLACK)  # then a bet could lose more than it has
+        if too_small.any():
+            t = int(np.argmax(too_small))
+            raise InvalidArgument(
+                "target.largest",
+                float(trace.largest[t]),
+                f"the logged action of round {t} has a larger one, from probability {column[t]:.6g}",
+                "pass the largest over all actions, or leave it out",
+            )
     return column
 
 
