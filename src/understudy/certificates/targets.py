@@ -190,7 +190,7 @@ def _trace_column(trace: Trace, log: Log, n_actions: int) -> Array:
             raise InvalidArgument(
                 "target.largest",
                 float(trace.largest[t]),
-                f"the logged action of round {t} has a larger one, from probability {column[t]:.6g}",
+                f"the logged action of round {t} has a larger one (probability {column[t]:.6g})",
                 "pass the largest over all actions, or leave it out",
             )
     return column
