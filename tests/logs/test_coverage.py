@@ -186,7 +186,7 @@ def test_exploration_of_a_large_catalogue_raises_few_alarms(
         plays = np.where(rng.random(rows) < explored, rng.integers(1, size, rows), 0)
         actions, counts = np.unique(plays, return_counts=True)
         q = np.where(actions == 0, 1.0 - explored, explored / size)
-        sums = ActionStatistics.of_behavior(counts, counts * 0.5, q)
+        sums = ActionStatistics.of_behavior(counts, np.float64(0.5) * counts, q)
         found = calibrate(sums, declared=False)
         alarms += found.finding is CalibrationFinding.DISAGREES
         counted += bool(calibrate(sums, declared=True).wrong.any())
@@ -199,7 +199,7 @@ def test_wrong_propensities_are_found_with_and_without_a_list(declared: bool) ->
     rng, found = np.random.default_rng(22), 0
     for _ in range(50):
         counts = np.bincount(rng.choice(2, 600, p=[0.6, 0.4]), minlength=2)
-        sums = ActionStatistics.of_behavior(counts, counts * 0.5, np.array([0.5, 0.5]))
+        sums = ActionStatistics.of_behavior(counts, np.float64(0.5) * counts, np.array([0.5, 0.5]))
         found += bool(calibrate(sums, declared=declared).wrong.any())
     assert found >= 30
 
