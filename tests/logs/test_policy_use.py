@@ -443,7 +443,15 @@ def run_node(*arguments: str, text: str = "") -> str:
 # --------------------------------------------------------------------------- docs/policy-json.md
 
 # Parts that are for the report or the certificate, which no other language needs to understand.
-UNDESCRIBED = ("certificate", "context_groups", "repeated", "quarantined", "estimator")
+UNDESCRIBED = (
+    "certificate",
+    "context_groups",
+    "repeated",
+    "sticky",
+    "units",
+    "quarantined",
+    "estimator",
+)
 
 
 def fields_of(data: Any) -> set[str]:

@@ -219,9 +219,9 @@ def test_nothing_is_promoted_by_propensities_that_are_wrong(what: str) -> None:
     rng = np.random.default_rng(4)
     actions, rewards = drawn(rng, 3_000, (0.9, 0.9))
     log = frame(PAIR[actions], rewards, np.where(actions == 1, 0.25, 0.5), model=actions * 1.0)
-    found: us.logs.LearnResult | us.logs.CertifyResult = us.logs.learn(log)
+    found: us.logs.LearnResult | us.logs.CertifyResult = us.logs.learn(log, no_unit=True)
     if what == "certify":
-        found = us.logs.certify(log, {"b": 1.0})
+        found = us.logs.certify(log, {"b": 1.0}, no_unit=True)
     elif what == "column":
         found = us.logs.certify(log, target_probability="model")
     assert found.verdict == "cannot tell"

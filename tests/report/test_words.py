@@ -26,6 +26,8 @@ from tests.support.verdicts import (
     Repetition,
     SampleSize,
     ShareChange,
+    StickyColumn,
+    StickyColumns,
     certificate,
     verdict,
 )
@@ -139,8 +141,9 @@ def test_a_gain_that_was_asked_for_is_named(rows: float, ending: str) -> None:
 @pytest.mark.parametrize("obstacle", Obstacle)
 def test_every_obstacle_says_why_and_what_to_do(obstacle: Obstacle) -> None:
     repeated = RepeatedRows(Repetition.TIMES, 2, 500, 12.0, 9_000, 9_500)
-    line = words.explain_obstacle(obstacle, {"action is missing": 7}, repeated)
-    assert line.count(". ") == 1
+    sticky = StickyColumns((StickyColumn("user", 900, 899),), 3)
+    line = words.explain_obstacle(obstacle, {"action is missing": 7}, repeated, sticky)
+    assert line.count(". ") == (2 if obstacle is Obstacle.STICKY_COLUMNS else 1)
     assert line.endswith(".")
     if obstacle is Obstacle.UNKNOWN_ACTIONS:
         assert "in 7 rows" in line

@@ -18,6 +18,7 @@ from understudy.logs.evaluation.diagnostics import (
     ShareChange,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows, Repetition
+from understudy.logs.evaluation.sticky_columns import StickyColumn, StickyColumns
 from understudy.logs.evaluation.verdicts import Coverage, Obstacle, PolicyDecision, Verdict
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "Repetition",
     "SampleSize",
     "ShareChange",
+    "StickyColumn",
+    "StickyColumns",
     "certificate",
     "verdict",
 ]

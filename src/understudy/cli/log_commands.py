@@ -29,6 +29,7 @@ CLICK_TYPES: dict[str, dict[str, Any]] = {  # by the kind of a declared option
     "number": {"type": float},
     "range": {"type": float, "nargs": 2},
     "count": {"type": click.IntRange(min=1)},
+    "flag": {"is_flag": True, "default": None},
 }
 
 
@@ -100,7 +101,8 @@ def learn(
         )
     _print_report(result, json_output=json_output)
     if not json_output:
-        click.echo(f"wrote policy.json, report.html and quarantine.parquet to {out}")
+        units = "" if result.policy.units is None else ", units.parquet"
+        click.echo(f"wrote policy.json{units}, report.html and quarantine.parquet to {out}")
 
 
 @click.command(cls=LogCommand)

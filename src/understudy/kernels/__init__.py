@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         games,
         lin_prod,
         plain_bets,
+        repeats,
         ridge,
         weighted_entropy,
     )
@@ -29,6 +30,7 @@ __all__ = [
     "games",
     "lin_prod",
     "plain_bets",
+    "repeats",
     "ridge",
     "weighted_entropy",
 ]

@@ -99,6 +99,8 @@ def certify(
                 scale=checked.scale,
                 repeated=outcome.provenance.repeated,
                 declared=bool(checked.declared()),
+                sticky=outcome.provenance.sticky,
+                units=outcome.provenance.units,
             ),
             scale=checked.scale,
             kind=outcome.propensity_source,

@@ -76,6 +76,8 @@ def coverage(
             scale=checked.scale,
             repeated=outcome.provenance.repeated,
             declared=bool(checked.declared()),
+            sticky=outcome.provenance.sticky,
+            units=outcome.provenance.units,
         ),
         scale=checked.scale,
         kind=outcome.propensity_source,

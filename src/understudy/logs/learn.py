@@ -18,6 +18,7 @@ from understudy.logs.outputs import (
     QUARANTINE_FILE,
     REPORT_FILE,
     RESULTS,
+    UNITS_FILE,
     ProgressCallback,
     no_progress,
     publish,
@@ -52,6 +53,8 @@ def coverage_of_policy(policy: Policy) -> Coverage:
         scale=scale,
         repeated=None if policy.settings.repeated_rows == ALLOW else policy.repeated,
         declared=Assumption.DECLARED_ACTIONS not in policy.settings.unmet,
+        sticky=None if policy.settings.no_unit else policy.sticky,
+        units=None if policy.units is None else policy.units.counts,
     )
     if np.isnan(study.sums.weights).all() and policy.settings.behavior != ESTIMATED:
         return coverage.without_propensities()
@@ -129,7 +132,8 @@ def learn(
         if folder is not None:
             policy.save(hidden / POLICY_FILE)
             (hidden / REPORT_FILE).write_text(result.page(), encoding="utf-8")
-            publish(hidden, folder, RESULTS, lambda: _refuse_changed(folder, before))
+            units = () if policy.units is None else (UNITS_FILE,)
+            publish(hidden, folder, (*units, *RESULTS), lambda: _refuse_changed(folder, before))
     return result
 
 

@@ -52,6 +52,8 @@ WARMUP_REMEDY = (
     "pass the share of the rows for the warm-up, such as 0.1, or their number, such as 1000"
 )
 WARMUP_SHARE = number(0.0, 0.9, WARMUP_REMEDY, above=True)
+UNIT_ROWS = integer(1, "pass the largest number of rows of a unit that count, such as 10")
+NO_UNIT = Verbatim("no unit")
 WARMUP_ROWS = integer(1, WARMUP_REMEDY, MOST_WARMUP)
 Probabilities = Mapping[Label, float]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -61,7 +63,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 class Option:
     """The description of an option: its help, and how its value is typed on a command line.
 
-    `kind` is 'text', 'file', 'number', 'count', 'range' (two numbers) or 'names' (with commas).
+    `kind` is 'text', 'file', 'number', 'count', 'flag', 'range' (two numbers) or 'names' (with
+    commas).
     """
 
     help: str
@@ -93,6 +96,24 @@ class LogOptions(TypedDict, total=False):
     id: Annotated[
         str | None,
         Option("The id of a decision: rows with the id of an earlier row do not count.", "COLUMN"),
+    ]
+    unit: Annotated[
+        str | None,
+        Option(
+            "The unit for which production drew an action once and kept it, such as a user: it "
+            "counts as one decision.",
+            "COLUMN",
+        ),
+    ]
+    no_unit: Annotated[bool | None, Option("Production drew an action in every row.", kind="flag")]
+    unit_rows: Annotated[
+        int | None,
+        Option(
+            "The reward of a unit is the sum over its first H rows, divided by H.  [default: the "
+            "mean over all its rows]",
+            "H",
+            "count",
+        ),
     ]
     repeated_rows: Annotated[
         RepeatedRowsOption | None,
@@ -216,6 +237,8 @@ class Options:
     engine: str | None = None
     repeated_rows: RepeatedRowsOption | None = None
     least_propensity: float | None = None
+    no_unit: bool = False
+    unit_rows: int | None = None
 
     @staticmethod
     def of(**passed: Unpack[AllOptions]) -> Options:
@@ -242,13 +265,14 @@ class Options:
             reason = f"propensities are {source}, and it is about logged ones"
             raise InvalidArgument("least_propensity", least, reason, "leave it out")
         _one_of("repeated_rows", passed.get("repeated_rows"), REPEATED_ROWS)
-        roles = ("action", "reward", "propensity", "time", "eligible", "target", "id")
+        roles = ("action", "reward", "propensity", "time", "eligible", "target", "id", "unit")
         named: dict[str, Any] = {role: passed.get(role) for role in roles}
         named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
         expert = passed.get("expert")
         named["experts"] = (expert,) if isinstance(expert, str) else tuple(expert or ()) or None
         reward_range = passed.get("reward_range")
         scale = None if reward_range is None else RewardScale.from_range(reward_range)
+        _check_units(passed, scale or RewardScale())
         return Options(
             columns=_preset(passed.get("preset"))
             | {role: name for role, name in named.items() if name is not None},
@@ -264,6 +288,8 @@ class Options:
             engine=passed.get("engine"),
             repeated_rows=passed.get("repeated_rows"),
             least_propensity=LEAST_PROPENSITY.optional()("least_propensity", least),
+            no_unit=bool(passed.get("no_unit")),
+            unit_rows=UNIT_ROWS.optional()("unit_rows", passed.get("unit_rows")),
         )
 
     @property
@@ -278,8 +304,9 @@ class Options:
 
     @property
     def compares_rows(self) -> bool:
-        """Whether rows are compared: not if equal ones are allowed, or have ids."""
-        return self.repeated_rows != ALLOW and self.columns.get("id") is None
+        """Whether rows are compared: not if equal ones are allowed, or have ids or units."""
+        named = self.columns.get("id") or self.columns.get("unit")
+        return self.repeated_rows != ALLOW and named is None
 
     def warmup_of(self, rows: int) -> int:
         """The number of warm-up rows of a log with this many rows."""
@@ -294,7 +321,9 @@ class Options:
 
     def with_defaults_of(self, settings: Settings) -> Options:
         """The options, with the columns and the range of rewards of an earlier run as defaults."""
-        roles = ("action", "reward", "propensity", "context", "experts")
+        if self.no_unit:
+            require_same("no_unit", True, settings.columns.unit is None)
+        roles = ("action", "reward", "propensity", "context", "experts", "unit")
         columns = {role: getattr(settings.columns, role) for role in roles}
         known = {role: name for role, name in columns.items() if name is not None}
         return dataclasses.replace(
@@ -302,6 +331,8 @@ class Options:
             columns=known | dict(self.columns),
             reward_range=self.reward_range or settings.reward_range,
             repeated_rows=self.repeated_rows or settings.repeated_rows,
+            no_unit=self.no_unit or (settings.no_unit and self.columns.get("unit") is None),
+            unit_rows=self.unit_rows or (None if self.columns.get("unit") else settings.unit_rows),
         )
 
     def resumed_columns(self, settings: Settings) -> Columns:
@@ -311,6 +342,8 @@ class Options:
         """
         require_same("context", self.columns.get("context"), settings.columns.context)
         require_same("expert", self.columns.get("experts"), settings.columns.experts)
+        require_same("unit", self.columns.get("unit"), settings.columns.unit or NO_UNIT)
+        require_same("unit_rows", self.unit_rows, settings.unit_rows or Verbatim("all rows"))
         return dataclasses.replace(settings.columns, **self.columns)
 
 
@@ -362,6 +395,24 @@ def _behavior(
     if isinstance(value, str) and value in NAMED_SOURCES:
         return NAMED_SOURCES[value], None
     return GIVEN, read_probabilities("behavior", Path(value))
+
+
+def _check_units(passed: Mapping[str, Any], scale: RewardScale) -> None:
+    """Raise `InvalidArgument` if options about units contradict each other."""
+    unit, most_rows = passed.get("unit"), passed.get("unit_rows")
+    if unit is not None and passed.get("no_unit"):
+        reason = "it names the unit of a draw, and no_unit says that every row is one"
+        raise InvalidArgument("unit", unit, reason, "pass one of the two")
+    if unit is not None and passed.get("id") is not None:
+        reason = "the rows of a unit are one decision, so copies of rows count once without ids"
+        raise InvalidArgument("id", passed["id"], reason, "leave it out")
+    if unit is None and most_rows is not None:
+        reason = "it counts the rows of a unit, and no unit is named"
+        raise InvalidArgument("unit_rows", most_rows, reason, "name its column with --unit")
+    if most_rows is not None and not scale.low <= 0.0 <= scale.high:
+        reason = "rows that a unit does not have count as 0, which is out of the range of rewards"
+        remedy = "pass a --reward-range with 0 in it, or leave it out for the mean per row"
+        raise InvalidArgument("unit_rows", most_rows, reason, remedy)
 
 
 def _one_of(argument: str, value: str | None, names: tuple[str, ...]) -> None:

@@ -22,6 +22,7 @@ from understudy.logs.schema import QUARANTINE, ROW
 fcntl: Any = importlib.import_module("fcntl") if os.name == "posix" else None
 
 POLICY_FILE, REPORT_FILE, QUARANTINE_FILE = "policy.json", "report.html", "quarantine.parquet"
+UNITS_FILE = "units.parquet"  # the hashes of the units that a policy was learned from
 RESULTS = (QUARANTINE_FILE, REPORT_FILE, POLICY_FILE)  # in the order in which they are published
 SCHEMA = pa.schema([(name, pa.int64() if name == ROW else pa.string()) for name in QUARANTINE])
 EXAMPLES = 100  # quarantined rows that a report can show: a page of them

@@ -8,7 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,9 +27,11 @@ from understudy.errors import InvalidArgument, InvalidSnapshot
 from understudy.learners import Exp4
 from understudy.logs.evaluation.context_groups import ContextGroups
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
+from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.features import ContextFeatures
-from understudy.logs.outputs import by_reason
+from understudy.logs.outputs import UNITS_FILE, by_reason
 from understudy.logs.readers.files import UnreadFiles
+from understudy.logs.readers.units import UnitCounts, UnitRecord
 from understudy.logs.runs.serving import Chances, Serving
 from understudy.logs.runs.study import CertificatePath, Study
 from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, UNKNOWN, Actions, Label, is_unicode
@@ -77,7 +79,9 @@ class Provenance:
     """The files that a run read, and the rows that it rejected, counted by file and reason.
 
     `examples` are some of the rejected rows, as in quarantine.parquet; `unread` names the files of
-    folders that were not read; `repeated` is the finding about equal rows, if rows were compared.
+    folders that were not read; `repeated` is the finding about equal rows, if rows were compared,
+    and `sticky` that about columns, if they were examined. `units` are the counts of units, if each
+    counts as one row.
     """
 
     files: tuple[FileRead, ...]
@@ -85,6 +89,8 @@ class Provenance:
     examples: pl.DataFrame
     unread: tuple[UnreadFiles, ...] = ()
     repeated: RepeatedRows | None = None
+    sticky: StickyColumns | None = None
+    units: UnitCounts | None = None
 
     @property
     def refused(self) -> Counter[str]:
@@ -111,7 +117,8 @@ class Policy:
     `average` is the policy of the next row; of a policy with contexts, its mean over the last rows.
     `refused` counts the quarantined rows by reason, `warmup` the rows of the warm-up, whose sums
     are `warmup_sums` if their rewards are known; `repeated` is the finding about equal rows, None
-    if rows were not compared.
+    if rows were not compared, and `sticky` that about sticky columns. `units` are those that it was
+    learned from, if each counted as one row.
     """
 
     actions: Actions
@@ -124,6 +131,8 @@ class Policy:
     warmup_sums: ActionStatistics | None = None
     contextual: ContextFeatures | None = None
     repeated: RepeatedRows | None = None
+    sticky: StickyColumns | None = None
+    units: UnitRecord | None = None
 
     def probabilities(
         self,
@@ -248,7 +257,12 @@ class Policy:
         return same and np.array_equal(counts_over_time[:, order], own_counts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write policy.json; an error leaves no partial file."""
+        """Write policy.json, and beside it the units that it was learned from, if it has any.
+
+        An error leaves no partial file.
+        """
+        if self.units is not None and self.units.used is not None:
+            self.units.used.save(Path(path).with_name(UNITS_FILE))
         write_atomically(Path(path), self.to_json().encode())
 
     def to_json(self, pause: Callable[[], object] = lambda: None) -> str:
@@ -278,6 +292,8 @@ class Policy:
                 "warmup": self.warmup,
                 **self._warmup_as_data(),
                 **({} if self.repeated is None else {"repeated": fields_as_data(self.repeated)}),
+                **({} if self.sticky is None else {"sticky": asdict(self.sticky)}),
+                **({} if self.units is None else {"units": self.units.as_data()}),
             },
             "actions": list(self.actions.texts),
             "encoder": None if self.contextual is None else self.contextual.as_data(),
@@ -312,7 +328,10 @@ class Policy:
         except UnicodeDecodeError:
             reason = "it is not text"
         else:
-            return from_text(text, str(path))
+            policy = from_text(text, str(path))
+            if policy.units is None:
+                return policy
+            return replace(policy, units=policy.units.found_in(Path(path).parent))
         raise InvalidSnapshot("policy", str(path), reason, REMEDY)
 
 
@@ -346,6 +365,7 @@ def _from_text(text: str) -> Policy:
         raise InvalidSnapshot("actions", len(actions), "the learner has another number", REMEDY)
     provenance = content["provenance"]
     encoder, repeated = content["encoder"], provenance.get("repeated")
+    sticky, units = provenance.get("sticky"), provenance.get("units")
     skipped = provenance.get("warmup_tally")  # a policy of 0.5 or of a live study has none
     if skipped is not None:
         skipped = ActionStatistics.from_data(skipped, len(actions))
@@ -370,6 +390,8 @@ def _from_text(text: str) -> Policy:
         warmup_sums=skipped,
         contextual=contextual,
         repeated=None if repeated is None else RepeatedRows.from_data(repeated),
+        sticky=None if sticky is None else StickyColumns.from_data(sticky),
+        units=None if units is None else UnitRecord.from_data(units),
     )
 
 

@@ -34,6 +34,7 @@ from understudy.logs.schema import (
     REWARD,
     ROLE_OPTIONS,
     TIME,
+    UNIT_FAULT,
     RewardScale,
 )
 
@@ -126,6 +127,11 @@ class RejectReason(StrEnum):
         "name a column of numbers or of ISO 8601 dates with --time",
     )
     ID_MISSING = "id is missing", CHECK("id")
+    UNIT_MISSING = "unit is missing", CHECK("unit")
+    UNIT_CHANGES = (
+        "action of the unit changes",
+        "name the column for whose values actions are drawn once, with --unit",
+    )
     ID_REPEATED = (
         "id came before",
         "leave out --id if rows with the same id are separate decisions",
@@ -211,6 +217,25 @@ class BoundedColumn:
         return value.alias(self.parsed)
 
 
+def parse_numbers(column: BoundedColumn, values: pl.Series) -> pl.Series:
+    """The numbers of `BoundedColumn.parse`, faster.
+
+    Text that Polars cannot cast is tried again: first without blanks around it, then by the rule.
+    """
+    if not column.text:
+        numbers = values if values.dtype == pl.Float64 else values.cast(pl.Float64, strict=False)
+        return numbers.alias(column.parsed)
+    text = values if values.dtype == pl.String else values.cast(pl.String)
+    numbers = text.cast(pl.Float64, strict=False).alias(column.parsed)
+    for expression in (pl.col(column.role).str.strip_chars(), column.parse()):
+        if numbers.null_count() == text.null_count():
+            break
+        failed = numbers.is_null() & text.is_not_null()
+        rest = text.filter(failed).to_frame(column.role).select(expression).to_series()
+        numbers = numbers.scatter(failed.arg_true(), rest.cast(pl.Float64, strict=False))
+    return numbers
+
+
 FAULTS = ("MISSING", "NOT_A_NUMBER", "NOT_FINITE", "OUT_OF_RANGE")  # of a number, in this order
 
 
@@ -268,9 +293,24 @@ SUPPORT_RULE = _simple(RejectReason.ACTION_IMPOSSIBLE, pl.col(PLAYABLE))
 ELIGIBLE_RULE = _simple(RejectReason.ACTION_NOT_ELIGIBLE, pl.col(LISTED))
 TIME_RULE = _simple(RejectReason.TIME_MISSING, pl.col(TIME).is_not_null())
 ID_RULE = _simple(RejectReason.ID_MISSING, pl.col(ID).is_not_null())
+OF_UNITS = (
+    RejectReason.UNIT_MISSING,
+    RejectReason.UNIT_CHANGES,
+    *(RejectReason[f"REWARD_{fault}"] for fault in FAULTS),
+)
+UNIT_RULE = Rule(
+    pl.col(UNIT_FAULT).is_null(),
+    tuple((reason, pl.col(UNIT_FAULT) == reason.value) for reason in OF_UNITS),
+)
 
 
 # ------------------------------------------------------------------------------ types of columns
+
+
+@functools.cache  # batches of a log have the same types
+def narwhals_type(dtype: pl.DataType) -> nw.dtypes.DType:
+    """The type of a column in the terms of narwhals."""
+    return nw.from_native(pl.Series(dtype=dtype), series_only=True).dtype
 
 
 def require_labels(file: str, role: str, dtype: nw.dtypes.DType, holds: str | None = None) -> None:

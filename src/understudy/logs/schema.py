@@ -20,11 +20,13 @@ from understudy.types import Integers
 ROW = "row"  # counted from 1 in each file, without the header
 FILE = "file"  # only where rows of several files are mixed
 ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
-TIME, ELIGIBLE, ID = "time", "eligible", "id"
+TIME, ELIGIBLE, ID, UNIT = "time", "eligible", "id", "unit"
 TARGET = "target"  # the probability of the logged action under the policy to certify
 CONTEXT = "context."  # the prefix of context columns
 EXPERT = "expert."  # the prefix of columns of experts: their probability of the logged action
 ROW_HASH = "hash of the row"  # over the columns of the log, only where rows are compared
+VALUE_HASH = "hash."  # the prefix of hashes of single values, where sticky columns are sought
+UNIT_FAULT = "fault of the unit"  # the reason to reject a row that stands for a unit, or null
 ROLE_OPTIONS = {
     ACTION: "--action",
     REWARD: "--reward",
@@ -33,6 +35,7 @@ ROLE_OPTIONS = {
     ELIGIBLE: "--eligible",
     TARGET: "--target-probability",
     ID: "--id",
+    UNIT: "--unit",
 }  # the role of a column, and the option that names it; contexts have --context
 QUARANTINE = {
     FILE: pl.String,
@@ -80,6 +83,7 @@ class Columns:
     context: tuple[str, ...] = ()
     id: str | None = None
     experts: tuple[str, ...] = ()
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         names = self.names()

@@ -367,7 +367,8 @@ class Settings:
 
     `rules` is the version of the rules that made the learner; files of 0.5 do not name theirs.
     `wanted` is the learner as the user named it, if `learner` is the mixture that was made of it:
-    one that is mixed with columns, or experts by name.
+    one that is mixed with columns, or experts by name. `no_unit` says that production drew an
+    action in every row, and `unit_rows` how many rows of a unit count at most, None for all.
     """
 
     columns: Columns
@@ -380,6 +381,8 @@ class Settings:
     repeated_rows: RepeatedRowsOption = CHECK
     rules: int = FIRST_RULES
     wanted: Named | None = None
+    no_unit: bool = False
+    unit_rows: int | None = None
 
     @property
     def scale(self) -> RewardScale:
@@ -401,6 +404,11 @@ class Settings:
             del data["columns"]["id"]
         if not self.columns.experts:
             del data["columns"]["experts"]
+        if self.columns.unit is None:
+            del data["columns"]["unit"]
+        for name, absent in UNITS_ABSENT.items():
+            if data[name] == absent:
+                del data[name]
         if self.repeated_rows == CHECK:
             del data["repeated_rows"]
         if self.rules == FIRST_RULES:
@@ -415,7 +423,7 @@ class Settings:
         logged = data["behavior"] == LOGGED
         settings = fields_from_data(
             Settings,
-            {"repeated_rows": CHECK, "rules": FIRST_RULES, "wanted": None} | data,
+            {"repeated_rows": CHECK, "rules": FIRST_RULES, "wanted": None} | UNITS_ABSENT | data,
             "settings",
             REMEDY,
             columns=lambda columns: _columns(columns, logged=logged),
@@ -426,6 +434,9 @@ class Settings:
             rules=lambda version: VERSION_OF_RULES("rules", version),
             wanted=_wanted,
         )
+        most = settings.unit_rows
+        if not isinstance(settings.no_unit, bool) or not (most is None or isinstance(most, int)):
+            raise InvalidSnapshot("unit_rows", most, "it is no number of rows", REMEDY)
         if settings.repeated_rows not in REPEATED_ROWS:
             raise InvalidSnapshot("repeated_rows", settings.repeated_rows, "unknown", REMEDY)
         if settings.learner.partition(":")[0] not in GUARANTEES:
@@ -433,6 +444,8 @@ class Settings:
         theorem, *_ = guarantee(settings.learner, settings.horizon)
         return dataclasses.replace(settings, theorem=theorem)
 
+
+UNITS_ABSENT: dict[str, Any] = {"no_unit": False, "unit_rows": None}  # in older files
 
 # The sentences that 0.5.0 wrote. Those about contexts are left out: they follow from the features.
 SENTENCES = {
@@ -467,7 +480,7 @@ def _wanted(data: Any) -> Named | None:
 
 
 def _columns(data: dict[str, Any], *, logged: bool) -> Columns:
-    absent: dict[str, Any] = {"id": None, "experts": []}
+    absent: dict[str, Any] = {"id": None, "experts": [], "unit": None}
     columns = fields_from_data(
         Columns, absent | data, "columns", REMEDY, context=tuple, experts=tuple
     )
@@ -475,7 +488,7 @@ def _columns(data: dict[str, Any], *, logged: bool) -> Columns:
     if logged:
         needed.add(columns.propensity)  # type: ignore[arg-type] # its type is checked below
     optional = {columns.propensity, columns.time, columns.eligible, columns.target, columns.id}
-    optional -= {None}
+    optional = (optional | {columns.unit}) - {None}
     if not all(isinstance(name, str) for name in needed | optional):
         raise InvalidSnapshot("columns", data, "a column has no name", REMEDY)
     return columns

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -23,6 +21,7 @@ from understudy.logs.rules import (
     REASON,
     SUPPORT_RULE,
     TIME_RULE,
+    UNIT_RULE,
     BoundedColumn,
     RejectReason,
     Rule,
@@ -30,7 +29,9 @@ from understudy.logs.rules import (
     all_hold,
     first_reason,
     limit_rule,
+    narwhals_type,
     number_rule,
+    parse_numbers,
     require_labels,
     require_numbers,
 )
@@ -47,6 +48,7 @@ from understudy.logs.schema import (
     ROW,
     TARGET,
     TIME,
+    UNIT_FAULT,
     UNKNOWN,
     Actions,
     RewardScale,
@@ -98,6 +100,8 @@ class RowRules:
         columns = {role: number_rule(column) for role, column in numbers.items()}
         last = [columns.pop(role) for role in numbers if role not in {REWARD, PROPENSITY}]
         rules = [action_rule(closed=self.closed), *columns.values()]
+        if UNIT_FAULT in frame.columns:
+            rules.insert(0, UNIT_RULE)
         if self.support is not None:
             rules.append(SUPPORT_RULE)
         if self.limits is not None and PROPENSITY in numbers:
@@ -175,7 +179,7 @@ class ValidatedBatch:
     def _probabilities(self, role: str) -> Array:
         column = self.frame[role]
         text = isinstance(column.dtype, TEXT_TYPES)
-        return _as_array(_parsed(BoundedColumn.of(role, UNIT, text=text), column))
+        return _as_array(parse_numbers(BoundedColumn.of(role, UNIT, text=text), column))
 
     def reasons(self) -> list[str]:
         """The reason of each rejected row."""
@@ -288,10 +292,10 @@ def _parse(
     file: str, frame: pl.DataFrame, rules: RowRules, numbers: Mapping[str, BoundedColumn]
 ) -> tuple[pl.DataFrame, Integers]:
     """The batch with the columns that the rules read, and the index of each action."""
-    require_labels(file, ACTION, _dtype(frame[ACTION].dtype))
+    require_labels(file, ACTION, narwhals_type(frame[ACTION].dtype))
     for role in numbers:
-        require_numbers(file, role, _dtype(frame[role].dtype))
-    parsed = [_parsed(column, frame[role]) for role, column in numbers.items()]
+        require_numbers(file, role, narwhals_type(frame[role].dtype))
+    parsed = [parse_numbers(column, frame[role]) for role, column in numbers.items()]
     if rules.actions is None:  # any label is an action
         labels, actions = frame[ACTION], np.zeros(len(frame), dtype=np.int64)
         if not labels.dtype.is_integer():
@@ -308,25 +312,6 @@ def _parse(
     return frame.hstack(parsed), actions
 
 
-def _parsed(column: BoundedColumn, values: pl.Series) -> pl.Series:
-    """The numbers of `BoundedColumn.parse`, faster.
-
-    Text that Polars cannot cast is tried again: first without blanks around it, then by the rule.
-    """
-    if not column.text:
-        numbers = values if values.dtype == pl.Float64 else values.cast(pl.Float64, strict=False)
-        return numbers.alias(column.parsed)
-    text = values if values.dtype == pl.String else values.cast(pl.String)
-    numbers = text.cast(pl.Float64, strict=False).alias(column.parsed)
-    for expression in (pl.col(column.role).str.strip_chars(), column.parse()):
-        if numbers.null_count() == text.null_count():
-            break
-        failed = numbers.is_null() & text.is_not_null()
-        rest = text.filter(failed).to_frame(column.role).select(expression).to_series()
-        numbers = numbers.scatter(failed.arg_true(), rest.cast(pl.Float64, strict=False))
-    return numbers
-
-
 def _as_array(values: pl.Series) -> Array:
     return np.asarray(values.to_numpy(), dtype=np.float64)  # nan where it is null
 
@@ -340,7 +325,7 @@ def _listed(file: str, frame: pl.DataFrame) -> pl.Series:
     """Whether each action is among those that were eligible; a missing list allows all."""
     kind, among = frame[ELIGIBLE].dtype, pl.col(ELIGIBLE)
     inner: Any = getattr(kind, "inner", kind)
-    require_labels(file, ELIGIBLE, _dtype(inner), f"{kind}, not lists of labels")
+    require_labels(file, ELIGIBLE, narwhals_type(inner), f"{kind}, not lists of labels")
     if isinstance(kind, pl.List | pl.Array):
         lists = among.arr.to_list() if isinstance(kind, pl.Array) else among
         listed = lists.list.eval(label_text(pl.element(), inner))
@@ -387,8 +372,3 @@ def _as_text(file: str, rejected: pl.DataFrame, reasons: pl.Series) -> pl.DataFr
         reasons,
         **values,
     )
-
-
-@functools.cache  # batches of a log have the same types
-def _dtype(dtype: pl.DataType) -> nw.dtypes.DType:
-    return nw.from_native(pl.Series(dtype=dtype), series_only=True).dtype

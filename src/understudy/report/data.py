@@ -22,6 +22,7 @@ from understudy.formatting import count, counted, percent
 from understudy.learners import Exp4
 from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
+from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.evaluation.verdicts import (
     Coverage,
     Obstacle,
@@ -30,6 +31,7 @@ from understudy.logs.evaluation.verdicts import (
     VerdictKind,
 )
 from understudy.logs.policy import FileRead, Policy
+from understudy.logs.readers.units import UnitCounts
 from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
 from understudy.logs.runs.study import LAST
 from understudy.logs.schema import ESTIMATED, RewardScale
@@ -179,6 +181,8 @@ class Report:
     calibration: CalibrationFinding | None = None
     drift: DriftFinding | None = None
     repeated_rows: RepeatedRows | None = None
+    sticky_columns: StickyColumns | None = None
+    units: UnitCounts | None = None
 
     @property
     def mark(self) -> Mark:
@@ -351,7 +355,9 @@ def _verdict_fields(
     """The fields of the verdict about the first policy; without a certificate, the obstacle."""
     if certified is None:
         assert obstacle is not None  # every missing certificate has one
-        explained = words.explain_obstacle(obstacle, coverage.refused, coverage.repeated)
+        explained = words.explain_obstacle(
+            obstacle, coverage.refused, coverage.repeated, coverage.sticky
+        )
         return {"verdict": explained, "decision": PolicyDecision.UNKNOWN, "obstacle": obstacle}
     found = coverage.verdicts[0]
     return {
@@ -415,6 +421,8 @@ def _log_fields(result: Result, files: Sequence[FileRead] | None = None) -> dict
         "calibration": coverage.calibration.finding,
         "drift": coverage.drift.finding,
         "repeated_rows": coverage.repeated,
+        "sticky_columns": coverage.sticky,
+        "units": coverage.units,
         "quarantine": [
             QuarantineCount(file, reason, rows)
             for (file, reason), rows in intake.quarantined.items()

@@ -32,8 +32,10 @@ from understudy.logs.evaluation.diagnostics import (
     ShareChange,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows, Repetition
+from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.evaluation.verdicts import Coverage
 from understudy.logs.readers.files import UnreadFiles
+from understudy.logs.readers.units import UnitCounts
 from understudy.logs.results import CertifyResult, LearnResult
 from understudy.logs.rules import RejectReason, list_reasons, remedy_for, without_copies
 from understudy.logs.runs.study import Study
@@ -60,6 +62,8 @@ def describe_log(coverage: Coverage) -> list[str]:
     lines, labels = [counted(coverage.rows, "row")], coverage.table["action"].to_list()
     if rejected := sum(coverage.refused.values()):
         lines[0] += f"; {count(rejected)} quarantined ({list_reasons(coverage.refused)})"
+    if coverage.units is not None:
+        lines += units_lines(coverage.units)
     if coverage.unseen:
         never = list_some(list(map(short_label, coverage.unseen)), MANY_NAMES)
         lines.append(f"Never played: {never}")
@@ -76,7 +80,48 @@ def describe_log(coverage: Coverage) -> list[str]:
     ]
     if coverage.repeated is not None and coverage.repeated.found:
         lines.append(f"Repeated rows: {repeated_line(coverage.repeated)}")
+    if coverage.sticky is not None and coverage.sticky.found:
+        lines.append(f"Sticky columns: {sticky_line(coverage.sticky)}")
     return lines
+
+
+def units_lines(units: UnitCounts) -> list[str]:
+    """The units that count as rows, and those that were left out.
+
+    >>> for line in units_lines(UnitCounts("user", 3, 90, 40, ignored=12, left_out=5)):
+    ...     print(line)
+    Units: each of 35 units of user counts as one row, whose reward is the sum over the first 3 rows
+        of the unit, divided by 3; 12 later rows ignored
+    5 units left out: the policy was learned from them, and their actions were drawn once
+    """
+    reward = "the mean over all rows of the unit"
+    if units.most_rows is not None:
+        first = "first row" if units.most_rows == 1 else f"first {counted(units.most_rows, 'row')}"
+        reward = f"the sum over the {first} of the unit, divided by {count(units.most_rows)}"
+    of_units = f"{counted(units.units - units.left_out, 'unit')} of {quoted(units.column)}"
+    lines = [f"Units: each of {of_units} counts as one row, whose reward is {reward}"]
+    if units.ignored:
+        lines[0] += f"; {counted(units.ignored, 'later row')} ignored"
+    if units.left_out:
+        why = "the policy was learned from them, and their actions were drawn once"
+        lines.append(f"{counted(units.left_out, 'unit')} left out: {why}")
+    return lines
+
+
+def sticky_line(sticky: StickyColumns) -> str:
+    """The columns with a sticky action, and how often rows of one value repeat it.
+
+    >>> from understudy.logs.evaluation.sticky_columns import StickyColumn
+    >>> print(sticky_line(StickyColumns((StickyColumn("user", 950, 949),), 3)))
+    user (949 of 950 rows have the action of the value's row before)
+    """
+    parts = [
+        f"{quoted(column.name)} ({count(column.same)} of {counted(column.repeats, 'row')} have the "
+        "action of the value's row before)"
+        for column in sticky.columns[:FEW_NAMES]
+    ]
+    more = len(sticky.columns) - FEW_NAMES
+    return "; ".join(parts) + (f"; and {counted(more, 'other column')}" if more > 0 else "")
 
 
 def repeated_line(repeated: RepeatedRows) -> str:

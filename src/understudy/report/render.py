@@ -255,6 +255,8 @@ def as_dict(report: Report) -> dict[str, Any]:
         "calibration": report.calibration,
         "drift": report.drift,
         "repeated_rows": None if report.repeated_rows is None else asdict(report.repeated_rows),
+        "sticky_columns": None if report.sticky_columns is None else asdict(report.sticky_columns),
+        "units": None if report.units is None else asdict(report.units),
         "certificate": None if report.certificate is None else _last_point(report.certificate),
         "candidates": [asdict(candidate) for candidate in report.candidates],
         "actions": [asdict(row) for row in report.actions],

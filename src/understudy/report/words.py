@@ -29,6 +29,7 @@ from understudy.logs.evaluation.diagnostics import (
     SampleSize,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
+from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.evaluation.verdicts import (
     Coverage,
     Obstacle,
@@ -55,7 +56,7 @@ from understudy.logs.settings import (
     name_of_default,
 )
 from understudy.protocols import PRODUCTION
-from understudy.report.findings import describe_log, repeated_line
+from understudy.report.findings import describe_log, repeated_line, sticky_line
 
 
 class Mark(NamedTuple):
@@ -174,7 +175,9 @@ def explain(verdict: Verdict, coverage: Coverage) -> str:
     if certificate is not None and verdict.decision is not PolicyDecision.UNKNOWN:
         return _explain_decision(verdict, certificate, scale)
     if verdict.obstacle is not None:
-        return explain_obstacle(verdict.obstacle, coverage.refused, coverage.repeated)
+        return explain_obstacle(
+            verdict.obstacle, coverage.refused, coverage.repeated, coverage.sticky
+        )
     assert needed is not None  # every unknown decision has an obstacle or a sample size
     if verdict.hidden:
         return _explain_missing_overlap(verdict, needed, scale)
@@ -213,7 +216,10 @@ def describe_coverage(coverage: Coverage) -> str:
 
 
 def explain_obstacle(
-    obstacle: Obstacle, refused: Mapping[str, int], repeated: RepeatedRows | None = None
+    obstacle: Obstacle,
+    refused: Mapping[str, int],
+    repeated: RepeatedRows | None = None,
+    sticky: StickyColumns | None = None,
 ) -> str:
     """The reason why a log decides nothing, and the remedy.
 
@@ -238,6 +244,14 @@ def explain_obstacle(
             f"Rows seem to be copies of each other: {repeated_line(repeated)}. If they have ids, "
             "name their column with --id; if they are separate decisions, pass --repeated-rows "
             "allow."
+        )
+    if obstacle is Obstacle.STICKY_COLUMNS:
+        assert sticky is not None  # it is the finding
+        first = sticky.columns[0].name
+        return (
+            f"The action seems to stay the same for each value of a column: {sticky_line(sticky)}. "
+            f"If production drew an action once per value and kept it, pass --unit {first}. If it "
+            "drew one in every row, and the column follows from the action, pass --no-unit."
         )
     return OBSTACLES[obstacle]
 

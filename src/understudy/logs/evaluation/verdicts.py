@@ -28,6 +28,8 @@ from understudy.logs.evaluation.diagnostics import (
     second_moment,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
+from understudy.logs.evaluation.sticky_columns import StickyColumns
+from understudy.logs.readers.units import UnitCounts
 from understudy.logs.rules import WITHOUT_ACTION, without_copies
 from understudy.logs.schema import ESTIMATED, Label, PropensitySource, RewardScale, short_label
 from understudy.logs.statistics import ActionStatistics, LogStatistics
@@ -64,6 +66,7 @@ class Obstacle(StrEnum):
 
     MOSTLY_REJECTED = "mostly rejected"
     REPEATED_ROWS = "repeated rows"
+    STICKY_COLUMNS = "sticky columns"
     BEHAVIOR_CHANGED = "behavior changed"
     UNKNOWN_ACTIONS = "unknown actions"
     CONTRADICTORY_BOUNDS = "contradictory bounds"
@@ -184,7 +187,9 @@ class Coverage:
     Σ R/q / n; `self_normalised` Σ R/q / Σ 1/q; `calibration` and `calibration_score` as in
     `Calibration`. `rows` counts the valid rows, `refused` the others by reason. A `deterministic`
     production shows nothing of other actions. `repeated` is the finding about equal rows, None if
-    they were not compared or are allowed. An `obstacle` is one to all policies.
+    they were not compared or are allowed, and `sticky` that about columns, None if they were not
+    examined. `units` counts the units, if each counts as one row. An `obstacle` is one to all
+    policies.
     """
 
     table: pl.DataFrame
@@ -198,6 +203,8 @@ class Coverage:
     verdicts: tuple[Verdict, ...] = ()
     scale: RewardScale = UNIT
     repeated: RepeatedRows | None = None
+    sticky: StickyColumns | None = None
+    units: UnitCounts | None = None
 
     @property
     def mean_reward(self) -> float:
@@ -228,6 +235,8 @@ def coverage_from(
     scale: RewardScale = UNIT,
     repeated: RepeatedRows | None = None,
     declared: bool = True,
+    sticky: StickyColumns | None = None,
+    units: UnitCounts | None = None,
 ) -> Coverage:
     """The coverage of a log, and the verdicts about candidates, from its statistics.
 
@@ -242,6 +251,8 @@ def coverage_from(
         scale: the units of rewards in the table.
         repeated: the finding about equal rows; copies prevent all decisions.
         declared: whether the actions were known before the log was read.
+        sticky: the finding about sticky columns; one prevents all decisions.
+        units: the counts of units, if each counts as one row.
     """
     logged = statistics.sums
     source: PropensitySource = ESTIMATED if np.isnan(logged.weights).all() else behavior
@@ -260,9 +271,11 @@ def coverage_from(
         deterministic=_is_deterministic(logged),
         calibration=calibration,
         drift=drift,
-        obstacle=_obstacle(statistics, source, drift, repeated),
+        obstacle=_obstacle(statistics, source, drift, repeated, sticky),
         scale=scale,
         repeated=repeated,
+        sticky=sticky,
+        units=units,
     )
     verdicts = [
         judge(candidate, certificate, sums, coverage, confidence)
@@ -276,6 +289,7 @@ def _obstacle(
     source: PropensitySource,
     drift: Drift,
     repeated: RepeatedRows | None,
+    sticky: StickyColumns | None,
 ) -> Obstacle | None:
     """The obstacle to all decisions by a log, if there is one.
 
@@ -286,6 +300,8 @@ def _obstacle(
         return Obstacle.MOSTLY_REJECTED
     if repeated is not None and repeated.found:
         return Obstacle.REPEATED_ROWS
+    if sticky is not None and sticky.found:
+        return Obstacle.STICKY_COLUMNS
     if source != ESTIMATED:
         return None
     if drift.fixed is False:

@@ -41,7 +41,19 @@ from understudy.logs.readers.text_tables import (
     scan_ndjson,
     wrong_line,
 )
-from understudy.logs.schema import ROW, ROW_HASH, TIME, Columns
+from understudy.logs.readers.units import UnitRows
+from understudy.logs.schema import (
+    ACTION,
+    CONTEXT,
+    PROPENSITY,
+    REWARD,
+    ROW,
+    ROW_HASH,
+    TARGET,
+    TIME,
+    VALUE_HASH,
+    Columns,
+)
 
 Hashed = Literal["some", "every"]  # columns that the hash of a row is made of
 PEEKED = 2_000  # rows that show which column has the most different values
@@ -90,7 +102,8 @@ class LogReader:
 
     `parse_times` reads the column of times. `sorted_file` holds all rows by time, with times
     that are parsed, if those of the sources are in another order. If rows are `compared`, batches
-    can have the hashes of rows.
+    can have the hashes of rows, and if they are `examined`, those of single values. `units` holds
+    the rows of all units, one of each, if rows have units.
     """
 
     sources: Sequence[LogSource]
@@ -98,24 +111,35 @@ class LogReader:
     parse_times: TimeParser | None = None
     sorted_file: Path | None = None
     compared: bool = False
+    examined: bool = False
+    units: UnitRows | None = None
 
-    def batches(self, *, hashed: Hashed | None = None) -> Iterator[tuple[str, pl.DataFrame]]:
+    def batches(
+        self, *, hashed: Hashed | None = None, values: bool = False
+    ) -> Iterator[tuple[str, pl.DataFrame]]:
         """Batches of rows in order, each with the name of its source.
 
         The name is empty if rows of several sources are mixed; a column `file` then names them.
         Times are numbers once `in_time_order` was called, null where they cannot be parsed. If
         `hashed` says of which columns, there is the hash of each row; that of every column comes
-        alone.
+        alone. With `values` there is the hash of the value in each column that may be sticky, 0
+        where it is missing.
         """
+        if self.units is not None:
+            yield from self.units.batches()
+            return
         if self.sorted_file is not None:
             with pq.ParquetFile(self.sorted_file) as file:
-                names = file.schema_arrow.names
-                shown = names if hashed else [name for name in names if name != ROW_HASH]
+                shown = [
+                    name
+                    for name in file.schema_arrow.names
+                    if (hashed or name != ROW_HASH) and (values or not name.startswith(VALUE_HASH))
+                ]
                 for batch in file.iter_batches(BATCH, columns=shown):
                     yield "", pl.DataFrame(batch)
             return
         for source in self.sources:
-            for frame in _batches(source, self.columns, hashed):
+            for frame in _batches(source, self.columns, hashed, values=values):
                 if self.parse_times is None:
                     yield source.name, frame
                 else:
@@ -140,11 +164,16 @@ class LogReader:
             times = parse(frame[TIME])
             if not in_order(previous, times):
                 path = folder / "sorted.parquet"
-                rows = self.batches(hashed="some" if self.compared else None)
+                hashed: Hashed | None = "some" if self.compared else None
+                rows = self.batches(hashed=hashed, values=self.examined)
                 write_sorted(rows, parse, path, watch)
                 return replace(self, sorted_file=path)
             previous = times.max() if times.null_count() < len(times) else previous
         return replace(self, parse_times=parse or numbers)
+
+    def by_unit(self, **how: Any) -> LogReader:
+        """The reader of one row for each unit; `UnitRows.collect` says how."""
+        return replace(self, units=UnitRows.collect(self.batches(), **how))
 
 
 def prefetch(items: Iterator[Item]) -> Iterator[Item]:
@@ -190,32 +219,52 @@ def count_rows(sources: Sequence[LogSource], columns: Columns) -> dict[str, int]
     }
 
 
-def _batches(source: LogSource, columns: Columns, hashed: Hashed | None) -> Iterator[pl.DataFrame]:
-    """The rows of a source, with the hash of each if they are `hashed`."""
+def _batches(
+    source: LogSource, columns: Columns, hashed: Hashed | None, *, values: bool
+) -> Iterator[pl.DataFrame]:
+    """The rows of a source, with the hash of each if they are `hashed`, and of their `values`."""
     if isinstance(source, FrameSource):
         columns.require(source.frame.columns, source.name)
         rows = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).alias(ROW)
-        selected = _selection(source.frame.lazy(), columns, hashed)
+        selected = _selection(source.frame.lazy(), columns, hashed, values=values)
         return source.frame.select(rows, *selected).iter_slices(BATCH)
     if source.format not in {"vw", "dsjson"}:
-        return _read_table(source, columns, hashed)
+        return _read_table(source, columns, hashed, values=values)
     read = vowpal.read_text if source.format == "vw" else vowpal.read_dsjson
     frames = read(source.path, columns)
-    if hashed is None:
+    if hashed is None and not values:
         return frames
-    return (frame.with_columns(_hash(frame.drop(ROW).schema)) for frame in frames)
+    return (frame.with_columns(_hashes(frame.drop(ROW), hashed, values=values)) for frame in frames)
 
 
-def _selection(frame: pl.LazyFrame, columns: Columns, hashed: Hashed | None) -> list[pl.Expr]:
+def _hashes(frame: pl.DataFrame, hashed: Hashed | None, *, values: bool) -> list[pl.Expr]:
+    """The hashes of a frame that has the columns in use alone."""
+    found = [] if hashed is None else [_hash(frame.schema)]
+    if values:
+        contexts = {name: kind for name, kind in frame.schema.items() if name.startswith(CONTEXT)}
+        found += _value_hashes(contexts, CONTEXT)
+    return found
+
+
+def _selection(
+    frame: pl.LazyFrame, columns: Columns, hashed: Hashed | None, *, values: bool = False
+) -> list[pl.Expr]:
     """The columns in use, and a hash of some columns; or the hash of every column alone.
 
     Some columns are those in use, and the one with the most different values. If that differs in
     most rows, it and the actions are enough, and cost less.
     """
     selected = list(columns.selection())
-    if hashed is None:
+    if hashed is None and not values:
         return selected
     schema = {name: kind for name, kind in frame.collect_schema().items() if kind != pl.Object}
+    if values:
+        # A column that is not read follows from the action all the same by these names.
+        known = {ACTION, REWARD, PROPENSITY, TARGET}
+        known |= {name for role, name in columns.roles() if not role.startswith(CONTEXT)}
+        selected += _value_hashes({n: kind for n, kind in schema.items() if n not in known})
+    if hashed is None:
+        return selected
     if hashed == "every":
         return [_hash(schema)]
     used = [name for name in columns.names() if name in schema]
@@ -238,16 +287,27 @@ def _hash(schema: Mapping[str, pl.DataType]) -> pl.Expr:
     return functools.reduce(operator.add, parts).alias(ROW_HASH)
 
 
+def _value_hashes(schema: Mapping[str, pl.DataType], prefix: str = "") -> list[pl.Expr]:
+    """The hash of the value in each column, by the name that the log has for it; 0 if missing."""
+    return [
+        pl.when(pl.col(name).is_not_null())
+        .then((pl.col(name).cast(pl.String) if dtype in CODES else pl.col(name)).hash())
+        .otherwise(0)
+        .alias(VALUE_HASH + name.removeprefix(prefix))
+        for name, dtype in schema.items()
+    ]
+
+
 # --------------------------------------------------------------------------------------- tables
 
 
 def _read_table(
-    source: FileSource, columns: Columns, hashed: Hashed | None
+    source: FileSource, columns: Columns, hashed: Hashed | None, *, values: bool
 ) -> Iterator[pl.DataFrame]:
     """The rows of a file in their order, numbered from 1, under the column names of `schema`."""
     first = 1
     with _one_error(source):
-        frame = _scan(source, columns, hashed)
+        frame = _scan(source, columns, hashed, values=values)
         for batch in frame.collect_batches(chunk_size=BATCH, maintain_order=True):
             rows = pl.int_range(first, first + batch.height, dtype=pl.Int64, eager=True)
             yield batch.insert_column(0, rows.alias(ROW))
@@ -256,12 +316,14 @@ def _read_table(
             raise BrokenFile("a page is damaged")  # a reader that fails in its thread may just end
 
 
-def _scan(source: FileSource, columns: Columns, hashed: Hashed | None = None) -> pl.LazyFrame:
+def _scan(
+    source: FileSource, columns: Columns, hashed: Hashed | None = None, *, values: bool = False
+) -> pl.LazyFrame:
     """The columns of a file that are read, as a lazy frame."""
     with _one_error(source):
-        frame, names = _open(source, columns, every=hashed is not None)
+        frame, names = _open(source, columns, every=hashed is not None or values)
         columns.require(names, source.name)
-        return frame.select(*_selection(frame, columns, hashed))
+        return frame.select(*_selection(frame, columns, hashed, values=values))
 
 
 def scan_arrow(path: Path) -> pl.LazyFrame:

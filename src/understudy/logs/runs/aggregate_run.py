@@ -122,7 +122,7 @@ class AggregateRun:
             else:
                 quarantine.rows.update(count_rows(self.sources, log.reader.columns))
         repeated = self._repeated(log.reader.columns)
-        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
+        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated=repeated)
         policy = dataclasses.replace(policy, files=provenance.files, repeated=repeated)
         if not self.sources:
             provenance = self._provenance(policy.refused, repeated)
@@ -304,7 +304,7 @@ class AggregateRun:
 
     def _columns(self) -> tuple[Columns, PropensitySource]:
         """The columns to read, and the source of the propensities."""
-        for role in ("time", "eligible", "context", "id", "experts"):
+        for role in ("time", "eligible", "context", "id", "experts", "unit"):
             if self.options.columns.get(role):
                 reason = "sums in no order do not read it"
                 remedy = "leave it out, or --engine"

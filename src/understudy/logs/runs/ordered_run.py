@@ -22,7 +22,6 @@ from understudy.formatting import counted
 from understudy.logs.action_files import probability_vector
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.context_groups import ContextGroups
-from understudy.logs.evaluation.repeated_rows import RowCounter
 from understudy.logs.evaluation.target_policies import (
     RowTarget,
     Target,
@@ -35,23 +34,23 @@ from understudy.logs.options import Options, require_same
 from understudy.logs.outputs import QUARANTINE_FILE, ProgressCallback, Quarantine
 from understudy.logs.policy import Policy, Provenance
 from understudy.logs.readers.inputs import (
-    LogReader,
     LogSource,
     prefetch,
     sources_name,
 )
+from understudy.logs.readers.units import UnitRecord, UsedUnits
 from understudy.logs.rules import list_reasons, nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
 from understudy.logs.runs.setup import (
     LogInput,
     ResolvedLog,
+    RowTests,
     RunOutcome,
     UnexpectedAction,
-    counter_for,
     fingerprints_of,
     provenance_of,
+    reader_of,
     refuse_learned,
-    repeated_rows,
     resolve,
     rules_of,
     validated_batches,
@@ -140,8 +139,8 @@ class OrderedRun:
             with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
                 if earlier is not None and earlier_quarantine and earlier_quarantine.exists():
                     quarantine.copy(earlier_quarantine, sum(earlier.refused.values()))
-                counter = counter_for(plan.log.reader)
-                batches = self._batches(plan.log, quarantine, "learning", counter)
+                tests = RowTests(plan.log.reader)
+                batches = self._batches(plan.log, quarantine, "learning", tests)
                 study, average, unexpected = _learn(plan, batches)
             fingerprints = hashing.result()
         if study.rounds == plan.study.rounds and plan.warmup.rows:
@@ -152,14 +151,16 @@ class OrderedRun:
             raise InvalidLog("warmup", counted(plan.warmup.rows, "row"), reason, remedy)
         if study.rounds == plan.study.rounds:
             raise nothing_left(sources_name(self.sources), quarantine.by_reason())
-        repeated = repeated_rows(plan.log.reader, counter)
-        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
+        provenance = self._provenance(plan.log, fingerprints, quarantine, tests)
+        repeated, sticky, units = provenance.repeated, provenance.sticky, plan.log.reader.units
         files, reject_counts = provenance.files, quarantine.by_reason()
         if earlier is not None:
             files = (*earlier.files, *files)
             reject_counts.update(earlier.refused)
             if earlier.repeated is not None and earlier.repeated.found:
                 repeated = earlier.repeated  # its rows are learned from
+            if earlier.sticky is not None and earlier.sticky.found:
+                sticky = earlier.sticky
         policy = Policy(
             actions=plan.log.actions,
             study=study,
@@ -171,6 +172,10 @@ class OrderedRun:
             warmup_sums=plan.warmup if earlier is None else earlier.warmup_sums,
             contextual=plan.contextual,
             repeated=repeated,
+            sticky=sticky if sticky is not None and sticky.found else None,
+            units=None
+            if units is None
+            else UnitRecord.of(units, None if earlier is None else earlier.units),
         )
         return policy, provenance, unexpected
 
@@ -191,6 +196,8 @@ class OrderedRun:
         settings = dataclasses.replace(
             choice.settings(columns, options.scale, log.propensity_source, *unmet),
             repeated_rows=options.repeated_rows or CHECK,
+            no_unit=options.no_unit,
+            unit_rows=options.unit_rows,
         )
         varies = contextual is not None or columns.eligible is not None
         confidence = None if log.behavior is None and varies else options.confidence_or_default
@@ -277,12 +284,21 @@ class OrderedRun:
             behavior,
             closed=True,
         )
-        compared = resumed.compares_rows and columns.id is None
-        reader = LogReader(self.sources, columns, compared=compared)
-        reader = reader.in_time_order(self.folder, self.watch)
+        used = None if earlier.units is None else earlier.units.at_hand()
+        reader = reader_of(
+            self.sources,
+            columns,
+            resumed,
+            self.folder,
+            self.watch,
+            source=settings.behavior,
+            used=used,
+        )
         log = ResolvedLog(reader, rules, earlier.actions, settings.behavior, behavior, None)
         allowed = resumed.repeated_rows or CHECK
-        settings = dataclasses.replace(settings, columns=columns, repeated_rows=allowed)
+        settings = dataclasses.replace(
+            settings, columns=columns, repeated_rows=allowed, no_unit=resumed.no_unit
+        )
         (curve,) = earlier.study.curves
         if curve is not None:  # the first run declares the actions for this one
             curve = dataclasses.replace(curve, hindsight=False)
@@ -298,18 +314,18 @@ class OrderedRun:
         """Count in a first pass, and certify the candidates in a second."""
         options = self.options
         known = frozenset(label for target in targets for label in target.labels)
-        log = resolve(self.sources, options, self.folder, self.watch, known=known)
+        used = _used_units(targets)
+        log = resolve(self.sources, options, self.folder, self.watch, known=known, used=used)
         begin = Observed.nothing(len(log.actions), log.behavior)
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
-            counter = counter_for(log.reader)
-            seen = observe_rows(self._batches(log, quarantine, "counting", counter), begin)
+            tests = RowTests(log.reader)
+            seen = observe_rows(self._batches(log, quarantine, "counting", tests), begin)
         statistics = LogStatistics(log.actions, seen.sums, dict(quarantine.by_reason()))
         counts_over_time, declared = seen.counts_over_time.counts, bool(options.declared())
         candidates = all_candidates(
             targets, fingerprints, statistics, counts_over_time, declared=declared
         )
-        repeated = repeated_rows(log.reader, counter)
-        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
+        provenance = self._provenance(log, fingerprints, quarantine, tests)
         outcome = RunOutcome(statistics, log.propensity_source, provenance, counts_over_time)
         return outcome, candidates, self._certificates(log, candidates)
 
@@ -366,6 +382,7 @@ class OrderedRun:
             known=target.labels,
             grow=True,
             declared_only=declared_only,
+            used=_used_units([target]),
         )
         _refuse_uncertifiable(target, log)
         certificate = Certificate(
@@ -381,9 +398,9 @@ class OrderedRun:
             return [target.in_rows(batch, log.actions)]
 
         with Quarantine(self.folder / QUARANTINE_FILE) as quarantine:
-            counter = counter_for(log.reader)
+            tests = RowTests(log.reader)
             seen = observe_rows(
-                self._batches(log, quarantine, "certifying", counter),
+                self._batches(log, quarantine, "certifying", tests),
                 Observed.nothing(len(log.actions), log.behavior, curves),
                 targets,
             )
@@ -392,19 +409,41 @@ class OrderedRun:
         (curve,) = seen.curves
         assert curve is not None
         statistics = LogStatistics(log.actions, seen.sums, dict(quarantine.by_reason()))
-        repeated = repeated_rows(log.reader, counter)
-        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
+        provenance = self._provenance(log, fingerprints, quarantine, tests)
         outcome = RunOutcome(
             statistics, log.propensity_source, provenance, seen.counts_over_time.counts, +unexpected
         )
         return Certified.of(curve.certificate, curve.points), outcome
 
+    def _provenance(
+        self,
+        log: ResolvedLog,
+        fingerprints: Sequence[str],
+        quarantine: Quarantine,
+        tests: RowTests,
+    ) -> Provenance:
+        return provenance_of(
+            self.sources,
+            fingerprints,
+            quarantine,
+            repeated=tests.repeated(),
+            sticky=tests.sticky_columns(),
+            units=log.reader.units,
+        )
+
     def _batches(
-        self, log: ResolvedLog, quarantine: Quarantine, phase: str, counter: RowCounter | None
+        self, log: ResolvedLog, quarantine: Quarantine, phase: str, tests: RowTests
     ) -> Iterator[ValidatedBatch]:
         return validated_batches(
-            log, quarantine, phase, self.watch, strict=self.strict, counter=counter
+            log, quarantine, phase, self.watch, strict=self.strict, tests=tests
         )
+
+
+def _used_units(targets: Sequence[Target]) -> UsedUnits | None:
+    """The units that these policies were learned from, None if they have none."""
+    records = [target.learned.units for target in targets if target.learned is not None]
+    used = [record.at_hand().hashes for record in records if record is not None]
+    return UsedUnits.of(*used) if used else None
 
 
 def _learn(

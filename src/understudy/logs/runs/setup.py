@@ -12,12 +12,14 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import polars as pl
 
 from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.logs.action_files import probability_vector
 from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.repeated_rows import RepeatedRows, RowCounter
+from understudy.logs.evaluation.sticky_columns import StickyColumns, StickyDetector
 from understudy.logs.options import Options
 from understudy.logs.outputs import ProgressCallback, Quarantine
 from understudy.logs.policy import FileRead, Policy, Provenance
@@ -25,12 +27,14 @@ from understudy.logs.readers.bandit_feedback import from_bandit_feedback
 from understudy.logs.readers.files import FileSource, UnreadFiles, find_files
 from understudy.logs.readers.inputs import (
     FrameSource,
+    Hashed,
     LogReader,
     LogSource,
     has_propensities,
     prefetch,
     sources_name,
 )
+from understudy.logs.readers.units import UnitRows, UsedUnits
 from understudy.logs.rules import RejectReason, nothing_left, too_few
 from understudy.logs.schema import (
     ACTION,
@@ -38,6 +42,7 @@ from understudy.logs.schema import (
     GIVEN,
     LOGGED,
     ROW_HASH,
+    VALUE_HASH,
     Actions,
     Columns,
     PropensitySource,
@@ -113,15 +118,63 @@ class ResolvedLog:
     rows: int | None
     declared_only: bool = False
 
-    def batches(self, counter: RowCounter | None = None) -> Iterator[ValidatedBatch]:
+    def batches(self, tests: RowTests | None = None) -> Iterator[ValidatedBatch]:
         """The batches in order; `UnexpectedAction` if one has an action that must be declared.
 
-        A counter of rows sees all of them.
+        Tests of rows see all of them.
         """
-        for batch in _validated(self.reader, self.rules, counter):
+        for batch in _validated(self.reader, self.rules, tests):
+            if tests is not None:
+                tests.add_valid(batch, self.behavior)
             if self.declared_only and RejectReason.ACTION_UNKNOWN in batch.reasons():
                 raise UnexpectedAction
             yield batch
+
+
+class RowTests:
+    """The search for copies of rows, and for columns in which the action is sticky."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self.copies = RowCounter() if reader.compared else None
+        self.examined = reader.examined
+        self._reader = reader
+        self._sticky: StickyDetector | None = None
+
+    def add(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Count rows as they were read; return them without the hashes of rows."""
+        if self.copies is None:
+            return frame
+        self.copies.add(frame[ROW_HASH])
+        return frame.drop(ROW_HASH)
+
+    def add_valid(self, batch: ValidatedBatch, behavior: Behavior | None) -> None:
+        """Bet on the valid rows."""
+        names = [name for name in batch.frame.columns if name.startswith(VALUE_HASH)]
+        if not names:
+            return
+        q = batch.propensities
+        if q is None:
+            assert isinstance(behavior, np.ndarray)  # unknown propensities are not examined
+            q = behavior[batch.actions]
+        hashes = {name.removeprefix(VALUE_HASH): batch.frame[name] for name in names}
+        self._sticky = self._sticky or StickyDetector()
+        self._sticky.add(hashes, batch.actions, q)
+
+    def repeated(self) -> RepeatedRows | None:
+        """The finding about equal rows; one about some columns is tested again, in all of them."""
+        if self.copies is None:
+            return None
+        found = self.copies.finding()
+        if found.found:
+            counter = RowCounter()
+            for hashes in prefetch(self._reader.hashes()):
+                counter.add(hashes)
+            found = counter.finding()
+        return found
+
+    def sticky_columns(self) -> StickyColumns | None:
+        """The finding about sticky columns, None if there are none to examine."""
+        return None if self._sticky is None else self._sticky.finding()
 
 
 class UnexpectedAction(Exception):
@@ -138,6 +191,7 @@ def resolve(
     grow: bool = False,
     count: bool = False,
     declared_only: bool = False,
+    used: UsedUnits | None = None,
 ) -> ResolvedLog:
     """Fix what the options leave open; the log is scanned only if they do not name its actions.
 
@@ -145,13 +199,15 @@ def resolve(
     `grow`, the actions of the log and the `known` ones are added. A given behavior does not grow by
     the log, because an action that it does not name could not be played. `count` asks for the
     number of rows. `declared_only` skips the scan of a list that may grow: `ResolvedLog.batches`
-    then raises if the log shows another action. Rows out of order are sorted in the folder.
+    then raises if the log shows another action. Rows out of order are sorted in the folder. Units
+    that were `used` are left out.
     """
     columns, propensity_source = columns_of(
         options, lambda columns: any(has_propensities(source, columns) for source in sources)
     )
-    reader = LogReader(sources, columns, compared=options.compares_rows)
-    reader = reader.in_time_order(folder, watch)
+    reader = reader_of(
+        sources, columns, options, folder, watch, source=propensity_source, used=used
+    )
     declared = options.declared()
     fixed = options.probabilities is not None or not grow
     closed = bool(declared) and (fixed or declared_only)
@@ -171,6 +227,41 @@ def resolve(
     behavior = behavior_of(propensity_source, options, actions)
     rules = rules_of(options, propensity_source, actions, behavior, closed=closed)
     return ResolvedLog(reader, rules, actions, propensity_source, behavior, rows, declared_only)
+
+
+def reader_of(
+    sources: Sequence[LogSource],
+    columns: Columns,
+    options: Options,
+    folder: Path,
+    watch: ProgressCallback,
+    *,
+    source: PropensitySource,
+    used: UsedUnits | None = None,
+) -> LogReader:
+    """The reader of the rows in their order, or of one row for each unit that was not `used`."""
+    reader = LogReader(
+        sources,
+        columns,
+        compared=options.compares_rows and columns.id is None and columns.unit is None,
+        examined=columns.unit is None and not options.no_unit and source != ESTIMATED,
+    )
+    reader = reader.in_time_order(folder, watch)
+    if columns.unit is None:
+        return reader
+    reader = reader.by_unit(
+        column=columns.unit,
+        scale=options.scale,
+        most_rows=options.unit_rows,
+        used=used,
+        watch=watch,
+    )
+    counts = reader.units.counts  # type: ignore[union-attr] # made just now
+    if counts.units == counts.left_out > 0:
+        reason = f"the policy was learned from all of its {counts.units:,} units"
+        remedy = "pass a log of other units: the action of a unit was drawn once, for both logs"
+        raise InvalidLog("log", sources_name(sources), reason, remedy)
+    return reader
 
 
 def _scan(
@@ -193,15 +284,14 @@ def _scan(
 
 
 def _validated(
-    reader: LogReader, rules: RowRules, counter: RowCounter | None = None
+    reader: LogReader, rules: RowRules, tests: RowTests | None = None
 ) -> Iterator[ValidatedBatch]:
     """The validated batches of a log; a row whose id came before is in none, but quarantined."""
     seen = SeenIds()
-    for file, frame in reader.batches(hashed=None if counter is None else "some"):
-        rows = frame
-        if counter is not None:
-            counter.add(frame[ROW_HASH])
-            rows = frame.drop(ROW_HASH)
+    hashed: Hashed | None = "some" if tests is not None and tests.copies is not None else None
+    values = tests is not None and tests.examined
+    for file, frame in reader.batches(hashed=hashed, values=values):
+        rows = frame if tests is None else tests.add(frame)
         if reader.columns.id is None:
             yield check(file, rows, rules)
         else:
@@ -216,10 +306,10 @@ def validated_batches(
     watch: ProgressCallback,
     *,
     strict: bool,
-    counter: RowCounter | None = None,
+    tests: RowTests | None = None,
 ) -> Iterator[ValidatedBatch]:
     """Batches in order; rejected rows go into quarantine or, if `strict`, are an error."""
-    for batch in prefetch(log.batches(counter)):
+    for batch in prefetch(log.batches(tests)):
         if strict and len(batch.quarantined):
             file, row, reason = batch.quarantined.select("file", "row", "reason").row(0)
             reason = f"row {row}: {reason}"
@@ -346,29 +436,14 @@ class RunOutcome:
     unexpected: Mapping[tuple[str, Unexpected], int] = field(default_factory=dict)
 
 
-def counter_for(reader: LogReader) -> RowCounter | None:
-    """A counter of rows, if rows are compared."""
-    return RowCounter() if reader.compared else None
-
-
-def repeated_rows(reader: LogReader, counter: RowCounter | None) -> RepeatedRows | None:
-    """The finding about equal rows; one about some columns is examined again, in all of them."""
-    if counter is None:
-        return None
-    found = counter.finding()
-    if found.found:
-        counter = RowCounter()
-        for hashes in prefetch(reader.hashes()):
-            counter.add(hashes)
-        found = counter.finding()
-    return found
-
-
 def provenance_of(
     sources: Sequence[LogSource],
     fingerprints: Sequence[str],
     quarantine: Quarantine,
+    *,
     repeated: RepeatedRows | None = None,
+    sticky: StickyColumns | None = None,
+    units: UnitRows | None = None,
 ) -> Provenance:
     """The provenance of rows that were read in order, from the quarantine of the run."""
     rejected = quarantine.by_file()
@@ -377,7 +452,10 @@ def provenance_of(
         for source, fingerprint in zip(sources, fingerprints, strict=True)
     )
     unread = unread_files(sources)
-    return Provenance(files, quarantine.counts, quarantine.examples, unread, repeated)
+    counts = None if units is None else units.counts
+    return Provenance(
+        files, quarantine.counts, quarantine.examples, unread, repeated, sticky, counts
+    )
 
 
 def unread_files(sources: Sequence[LogSource]) -> tuple[UnreadFiles, ...]:

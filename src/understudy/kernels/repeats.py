@@ -1,0 +1,57 @@
+"""Bets that the rows of one value repeat its action, as rows of a sticky assignment do.
+
+A table has a slot for some values, chosen by their hash: the tag of the first value that came
+there, and the action of its last row. Other values of the slot are not followed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from understudy.kernels.compiler import compiled
+
+Array = Any
+
+MOST_WEALTH = 1e200  # of a bet: far above any threshold; less wealth than it has is valid
+NO_VALUE = 0  # the hash of a missing value
+SHIFT, ONE = np.uint64(32), np.uint64(1)  # a tag is the other half of a hash, and never 0
+
+
+@compiled
+def bet_on_repeats(
+    bets: Array,
+    hashes: Array,
+    actions: Array,
+    propensities: Array,
+    tags: Array,
+    last: Array,
+    wealth: Array,
+    counts: Array,
+) -> float:
+    """Bet on all rows whose value has come before; return the largest mean wealth after one.
+
+    A bet λ multiplies its wealth by 1 + λ (X − 1), with X = 1/q where the action is that of the
+    value's last row, and 0 where it is another. `counts` are such rows, and those with X > 0.
+    """
+    mask, largest = np.uint64(tags.size - 1), 0.0
+    for t in range(hashes.size):
+        if hashes[t] == NO_VALUE:
+            continue
+        slot, tag = np.int64(hashes[t] & mask), np.uint32((hashes[t] >> SHIFT) | ONE)
+        if tags[slot] == tag:
+            same = last[slot] == actions[t]
+            counts[0] += 1
+            counts[1] += same
+            excess = (1.0 / propensities[t] if same else 0.0) - 1.0
+            mean = 0.0
+            for i in range(bets.size):
+                wealth[i] = min(MOST_WEALTH, wealth[i] * (1.0 + bets[i] * excess))
+                mean += wealth[i] / bets.size
+            largest = max(largest, mean)
+        if tags[slot] == 0:
+            tags[slot] = tag
+        if tags[slot] == tag:
+            last[slot] = actions[t]
+    return largest

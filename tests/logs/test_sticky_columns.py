@@ -1,0 +1,164 @@
+"""Columns in which the action is sticky: `understudy.logs.evaluation.sticky_columns`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import understudy as us
+from tests.support.command_line import COMMANDS, Place, place
+from tests.support.logs.log_files import write
+from tests.support.logs.sticky import fresh_log, sticky_log
+from understudy.logs.evaluation.sticky_columns import (
+    BETS,
+    ENOUGH,
+    FALSE_ALARM,
+    StickyColumns,
+    StickyDetector,
+)
+
+__all__ = ["place"]
+
+
+def finding(log: pl.DataFrame, batch: int = 500, *columns: str) -> StickyColumns:
+    detector = StickyDetector()
+    for part in log.iter_slices(batch):
+        hashes = {name: part[name].hash() for name in columns or ("user", "page")}
+        actions = (part["action"] == "b").cast(pl.Int64).to_numpy()
+        detector.add(hashes, actions, part["propensity"].to_numpy())
+    return detector.finding()
+
+
+def test_the_wealth_of_a_bet_is_one_in_expectation() -> None:
+    """Over all sequences of actions, for any values and any propensities that the past decides."""
+    values = np.array([3, 5, 3, 3, 5], dtype=np.uint64) << np.uint64(33)
+
+    def propensity(past: tuple[int, ...]) -> float:  # of action 1
+        return 0.2 + 0.6 * ((sum(past) * 3 + len(past)) % 5) / 4
+
+    total = 0.0
+    for actions in itertools.product((0, 1), repeat=len(values)):
+        q = [propensity(actions[:t]) for t in range(len(values))]
+        own = [q[t] if a else 1 - q[t] for t, a in enumerate(actions)]
+        detector = StickyDetector()
+        detector.add({"user": pl.Series(values)}, np.array(actions), np.array(own))
+        total += float(np.prod(own)) * detector._columns["user"].wealth.mean()
+    assert total == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_sticky_logs_are_found(share: float) -> None:
+    """At least 1,000 repeats, and the unit's column in sight: 99 of 100 logs."""
+    found = 0
+    for seed in range(200):
+        log = sticky_log(seed, users=1_000, rows=2_000, share=share)
+        columns = finding(log).columns
+        found += [column.name for column in columns] == ["user"]
+    assert found >= 198
+
+
+def test_fresh_draws_with_contexts_raise_no_alarm() -> None:
+    for seed in range(200):
+        assert not finding(fresh_log(seed, 3_000), 500, "user", "page", "x").found
+
+
+def test_the_finding_does_not_depend_on_batches() -> None:
+    log = sticky_log(1, users=200, rows=3_000)
+    assert finding(log, 7) == finding(log, 3_000)
+
+
+def test_missing_values_are_no_value() -> None:
+    log = sticky_log(1, users=200, rows=3_000).with_columns(
+        action=pl.lit("b"), propensity=pl.lit(0.5)
+    )
+    hashes = {"user": pl.Series([0] * 3_000, dtype=pl.UInt64)}
+    detector = StickyDetector()
+    detector.add(hashes, np.ones(3_000, dtype=np.int64), log["propensity"].to_numpy())
+    assert detector.finding() == StickyColumns((), 1)
+
+
+def test_a_column_without_an_alarm_is_examined_for_so_long() -> None:
+    rng = np.random.default_rng(0)
+    detector = StickyDetector()
+    n = 1 << 18
+    for _ in range(8):
+        values = {"page": pl.Series(rng.integers(0, 20, n)).hash()}
+        detector.add(values, rng.integers(0, 2, n), np.full(n, 0.5))
+    assert ENOUGH <= detector._columns["page"].counts[0] <= ENOUGH + n
+    assert len(BETS) == 6
+    assert FALSE_ALARM == 1e-6
+
+
+# ------------------------------------------------------------------------------------- commands
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "ndjson", "arrow"])
+def test_every_command_names_the_column_and_decides_nothing(form: str, place: Place) -> None:
+    log = sticky_log(3, users=100, rows=4_000, gain=0.3).with_columns(
+        user=pl.format("user {}", "user")
+    )
+    path = write(place.root / "logs" / f"log.{form}", log)
+    for command in COMMANDS:
+        said = place.run_on(command, path, "--json")
+        assert (said.code, said.error) == (0, "")
+        report = json.loads(said.out)
+        (column,) = report["sticky_columns"]["columns"]
+        assert (column["name"], column["same"]) == ("user", column["repeats"])
+        assert {one["obstacle"] for one in report["candidates"]} == {"sticky columns"}
+        assert any(line.startswith("Sticky columns: user") for line in report["coverage"])
+        if command != "coverage":
+            assert (report["decision"], report["obstacle"]) == ("unknown", "sticky columns")
+            assert "pass --unit user" in report["words"]
+            assert report["certificate"] is None
+        overwrite = ["--overwrite"] if command == "learn" else []
+        for declared in (["--no-unit"], ["--unit", "user"]):
+            again = place.run_on(command, path, "--json", *declared, *overwrite)
+            assert json.loads(again.out)["sticky_columns"] is None
+            assert json.loads(again.out)["obstacle"] is None
+
+
+def test_a_context_column_may_be_sticky_too() -> None:
+    log = sticky_log(3, users=100, rows=4_000)
+    learned = us.logs.learn(log, context=["user", "page"], learner="ridge")
+    assert learned.obstacle == "sticky columns"
+
+
+def test_rows_by_time_are_examined_in_their_order() -> None:
+    log = sticky_log(3, users=100, rows=4_000).with_row_index("second")
+    found = us.logs.coverage(log.sample(fraction=1.0, shuffle=True, seed=1), time="second")
+    again = us.logs.coverage(log.drop("second"))
+    assert found.coverage.sticky == again.coverage.sticky
+
+
+def test_a_policy_remembers_sticky_columns_and_that_there_is_no_unit(tmp_path: Path) -> None:
+    log = sticky_log(3, users=100, rows=4_000)
+    us.logs.learn(log, out=tmp_path)
+    policy = us.logs.Policy.load(tmp_path / "policy.json")
+    assert policy.sticky is not None
+    assert policy.sticky.found
+    assert us.logs.learn(fresh_log(1, 500), resume=policy).obstacle == "sticky columns"
+    more = us.logs.learn(fresh_log(1, 500), resume=policy, no_unit=True)
+    assert (more.obstacle, more.policy.settings.no_unit) == (None, True)
+    later = sticky_log(4, users=100, rows=4_000)
+    assert us.logs.certify(later, more.policy).coverage.obstacle is None
+    broken = json.loads((tmp_path / "policy.json").read_text(encoding="utf-8"))
+    broken["provenance"]["sticky"]["columns"][0]["repeats"] = -1
+    (tmp_path / "policy.json").write_text(json.dumps(broken), encoding="utf-8")
+    with pytest.raises(us.errors.InvalidSnapshot):
+        us.logs.Policy.load(tmp_path / "policy.json")
+
+
+def test_unknown_propensities_are_not_examined() -> None:
+    log = sticky_log(3, users=100, rows=4_000).drop("propensity")
+    assert us.logs.coverage(log).coverage.sticky is None
+
+
+def test_given_propensities_are_examined() -> None:
+    log = sticky_log(3, users=100, rows=4_000).drop("propensity")
+    found = us.logs.coverage(log, behavior={"a": 0.5, "b": 0.5}).coverage
+    assert found.obstacle == "sticky columns"
