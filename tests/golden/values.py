@@ -92,7 +92,10 @@ RECIPES: dict[str, tuple[Recipe, tuple[str, ...]]] = {
         lambda: us.lin_prod_compact(DISJOINT_V, n_actions=3, kappa=40.0, **FIRST),
         ("contexts",),
     ),
-    "lin_prod_unknown-shared": (lambda: us.lin_prod_unknown(horizon=100, **HEURISTIC, **FIRST), ("shared",)),
+    "lin_prod_unknown-shared": (
+        lambda: us.lin_prod_unknown(horizon=100, **HEURISTIC, **FIRST),
+        ("shared",),
+    ),
     "lin_prod_unknown-disjoint": (
         lambda: us.lin_prod_unknown(eta=0.05, disjoint=True, **HEURISTIC, **FIRST),
         ("contexts",),

@@ -12,9 +12,9 @@ LinProd in constant memory replaces the product by two sums:
     log w_t(x, a) = η_t ⟨Θ − cSφ(x, a), φ(x, a)⟩,  Θ = Σ_{k<t} θ̂_k,  S = Σ_{k<t} η_k θ̂_k θ̂_kᵀ
 
 c is the curvature. Θ is (B, d) and S (B, d, d): one block for all actions, or one for each.
-Features are (n, A, d): a row for each action, or one for all. Every sum runs over the rounds, and over the features of
-a round, in a fixed order, so that batching does not change a bit. Inner loops run over the
-entries of a vector, each with its own sum, so that the compiler can vectorize them.
+Features are (n, A, d): a row for each action, or one for all. Every sum runs over the rounds, and
+over the features of a round, in a fixed order, so that batching does not change a bit. Inner loops
+run over the entries of a vector, each with its own sum, so that the compiler can vectorize them.
 """
 
 from __future__ import annotations

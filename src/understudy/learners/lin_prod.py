@@ -215,7 +215,7 @@ class LinProdCompact(KnownCovariance[Sums]):
         etas = self.rates(np.arange(state.rounds + 1, state.rounds + len(log) + 1))
         thetas = theta_hats(self.features.V_inverse, log)
         after, policies = advance_sums(
-            state, etas, self.curvature, thetas, log, self.features.n_actions
+            state, etas, thetas, log, self.features.n_actions, curvature=self.curvature
         )
         recorder.add(policies)
         return after
@@ -227,7 +227,7 @@ def initial_sums(shape: tuple[int, ...]) -> Sums:
 
 
 def advance_sums(
-    sums: Sums, etas: Array, curvature: float, thetas: Array, log: Log, n_actions: int
+    sums: Sums, etas: Array, thetas: Array, log: Log, n_actions: int, *, curvature: float
 ) -> tuple[Sums, Array]:
     """The sums after a log with these rates and estimates, and π_t(·|X_t) of its rounds, (n, K)."""
     theta, squares = sums.theta.copy(), sums.squares.copy()
@@ -402,7 +402,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
         thetas = theta_hats(inverse, log)
         etas = np.full(len(log), self.eta)
         sums, policies = advance_sums(
-            state.sums, etas, self.curvature, thetas, log, self.n_actions
+            state.sums, etas, thetas, log, self.n_actions, curvature=self.curvature
         )
         kernels.lin_prod.add_squares(
             kernel_view(played_features(log.features, log.actions)),
