@@ -129,7 +129,7 @@ def lin_prod_compact(
     >>> event = us.Feedback(action=1, reward=1.0, features=np.eye(2))
     >>> state = learner.update(learner.init(), event)
     >>> learner.policy(state, np.eye(2)).round(4).tolist()
-    [0.4654, 0.5346]
+    [0.4638, 0.5362]
     """
     features = features_of(V, n_actions)  # type: ignore[arg-type] # checked above
     kappa = kappa_of(features, kappa, feature_bound)
@@ -189,7 +189,7 @@ def lin_prod_unknown(
     >>> log = us.Log([1, 1, 1], [1.0, 1.0, 0.0], features=np.stack([np.eye(2)] * 3))
     >>> state, _ = learner.replay(learner.init(), log)
     >>> learner.policy(state, np.eye(2)).round(4).tolist()
-    [0.4216, 0.5784]
+    [0.4075, 0.5925]
     """
     rate = rate_for(n_actions, eta, horizon)
     beta = 2 * rate * feature_bound**2 if beta is None else beta
