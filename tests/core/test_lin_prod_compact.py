@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,9 @@ from tests.support.strategies import (
 )
 from understudy import theory
 from understudy.errors import InvalidArgument, InvalidEvent
-from understudy.snapshots import from_json, to_json
-from understudy.theory.rates import LIN_PROD_CURVATURE
 
 K = 3
-C = LIN_PROD_CURVATURE
+C = us.learners.LinProd.curvature
 
 
 # The inequality, and what follows from it
@@ -340,26 +339,27 @@ def test_a_million_rounds(apart: bool) -> None:
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_a_file_without_the_constant_has_that_of_0_5(name: str) -> None:
+def test_a_file_without_the_constant_has_that_of_0_5(name: str, tmp_path: Path) -> None:
     """1: it goes on with the bits that it had, and is written as it was."""
     learner, log = LEARNERS[name], LOGS[name]
     first = replace(learner, curvature=1.0)
     middle, _ = first.replay(first.init(), log[:60])
-    text = to_json(first, middle)
-    assert "curvature" not in text
-    old: Any
-    old, state = from_json(text)
+    path, again = tmp_path / "saved.json", tmp_path / "again.json"
+    us.Understudy(first, middle).save(path)
+    assert "curvature" not in path.read_text()
+    loaded = us.load(path)
+    old: Any = loaded.learner
     assert old.curvature == 1.0
-    assert to_json(old, state) == text
-    (state, found), (wanted, table) = (
-        old.policies(state, log[60:]),
-        first.policies(middle, log[60:]),
-    )
+    loaded.save(again)
+    assert again.read_text() == path.read_text()
+    state, found = old.policies(loaded.state, log[60:])
+    wanted, table = first.policies(middle, log[60:])
     assert found.tobytes() == table.tobytes()
     assert bits(state) == bits(wanted)
-    new = json.loads(to_json(learner, middle))
+    us.Understudy(learner, middle).save(again)
+    new = json.loads(again.read_text())
     assert new["learner"].pop("curvature") == learner.curvature == C
-    assert new == json.loads(text)
+    assert new == json.loads(path.read_text())
 
 
 @pytest.mark.parametrize("name", LEARNERS)
