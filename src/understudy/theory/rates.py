@@ -242,9 +242,9 @@ def lin_prod_bound(
 ) -> float:
     r"""Theorem 3 for any admissible η: $\frac{\log K}{\eta} + c\,\eta n C_\varphi(\pi^*; \pi_B)$.
 
-    c = 1, the default, is the paper's own statement, and holds for every form of LinProd. A learner
-    has its own c, 0.7726 but for files of release 0.5: pass `curvature=learner.curvature` for the
-    sharper bound (docs/theory.md, section 8).
+    c = 1, the default, is the paper's own statement, and holds for `us.lin_prod` and every
+    `us.lin_prod_compact`. A learner has its own c, 0.7726 but for files of release 0.5: pass
+    `curvature=learner.curvature` for the sharper bound (docs/theory.md, section 8).
 
     >>> round(lin_prod_bound(10, horizon=10_000, eta=0.01, coverage=5.0), 2)
     730.26
