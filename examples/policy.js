@@ -109,10 +109,11 @@ function ridge(learner, state, x) {
 
 function linProd(learner, state, x) {
   const p = x.length, eta = Math.min(0.5 / learner.kappa, rateOf(learner.eta, state.rounds + 1));
-  const score = (_, a) => { // η (⟨Θ, x⟩ − xᵀSx)
+  const c = learner.curvature === undefined ? 1 : learner.curvature;
+  const score = (_, a) => { // η (⟨Θ, x⟩ − c xᵀSx)
     const theta = part(state.theta, p, a);
     const image = x.map((_, i) => sum(part(state.squares, p, a * p + i).map((s, j) => s * x[j])));
-    return eta * sum(x.map((value, i) => value * (theta[i] - image[i])));
+    return eta * sum(x.map((value, i) => value * (theta[i] - c * image[i])));
   };
   return softmax(Array.from({ length: state.theta.shape[0] }, score));
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -290,16 +291,22 @@ def assert_compact_agrees(learner: LinProdCompact, game: LinearGame, data: st.Da
     contexts, log = data.draw(linear_logs(game))
     etas = learner.rates(np.arange(1, len(log) + 2))
     features = game.features[contexts]
-    wanted = reference.lin_prod_compact(game.V, etas, log.actions, log.rewards, features)
+    columns = (log.actions, log.rewards, features)
+    wanted = reference.lin_prod_compact(game.V, etas, *columns, curvature=learner.curvature)
     assert_agrees(learner, log, wanted, game.shown[contexts[-1]])
 
 
+curvatures = st.sampled_from([0.7726, 0.9, 1.0])
+
+
 @quick
-@given(data=st.data(), game=linear_games(), fraction=st.floats(0.01, 1.0))
-def test_lin_prod_compact(data: st.DataObject, game: LinearGame, fraction: float) -> None:
+@given(data=st.data(), game=linear_games(), fraction=st.floats(0.01, 1.0), curvature=curvatures)
+def test_lin_prod_compact(
+    data: st.DataObject, game: LinearGame, fraction: float, curvature: float
+) -> None:
     """At any admissible rate, for shared features and for disjoint ones, on φ written out."""
     eta = fraction * game.largest_rate
-    learner = game.play(us.lin_prod_compact, eta)
+    learner = replace(game.play(us.lin_prod_compact, eta), curvature=curvature)
     assert learner.rates(np.array([1, 99])).tolist() == [eta, eta]
     assert_compact_agrees(learner, game, data)
 
@@ -329,11 +336,19 @@ def test_lin_prod_compact_without_a_horizon(coverage: float | None) -> None:
 
 
 @quick
-@given(data=st.data(), game=linear_games(), eta=st.floats(0.01, 0.5), more=st.floats(1.0, 3.0))
-def test_lin_prod_unknown(data: st.DataObject, game: LinearGame, eta: float, more: float) -> None:
+@given(
+    data=st.data(),
+    game=linear_games(),
+    eta=st.floats(0.01, 0.5),
+    more=st.floats(1.0, 3.0),
+    curvature=curvatures,
+)
+def test_lin_prod_unknown(
+    data: st.DataObject, game: LinearGame, eta: float, more: float, curvature: float
+) -> None:
     """M_t = (V̂_t + βI)⁻¹ of all rounds before t."""
     contexts, log = data.draw(linear_logs(game))
-    assert_unknown_agrees(game, contexts, log, eta, more)
+    assert_unknown_agrees(game, contexts, log, eta=eta, more=more, curvature=curvature)
 
 
 @pytest.mark.parametrize("disjoint", [False, True])
@@ -350,7 +365,13 @@ def test_lin_prod_unknown_while_the_inverse_is_held(disjoint: bool) -> None:
 
 
 def assert_unknown_agrees(
-    game: LinearGame, contexts: Integers, log: us.Log, eta: float, more: float
+    game: LinearGame,
+    contexts: Integers,
+    log: us.Log,
+    *,
+    eta: float,
+    more: float,
+    curvature: float = 0.7726,
 ) -> None:
     bound = float(np.linalg.norm(game.features, axis=2).max())
     beta = more * 2 * eta * bound**2
@@ -361,7 +382,8 @@ def assert_unknown_agrees(
         eta=eta,
         beta=beta,
         disjoint=game.contexts is not None,
+        curvature=curvature,
     )
-    features = game.features[contexts]
-    wanted = reference.lin_prod_unknown(beta, eta, log.actions, log.rewards, features)
+    columns = (log.actions, log.rewards, game.features[contexts])
+    wanted = reference.lin_prod_unknown(beta, eta, *columns, curvature=curvature)
     assert_agrees(learner, log, wanted, game.shown[contexts[-1]])

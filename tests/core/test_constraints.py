@@ -222,6 +222,7 @@ EXAMPLES: dict[str, Arguments] = {
         "kappa": 4.0,
         "feature_bound": 1.0,
         "horizon": 10,
+        "curvature": 0.8,
     },
     "learners.lin_prod.Sums": {"theta": [0.5, 0.5], "squares": V, "rounds": 1},
     "learners.lin_prod.LinProdUnknown": {
@@ -231,6 +232,7 @@ EXAMPLES: dict[str, Arguments] = {
         "feature_bound": 1.0,
         "beta": 0.2,
         "horizon": 10,
+        "curvature": 0.8,
     },
     "learners.lin_prod.SumsAndInverse": {
         "sums": us.learners.Sums(np.zeros(D), np.zeros((D, D)), 0),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,7 @@ from understudy import theory
 from understudy.errors import InvalidArgument, InvalidEvent
 
 K = 3
+C = us.learners.LinProd.curvature
 
 
 # The inequality, and what follows from it
@@ -43,15 +46,40 @@ K = 3
 
 @forall(z=st.floats(-0.5, 1e6))
 def test_the_inequality(z: float) -> None:
-    """e^{z − z²} ≤ 1 + z for z ≥ −½."""
-    assert z - z * z <= math.log1p(z) + 1e-15
+    """e^{z − c z²} ≤ 1 + z for z ≥ −½."""
+    assert z - C * z * z <= math.log1p(z) + 1e-15
 
 
-def test_the_inequality_at_its_edge() -> None:
-    """It still holds a little below −½, but not at −0.7: the condition is not idle."""
-    z = np.linspace(-0.5, 3.0, 100_001)
-    assert (np.exp(z - z**2) <= (1 + z) * (1 + 1e-15)).all()
-    assert math.exp(-0.7 - 0.49) > 1 - 0.7
+def test_the_constant_is_the_smallest_of_four_digits() -> None:
+    """At z = −½ it must be 4 log 2 − 2: 0.7725 is too small, and a little below −½ so is 0.7726.
+
+    Above −½ less will do: (z − log(1 + z))/z² is the integral of s/(1 + sz) over [0, 1], and falls.
+    """
+    smallest = 4 * math.log(2) - 2
+    assert smallest < C < smallest + 1e-4
+    assert -0.5 - smallest / 4 == pytest.approx(math.log(0.5), rel=1e-15)
+    assert math.log(0.5) < -0.5 - (C - 1e-4) / 4
+    assert math.log(0.4999) < -0.5001 - C * 0.5001**2
+    z = np.concatenate([np.linspace(-0.5, -0.01, 1000), np.geomspace(0.01, 1e6, 1000)])
+    needed = (z - np.log1p(z)) / z**2
+    assert (np.diff(needed) < 0).all()
+    assert needed[0] == pytest.approx(smallest, rel=1e-14)
+
+
+def test_the_worst_event_leaves_nothing_of_the_constant() -> None:
+    """φ = 1, −1, 0 at η = 1/(2κ): action 1 gets the product's weight ½ but for its fifth digit."""
+    phi = np.array([[1.0], [-1.0], [0.0]])
+    recipes: list[Any] = [us.lin_prod_compact, us.lin_prod]
+    ratios = []
+    for recipe in recipes:
+        learner = recipe([[1.0]], n_actions=3, eta=0.5, kappa=1.0)
+        event = us.Feedback(action=0, reward=1.0, features=phi)
+        policy = learner.policy(learner.update(learner.init(), event), phi)
+        ratios.append(policy / policy[2])
+    compact, product = ratios
+    np.testing.assert_allclose(product, [1.5, 0.5, 1.0], rtol=1e-12)
+    assert (compact[:2] < product[:2]).all()
+    assert compact[1] == pytest.approx(0.5, rel=1e-5)
 
 
 @quick
@@ -59,7 +87,7 @@ def test_the_inequality_at_its_edge() -> None:
 def test_no_factor_is_above_the_products(
     game: LinearGame, data: st.DataObject, fraction: float
 ) -> None:
-    """η⟨θ̂, φ⟩ − η² ⟨θ̂, φ⟩² ≤ log(1 + η⟨θ̂, φ⟩) for each round, context and action of a log.
+    """η⟨θ̂, φ⟩ − c η² ⟨θ̂, φ⟩² ≤ log(1 + η⟨θ̂, φ⟩) for each round, context and action of a log.
 
     The left side is what the sums say of a log of one round.
     """
@@ -69,18 +97,18 @@ def test_no_factor_is_above_the_products(
     r_hat = estimated_rewards(game, contexts, log)
     for t, event in enumerate(log.events()):
         found = log_weights(learner.update(learner.init(), event), eta, game)
-        np.testing.assert_allclose(found, eta * r_hat[t] - (eta * r_hat[t]) ** 2, atol=1e-9)
+        np.testing.assert_allclose(found, eta * r_hat[t] - C * (eta * r_hat[t]) ** 2, atol=1e-9)
         assert (found <= np.log1p(eta * r_hat[t]) + 1e-9).all()
 
 
 def log_weights(state: Any, eta: float, game: LinearGame) -> Array:
-    """η(⟨Θ, φ⟩ − φᵀSφ) in every context, from the sums on their own, (X, K)."""
+    """η(⟨Θ, φ⟩ − c φᵀSφ) in every context, from the sums on their own, (X, K)."""
     S = state.squares
     if game.contexts is not None:
         S, _ = disjoint(S, game.contexts)
     linear = game.features @ state.theta.ravel()
     square = np.einsum("xkd,de,xke->xk", game.features, S, game.features)
-    return np.asarray(eta * (linear - square))
+    return np.asarray(eta * (linear - C * square))
 
 
 # Without a horizon
@@ -94,7 +122,7 @@ def test_a_falling_rate_pathwise(game: LinearGame, data: st.DataObject, first: f
     contexts, log = data.draw(linear_logs(game))
     etas = learner.rates(np.arange(1, len(log) + 1))
     r_hat = estimated_rewards(game, contexts, log)
-    gains = (r_hat - etas[:, np.newaxis, np.newaxis] * r_hat**2).sum(axis=0)
+    gains = (r_hat - C * etas[:, np.newaxis, np.newaxis] * r_hat**2).sum(axis=0)
     earned = (lin_prod_policies(learner, game, log)[:-1] * r_hat).sum(axis=(0, 2))
     if len(log):
         bound = math.log(game.n_actions) / float(etas[-1])
@@ -106,14 +134,13 @@ def test_a_falling_rate_pathwise(game: LinearGame, data: st.DataObject, first: f
 @quick
 @forall(game=linear_games(max_contexts=2, rounds=3), first=st.floats(0.1, 2.0))
 def test_the_bound_without_a_horizon(adaptive: bool, game: LinearGame, first: float) -> None:
-    """E Reg(π*) ≤ log K/η_n + C_φ Σ_t η_t over all sequences of contexts and actions."""
+    """E Reg(π*) ≤ log K/η_n + c C_φ Σ_t η_t over all sequences of contexts and actions."""
     learner = game.falling(first)
     n, exact = len(game.thetas), expected_linear(learner, game, adaptive=adaptive)
     for comparator in comparator_tables(*game.behavior.shape):
         coverage = us.feature_coverage(game.covariance(comparator), game.V)
-        bound = theory.lin_prod_anytime_bound(
-            game.n_actions, horizon=n, eta=learner.eta, kappa=learner.kappa, coverage=coverage
-        )
+        own: Any = {"eta": learner.eta, "kappa": learner.kappa, "curvature": learner.curvature}
+        bound = theory.lin_prod_anytime_bound(game.n_actions, horizon=n, coverage=coverage, **own)
         assert_at_most(exact.regret(comparator), bound)
 
 
@@ -123,19 +150,36 @@ def test_the_bound_without_a_horizon(adaptive: bool, game: LinearGame, first: fl
     scale=st.floats(0.01, 10.0),
     kappa=st.floats(1.0, 100.0),
     coverage=st.floats(0.0, 50.0),
+    curvature=st.floats(C, 1.0),
 )
-def test_the_bound_is_its_sum(n: int, scale: float, kappa: float, coverage: float) -> None:
+def test_the_bound_is_its_sum(
+    n: int, scale: float, kappa: float, coverage: float, curvature: float
+) -> None:
     """Term by term; with a rate that stays it is Theorem 3's."""
     changes = formulas.last_change(np.arange(1, n + 1)).tolist()
     rates = [min(1 / (2 * kappa), scale / math.sqrt(changed)) for changed in changes]
-    wanted = math.log(K) / rates[-1] + coverage * math.fsum(rates)
-    arguments: Any = {"horizon": n, "kappa": kappa, "coverage": coverage}
-    found = theory.lin_prod_anytime_bound(K, eta=falling_rate(scale), **arguments)
-    assert found == pytest.approx(wanted, rel=1e-12)
-    eta = 1 / (2 * kappa)
-    found = theory.lin_prod_anytime_bound(K, eta=eta, **arguments)
-    wanted = theory.lin_prod_bound(K, horizon=n, eta=eta, coverage=coverage)
-    assert found == pytest.approx(wanted, rel=1e-12)
+    for own in ({"curvature": curvature}, {}):  # the paper's is 1
+        wanted = math.log(K) / rates[-1] + own.get("curvature", 1.0) * coverage * math.fsum(rates)
+        arguments: Any = {"horizon": n, "coverage": coverage, **own}
+        falling = falling_rate(scale)
+        found = theory.lin_prod_anytime_bound(K, eta=falling, kappa=kappa, **arguments)
+        assert found == pytest.approx(wanted, rel=1e-12)
+        eta = 1 / (2 * kappa)
+        found = theory.lin_prod_anytime_bound(K, eta=eta, kappa=kappa, **arguments)
+        wanted = theory.lin_prod_bound(K, eta=eta, **arguments)
+        assert found == pytest.approx(wanted, rel=1e-12)
+
+
+@quick
+@forall(coverage=st.floats(0.1, 1e4), n=st.integers(1, 10**9))
+def test_the_papers_rate_is_within_a_hundredth_of_the_best(coverage: float, n: int) -> None:
+    """(1 + c) √(C n log K) at √(log K/(C n)), and 2 √(c C n log K) at the best rate."""
+    arguments: Any = {"horizon": n, "coverage": coverage, "curvature": C}
+    eta = theory.lin_prod_rate(K, n, coverage)
+    found = theory.lin_prod_bound(K, eta=eta, **arguments)
+    assert found == pytest.approx((1 + C) / 2 * theory.lin_prod_tuned_bound(K, n, coverage))
+    best = theory.lin_prod_bound(K, eta=eta / math.sqrt(C), **arguments)
+    assert best < found < 1.01 * best
 
 
 @pytest.mark.parametrize("coverage", [None, 4.0])
@@ -275,13 +319,14 @@ def test_a_million_rounds(apart: bool) -> None:
     shown = np.ones(1) if apart else np.eye(2)
     learner = us.lin_prod_compact(V, n_actions=2, eta=eta, kappa=1 / q.min())
     z = eta / q
-    share = 1 / (1 + (z - z**2)[0] / (z - z**2)[1])
+    gain = z - C * z**2
+    share = 1 / (1 + gain[0] / gain[1])
     counts = np.array([round(share * n), n - round(share * n)])  # both grow alike
     rng = np.random.default_rng(0)
     actions = rng.permutation(np.repeat([0, 1], counts))
     log = us.Log(actions, np.ones(n), features=np.broadcast_to(shown, (n, *shown.shape)))
     state, trace = learner.replay(learner.init(), log)
-    exponents = counts * (z - z**2)
+    exponents = counts * gain
     assert exponents.min() > 1e4
     wanted = np.exp(exponents - exponents.max())
     rounding = n * np.finfo(float).eps / 2 * exponents.max()
@@ -290,7 +335,54 @@ def test_a_million_rounds(apart: bool) -> None:
     assert np.isfinite(trace.probability).all()
 
 
+# The constant is the learner's, not the state's
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_file_without_the_constant_has_that_of_0_5(name: str, tmp_path: Path) -> None:
+    """1: it goes on with the bits that it had, and is written as it was."""
+    learner, log = LEARNERS[name], LOGS[name]
+    first = replace(learner, curvature=1.0)
+    middle, _ = first.replay(first.init(), log[:60])
+    path, again = tmp_path / "saved.json", tmp_path / "again.json"
+    us.Understudy(first, middle).save(path)
+    assert "curvature" not in path.read_text()
+    loaded = us.load(path)
+    old: Any = loaded.learner
+    assert old.curvature == 1.0
+    loaded.save(again)
+    assert again.read_text() == path.read_text()
+    state, found = old.policies(loaded.state, log[60:])
+    wanted, table = first.policies(middle, log[60:])
+    assert found.tobytes() == table.tobytes()
+    assert bits(state) == bits(wanted)
+    us.Understudy(learner, middle).save(again)
+    new = json.loads(again.read_text())
+    assert new["learner"].pop("curvature") == learner.curvature == C
+    assert new == json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_sums_do_not_depend_on_the_constant(name: str) -> None:
+    """So states of learners with different ones are one kind; policies differ."""
+    learner, log = LEARNERS[name], LOGS[name]
+    first = replace(learner, curvature=1.0)
+    (state, table), (other, policies) = (x.policies(x.init(), log) for x in (learner, first))
+    assert bits(state) == bits(other)
+    assert table[0].tobytes() == policies[0].tobytes()
+    assert not np.allclose(table[-1], policies[-1], rtol=1e-4)
+    if learner.order_dependence is None:
+        assert bits(learner.merge(state, other)) == bits(first.merge(other, state))
+
+
 # What is refused
+
+
+@pytest.mark.parametrize("curvature", [0.7725, 0.5, 1.01])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_constants_that_break_the_bound_are_refused(name: str, curvature: float) -> None:
+    with pytest.raises(InvalidArgument, match=r"curvature = .* pass 0\.7726"):
+        replace(LEARNERS[name], curvature=curvature)
 
 
 @pytest.mark.parametrize("kappa", [50.0, None])

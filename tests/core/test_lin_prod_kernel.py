@@ -220,7 +220,13 @@ def test_one_extreme_for_twenty_thousand_rounds(sign: float) -> None:
 
 
 def play_compact(
-    etas: Array, thetas: Array, actions: Integers, features: Array, blocks: int
+    etas: Array,
+    thetas: Array,
+    actions: Integers,
+    features: Array,
+    *,
+    blocks: int,
+    curvature: float = 1.0,
 ) -> tuple[Array, Array, Array]:
     """Policies by the kernel from round 1 on, and the sums after them."""
     d = thetas.shape[1]
@@ -228,6 +234,7 @@ def play_compact(
     out = np.full((len(actions), K), math.nan)
     kernels.lin_prod.replay(
         kernel_view(etas),
+        curvature,
         kernel_view(thetas),
         kernel_view(actions),
         Theta,
@@ -239,15 +246,16 @@ def play_compact(
     return out, Theta, S
 
 
+@pytest.mark.parametrize("curvature", [0.7726, 1.0])
 @pytest.mark.parametrize("d", range(1, 10))
-def test_the_compact_kernel_is_its_reference(d: int) -> None:
+def test_the_compact_kernel_is_its_reference(d: int, curvature: float) -> None:
     """With rates that differ from round to round, for shared features and for disjoint ones."""
     n, rng = 60, np.random.default_rng(d)
     thetas = np.random.default_rng([n, d]).uniform(-1.0, 1.0, (n, d)) / d
     etas, actions = rng.uniform(0.1, 1.0, n), rng.integers(K, size=n)
     features, x = rng.uniform(-1, 1, (n, K, d)), rng.uniform(-1, 1, (n, 1, d))
-    found, Theta, S = play_compact(etas, thetas, actions, features, blocks=1)
-    wanted = formulas.lin_prod_compact(etas, thetas, features)
+    found, Theta, S = play_compact(etas, thetas, actions, features, blocks=1, curvature=curvature)
+    wanted = formulas.lin_prod_compact(etas, curvature, thetas, features)
     np.testing.assert_allclose(found, wanted, rtol=1e-11)
     np.testing.assert_allclose(Theta[0], thetas.sum(axis=0), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(S[0], np.einsum("t,ti,tj->ij", etas, thetas, thetas), rtol=1e-12)
@@ -255,8 +263,8 @@ def test_the_compact_kernel_is_its_reference(d: int) -> None:
     whole = np.zeros((n, K, d))
     whole[np.arange(n), actions] = thetas
     _, stacked = disjoint_features(np.zeros((K, d, d)), x[:, 0])
-    found, *_ = play_compact(etas, thetas, actions, x, blocks=K)
-    wanted = formulas.lin_prod_compact(etas, whole.reshape(n, K * d), stacked)
+    found, *_ = play_compact(etas, thetas, actions, x, blocks=K, curvature=curvature)
+    wanted = formulas.lin_prod_compact(etas, curvature, whole.reshape(n, K * d), stacked)
     np.testing.assert_allclose(found, wanted, rtol=1e-11)
 
 

@@ -42,13 +42,17 @@ class Said:
 
 
 def first_rules(patch: pytest.MonkeyPatch) -> None:
-    """Learn and certify by the rules of 0.5.0: V comes from plays, and bets have no centers."""
+    """Learn and certify by the rules of 0.5.0: V comes from plays, the curvature of LinProd is 1,
+
+    and bets have no centers.
+    """
     from understudy.certificates import Certificate  # noqa: PLC0415 - the inside, once more
     from understudy.logs.aggregation.sufficient_statistics import certify_sums  # noqa: PLC0415
     from understudy.logs.features import LearnerFactory  # noqa: PLC0415
     from understudy.logs.runs.study import Study  # noqa: PLC0415
 
     patch.setattr(LearnerFactory, "covariance", LearnerFactory.played_covariance)
+    patch.setattr(LearnerFactory, "curvature", 1.0)
     patch.setitem(Study.begin.__kwdefaults__ or {}, "rules", 1)
     made = Certificate.__init__
 

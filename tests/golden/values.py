@@ -31,6 +31,7 @@ SHARED_V = np.array([[0.2, 0.01], [0.01, 0.15]])
 DISJOINT_V = np.stack([q * SHARED_V for q in Q])
 LINEAR: dict[str, Any] = {"n_actions": 3, "kappa": 9.0}
 HEURISTIC: dict[str, Any] = {"n_actions": 3, "dimension": 2, "feature_bound": 1.0}
+FIRST: dict[str, Any] = {"curvature": 1.0}  # that of LinProd in 0.5.0, which is sharper now
 Recipe = Callable[[], Any]
 
 # By name: the learner, and the columns of a log that it reads beside actions and rewards.
@@ -76,24 +77,27 @@ RECIPES: dict[str, tuple[Recipe, tuple[str, ...]]] = {
         ("contexts",),
     ),
     "lin_prod_compact-shared": (
-        lambda: us.lin_prod_compact(SHARED_V, horizon=100, **LINEAR),
+        lambda: us.lin_prod_compact(SHARED_V, horizon=100, **LINEAR, **FIRST),
         ("shared",),
     ),
     "lin_prod_compact-shared-decaying": (
-        lambda: us.lin_prod_compact(SHARED_V, coverage=2.0, **LINEAR),
+        lambda: us.lin_prod_compact(SHARED_V, coverage=2.0, **LINEAR, **FIRST),
         ("shared",),
     ),
     "lin_prod_compact-disjoint": (
-        lambda: us.lin_prod_compact(DISJOINT_V, n_actions=3, eta=0.01, kappa=40.0),
+        lambda: us.lin_prod_compact(DISJOINT_V, n_actions=3, eta=0.01, kappa=40.0, **FIRST),
         ("contexts",),
     ),
     "lin_prod_compact-disjoint-decaying": (
-        lambda: us.lin_prod_compact(DISJOINT_V, n_actions=3, kappa=40.0),
+        lambda: us.lin_prod_compact(DISJOINT_V, n_actions=3, kappa=40.0, **FIRST),
         ("contexts",),
     ),
-    "lin_prod_unknown-shared": (lambda: us.lin_prod_unknown(horizon=100, **HEURISTIC), ("shared",)),
+    "lin_prod_unknown-shared": (
+        lambda: us.lin_prod_unknown(horizon=100, **HEURISTIC, **FIRST),
+        ("shared",),
+    ),
     "lin_prod_unknown-disjoint": (
-        lambda: us.lin_prod_unknown(eta=0.05, disjoint=True, **HEURISTIC),
+        lambda: us.lin_prod_unknown(eta=0.05, disjoint=True, **HEURISTIC, **FIRST),
         ("contexts",),
     ),
 }
@@ -203,8 +207,8 @@ def _contextual() -> Any:
     kappa = us.theory.largest_leverage(FEATURES, V)
     learners: dict[str, Any] = {
         "LinProd": us.lin_prod(V, n_actions=3, horizon=ROUNDS, kappa=kappa),
-        "compact": us.lin_prod_compact(V, n_actions=3, kappa=kappa),
-        "unknown": us.lin_prod_unknown(horizon=ROUNDS, **HEURISTIC),
+        "compact": us.lin_prod_compact(V, n_actions=3, kappa=kappa, **FIRST),
+        "unknown": us.lin_prod_unknown(horizon=ROUNDS, **HEURISTIC, **FIRST),
     }
     adversary = us.adversaries.stationary([0.9, 0.1])
     game = us.Game(adversary=adversary, behavior=behavior, rounds=ROUNDS, contexts=contexts)

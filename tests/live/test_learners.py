@@ -105,7 +105,7 @@ def test_a_learner_that_does_not_suit_the_study_is_refused_at_once(
 
 
 def test_a_stored_study_keeps_the_rules_of_its_creation(tmp_path: Path) -> None:
-    """Without a version it is of 0.5: another default, and V by the plays of its warm-up."""
+    """Without a version it is of 0.5: another default, V by plays, and LinProd's constant 1."""
     spec = {"context": CONTEXTS, "warmup": 20}
     old = StudySpec.model_validate({**NAMED, **spec})
     new = StudySpec.of({**NAMED, **spec})
@@ -122,6 +122,7 @@ def test_a_stored_study_keeps_the_rules_of_its_creation(tmp_path: Path) -> None:
         assert policy.settings.rules == rules
         assert ("rules" in policy.settings.as_data()) == (rules > 1)
         learner: Any = policy.study.learner
+        assert learner.curvature == (1.0 if rules == 1 else 0.7726)
         learners.append(learner.features.V)
     assert not np.array_equal(*learners)
 

@@ -390,16 +390,26 @@ EXAMPLE = str(ROOT / "examples" / "policy.js")
 LANGUAGES_AGREE = 1e-9
 
 
+def without_curvature(policy: Policy, folder: Path) -> Policy:
+    """The policy as 0.5.0 would have saved it: LinProd's constant is 1 then."""
+    data = json.loads(policy.to_json())
+    del data["learner"]["curvature"]
+    path = folder / "policy.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return Policy.load(path)
+
+
 @pytest.mark.needs("node")
-def test_javascript_finds_the_same_probabilities() -> None:
+def test_javascript_finds_the_same_probabilities(tmp_path: Path) -> None:
     """Of every kind of learner that `understudy learn` makes, in random contexts."""
     rng, cases, wanted = np.random.default_rng(5), [], []
     colors = ["red", "blue", "green", None]
     contexts = CONTEXTS + [
         {"x": float(x), "color": colors[int(rng.integers(4))]} for x in rng.normal(size=20) * 3
     ]
-    for name in LEARNED:
-        policy, requests = learned(name), []
+    old = without_curvature(learned("lin-prod-compact"), tmp_path)
+    for policy in (*map(learned, LEARNED), old):
+        requests = []
         given = converted(outside_of(policy), in_order)
         outside = {**given, **given.get("experts", {})}
         for one in contexts:

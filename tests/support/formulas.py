@@ -37,17 +37,17 @@ def lin_prod(eta: float, thetas: Array, start: int, features: Array) -> Array:
     )
 
 
-def lin_prod_compact(etas: Array, thetas: Array, features: Array) -> Array:
-    """π_t(a|X_t) ∝ exp(η_t Σ_{k<t} (z − η_k z²)), z = ⟨θ̂_k, φ(X_t, a)⟩, from round 1 on: (n, K).
+def lin_prod_compact(etas: Array, curvature: float, thetas: Array, features: Array) -> Array:
+    """π_t(a|X_t) ∝ exp(η_t Σ_{k<t} (z − c η_k z²)), z = ⟨θ̂_k, φ(X_t, a)⟩, from round 1 on: (n, K).
 
     >>> features = np.broadcast_to(np.eye(2), (2, 2, 2))
     >>> thetas = np.array([[1.0, 0.0], [0.0, 0.0]])
-    >>> lin_prod_compact(np.array([0.5, 0.5]), thetas, features).round(3).tolist()
+    >>> lin_prod_compact(np.array([0.5, 0.5]), 1.0, thetas, features).round(3).tolist()
     [[0.5, 0.5], [0.562, 0.438]]
     """
     z = [phi @ thetas[:t].T for t, phi in enumerate(features)]
-    scores = [eta * (z[t] - etas[:t] * z[t] ** 2).sum(axis=1) for t, eta in enumerate(etas)]
-    return softmax(np.array(scores))
+    gains = [z[t] - curvature * etas[:t] * z[t] ** 2 for t in range(len(etas))]
+    return softmax(np.array([eta * gains[t].sum(axis=1) for t, eta in enumerate(etas)]))
 
 
 def softmax(log_weights: Array) -> Array:

@@ -138,15 +138,17 @@ def lin_prod_compact(
     actions: Integers,
     rewards: Floats,
     features: NDArray[np.float64],
+    *,
+    curvature: float,
 ) -> NDArray[np.float64]:
-    """w_t(X_t, a) = exp(η_t Σ_{k<t} (z_k − η_k z_k²)), z_k = ⟨V⁻¹ φ(X_k, A^B_k) R^B_k, φ(X_t, a)⟩.
+    """w_t(X_t, a) = exp(η_t Σ_{k<t} (z_k − c η_k z_k²)), z_k = ⟨V⁻¹ φ(X_k, b_k) R_k, φ(X_t, a)⟩.
 
     As in `lin_prod`, `features` has one row more than `actions`; so has `etas`.
     """
     with mpmath.workdps(DIGITS):
         inverse = mpmath.matrix(V.tolist()) ** -1
         return exponential_linear_weights(
-            [inverse] * len(actions), etas, actions, rewards, features
+            [inverse] * len(actions), etas, actions, rewards, features, curvature=curvature
         )
 
 
@@ -156,6 +158,8 @@ def lin_prod_unknown(
     actions: Integers,
     rewards: Floats,
     features: NDArray[np.float64],
+    *,
+    curvature: float,
 ) -> NDArray[np.float64]:
     """The same with (V̂ + βI)⁻¹ in place of V⁻¹, computed again in rounds 1, 2, … that grow by 5 %.
 
@@ -175,7 +179,9 @@ def lin_prod_unknown(
             phi = mpmath.matrix([float(x) for x in features[t - 1, int(actions[t - 1])]])
             seen = seen + phi * phi.T
         etas = [eta] * (len(actions) + 1)
-        return exponential_linear_weights(inverses, etas, actions, rewards, features)
+        return exponential_linear_weights(
+            inverses, etas, actions, rewards, features, curvature=curvature
+        )
 
 
 def exponential_linear_weights(
@@ -184,15 +190,18 @@ def exponential_linear_weights(
     actions: Integers,
     rewards: Floats,
     features: NDArray[np.float64],
+    *,
+    curvature: float,
 ) -> NDArray[np.float64]:
-    """π_t ∝ exp(η_t Σ_{k<t} (z_k − η_k z_k²)) with θ̂_k = M_k φ(X_k, A^B_k) R^B_k, for any M_k."""
+    """π_t ∝ exp(η_t Σ_{k<t} (z_k − c η_k z_k²)) with θ̂_k = M_k φ(X_k, A^B_k) R^B_k, for any M_k."""
     rates = [mpmath.mpf(float(eta)) for eta in etas]
+    c = mpmath.mpf(float(curvature))
     thetas: list[Number] = []
     policies = []
     for t in range(len(actions) + 1):
         phis = [mpmath.matrix([float(x) for x in phi]) for phi in features[t]]
         z = [[mpmath.fdot(list(theta), list(phi)) for theta in thetas] for phi in phis]
-        sums = [mpmath.fsum(x - rates[k] * x**2 for k, x in enumerate(row)) for row in z]
+        sums = [mpmath.fsum(x - c * rates[k] * x**2 for k, x in enumerate(row)) for row in z]
         policies.append(normalized([mpmath.exp(rates[t] * total) for total in sums]))
         if t < len(actions):
             thetas.append(inverses[t] * phis[int(actions[t])] * mpmath.mpf(float(rewards[t])))

@@ -2,10 +2,11 @@
 
 On every path, with μ_t = ⟨π_t, r_t⟩, x_t = π_t(b)R/q(b) and v_t = Σ_a π*(a) r_t(a)/(q(a) + η/2),
 
-    Reg(π*) ≤ (log K + log L + log M)/η + η Σ_t v_t
-    L = Π_t (1 + η x_t) e^{−η μ_t},   M = Π_t exp(η ⟨π*, r_t − r̃_t⟩ − η² v_t)
+    Reg_n(π*) ≤ (log K + log L_n + log M_n)/η + η Σ_t v_t
+    L_n = Π_t (1 + η x_t) e^{−η μ_t},   M_n = Π_t exp(η ⟨π*, r_t − r̃_t⟩ − η² v_t)
 
-and E L ≤ 1, E M ≤ 1: so each is above 2/δ with probability δ/2 at the most.
+after every round n, and L and M are supermartingales that begin at 1: so each is ever above 2/δ
+with probability δ/2 at the most (Ville).
 """
 
 from __future__ import annotations
@@ -63,26 +64,30 @@ def paths_of(learner: ExponentialWeights, game: Game, adversary: Adversary) -> I
             yield Path(chance, rewards, table, (*history, b))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parts:
-    """What the proof is about, on one path."""
+    """What the proof is about, after each round of some paths: (paths, rounds)."""
 
-    regret: float
-    variance: float  # Σ_t v_t
-    log_learner: float  # log L
-    log_comparator: float  # log M
+    regret: Array
+    variance: Array  # Σ_t v_t
+    log_learner: Array  # log L_n
+    log_comparator: Array  # log M_n
 
 
-def parts_of(path: Path, q: Array, eta: float, comparator: Array) -> Parts:
-    regret = variance = log_learner = log_comparator = 0.0
-    for r, pi, b in zip(path.rewards, path.policies, path.actions, strict=True):
-        regret += float((comparator - pi) @ r)
-        v = float(comparator @ (r / (q + eta / 2)))
-        variance += v
-        log_learner += math.log1p(eta * pi[b] * r[b] / q[b]) - eta * float(pi @ r)
-        estimate = comparator[b] * r[b] / (q[b] + eta / 2)
-        log_comparator += eta * (float(comparator @ r) - float(estimate)) - eta**2 * v
-    return Parts(regret, variance, log_learner, log_comparator)
+def parts_of(paths: list[Path], q: Array, eta: float, comparator: Array) -> Parts:
+    r = np.array([path.rewards for path in paths])
+    pi = np.array([path.policies for path in paths])
+    b = np.array([path.actions for path in paths])[..., np.newaxis]
+    played, own = (np.take_along_axis(table, b, axis=2)[..., 0] for table in (r, pi))
+    v = (r / (q + eta / 2)) @ comparator
+    estimates = comparator[b[..., 0]] * played / (q[b[..., 0]] + eta / 2)
+    steps = (
+        (r * (comparator - pi)).sum(axis=2),
+        v,
+        np.log1p(eta * own * played / q[b[..., 0]]) - eta * (pi * r).sum(axis=2),
+        eta * (r @ comparator - estimates) - eta**2 * v,
+    )
+    return Parts(*(np.cumsum(step, axis=1) for step in steps))
 
 
 @quick
@@ -118,34 +123,40 @@ def test_the_steps_inside_the_second(data: st.DataObject, q: Array, eta: float) 
 
 
 def assert_with_high_probability(game: Game, adversary: Adversary, eta: float, name: str) -> None:
-    """The inequality on every path, E L ≤ 1, E M ≤ 1, and the probabilities of exceeding."""
+    """The inequality on every path, E L ≤ 1, E M ≤ 1, and the probabilities of ever exceeding."""
     q, n, K = game.behavior, game.rounds, len(game.behavior)
     learner = us.exp3_ix(q, eta=eta) if name == "exp3_ix" else us.prod(q, eta=eta)
     paths = list(paths_of(learner, game, adversary))
     chances = np.array([path.probability for path in paths])
     assert chances.sum() == pytest.approx(1.0)
+    totals = np.cumsum([path.rewards for path in paths], axis=1)
     for comparator in comparators(K):
-        parts = [parts_of(path, q, eta, comparator) for path in paths]
-        for part in parts:
-            logs = part.log_learner + part.log_comparator
-            assert_at_most(part.regret, (math.log(K) + logs) / eta + eta * part.variance)
-        for log_factor in ("log_learner", "log_comparator"):
-            factors = np.exp([getattr(part, log_factor) for part in parts])
-            assert_at_most(float(chances @ factors), 1.0)
+        parts = parts_of(paths, q, eta, comparator)
+        logs = parts.log_learner + parts.log_comparator
+        bounds = (math.log(K) + logs) / eta + eta * parts.variance
+        for found, bound in zip(parts.regret.ravel(), bounds.ravel(), strict=True):
+            assert_at_most(float(found), float(bound))
+        for log_factor in (parts.log_learner, parts.log_comparator, logs / 2):
+            means = chances @ np.exp(log_factor)
+            assert_at_most(float(means.max()), 1.0)
             for delta in DELTAS:
-                assert_at_most(float(chances[factors > 2 / delta].sum()), delta / 2)
+                ever = (log_factor > math.log(2 / delta)).any(axis=1)
+                assert_at_most(float(chances[ever].sum()), delta / 2)
         for delta in DELTAS:
             exceeded = [
-                part.regret
-                > theory.theorem1_high_probability_bound(
-                    comparator,
-                    q,
-                    horizon=n,
-                    eta=eta,
-                    delta=delta,
-                    total_rewards=path.rewards.sum(axis=0),
+                any(
+                    regret
+                    > theory.theorem1_high_probability_bound(
+                        comparator,
+                        q,
+                        horizon=t,
+                        eta=eta,
+                        delta=delta,
+                        total_rewards=total,
+                    )
+                    for t, regret, total in zip(range(1, n + 1), regrets, sums, strict=True)
                 )
-                for part, path in zip(parts, paths, strict=True)
+                for regrets, sums in zip(parts.regret, totals, strict=True)
             ]
             assert_at_most(float(chances[exceeded].sum()), delta)
 
@@ -197,16 +208,32 @@ def test_the_bound_is_what_the_proof_adds_up(
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 @pytest.mark.parametrize("size", LARGE_GAMES)
 def test_every_comparator_at_once(size: str, adversary: str) -> None:
-    """P(some action's M is above 2K/δ) ≤ δ/2: so a comparator may be chosen afterwards."""
+    """P(some action's M is ever above 2K/δ) ≤ δ/2: so a comparator may be chosen afterwards."""
     game, eta = LARGE_GAMES[size], 0.5
     q, K = game.behavior, len(game.behavior)
     paths = list(paths_of(us.exp3_ix(q, eta=eta), game, ADVERSARIES[adversary]))
+    chances = np.array([path.probability for path in paths])
+    logs = np.max([parts_of(paths, q, eta, each).log_comparator for each in np.eye(K)], axis=(0, 2))
     for delta in DELTAS:
-        exceeded = 0.0
-        for path in paths:
-            logs = [parts_of(path, q, eta, each).log_comparator for each in np.eye(K)]
-            exceeded += path.probability * (max(logs) > math.log(2 * K / delta))
-        assert_at_most(exceeded, delta / 2)
+        assert_at_most(float(chances[logs > math.log(2 * K / delta)].sum()), delta / 2)
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_the_probability_of_ever_exceeding(adversary: str) -> None:
+    """It is more than that at the end, for each level x, and still at most 1/x (Ville)."""
+    game, eta = LARGE_GAMES["hidden reward"], 1.0
+    q = game.behavior
+    paths = list(paths_of(us.exp3_ix(q, eta=eta), game, ADVERSARIES[adversary]))
+    chances = np.array([path.probability for path in paths])
+    parts = parts_of(paths, q, eta, np.array([0.5, 0.5]))
+    more = 0
+    for logs in (parts.log_learner, parts.log_comparator):
+        for level in np.unique(logs[logs > 0].round(9)):
+            ever = float(chances[logs.max(axis=1) >= level - 1e-9].sum())
+            last = float(chances[logs[:, -1] >= level - 1e-9].sum())
+            assert_at_most(ever, math.exp(-level + 1e-9))
+            more += ever > 1.2 * last
+    assert more
 
 
 def test_in_a_long_game_the_bound_is_below_the_largest_regret() -> None:

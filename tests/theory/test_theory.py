@@ -140,8 +140,11 @@ def test_simplified_bounds_as_written(K: int, n: int, C: float) -> None:
     ):
         assert found == pytest.approx(log_K / eta + slope * eta, rel=1e-12)
     for eta in (uniform, linear, 0.37):
-        found = theory.lin_prod_bound(K, horizon=n, eta=eta, coverage=C)
-        assert found == pytest.approx(log_K / eta + eta * n * C, rel=1e-12)
+        for c in (1.0, 0.7726):
+            found = theory.lin_prod_bound(K, horizon=n, eta=eta, coverage=C, curvature=c)
+            assert found == pytest.approx(log_K / eta + c * eta * n * C, rel=1e-12)
+        paper = theory.lin_prod_bound(K, horizon=n, eta=eta, coverage=C)
+        assert paper == pytest.approx(log_K / eta + eta * n * C, rel=1e-12)
 
 
 @pytest.mark.parametrize("behavior", [[0.5, 0.5], [0.2, 0.3, 0.5], [0.05] * 20])

@@ -9,12 +9,12 @@ rounds, and every sum has a fixed order: a policy has the same bits alone and wi
 
 LinProd in constant memory replaces the product by two sums:
 
-    log w_t(x, a) = η_t ⟨Θ − Sφ(x, a), φ(x, a)⟩,  Θ = Σ_{k<t} θ̂_k,  S = Σ_{k<t} η_k θ̂_k θ̂_kᵀ
+    log w_t(x, a) = η_t ⟨Θ − cSφ(x, a), φ(x, a)⟩,  Θ = Σ_{k<t} θ̂_k,  S = Σ_{k<t} η_k θ̂_k θ̂_kᵀ
 
-Θ is (B, d) and S (B, d, d): one block for all actions, or one for each. Features are (n, A, d): a
-row for each action, or one for all. Every sum runs over the rounds, and over the features of
-a round, in a fixed order, so that batching does not change a bit. Inner loops run over the
-entries of a vector, each with its own sum, so that the compiler can vectorize them.
+c is the curvature. Θ is (B, d) and S (B, d, d): one block for all actions, or one for each.
+Features are (n, A, d): a row for each action, or one for all. Every sum runs over the rounds, and
+over the features of a round, in a fixed order, so that batching does not change a bit. Inner loops
+run over the entries of a vector, each with its own sum, so that the compiler can vectorize them.
 """
 
 from __future__ import annotations
@@ -144,15 +144,17 @@ def softmax(log_weights: Array) -> None:
 
 
 @compiled
-def weigh(eta: float, Theta: Array, S: Array, phi: Array, rest: Array, out: Array) -> None:
-    """Compute log w(x, a) of every action; `rest` is a buffer for Θ − Sφ."""
+def weigh(
+    eta: float, curvature: float, Theta: Array, S: Array, phi: Array, rest: Array, out: Array
+) -> None:
+    """Compute log w(x, a) of every action; `rest` is a buffer for Θ − cSφ."""
     blocks, size = Theta.shape
     for a in range(out.size):
         block, row = min(a, blocks - 1), min(a, phi.shape[0] - 1)
         for i in range(size):
             rest[i] = Theta[block, i]
         for j in range(size):
-            c = phi[row, j]
+            c = curvature * phi[row, j]
             for i in range(size):
                 rest[i] -= c * S[block, j, i]  # S is symmetric
         total = 0.0
@@ -162,11 +164,13 @@ def weigh(eta: float, Theta: Array, S: Array, phi: Array, rest: Array, out: Arra
 
 
 @compiled
-def log_weights(eta: float, Theta: Array, S: Array, features: Array, out: Array) -> None:
+def log_weights(
+    eta: float, curvature: float, Theta: Array, S: Array, features: Array, out: Array
+) -> None:
     """Compute log w(x, a) of every context and action in one state, (n, K)."""
     rest = np.empty(Theta.shape[1])
     for row in range(features.shape[0]):
-        weigh(eta, Theta, S, features[row], rest, out[row])
+        weigh(eta, curvature, Theta, S, features[row], rest, out[row])
 
 
 @compiled
@@ -205,13 +209,20 @@ def add_squares(vectors: Array, actions: Array, S: Array) -> None:
 
 @compiled
 def replay(
-    etas: Array, thetas: Array, actions: Array, Theta: Array, S: Array, features: Array, out: Array
+    etas: Array,
+    curvature: float,
+    thetas: Array,
+    actions: Array,
+    Theta: Array,
+    S: Array,
+    features: Array,
+    out: Array,
 ) -> None:
     """Compute log w_t(X_t, a), (n, K), of every round before its θ̂_t is added to the sums."""
     blocks, size = Theta.shape
     rest = np.empty(size)
     for t in range(actions.size):
-        weigh(etas[t], Theta, S, features[t], rest, out[t])
+        weigh(etas[t], curvature, Theta, S, features[t], rest, out[t])
         block = min(actions[t], blocks - 1)
         for i in range(size):
             Theta[block, i] += thetas[t, i]

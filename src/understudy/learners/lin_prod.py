@@ -43,7 +43,8 @@ from understudy.learners.linear import (
 )
 from understudy.protocols import CompiledPath, EventSpec, Recorder
 from understudy.schedules import Decaying, chunks_of_constant_rate, last_change, rate_at
-from understudy.types import Integers, Log, kernel_view, read_only, saved
+from understudy.theory.rates import FIRST_CURVATURE, LIN_PROD_CURVATURE, SAFE_CURVATURE
+from understudy.types import Integers, Log, added, kernel_view, read_only, saved
 
 
 @saved
@@ -67,10 +68,12 @@ class LinProd(KnownCovariance[Estimates]):
     with the unbiased $\hat\theta_t = V^{-1} \varphi(X_t, A^B_t) R^B_t$. A round costs O(t K d): the
     product is over all rounds before (`kernels/lin_prod.py`).
 
-    `capped` says that the theorem's rate was above 1/(2κ) and was lowered to it.
+    `capped` says that the theorem's rate was above 1/(2κ) and was lowered to it. `curvature` is the
+    constant of its bound (`us.theory.lin_prod_bound`).
     """
 
     eta: float
+    curvature: ClassVar[float] = LIN_PROD_CURVATURE
     CONSTRAINTS: ClassVar = {**KnownCovariance.CONSTRAINTS, "eta": RATE}
     COMPILED: ClassVar = CompiledPath.LOGS
 
@@ -140,17 +143,22 @@ class Sums:
 @saved
 @dataclass(frozen=True, eq=False)
 class LinProdCompact(KnownCovariance[Sums]):
-    r"""Plays $\pi_t(a|x) \propto \exp(\eta_t \sum_{k<t} (z_k - \eta_k z_k^2))$
+    r"""Plays $\pi_t(a|x) \propto \exp(\eta_t \sum_{k<t} (z_k - c\,\eta_k z_k^2))$
 
     with $z_k = \langle\hat\theta_k, \varphi(x,a)\rangle$ and the unbiased
-    $\hat\theta_t = V^{-1} \varphi(X_t, A^B_t) R^B_t$. The sum is ⟨Θ, φ⟩ − φᵀSφ, so that a round
-    costs O(K d²) whatever t is. Since $e^{u - u^2} \le 1 + u$ for u ≥ −½, each weight is at most
-    the product's, and Theorem 3 holds as it does for the product.
+    $\hat\theta_t = V^{-1} \varphi(X_t, A^B_t) R^B_t$. The sum is ⟨Θ, φ⟩ − c φᵀSφ, so that a round
+    costs O(K d²) whatever t is. Since $e^{u - c u^2} \le 1 + u$ for u ≥ −½, each weight is at most
+    the product's, and Theorem 3 holds as it does for the product, with c in its second term.
 
     η_t is `eta`, or, of a rate that falls with time, what of it is not above 1/(2κ). `capped` says
     that the theorem's rate was above 1/(2κ), if only at first, and was lowered to it.
+
+    c is `curvature`: 0.7726, and 1 in files of release 0.5. It is not in the state, so the sums are
+    the same for every c, and add up.
     """
 
+    curvature: float = added(LIN_PROD_CURVATURE, absent=FIRST_CURVATURE)
+    CONSTRAINTS: ClassVar = {**KnownCovariance.CONSTRAINTS, "curvature": SAFE_CURVATURE}
     COMPILED: ClassVar = CompiledPath.LOGS
 
     def init(self) -> Sums:
@@ -200,13 +208,15 @@ class LinProdCompact(KnownCovariance[Sums]):
 
     def evaluator(self, state: Sums) -> Callable[[Array], Array]:
         (eta,) = self.rates(np.array([state.rounds + 1]))
-        evaluate = evaluator_of_sums(state, float(eta), self.features.n_actions)
+        evaluate = evaluator_of_sums(state, float(eta), self.curvature, self.features.n_actions)
         return lambda features: evaluate(features)[:, np.newaxis]
 
     def advance(self, state: Sums, log: Log, recorder: Recorder) -> Sums:
         etas = self.rates(np.arange(state.rounds + 1, state.rounds + len(log) + 1))
         thetas = theta_hats(self.features.V_inverse, log)
-        after, policies = advance_sums(state, etas, thetas, log, self.features.n_actions)
+        after, policies = advance_sums(
+            state, etas, thetas, log, self.features.n_actions, curvature=self.curvature
+        )
         recorder.add(policies)
         return after
 
@@ -217,13 +227,14 @@ def initial_sums(shape: tuple[int, ...]) -> Sums:
 
 
 def advance_sums(
-    sums: Sums, etas: Array, thetas: Array, log: Log, n_actions: int
+    sums: Sums, etas: Array, thetas: Array, log: Log, n_actions: int, *, curvature: float
 ) -> tuple[Sums, Array]:
     """The sums after a log with these rates and estimates, and π_t(·|X_t) of its rounds, (n, K)."""
     theta, squares = sums.theta.copy(), sums.squares.copy()
     policies = np.empty((len(log), n_actions))
     kernels.lin_prod.replay(
         kernel_view(etas),
+        curvature,
         kernel_view(thetas),
         kernel_view(log.actions),
         np.atleast_2d(theta),
@@ -235,14 +246,17 @@ def advance_sums(
     return Sums(read_only(theta), read_only(squares), sums.rounds + len(log)), policies
 
 
-def evaluator_of_sums(sums: Sums, eta: float, n_actions: int) -> Callable[[Array], Array]:
+def evaluator_of_sums(
+    sums: Sums, eta: float, curvature: float, n_actions: int
+) -> Callable[[Array], Array]:
     """A function of contexts: π(·|x) of each, (n, K), with the bits that it has alone."""
     theta, squares = kernel_view(np.atleast_2d(sums.theta)), kernel_view(as_blocks(sums.squares))
     log_weights, softmax = kernels.lin_prod.log_weights, kernels.lin_prod.softmax
 
     def evaluate(features: Array) -> Array:
         policies = np.empty((len(features), n_actions))
-        log_weights(eta, theta, squares, kernel_view(features_by_action(features)), policies)
+        by_action = kernel_view(features_by_action(features))
+        log_weights(eta, curvature, theta, squares, by_action, policies)
         softmax(policies)
         return policies
 
@@ -272,12 +286,13 @@ class SumsAndInverse:
 @saved
 @dataclass(frozen=True, eq=False)
 class LinProdUnknown(Linear[SumsAndInverse]):
-    r"""Plays $\pi_t(a|x) \propto \exp(\eta \sum_{k<t} (z_k - \eta z_k^2))$, a heuristic,
+    r"""Plays $\pi_t(a|x) \propto \exp(\eta \sum_{k<t} (z_k - c\,\eta z_k^2))$, a heuristic,
 
     with $z_k = \langle M_k \varphi(X_k, b_k) R_k, \varphi(x,a)\rangle$ and
     $M_t = (\hat V_t + \beta I)^{-1}$, where $\hat V_t$ is the average of
     $\varphi(X_k, b_k) \varphi(X_k, b_k)^\top$ over rounds before t, up to the last round in which t
-    had grown by 5 % (`schedules.last_change`). β ≥ 2ηB² keeps |η z| ≤ ½.
+    had grown by 5 % (`schedules.last_change`). β ≥ 2ηB² keeps |η z| ≤ ½. c is `curvature`, as of
+    `LinProdCompact`.
     """
 
     eta: float
@@ -287,6 +302,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
     beta: float
     disjoint: bool = False
     horizon: int | None = None
+    curvature: float = added(LIN_PROD_CURVATURE, absent=FIRST_CURVATURE)
     CONSTRAINTS: ClassVar = {
         "eta": RATE,
         "n_actions": N_ACTIONS,
@@ -295,6 +311,7 @@ class LinProdUnknown(Linear[SumsAndInverse]):
         "beta": POSITIVE,
         "disjoint": TRUTH,
         "horizon": HORIZON.optional(),
+        "curvature": SAFE_CURVATURE,
     }
     COMPILED: ClassVar = CompiledPath.LOGS
 
@@ -366,7 +383,8 @@ class LinProdUnknown(Linear[SumsAndInverse]):
         check_feature_norms(features, self.feature_bound, numbered)
 
     def _policies_at(self, state: SumsAndInverse, features: Array) -> Array:
-        return evaluator_of_sums(state.sums, self.eta, self.n_actions)(features)
+        evaluate = evaluator_of_sums(state.sums, self.eta, self.curvature, self.n_actions)
+        return evaluate(features)
 
     def advance(self, state: SumsAndInverse, log: Log, recorder: Recorder) -> SumsAndInverse:
         before, parts = state.sums.rounds, [np.empty((0, self.n_actions))]
@@ -382,8 +400,9 @@ class LinProdUnknown(Linear[SumsAndInverse]):
         if last_change(np.array([t]))[0] == t:
             inverse = self._inverse(seen, rounds=t - 1)
         thetas = theta_hats(inverse, log)
+        etas = np.full(len(log), self.eta)
         sums, policies = advance_sums(
-            state.sums, np.full(len(log), self.eta), thetas, log, self.n_actions
+            state.sums, etas, thetas, log, self.n_actions, curvature=self.curvature
         )
         kernels.lin_prod.add_squares(
             kernel_view(played_features(log.features, log.actions)),

@@ -21,6 +21,8 @@ from understudy.learners.linear import DisjointFeatures, Features, SharedFeature
 from understudy.schedules import Decaying, refuse_coverage_beside_eta
 from understudy.theory.coverage_ratio import COVARIANCES
 from understudy.theory.rates import (
+    LIN_PROD_CURVATURE,
+    SAFE_CURVATURE,
     kappa_from_feature_bound,
     largest_lin_prod_rate,
     lin_prod_rate,
@@ -81,7 +83,7 @@ def lin_prod(
     return LinProd(rate, features, kappa, feature_bound, horizon, capped)
 
 
-@constrained(**KNOWN_COVARIANCE)
+@constrained(**KNOWN_COVARIANCE, curvature=SAFE_CURVATURE)
 def lin_prod_compact(
     V: ArrayLike,
     *,
@@ -91,20 +93,22 @@ def lin_prod_compact(
     kappa: float | None = None,
     feature_bound: float | None = None,
     coverage: float | None = None,
+    curvature: float = LIN_PROD_CURVATURE,
 ) -> LinProdCompact:
     r"""LinProd in constant memory: Theorem 3 at a cost per round that does not grow.
 
     $$\hat\theta_t = V^{-1} \varphi(X_t, b) R, \qquad
     \pi_t(a|x) \propto \exp\big(\eta \langle\Theta, \varphi(x,a)\rangle
-    - \eta^2 \varphi(x,a)^\top S \varphi(x,a)\big), \quad
+    - c\,\eta^2 \varphi(x,a)^\top S \varphi(x,a)\big), \quad
     \Theta = \sum_{k<t} \hat\theta_k, \; S = \sum_{k<t} \hat\theta_k \hat\theta_k^\top$$
 
-    Since $e^{z - z^2} \le 1 + z$ for z ≥ −½, the proof of Theorem 3 holds word for word
-    (docs/theory.md). States are sums: they can be merged. The tunings are those of `lin_prod`.
+    Since $e^{z - c z^2} \le 1 + z$ for z ≥ −½ and c ≥ 0.7726, Theorem 3 holds with c η n C_φ as its
+    second term (docs/theory.md). States are sums: they can be merged. The tunings are those of
+    `lin_prod`.
 
     Without `horizon` and `eta` no horizon is needed: the rate falls as
     η_t = min(1/(2κ), √(log K / (2 C_φ t))), C_φ = 1 unless a `coverage` is given, held until t has
-    grown by 5 %, and every gain z − η z² keeps the rate of its round
+    grown by 5 %, and every gain z − c η z² keeps the rate of its round
     (`us.theory.lin_prod_anytime_bound`). Such states cannot be merged.
 
     V must be fixed before the rounds that are learned from: known, or estimated on a part of the
@@ -118,22 +122,23 @@ def lin_prod_compact(
         kappa: an upper bound on φ(x,a)ᵀ V⁻¹ φ(x,a) over all contexts and actions.
         feature_bound: B ≥ ‖φ(x,a)‖ instead; then κ = B²/λ_min(V).
         coverage: C_φ(π*; π_B) of the comparators to compete with; None for all of them.
+        curvature: c. A learner of release 0.5 has 1, and keeps it when it is loaded.
 
     >>> import numpy as np, understudy as us
     >>> learner = us.lin_prod_compact(np.eye(2) / 2, n_actions=2, horizon=100, kappa=2.0)
     >>> event = us.Feedback(action=1, reward=1.0, features=np.eye(2))
     >>> state = learner.update(learner.init(), event)
     >>> learner.policy(state, np.eye(2)).round(4).tolist()
-    [0.4654, 0.5346]
+    [0.4638, 0.5362]
     """
     features = features_of(V, n_actions)  # type: ignore[arg-type] # checked above
     kappa = kappa_of(features, kappa, feature_bound)
     if eta is None and horizon is None:
         decaying = Decaying(lin_prod_rate(n_actions, 2, coverage))  # at t, the rate of n = 2t
         capped = decaying.scale > largest_lin_prod_rate(kappa)
-        return LinProdCompact(decaying, features, kappa, feature_bound, horizon, capped)
+        return LinProdCompact(decaying, features, kappa, feature_bound, horizon, capped, curvature)
     rate, capped = capped_rate(n_actions, kappa, eta, horizon, coverage)
-    return LinProdCompact(rate, features, kappa, feature_bound, horizon, capped)
+    return LinProdCompact(rate, features, kappa, feature_bound, horizon, capped, curvature)
 
 
 @constrained(
@@ -144,6 +149,7 @@ def lin_prod_compact(
     eta=RATE.optional(),
     beta=POSITIVE.optional(),
     disjoint=TRUTH,
+    curvature=SAFE_CURVATURE,
 )
 def lin_prod_unknown(
     *,
@@ -154,6 +160,7 @@ def lin_prod_unknown(
     eta: float | None = None,
     beta: float | None = None,
     disjoint: bool = False,
+    curvature: float = LIN_PROD_CURVATURE,
 ) -> LinProdUnknown:
     r"""LinProd in constant memory with an estimate of V: a heuristic, without a guarantee.
 
@@ -175,17 +182,19 @@ def lin_prod_unknown(
         eta: η, instead of the rate that `horizon` gives.
         beta: β, instead of 2ηB², and not below it.
         disjoint: whether φ(x, a) = e_a ⊗ x, each action with a block of parameters of its own.
+        curvature: c, as of `lin_prod_compact`.
 
     >>> import numpy as np, understudy as us
     >>> learner = us.lin_prod_unknown(n_actions=2, dimension=2, feature_bound=1.0, horizon=100)
     >>> log = us.Log([1, 1, 1], [1.0, 1.0, 0.0], features=np.stack([np.eye(2)] * 3))
     >>> state, _ = learner.replay(learner.init(), log)
     >>> learner.policy(state, np.eye(2)).round(4).tolist()
-    [0.4216, 0.5784]
+    [0.4075, 0.5925]
     """
     rate = rate_for(n_actions, eta, horizon)
     beta = 2 * rate * feature_bound**2 if beta is None else beta
-    return LinProdUnknown(rate, n_actions, dimension, feature_bound, beta, disjoint, horizon)
+    sizes = (n_actions, dimension, feature_bound)
+    return LinProdUnknown(rate, *sizes, beta, disjoint, horizon, curvature)
 
 
 def rate_for(

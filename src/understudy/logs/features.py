@@ -36,6 +36,7 @@ from understudy.logs.encoder import (
 from understudy.protocols import LEARNER, PRODUCTION, Learner
 from understudy.snapshots import fields_as_data, fields_from_data
 from understudy.theory import leverage, prod_grid_tuning
+from understudy.theory.rates import FIRST_CURVATURE, LIN_PROD_CURVATURE
 from understudy.types import Integers, kernel_view, rounds_per_chunk
 
 # The ridge of V is min(1, 16/√m) times the mean eigenvalue of V: 1 for a short warm-up, 0.16 for
@@ -59,7 +60,8 @@ RAW_RIDGE, FOURIER_RIDGE = 1.0, 0.1  # ℓ of features of size 1, and of cosines
 MOST_CELLS = 1_000  # combinations of labels with a learner of their own: a state of some MB
 ROWS_PER_CELL = 2  # in a warm-up of a tenth, so some 20 in the log: fewer teach a table nothing
 DECIMALS = 1e-6  # of logged propensities, which may have few digits: their sum misses 1 by so much
-# Versions of the rules that make learners: 1 is that of 0.5, whose V comes from plays alone.
+# Versions of the rules that make learners: 1 is that of 0.5, whose V comes from plays alone, and
+# whose LinProd has the curvature 1.
 FIRST_RULES, RULES = 1, 2
 COUNT = integer(0, "pass a number of rows")
 NO_LABELS = (
@@ -257,8 +259,18 @@ class LearnerFactory:
     def _lin_prod_of(self, V: Array, parameters: dict[str, Any]) -> LinProdCompact:
         kappa = float(np.median(self.leverages(V)))
         return lin_prod_compact(
-            V, n_actions=self.n_actions, kappa=kappa, horizon=self.horizon, **parameters
+            V,
+            n_actions=self.n_actions,
+            kappa=kappa,
+            horizon=self.horizon,
+            curvature=self.curvature,
+            **parameters,
         )
+
+    @property
+    def curvature(self) -> float:
+        """c of LinProd."""
+        return FIRST_CURVATURE if self.rules == FIRST_RULES else LIN_PROD_CURVATURE
 
     def bounded_lin_prod(self, parameters: dict[str, Any]) -> Learner[Any]:
         """LinProd that scales features down to κ itself, as an expert does."""

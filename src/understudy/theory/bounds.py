@@ -274,6 +274,9 @@ def theorem1_high_probability_bound(
     $$\frac{\log K + 2 \log(2/\delta)}{\eta}
       + \eta \sum_t \sum_a \frac{\pi^*(a) r_t(a)}{q(a) + \eta/2}$$
 
+    It holds after all numbers of rounds at once: with probability 1 − δ no n = `horizon` ever has a
+    regret above it. The rate is fixed, and need not be tuned for n.
+
     Regret and bound use the rewards r_t themselves, not their means; the adversary may be adaptive.
     `total_rewards` is Σ_t r_t(a); without it, its largest value n. The comparator is fixed before
     the game. With `every_comparator` the bound holds for all comparators at once, also for one

@@ -19,6 +19,7 @@ from understudy.constraints import (
     PROBABILITIES,
     RATE,
     constrained,
+    number,
 )
 from understudy.errors import InvalidArgument
 from understudy.schedules import ETA, Rate, rate_at, rounds_at_each_rate
@@ -31,6 +32,14 @@ from understudy.theory.coverage_ratio import (
 )
 
 HELD_RATE_FACTOR = math.sqrt(1.05)  # a rate held until t grows by 5 % is at most this × s/√t
+# log(1 + z) ≥ z − c z² for all z ≥ −½ if and only if c ≥ 4 log 2 − 2 = 0.772588…: rounded up.
+LIN_PROD_CURVATURE = 0.7726
+FIRST_CURVATURE = 1.0  # c of the paper's lemma, and of release 0.5
+SAFE_CURVATURE = number(
+    LIN_PROD_CURVATURE,
+    FIRST_CURVATURE,
+    "pass 0.7726, the smallest that suits every admissible rate, or 1, that of release 0.5",
+)
 
 
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=COVERAGE_RATIO.optional())
@@ -216,19 +225,40 @@ def chernoff_simplified_bound(
     return start + 1 + eta * horizon * coverage / 2 + width
 
 
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=RATE, coverage=FEATURE_RATIO)
-def lin_prod_bound(n_actions: int, *, horizon: int, eta: float, coverage: float) -> float:
-    r"""Theorem 3 for any admissible η: $\frac{\log K}{\eta} + \eta n C_\varphi(\pi^*; \pi_B)$.
+@constrained(
+    n_actions=N_ACTIONS,
+    horizon=HORIZON,
+    eta=RATE,
+    coverage=FEATURE_RATIO,
+    curvature=SAFE_CURVATURE,
+)
+def lin_prod_bound(
+    n_actions: int,
+    *,
+    horizon: int,
+    eta: float,
+    coverage: float,
+    curvature: float = FIRST_CURVATURE,
+) -> float:
+    r"""Theorem 3 for any admissible η: $\frac{\log K}{\eta} + c\,\eta n C_\varphi(\pi^*; \pi_B)$.
+
+    c = 1, the default, is the paper's own statement, and holds for `us.lin_prod` and every
+    `us.lin_prod_compact`. A learner has its own c, 0.7726 but for files of release 0.5: pass
+    `curvature=learner.curvature` for the sharper bound (docs/theory.md, section 8).
 
     >>> round(lin_prod_bound(10, horizon=10_000, eta=0.01, coverage=5.0), 2)
     730.26
+    >>> round(lin_prod_bound(10, horizon=10_000, eta=0.01, coverage=5.0, curvature=0.7726), 2)
+    616.56
     """
-    return math.log(n_actions) / eta + eta * horizon * coverage
+    return math.log(n_actions) / eta + curvature * (eta * horizon * coverage)
 
 
 @constrained(n_actions=N_ACTIONS, horizon=HORIZON, coverage=FEATURE_RATIO)
 def lin_prod_uniform_bound(n_actions: int, horizon: int, coverage: float) -> float:
     r"""Theorem 3 at η = √(log K/n), if that is admissible: $\sqrt{n \log K} (1 + C_\varphi)$.
+
+    It is the paper's own statement; `lin_prod_bound` at this rate has the sharper one.
 
     >>> round(lin_prod_uniform_bound(10, 10_000, coverage=5.0), 2)
     910.46
@@ -240,23 +270,39 @@ def lin_prod_uniform_bound(n_actions: int, horizon: int, coverage: float) -> flo
 def lin_prod_tuned_bound(n_actions: int, horizon: int, coverage: float) -> float:
     r"""Theorem 3 at η = √(log K/(C_φ n)), if that is admissible: $2\sqrt{C_\varphi n \log K}$.
 
+    It is the paper's own statement; `lin_prod_bound` at this rate has the sharper one.
+
     >>> round(lin_prod_tuned_bound(10, 10_000, coverage=5.0), 2)
     678.61
     """
     return 2 * math.sqrt(coverage * horizon * math.log(n_actions))
 
 
-@constrained(n_actions=N_ACTIONS, horizon=HORIZON, eta=ETA, kappa=POSITIVE, coverage=FEATURE_RATIO)
+@constrained(
+    n_actions=N_ACTIONS,
+    horizon=HORIZON,
+    eta=ETA,
+    kappa=POSITIVE,
+    coverage=FEATURE_RATIO,
+    curvature=SAFE_CURVATURE,
+)
 def lin_prod_anytime_bound(
-    n_actions: int, *, horizon: int, eta: Rate, kappa: float, coverage: float
+    n_actions: int,
+    *,
+    horizon: int,
+    eta: Rate,
+    kappa: float,
+    coverage: float,
+    curvature: float = FIRST_CURVATURE,
 ) -> float:
     r"""Theorem 3 for a rate that falls with time, after any number of rounds n:
 
-    $$\frac{\log K}{\eta_n} + C_\varphi(\pi^*; \pi_B) \sum_{t=1}^n \eta_t,
-    \qquad \eta_t = \min\big(1/(2\kappa), c/\sqrt{t'}\big)$$
+    $$\frac{\log K}{\eta_n} + c\,C_\varphi(\pi^*; \pi_B) \sum_{t=1}^n \eta_t,
+    \qquad \eta_t = \min\big(1/(2\kappa), s/\sqrt{t'}\big)$$
 
-    with t' the round in which the rate was set (`learner.eta` and `learner.kappa` of
-    `us.lin_prod_compact`). At c = √(log K/2), once the cap no longer bites, it is about
+    with t' the round in which the rate was set (`learner.eta`, `learner.kappa` and
+    `learner.curvature`, which is c, of `us.lin_prod_compact`). The default c = 1 holds for every
+    such learner. At s = √(log K/2), once the cap no longer bites, it is then about
     √(2 n log K)(1 + C_φ): √2 times what a known horizon gives.
 
     >>> from understudy.schedules import Decaying
@@ -267,4 +313,5 @@ def lin_prod_anytime_bound(
     moves, lasting = rounds_at_each_rate(horizon)
     wanted = np.broadcast_to(rate_at(eta, moves), moves.shape)
     rates = np.minimum(largest_lin_prod_rate(kappa), wanted)
-    return math.log(n_actions) / float(rates[-1]) + coverage * float((lasting * rates).sum())
+    price = coverage * float((lasting * rates).sum())
+    return math.log(n_actions) / float(rates[-1]) + curvature * price
