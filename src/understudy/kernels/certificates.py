@@ -48,9 +48,13 @@ NO_CAP = 1e300  # the largest λ c where W ≤ 1: no center is too large
 def bet(
     products: Array, first: int, lambdas: Array, x: float, y: float, c: float, cap: float
 ) -> None:
-    """Multiply a row of products by 1 + λ x − y min(λ c, cap)."""
+    """Multiply a row of products by 1 + λ x − y min(λ c, cap).
+
+    The row is a slice: an index that may be negative would keep the loop from being vectorized.
+    """
+    row = products[first : first + lambdas.size]
     for i in range(lambdas.size):
-        products[first + i] *= 1.0 + lambdas[i] * x - y * min(lambdas[i] * c, cap)
+        row[i] *= 1.0 + lambdas[i] * x - y * min(lambdas[i] * c, cap)
 
 
 @compiled

@@ -270,6 +270,8 @@ def _report_certified(result: CertifyResult) -> Report:
     assumptions = ["the policy was neither learned from rows of this log nor chosen by them"]
     if result.kind == ESTIMATED:
         assumptions.append(words.ASSUMPTIONS[Assumption.FIXED_BEHAVIOR])
+    if result.coverage.units is not None:
+        assumptions.append(words.UNITS)
     return Report(
         title=f"What this log says about {result.name}",
         facts=facts,

@@ -94,7 +94,7 @@ def units_lines(units: UnitCounts) -> list[str]:
         of the unit, divided by 3; 12 later rows ignored
     5 units left out: the policy was learned from them, and their actions were drawn once
     """
-    reward = "the mean over all rows of the unit"
+    reward = "the mean over all rows of the unit, however often it returns"
     if units.most_rows is not None:
         first = "first row" if units.most_rows == 1 else f"first {counted(units.most_rows, 'row')}"
         reward = f"the sum over the {first} of the unit, divided by {count(units.most_rows)}"

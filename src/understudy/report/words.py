@@ -115,6 +115,7 @@ MODELS = (
     "models that are experts were not fitted to rows of this log; no log can show this, and if it "
     "is false, nothing here holds"
 )
+UNITS = "units do not influence each other: the action of one changes no reward of another"
 # Why a learner is the default: `settings.name_of_default` says when.
 DEFAULTS = {
     MIXTURE: (
@@ -419,6 +420,8 @@ def assumptions(policy: Policy) -> list[str]:
     found = [ASSUMPTIONS[assumption] for assumption in policy.settings.unmet]
     if isinstance(learner, Exp4) and isinstance(learner.behavior, Logged):
         found += _least_propensity(learner.least_propensity, policy.study.state.least)
+    if policy.units is not None:
+        found.append(UNITS)
     if policy.settings.columns.experts or (
         isinstance(learner, Exp4) and any(isinstance(one, Model) for one in learner.experts)
     ):
