@@ -60,6 +60,7 @@ def test_a_certificate_is_that_of_the_units(
     expected = us.logs.certify(units_of(log, most_rows=most_rows), B, **options)
     assert same(found, expected)
     assert found.intake.units is not None
+    assert [file.rows for file in found.intake.files] == [2_000]
     assert (found.intake.units.units, found.intake.units.rows) == (
         expected.certified.certificate.rounds,
         2_000,

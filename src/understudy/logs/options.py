@@ -321,8 +321,8 @@ class Options:
 
     def with_defaults_of(self, settings: Settings) -> Options:
         """The options, with the columns and the range of rewards of an earlier run as defaults."""
-        if self.no_unit:
-            require_same("no_unit", True, settings.columns.unit is None)
+        if self.no_unit and settings.columns.unit is not None:
+            require_same("no_unit", True, Verbatim(f"--unit {settings.columns.unit}"))
         roles = ("action", "reward", "propensity", "context", "experts", "unit")
         columns = {role: getattr(settings.columns, role) for role in roles}
         known = {role: name for role, name in columns.items() if name is not None}

@@ -29,6 +29,7 @@ from understudy.constraints import SMALLEST_PROBABILITY
 from understudy.errors import InvalidLog, shorten
 from understudy.logs.schema import (
     ELIGIBLE,
+    FILE,
     ID,
     PROPENSITY,
     REWARD,
@@ -305,6 +306,13 @@ UNIT_RULE = Rule(
 
 
 # ------------------------------------------------------------------------------ types of columns
+
+
+def rows_by_file(file: str, frame: pl.DataFrame) -> dict[str, int]:
+    """The number of rows of a batch by file."""
+    if FILE not in frame.columns:
+        return {file: len(frame)}
+    return dict(frame.group_by(FILE, maintain_order=True).len().rows())
 
 
 @functools.cache  # batches of a log have the same types

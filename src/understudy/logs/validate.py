@@ -34,6 +34,7 @@ from understudy.logs.rules import (
     parse_numbers,
     require_labels,
     require_numbers,
+    rows_by_file,
 )
 from understudy.logs.schema import (
     ACTION,
@@ -203,7 +204,7 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     holds = parsed.select(all_hold(batch_rules)).to_series()
     rewards = _as_array(parsed[numbers[REWARD].parsed])
     q = _as_array(parsed[numbers[PROPENSITY].parsed]) if rules.propensities else None
-    files = _rows_by_file(file, frame)
+    files = rows_by_file(file, frame)
     if holds.all(ignore_nulls=False):
         unit = rules.scale.unit(rewards)
         return ValidatedBatch(files, frame, actions, unit, q, NONE_QUARANTINED)
@@ -255,7 +256,7 @@ class SeenIds:
 
         def with_copies(batch: ValidatedBatch) -> ValidatedBatch:
             refused = pl.concat([batch.quarantined, _as_text(file, copies, reasons.alias(REASON))])
-            return replace(batch, files=_rows_by_file(file, frame), quarantined=refused.sort(ROW))
+            return replace(batch, files=rows_by_file(file, frame), quarantined=refused.sort(ROW))
 
         return frame.with_columns(ids).filter(new), with_copies
 
@@ -274,13 +275,6 @@ class SeenIds:
         mask = np.zeros(len(hashes), dtype=np.bool_)
         mask[first] = True
         return mask
-
-
-def _rows_by_file(file: str, frame: pl.DataFrame) -> dict[str, int]:
-    """The number of rows of a batch by file."""
-    if FILE not in frame.columns:
-        return {file: len(frame)}
-    return dict(frame.group_by(FILE, maintain_order=True).len().rows())
 
 
 def _as_mask(holds: pl.Series) -> Mask:

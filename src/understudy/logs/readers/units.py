@@ -14,7 +14,8 @@ import dataclasses
 import hashlib
 import io
 import operator
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from understudy.logs.rules import (
     parse_numbers,
     require_labels,
     require_numbers,
+    rows_by_file,
 )
 from understudy.logs.schema import (
     ACTION,
@@ -183,6 +185,8 @@ def unit_hash(text: str) -> int:
 class UnitRows:
     """One row for each unit of a log, in memory, with the counts and the hashes of the units.
 
+    `rows_by_file` counts all rows that were read.
+
     >>> rows = {"row": [1, 2, 3], "unit": ["ann", "bob", "ann"], "action": ["x", "y", "x"]}
     >>> log = [("log.csv", pl.DataFrame({**rows, "reward": [1.0, 0.0, 0.5]}))]
     >>> found = UnitRows.collect(log, column="user")
@@ -195,6 +199,7 @@ class UnitRows:
     frames: tuple[tuple[str, pl.DataFrame], ...]
     counts: UnitCounts
     used: UsedUnits
+    rows_by_file: Mapping[str, int]
 
     @staticmethod
     def collect(
@@ -238,7 +243,8 @@ class _Collector:
         self._changed, self._left_out = (np.zeros(FEWEST, dtype=np.bool_) for _ in range(2))
         self._faults: dict[int, str] = {}
         self._frames: list[tuple[str, pl.DataFrame, NDArray[np.int64]]] = []
-        self._count = self._total = self._ignored = 0
+        self._count = self._ignored = 0
+        self._files = Counter[str]()
 
     def add(self, file: str, frame: pl.DataFrame) -> None:
         """Add a batch of rows."""
@@ -252,7 +258,7 @@ class _Collector:
             _codes(labels, self._labels.dtype),
         )
         first = self._begin(codes, actions, texts)
-        self._total += len(frame)
+        self._files.update(rows_by_file(file, frame))
         kept = np.flatnonzero((codes != MISSING) & ~self._left_out[codes])
         self._add_rewards(frame[REWARD], codes[kept], kept)
         own, own_actions = codes[kept], actions[kept]
@@ -333,15 +339,14 @@ class _Collector:
         counts = UnitCounts(
             column,
             self._most,
-            self._total,
+            self._files.total(),
             self._count,
             self._ignored,
             int(left_out.sum()),
             int(self._rows[: self._count][left_out].sum()),
         )
-        return UnitRows(
-            tuple(_joined(parts)), counts, UsedUnits.of(self._hashes[: self._count][~left_out])
-        )
+        used = UsedUnits.of(self._hashes[: self._count][~left_out])
+        return UnitRows(tuple(_joined(parts)), counts, used, self._files)
 
     def _with_rewards(
         self, frame: pl.DataFrame, codes: NDArray[np.int64], means: NDArray[np.float64]

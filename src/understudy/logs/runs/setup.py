@@ -446,9 +446,9 @@ def provenance_of(
     units: UnitRows | None = None,
 ) -> Provenance:
     """The provenance of rows that were read in order, from the quarantine of the run."""
-    rejected = quarantine.by_file()
+    rejected, rows = quarantine.by_file(), quarantine.rows if units is None else units.rows_by_file
     files = tuple(
-        FileRead(source.name, fingerprint, quarantine.rows[source.name], rejected[source.name])
+        FileRead(source.name, fingerprint, rows.get(source.name, 0), rejected[source.name])
         for source, fingerprint in zip(sources, fingerprints, strict=True)
     )
     unread = unread_files(sources)
