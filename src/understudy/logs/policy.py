@@ -32,7 +32,16 @@ from understudy.logs.outputs import by_reason
 from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.runs.serving import Chances, Serving
 from understudy.logs.runs.study import CertificatePath, Study
-from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, UNKNOWN, Actions, Label, is_unicode
+from understudy.logs.schema import (
+    ESTIMATED,
+    GIVEN,
+    LOGGED,
+    UNKNOWN,
+    Actions,
+    Label,
+    WeightBound,
+    is_unicode,
+)
 from understudy.logs.settings import REMEDY, Settings
 from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 from understudy.snapshots import (
@@ -78,6 +87,7 @@ class Provenance:
 
     `examples` are some of the rejected rows, as in quarantine.parquet; `unread` names the files of
     folders that were not read; `repeated` is the finding about equal rows, if rows were compared.
+    `weight_bound` says what bounds importance weights; None if they are of counted propensities.
     """
 
     files: tuple[FileRead, ...]
@@ -85,6 +95,7 @@ class Provenance:
     examples: pl.DataFrame
     unread: tuple[UnreadFiles, ...] = ()
     repeated: RepeatedRows | None = None
+    weight_bound: WeightBound | None = None
 
     @property
     def refused(self) -> Counter[str]:

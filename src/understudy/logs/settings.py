@@ -401,6 +401,8 @@ class Settings:
             del data["columns"]["id"]
         if not self.columns.experts:
             del data["columns"]["experts"]
+        if self.columns.propensity_vector is None:
+            del data["columns"]["propensity_vector"]
         if self.repeated_rows == CHECK:
             del data["repeated_rows"]
         if self.rules == FIRST_RULES:
@@ -467,14 +469,16 @@ def _wanted(data: Any) -> Named | None:
 
 
 def _columns(data: dict[str, Any], *, logged: bool) -> Columns:
-    absent: dict[str, Any] = {"id": None, "experts": []}
+    absent: dict[str, Any] = {"id": None, "experts": [], "propensity_vector": None}
     columns = fields_from_data(
         Columns, absent | data, "columns", REMEDY, context=tuple, experts=tuple
     )
     needed = {columns.action, columns.reward, *columns.context, *columns.experts}
     if logged:
-        needed.add(columns.propensity)  # type: ignore[arg-type] # its type is checked below
+        found = columns.propensity if columns.propensity_vector is None else None
+        needed.add(found or columns.propensity_vector)  # type: ignore[arg-type] # checked below
     optional = {columns.propensity, columns.time, columns.eligible, columns.target, columns.id}
+    optional |= {columns.propensity_vector}
     optional -= {None}
     if not all(isinstance(name, str) for name in needed | optional):
         raise InvalidSnapshot("columns", data, "a column has no name", REMEDY)

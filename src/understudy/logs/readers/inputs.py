@@ -41,7 +41,7 @@ from understudy.logs.readers.text_tables import (
     scan_ndjson,
     wrong_line,
 )
-from understudy.logs.schema import ROW, ROW_HASH, TIME, Columns
+from understudy.logs.schema import ROW, ROW_HASH, TIME, VECTOR, Columns
 
 Hashed = Literal["some", "every"]  # columns that the hash of a row is made of
 PEEKED = 2_000  # rows that show which column has the most different values
@@ -180,6 +180,21 @@ def has_propensities(source: LogSource, columns: Columns) -> bool:
         return columns.propensity in _open(source, columns)[1]
 
 
+def with_vectors_of(sources: Sequence[LogSource], columns: Columns) -> Columns:
+    """The columns to read, with propensity vectors if every source is dsjson that has them.
+
+    Logs of other formats have them in a column, which must be named.
+    """
+    if columns.propensity is None or columns.propensity_vector is not None:
+        return columns
+    for source in sources:
+        if not (isinstance(source, FileSource) and source.format == "dsjson"):
+            return columns
+        if not vowpal.has_vectors(source.path):
+            return columns
+    return replace(columns, propensity_vector=vowpal.VECTOR_KEYS[1])
+
+
 def count_rows(sources: Sequence[LogSource], columns: Columns) -> dict[str, int]:
     """The number of rows by source; most formats store it, so that no row is read."""
     return {
@@ -203,7 +218,10 @@ def _batches(source: LogSource, columns: Columns, hashed: Hashed | None) -> Iter
     frames = read(source.path, columns)
     if hashed is None:
         return frames
-    return (frame.with_columns(_hash(frame.drop(ROW).schema)) for frame in frames)
+    left_out = (ROW, VECTOR)  # a vector is two lists, and to hash them takes long
+    return (
+        frame.with_columns(_hash(frame.drop(*left_out, strict=False).schema)) for frame in frames
+    )
 
 
 def _selection(frame: pl.LazyFrame, columns: Columns, hashed: Hashed | None) -> list[pl.Expr]:

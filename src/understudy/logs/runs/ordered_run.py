@@ -39,6 +39,7 @@ from understudy.logs.readers.inputs import (
     LogSource,
     prefetch,
     sources_name,
+    with_vectors_of,
 )
 from understudy.logs.rules import list_reasons, nothing_left
 from understudy.logs.runs.aggregate_run import AggregateRun
@@ -65,7 +66,7 @@ from understudy.logs.runs.study import (
     mean_policy,
     observe_rows,
 )
-from understudy.logs.schema import ESTIMATED, GIVEN
+from understudy.logs.schema import ESTIMATED, GIVEN, VECTOR
 from understudy.logs.settings import (
     CHECK,
     OWN,
@@ -153,7 +154,9 @@ class OrderedRun:
         if study.rounds == plan.study.rounds:
             raise nothing_left(sources_name(self.sources), quarantine.by_reason())
         repeated = repeated_rows(plan.log.reader, counter)
-        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
+        provenance = provenance_of(
+            self.sources, fingerprints, quarantine, repeated, plan.log.weight_bound
+        )
         files, reject_counts = provenance.files, quarantine.by_reason()
         if earlier is not None:
             files = (*earlier.files, *files)
@@ -181,6 +184,8 @@ class OrderedRun:
         log = resolve(self.sources, options, self.folder, self.watch, count=share)
         choice, contextual, warmup, groups = self._choice(log)
         columns, declared = log.reader.columns, bool(options.declared())
+        if VECTOR not in options.columns:  # dsjson's own: logs of other formats have no such column
+            columns = dataclasses.replace(columns, propensity_vector=None)
         unmet = []
         if not declared:
             unmet.append(Assumption.DECLARED_ACTIONS)
@@ -278,7 +283,10 @@ class OrderedRun:
             closed=True,
         )
         compared = resumed.compares_rows and columns.id is None
-        reader = LogReader(self.sources, columns, compared=compared)
+        read = columns
+        if VECTOR not in options.columns:
+            read = with_vectors_of(self.sources, columns)
+        reader = LogReader(self.sources, read, compared=compared)
         reader = reader.in_time_order(self.folder, self.watch)
         log = ResolvedLog(reader, rules, earlier.actions, settings.behavior, behavior, None)
         allowed = resumed.repeated_rows or CHECK
@@ -309,7 +317,9 @@ class OrderedRun:
             targets, fingerprints, statistics, counts_over_time, declared=declared
         )
         repeated = repeated_rows(log.reader, counter)
-        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
+        provenance = provenance_of(
+            self.sources, fingerprints, quarantine, repeated, log.weight_bound
+        )
         outcome = RunOutcome(statistics, log.propensity_source, provenance, counts_over_time)
         return outcome, candidates, self._certificates(log, candidates)
 
@@ -393,7 +403,9 @@ class OrderedRun:
         assert curve is not None
         statistics = LogStatistics(log.actions, seen.sums, dict(quarantine.by_reason()))
         repeated = repeated_rows(log.reader, counter)
-        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated)
+        provenance = provenance_of(
+            self.sources, fingerprints, quarantine, repeated, log.weight_bound
+        )
         outcome = RunOutcome(
             statistics, log.propensity_source, provenance, seen.counts_over_time.counts, +unexpected
         )

@@ -12,6 +12,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import polars as pl
 
 from understudy.behaviors import Behavior, Logged
 from understudy.errors import InvalidArgument, InvalidLog
@@ -30,7 +31,9 @@ from understudy.logs.readers.inputs import (
     has_propensities,
     prefetch,
     sources_name,
+    with_vectors_of,
 )
+from understudy.logs.readers.propensity_vectors import small_parts
 from understudy.logs.rules import RejectReason, nothing_left, too_few
 from understudy.logs.schema import (
     ACTION,
@@ -38,9 +41,11 @@ from understudy.logs.schema import (
     GIVEN,
     LOGGED,
     ROW_HASH,
+    VECTOR,
     Actions,
     Columns,
     PropensitySource,
+    WeightBound,
 )
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import (
@@ -113,6 +118,13 @@ class ResolvedLog:
     rows: int | None
     declared_only: bool = False
 
+    @property
+    def weight_bound(self) -> WeightBound | None:
+        """What bounds the importance weights of its rows."""
+        vectors = self.reader.columns.propensity_vector is not None
+        least = self.behavior.least_propensity if isinstance(self.behavior, Logged) else None
+        return WeightBound.of(self.propensity_source, least, vectors=vectors)
+
     def batches(self, counter: RowCounter | None = None) -> Iterator[ValidatedBatch]:
         """The batches in order; `UnexpectedAction` if one has an action that must be declared.
 
@@ -150,6 +162,8 @@ def resolve(
     columns, propensity_source = columns_of(
         options, lambda columns: any(has_propensities(source, columns) for source in sources)
     )
+    if VECTOR not in options.columns:
+        columns = with_vectors_of(sources, columns)
     reader = LogReader(sources, columns, compared=options.compares_rows)
     reader = reader.in_time_order(folder, watch)
     declared = options.declared()
@@ -169,7 +183,7 @@ def resolve(
     else:
         actions = Actions.from_labels(declared | known | labels)
     behavior = behavior_of(propensity_source, options, actions)
-    rules = rules_of(options, propensity_source, actions, behavior, closed=closed)
+    rules = rules_of(options, propensity_source, actions, behavior, closed=closed, known=known)
     return ResolvedLog(reader, rules, actions, propensity_source, behavior, rows, declared_only)
 
 
@@ -197,7 +211,8 @@ def _validated(
 ) -> Iterator[ValidatedBatch]:
     """The validated batches of a log; a row whose id came before is in none, but quarantined."""
     seen = SeenIds()
-    for file, frame in reader.batches(hashed=None if counter is None else "some"):
+    frames = reader.batches(hashed=None if counter is None else "some")
+    for file, frame in _narrow(frames, reader.columns, rules):
         rows = frame
         if counter is not None:
             counter.add(frame[ROW_HASH])
@@ -207,6 +222,16 @@ def _validated(
         else:
             rows, with_copies = seen.split(file, rows)
             yield with_copies(check(file, rows, rules))
+
+
+def _narrow(
+    frames: Iterator[tuple[str, pl.DataFrame]], columns: Columns, rules: RowRules
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The frames in parts whose propensities of all actions fit into a table of bounded size."""
+    if columns.propensity_vector is None or rules.actions is None:
+        return frames
+    K = len(rules.actions)
+    return ((file, part) for file, frame in frames for part in small_parts(frame, K))
 
 
 def validated_batches(
@@ -237,10 +262,15 @@ def columns_of(
 ) -> tuple[Columns, PropensitySource]:
     """The columns to read, and the source of the propensities."""
     columns, source = Columns(**options.columns), options.behavior
+    named = "propensity" in options.columns  # the reader raises if the log has no such column
+    vectors = columns.propensity_vector is not None  # which have propensities too
     if source is None:
-        named = "propensity" in options.columns  # the reader raises if the log has no such column
-        source = LOGGED if named or has_propensities(columns) else ESTIMATED
-    return (columns if source == LOGGED else dataclasses.replace(columns, propensity=None)), source
+        source = LOGGED if vectors or named or has_propensities(columns) else ESTIMATED
+    if source == LOGGED and vectors and not (named or has_propensities(columns)):
+        return dataclasses.replace(columns, propensity=None), source
+    if source != LOGGED:
+        columns = dataclasses.replace(columns, propensity=None, propensity_vector=None)
+    return columns, source
 
 
 def declared_actions(options: Options, known: frozenset[str]) -> Actions:
@@ -275,11 +305,24 @@ def rules_of(
     behavior: Behavior | None,
     *,
     closed: bool,
+    known: frozenset[str] = frozenset(),
 ) -> RowRules:
-    """The rules of a valid row; before the actions are known, any label is an action."""
+    """The rules of a valid row; before the actions are known, any label is an action.
+
+    `known` are actions of policies, which are known before the log.
+    """
     support = behavior > 0 if isinstance(behavior, np.ndarray) else None
     limits = behavior.range if isinstance(behavior, Logged) else None
-    return RowRules(actions, options.scale, source == LOGGED, support, closed, limits)
+    return RowRules(
+        actions,
+        options.scale,
+        source == LOGGED,
+        support,
+        closed,
+        limits,
+        order=options.action_order,
+        known=known,
+    )
 
 
 # ----------------------------------------------------------------------------------- provenance
@@ -369,6 +412,7 @@ def provenance_of(
     fingerprints: Sequence[str],
     quarantine: Quarantine,
     repeated: RepeatedRows | None = None,
+    bound: WeightBound | None = None,
 ) -> Provenance:
     """The provenance of rows that were read in order, from the quarantine of the run."""
     rejected = quarantine.by_file()
@@ -377,7 +421,7 @@ def provenance_of(
         for source, fingerprint in zip(sources, fingerprints, strict=True)
     )
     unread = unread_files(sources)
-    return Provenance(files, quarantine.counts, quarantine.examples, unread, repeated)
+    return Provenance(files, quarantine.counts, quarantine.examples, unread, repeated, bound)
 
 
 def unread_files(sources: Sequence[LogSource]) -> tuple[UnreadFiles, ...]:
