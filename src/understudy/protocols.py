@@ -146,7 +146,8 @@ class EventSpec:
         own = vectors[np.arange(n), log.actions]
         known = own if q is None else q
         sums = vectors.sum(axis=1)
-        wrong = (np.abs(sums - 1.0) > SLACK * K) | (np.abs(own - known) > SLACK)
+        # As a share: a vector of too large entries would allow bets to lose more than they have.
+        wrong = (np.abs(sums - 1.0) > SLACK * K) | (np.abs(own - known) > SLACK * known)
         if wrong.any():
             t = int(np.argmax(wrong))
             reason = f"it sums to {sums[t]:.6g}, and gives the logged action {own[t]:.6g}"

@@ -363,6 +363,7 @@ def test_the_least_propensity_is_checked() -> None:
     [
         ([[0.5, 0.6, 0.1]], r"sums to 1.2"),
         ([[0.4, 0.5, 0.1]], r"gives the logged action 0.4, whose propensity is 0.5"),
+        ([[0.5000008, 0.4999992, 0.0]], r"gives the logged action 0.500001"),
         ([[0.5, 0.5]], r"1 events of 3 actions need \(1, 3\)"),
     ],
 )

@@ -24,9 +24,9 @@ REMEDIES = {
 }
 
 
-def read_actions(path: Path) -> Actions:
-    """The actions that a file declares: one label per line, or a JSON list."""
-    return Actions.from_labels(map(label_key, _parsed("actions", path, _parse_labels)))
+def read_actions(path: Path) -> tuple[str, ...]:
+    """The actions that a file declares, in its order: one label per line, or a JSON list."""
+    return tuple(map(label_key, _parsed("actions", path, _parse_labels)))
 
 
 def read_probabilities(argument: str, path: Path) -> dict[Label, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import Parameter
@@ -23,8 +23,12 @@ from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
     LOGGED,
+    NO_VECTORS,
     PRESETS,
+    PROPENSITY,
+    UNIT,
     UNKNOWN,
+    VECTOR,
     Actions,
     Columns,
     Label,
@@ -81,6 +85,14 @@ class LogOptions(TypedDict, total=False):
     propensity: Annotated[
         str | None,
         Option("The probability with which it was played.  [default: propensity]", "COLUMN"),
+    ]
+    propensity_vector: Annotated[
+        str | None,
+        Option(
+            "The propensities of all actions: a list in the order of --actions, or a mapping from "
+            "labels, also as JSON; or none.  [default: p of dsjson]",
+            "COLUMN",
+        ),
     ]
     least_propensity: Annotated[
         float | None,
@@ -239,6 +251,7 @@ class Options:
     least_propensity: float | None = None
     no_unit: bool = False
     unit_rows: int | None = None
+    action_order: tuple[str, ...] | None = None
 
     @staticmethod
     def of(**passed: Unpack[AllOptions]) -> Options:
@@ -261,11 +274,22 @@ class Options:
         learner, least = passed.get("learner"), passed.get("least_propensity")
         if learner is not None:
             check_wanted(learner)
-        if least is not None and source not in (None, LOGGED):
-            reason = f"propensities are {source}, and it is about logged ones"
-            raise InvalidArgument("least_propensity", least, reason, "leave it out")
+        for name in ("least_propensity", "propensity_vector"):
+            value = passed.get(name)
+            if value not in (None, NO_VECTORS) and source not in (None, LOGGED):
+                reason = f"propensities are {source}, and it is about logged ones"
+                raise InvalidArgument(name, value, reason, "leave it out")
         _one_of("repeated_rows", passed.get("repeated_rows"), REPEATED_ROWS)
-        roles = ("action", "reward", "propensity", "time", "eligible", "target", "id", "unit")
+        roles: tuple[str, ...] = (
+            "action",
+            "reward",
+            "propensity",
+            "time",
+            "eligible",
+            "target",
+            "id",
+        )
+        roles = (*roles, UNIT, VECTOR)
         named: dict[str, Any] = {role: passed.get(role) for role in roles}
         named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
         expert = passed.get("expert")
@@ -273,11 +297,17 @@ class Options:
         reward_range = passed.get("reward_range")
         scale = None if reward_range is None else RewardScale.from_range(reward_range)
         _check_units(passed, scale or RewardScale())
+        order = _order(passed.get("actions"))
         return Options(
             columns=_preset(passed.get("preset"))
-            | {role: name for role, name in named.items() if name is not None},
+            | {
+                role: None if role == VECTOR and name == NO_VECTORS else name
+                for role, name in named.items()
+                if name is not None
+            },
             reward_range=None if scale is None else (scale.low, scale.high),
-            actions=_actions(passed.get("actions")),
+            actions=None if order is None else Actions.from_labels(order),
+            action_order=None if isinstance(passed.get("actions"), Set) else order,
             behavior=source,
             probabilities=probabilities,
             learner=learner,
@@ -323,7 +353,7 @@ class Options:
         """The options, with the columns and the range of rewards of an earlier run as defaults."""
         if self.no_unit and settings.columns.unit is not None:
             require_same("no_unit", True, Verbatim(f"--unit {settings.columns.unit}"))
-        roles = ("action", "reward", "propensity", "context", "experts", "unit")
+        roles = ("action", "reward", "propensity", "context", "experts", UNIT, VECTOR)
         columns = {role: getattr(settings.columns, role) for role in roles}
         known = {role: name for role, name in columns.items() if name is not None}
         return dataclasses.replace(
@@ -344,7 +374,10 @@ class Options:
         require_same("expert", self.columns.get("experts"), settings.columns.experts)
         require_same("unit", self.columns.get("unit"), settings.columns.unit or NO_UNIT)
         require_same("unit_rows", self.unit_rows, settings.unit_rows or Verbatim("all rows"))
-        return dataclasses.replace(settings.columns, **self.columns)
+        columns = dataclasses.replace(settings.columns, **self.columns)
+        if columns.propensity is columns.propensity_vector is None and settings.behavior == LOGGED:
+            return dataclasses.replace(columns, propensity=PROPENSITY)
+        return columns
 
 
 def require_same(option: str, value: object, earlier: object) -> None:
@@ -379,10 +412,11 @@ def _preset(name: str | None) -> dict[str, Any]:
     return {role: getattr(columns, role) for role in ("action", "reward", "propensity")}
 
 
-def _actions(value: Iterable[Label] | str | os.PathLike[str] | None) -> Actions | None:
+def _order(value: Iterable[Label] | str | os.PathLike[str] | None) -> tuple[str, ...] | None:
+    """The declared actions, each once, in the order in which the user wrote them."""
     if isinstance(value, str | os.PathLike):
         return read_actions(Path(value))
-    return None if value is None else Actions.from_labels(map(label_key, value))
+    return None if value is None else tuple(dict.fromkeys(map(label_key, value)))
 
 
 def _behavior(

@@ -34,7 +34,16 @@ from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.readers.units import UnitCounts, UnitRecord
 from understudy.logs.runs.serving import Chances, Serving
 from understudy.logs.runs.study import CertificatePath, Study
-from understudy.logs.schema import ESTIMATED, GIVEN, LOGGED, UNKNOWN, Actions, Label, is_unicode
+from understudy.logs.schema import (
+    ESTIMATED,
+    GIVEN,
+    LOGGED,
+    UNKNOWN,
+    Actions,
+    Label,
+    WeightBound,
+    is_unicode,
+)
 from understudy.logs.settings import REMEDY, Settings
 from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 from understudy.snapshots import (
@@ -81,7 +90,8 @@ class Provenance:
     `examples` are some of the rejected rows, as in quarantine.parquet; `unread` names the files of
     folders that were not read; `repeated` is the finding about equal rows, if rows were compared,
     and `sticky` that about columns, if they were examined. `units` are the counts of units, if each
-    counts as one row.
+    counts as one row. `weight_bound` says what bounds importance weights; None if they are of
+    counted propensities.
     """
 
     files: tuple[FileRead, ...]
@@ -91,6 +101,7 @@ class Provenance:
     repeated: RepeatedRows | None = None
     sticky: StickyColumns | None = None
     units: UnitCounts | None = None
+    weight_bound: WeightBound | None = None
 
     @property
     def refused(self) -> Counter[str]:

@@ -46,6 +46,7 @@ INDEX = "index of the action"  # −1 where it is missing or unknown
 LABEL = "label of the action"  # as text, null where it is missing
 PLAYABLE = "whether the behavior plays it"
 LISTED = "whether it is eligible"
+VECTOR_FAULT = "fault of the propensity vector"  # a reason, or null
 
 DECIMAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 TRUE, FALSE = r"^[tT][rR][uU][eE]$", r"^[fF][aA][lL][sS][eE]$"
@@ -106,6 +107,48 @@ class RejectReason(StrEnum):
     PROPENSITY_OUT_OF_RANGE = (
         "propensity is out of range",
         "correct them: propensities are above 0, at most 1 (divide percentages by 100)",
+    )
+    VECTOR_MISSING = (
+        "propensity vector is missing",
+        "give every row the propensities of all actions, or pass --propensity-vector none",
+    )
+    VECTOR_UNREADABLE = (
+        "propensity vector is not readable",
+        "write it as a list of numbers, or as a mapping from labels to numbers: in text as JSON",
+    )
+    VECTOR_WITHOUT_ORDER = (
+        "propensity vector has no labels",
+        "declare the actions in the order of the list with --actions, or write it as a mapping "
+        "from labels to numbers",
+    )
+    VECTOR_WRONG_LENGTH = (
+        "propensity vector has another length",
+        "a list has one number for each action of --actions, in their order, and p of dsjson one "
+        "for each action in a",
+    )
+    VECTOR_NO_PROBABILITIES = (
+        "propensity vector has numbers that are no probabilities",
+        "correct them: propensities are from 0 to 1 (divide percentages by 100)",
+    )
+    VECTOR_WRONG_SUM = (
+        "propensity vector does not sum to 1",
+        "give the propensities of all actions with at least six digits, or pass "
+        "--propensity-vector none",
+    )
+    VECTOR_UNKNOWN_ACTION = (
+        "propensity vector has an unknown action",
+        "compare its labels with those of --actions FILE, or of the policy that --resume goes on "
+        "from: no others are known",
+    )
+    VECTOR_WITHOUT_ACTION = (
+        "propensity vector gives the action no propensity",
+        "give the action that was played its propensity: see whether labels are spelled alike, and "
+        "whether the order of a list is that of --actions",
+    )
+    VECTOR_CONTRADICTS = (
+        "propensity vector contradicts the propensity",
+        "its entry for the action that was played must be the propensity: see whether the order of "
+        "a list is that of --actions",
     )
     PROPENSITY_CONTRADICTS = (
         "propensity contradicts the least one",
@@ -292,6 +335,14 @@ def _simple(reason: RejectReason, holds: pl.Expr) -> Rule:
 
 SUPPORT_RULE = _simple(RejectReason.ACTION_IMPOSSIBLE, pl.col(PLAYABLE))
 ELIGIBLE_RULE = _simple(RejectReason.ACTION_NOT_ELIGIBLE, pl.col(LISTED))
+VECTOR_FAULTS = (
+    *(reason for reason in RejectReason if reason.name.startswith("VECTOR_")),
+    RejectReason.PROPENSITY_CONTRADICTS,
+)  # in the order in which they are looked for
+VECTOR_RULE = Rule(
+    pl.col(VECTOR_FAULT).is_null(),
+    tuple((reason, pl.col(VECTOR_FAULT) == reason.value) for reason in VECTOR_FAULTS),
+)
 TIME_RULE = _simple(RejectReason.TIME_MISSING, pl.col(TIME).is_not_null())
 ID_RULE = _simple(RejectReason.ID_MISSING, pl.col(ID).is_not_null())
 OF_UNITS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Literal, TypeVar
 
@@ -21,6 +22,7 @@ ROW = "row"  # counted from 1 in each file, without the header
 FILE = "file"  # only where rows of several files are mixed
 ACTION, REWARD, PROPENSITY = "action", "reward", "propensity"
 TIME, ELIGIBLE, ID, UNIT = "time", "eligible", "id", "unit"
+VECTOR = "propensity_vector"  # the propensities of all actions
 TARGET = "target"  # the probability of the logged action under the policy to certify
 CONTEXT = "context."  # the prefix of context columns
 EXPERT = "expert."  # the prefix of columns of experts: their probability of the logged action
@@ -36,6 +38,7 @@ ROLE_OPTIONS = {
     TARGET: "--target-probability",
     ID: "--id",
     UNIT: "--unit",
+    VECTOR: "--propensity-vector",
 }  # the role of a column, and the option that names it; contexts have --context
 QUARANTINE = {
     FILE: pl.String,
@@ -45,12 +48,38 @@ QUARANTINE = {
     REWARD: pl.String,
     PROPENSITY: pl.String,
 }  # the columns of quarantine.parquet
+NO_VECTORS = "none"  # in place of the name of their column: none are read
 LOG = "log"  # the argument in an error about rows whose file is unknown
 
 PropensitySource = Literal["logged", "given", "estimated"]
 LOGGED: PropensitySource = "logged"  # a column of the log
 GIVEN: PropensitySource = "given"  # fixed probabilities by action
 ESTIMATED: PropensitySource = "estimated"  # action frequencies
+
+
+class WeightBound(StrEnum):
+    """What tells the largest importance weight of a row before its action: it centers bets."""
+
+    BEHAVIOR = "behavior"
+    VECTORS = "propensity vectors"
+    LEAST_PROPENSITY = "least propensity"
+    UNKNOWN = "unknown"
+
+    @staticmethod
+    def of(source: PropensitySource, least: float | None, *, vectors: bool) -> WeightBound | None:
+        """The bound of a log, by its propensities; None if no bets are centered with them.
+
+        >>> WeightBound.of(LOGGED, 0.05, vectors=False)
+        <WeightBound.LEAST_PROPENSITY: 'least propensity'>
+        """
+        if source == ESTIMATED:
+            return None
+        if source == GIVEN:
+            return WeightBound.BEHAVIOR
+        if vectors:
+            return WeightBound.VECTORS
+        return WeightBound.UNKNOWN if least is None else WeightBound.LEAST_PROPENSITY
+
 
 COLUMNS_SHOWN = 20  # by an error: a screen of text at most
 LONGEST_SHOWN = 40  # characters of a name or label in a sentence, which stays one line
@@ -84,6 +113,7 @@ class Columns:
     id: str | None = None
     experts: tuple[str, ...] = ()
     unit: str | None = None
+    propensity_vector: str | None = None
 
     def __post_init__(self) -> None:
         names = self.names()
@@ -130,6 +160,8 @@ def _remedy(role: str, name: str, names: Sequence[str]) -> str:
     remedy = f"pass {option} {alike[0]!r}" if alike else f"name the right one with {option}"
     if role == PROPENSITY:
         remedy += ", or pass --behavior estimated if there is none"
+    if role == VECTOR:
+        remedy += f", or pass {option} {NO_VECTORS} if there is none"
     return remedy
 
 

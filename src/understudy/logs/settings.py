@@ -404,8 +404,9 @@ class Settings:
             del data["columns"]["id"]
         if not self.columns.experts:
             del data["columns"]["experts"]
-        if self.columns.unit is None:
-            del data["columns"]["unit"]
+        for name in ("unit", "propensity_vector"):
+            if data["columns"][name] is None:
+                del data["columns"][name]
         for name, absent in UNITS_ABSENT.items():
             if data[name] == absent:
                 del data[name]
@@ -480,15 +481,16 @@ def _wanted(data: Any) -> Named | None:
 
 
 def _columns(data: dict[str, Any], *, logged: bool) -> Columns:
-    absent: dict[str, Any] = {"id": None, "experts": [], "unit": None}
+    absent: dict[str, Any] = {"id": None, "experts": [], "unit": None, "propensity_vector": None}
     columns = fields_from_data(
         Columns, absent | data, "columns", REMEDY, context=tuple, experts=tuple
     )
     needed = {columns.action, columns.reward, *columns.context, *columns.experts}
     if logged:
-        needed.add(columns.propensity)  # type: ignore[arg-type] # its type is checked below
+        found = columns.propensity if columns.propensity_vector is None else None
+        needed.add(found or columns.propensity_vector)  # type: ignore[arg-type] # checked below
     optional = {columns.propensity, columns.time, columns.eligible, columns.target, columns.id}
-    optional = (optional | {columns.unit}) - {None}
+    optional = (optional | {columns.unit, columns.propensity_vector}) - {None}
     if not all(isinstance(name, str) for name in needed | optional):
         raise InvalidSnapshot("columns", data, "a column has no name", REMEDY)
     return columns

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from understudy.constraints import Array
+from understudy.logs.readers.propensity_vectors import CheckedVectors, check_vectors, read_entries
 from understudy.logs.rules import (
     ELIGIBLE_RULE,
     ID_RULE,
@@ -22,6 +23,8 @@ from understudy.logs.rules import (
     SUPPORT_RULE,
     TIME_RULE,
     UNIT_RULE,
+    VECTOR_FAULT,
+    VECTOR_RULE,
     BoundedColumn,
     RejectReason,
     Rule,
@@ -51,6 +54,7 @@ from understudy.logs.schema import (
     TIME,
     UNIT_FAULT,
     UNKNOWN,
+    VECTOR,
     Actions,
     RewardScale,
     column_text,
@@ -77,7 +81,9 @@ class RowRules:
 
     `actions` is None while they are collected, and `closed` if there are no others. `propensities`
     says whether the log's own are read. `support` marks the actions that a given behavior can play.
-    `limits` are the smallest and the largest propensity that a declared least one allows.
+    `limits` are the smallest and the largest propensity that a declared least one allows. `order`
+    has the actions as they were declared, which is the order of propensity vectors that are lists;
+    `known` are those that are known before the log if the actions are not `closed`.
     """
 
     actions: Actions | None = None
@@ -86,6 +92,8 @@ class RowRules:
     support: Mask | None = None
     closed: bool = True
     limits: tuple[float, float] | None = None
+    order: tuple[str, ...] | None = None
+    known: frozenset[str] = frozenset()
 
     def numbers(self, frame: pl.DataFrame) -> dict[str, BoundedColumn]:
         """The columns of a batch that must hold numbers, by role."""
@@ -101,6 +109,8 @@ class RowRules:
         columns = {role: number_rule(column) for role, column in numbers.items()}
         last = [columns.pop(role) for role in numbers if role not in {REWARD, PROPENSITY}]
         rules = [action_rule(closed=self.closed), *columns.values()]
+        if VECTOR in frame.columns:  # before the propensity, which may be made of it
+            rules.insert(2, VECTOR_RULE)
         if UNIT_FAULT in frame.columns:
             rules.insert(0, UNIT_RULE)
         if self.support is not None:
@@ -146,7 +156,8 @@ class ValidatedBatch:
     """The valid rows of a batch, and the quarantined ones.
 
     `files` counts the rows of each file. `frame` holds the valid rows as they came; `actions` their
-    indices, if the labels are known. `rejected` is None if all rows are valid.
+    indices, if the labels are known. `rejected` is None if all rows are valid. `vectors` has the
+    propensities of all actions, if the log has them.
     """
 
     files: Mapping[str, int]
@@ -156,6 +167,7 @@ class ValidatedBatch:
     propensities: Array | None
     quarantined: pl.DataFrame
     rejected: Rejected | None = None
+    vectors: Array | None = None
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -165,13 +177,18 @@ class ValidatedBatch:
         q = None if self.propensities is None else self.propensities[rows:]
         frame, actions, rewards = self.frame[rows:], self.actions[rows:], self.rewards[rows:]
         rejected = None if self.rejected is None else self.rejected.after(rows)
-        return ValidatedBatch(self.files, frame, actions, rewards, q, self.quarantined, rejected)
+        vectors = None if self.vectors is None else self.vectors[rows:]
+        return ValidatedBatch(
+            self.files, frame, actions, rewards, q, self.quarantined, rejected, vectors
+        )
 
     def log(self, features: Array | None = None) -> Log:
         names = [name for name in self.frame.columns if name.startswith(EXPERT)]
         experts = np.stack([*map(self._probabilities, names)], axis=1) if names else None
         # Every column was checked before.
-        return Log._of(self.actions, self.rewards, self.propensities, features, experts)
+        return Log._of(
+            self.actions, self.rewards, self.propensities, features, experts, self.vectors
+        )
 
     def targets(self) -> Array:
         """The probability of each logged action under the user's own policy."""
@@ -198,16 +215,22 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
     >>> checked.rewards.tolist(), checked.quarantined["reason"].to_list()
     ([0.5], ['reward is out of range'])
     """
+    vectors = None
+    if VECTOR in frame.columns:
+        frame, vectors = _with_vectors(file, frame, rules)
     numbers = rules.numbers(frame)
     batch_rules = rules.of(frame, numbers)
     parsed, actions = _parse(file, frame, rules, numbers)
     holds = parsed.select(all_hold(batch_rules)).to_series()
     rewards = _as_array(parsed[numbers[REWARD].parsed])
     q = _as_array(parsed[numbers[PROPENSITY].parsed]) if rules.propensities else None
+    table = None
+    if vectors is not None:
+        q, table, frame = vectors.own, vectors.table, frame.drop(VECTOR, VECTOR_FAULT)
     files = rows_by_file(file, frame)
     if holds.all(ignore_nulls=False):
         unit = rules.scale.unit(rewards)
-        return ValidatedBatch(files, frame, actions, unit, q, NONE_QUARANTINED)
+        return ValidatedBatch(files, frame, actions, unit, q, NONE_QUARANTINED, None, table)
     valid = _as_mask(holds)
     rejected = parsed.filter(~valid)
     usable = valid.copy()
@@ -225,6 +248,7 @@ def check(file: str, frame: pl.DataFrame, rules: RowRules) -> ValidatedBatch:
         None if q is None else q[valid],
         _quarantined(file, rejected, batch_rules),
         Rejected(valid, actions[~valid], unit[~valid], usable[~valid], rejected_q),
+        None if table is None else table[valid],
     )
 
 
@@ -275,6 +299,35 @@ class SeenIds:
         mask = np.zeros(len(hashes), dtype=np.bool_)
         mask[first] = True
         return mask
+
+
+def _with_vectors(
+    file: str, frame: pl.DataFrame, rules: RowRules
+) -> tuple[pl.DataFrame, CheckedVectors]:
+    """The batch with the faults of its propensity vectors, and what is known of the vectors.
+
+    Where there is no column of propensities, the vector's entry for the action is the propensity.
+    """
+    require_labels(file, ACTION, narwhals_type(frame[ACTION].dtype))
+    q = None
+    if PROPENSITY in frame.columns:
+        text = isinstance(frame[PROPENSITY].dtype, TEXT_TYPES)
+        column = BoundedColumn.of(PROPENSITY, UNIT, text=text)
+        require_numbers(file, PROPENSITY, narwhals_type(frame[PROPENSITY].dtype))
+        q = _as_array(parse_numbers(column, frame[PROPENSITY]))
+    vectors = check_vectors(
+        read_entries(file, frame[VECTOR], rules.order),
+        frame[ACTION],
+        q,
+        rules.actions,
+        closed=rules.closed,
+        known=rules.known,
+        least=0.0 if rules.limits is None else rules.limits[0],
+    )
+    frame = frame.with_columns(vectors.faults)
+    if q is None:
+        frame = frame.with_columns(pl.Series(PROPENSITY, vectors.own).fill_nan(None))
+    return frame, vectors
 
 
 def _as_mask(holds: pl.Series) -> Mask:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.certificates import Certified, Window
+from understudy.behaviors import Logged
+from understudy.certificates import Certificate, Certified, Window
 from understudy.formatting import count, counted, percent
 from understudy.learners import Exp4
 from understudy.logs.evaluation.diagnostics import CalibrationFinding, DriftFinding
@@ -34,7 +35,7 @@ from understudy.logs.policy import FileRead, Policy
 from understudy.logs.readers.units import UnitCounts
 from understudy.logs.results import UNDERSTUDY, CertifyResult, CoverageResult, LearnResult, Result
 from understudy.logs.runs.study import LAST
-from understudy.logs.schema import ESTIMATED, RewardScale
+from understudy.logs.schema import ESTIMATED, LOGGED, RewardScale, WeightBound
 from understudy.logs.settings import Assumption
 from understudy.plots import CertificatePanel
 from understudy.report import findings, words
@@ -59,7 +60,8 @@ class CertificateCurve:
     where none is certified, `target` names the certified policy. `at_most` says that production may
     have earned less: quarantined rows may count in it with the highest reward. `gain_upper` is the
     last upper bound on the gain, and `window` the gain since a round, where only a window shows
-    one. Bets had centers in `centered` rounds; None if they never have.
+    one. Bets had centers in `centered` rounds, because of the `weight_bound`; None if they never
+    have.
     """
 
     rounds: ArrayLike
@@ -78,6 +80,7 @@ class CertificateCurve:
     gain_upper: float | None = None
     window: Window | None = None
     centered: int | None = None
+    weight_bound: WeightBound | None = None
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
@@ -183,6 +186,7 @@ class Report:
     repeated_rows: RepeatedRows | None = None
     sticky_columns: StickyColumns | None = None
     units: UnitCounts | None = None
+    weight_bound: WeightBound | None = None
 
     @property
     def mark(self) -> Mark:
@@ -254,7 +258,7 @@ def _report_learned(result: LearnResult) -> Report:
         assumptions=words.assumptions(policy),
         averaged_over=None if policy.contextual is None else min(LAST, policy.rows),
         **_detail_fields(policy),
-        **_verdict_fields(result.certified, result.obstacle, result.coverage, UNDERSTUDY),
+        **_verdict_fields(result, result.certified, result.obstacle, UNDERSTUDY),
         **_log_fields(result, files=policy.files),
     )
 
@@ -276,7 +280,7 @@ def _report_certified(result: CertifyResult) -> Report:
         title=f"What this log says about {result.name}",
         facts=facts,
         assumptions=assumptions,
-        **_verdict_fields(result.certified, None, result.coverage, result.name),
+        **_verdict_fields(result, result.certified, None, result.name),
         **_log_fields(result),
     )
 
@@ -284,17 +288,25 @@ def _report_certified(result: CertifyResult) -> Report:
 @report_of.register
 def _report_coverage(result: CoverageResult) -> Report:
     coverage = result.coverage
-    actions = counted(len(coverage.table), "action")
+    actions, facts = (
+        counted(len(coverage.table), "action"),
+        [("Behavior", words.BEHAVIORS[result.kind])],
+    )
+    if bound := result.intake.weight_bound:
+        facts.append(("Bound on the weights of a row", words.weight_bound(bound)))
     return Report(
         title="What this log can say",
         verdict=f"{counted(coverage.rows, 'row')} of {actions}.",
-        facts=[("Behavior", words.BEHAVIORS[result.kind])],
+        facts=facts,
         **_log_fields(result),
     )
 
 
 def curve_of(
-    certified: Certified, coverage: Coverage, target: str = UNDERSTUDY
+    certified: Certified,
+    coverage: Coverage,
+    target: str = UNDERSTUDY,
+    bound: WeightBound | None = None,
 ) -> CertificateCurve:
     """The curve of a certificate, as means per round; estimates are means of valid rows."""
     scale, rows, certificate = coverage.scale, coverage.rows, certified.certificate
@@ -325,7 +337,17 @@ def curve_of(
         gain_upper=None if most is None else scale.gain(most / n),
         window=None if window is None else Window(window.start, scale.gain(window.gain)),
         centered=certificate.centered_rounds if certificate.centered else None,
+        weight_bound=bound or _bound_of(certificate),
     )
+
+
+def _bound_of(certificate: Certificate) -> WeightBound | None:
+    """What bounded the weights of a certificate, if all that is known is the certificate."""
+    if not isinstance(certificate.behavior, Logged):
+        return None if certificate.behavior is None else WeightBound.BEHAVIOR
+    least = certificate.behavior.least_propensity
+    vectors = least is None and certificate.centered_rounds > 0
+    return WeightBound.of(LOGGED, least, vectors=vectors)
 
 
 def panel_of(certified: Certified, coverage: Coverage) -> CertificatePanel:
@@ -352,9 +374,10 @@ def _certificate_facts(
 
 
 def _verdict_fields(
-    certified: Certified | None, obstacle: Obstacle | None, coverage: Coverage, who: str
+    result: Result, certified: Certified | None, obstacle: Obstacle | None, who: str
 ) -> dict[str, Any]:
     """The fields of the verdict about the first policy; without a certificate, the obstacle."""
+    coverage, bound = result.coverage, result.intake.weight_bound
     if certified is None:
         assert obstacle is not None  # every missing certificate has one
         explained = words.explain_obstacle(
@@ -365,7 +388,7 @@ def _verdict_fields(
     return {
         "headline": words.headline(found),
         "verdict": words.explain(found, coverage),
-        "certificate": curve_of(certified, coverage, who) if found.sound else None,
+        "certificate": curve_of(certified, coverage, who, bound) if found.sound else None,
         **_decision_fields(found, coverage.scale),
     }
 
@@ -425,6 +448,7 @@ def _log_fields(result: Result, files: Sequence[FileRead] | None = None) -> dict
         "repeated_rows": coverage.repeated,
         "sticky_columns": coverage.sticky,
         "units": coverage.units,
+        "weight_bound": intake.weight_bound,
         "quarantine": [
             QuarantineCount(file, reason, rows)
             for (file, reason), rows in intake.quarantined.items()

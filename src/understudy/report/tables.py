@@ -26,6 +26,7 @@ from understudy.logs.evaluation.verdicts import VerdictKind
 from understudy.protocols import PRODUCTION
 from understudy.report.data import ActionRow, CertificateCurve, QuarantinedRow, Report
 from understudy.report.details import ContextRow
+from understudy.report.words import centering
 
 LONGEST_LABEL, LONGEST_NAME, LONGEST_ROW = 80, 120, 400  # letters in a cell
 SHORT_LABEL = 24  # letters of an action within a cell
@@ -352,17 +353,9 @@ def confidence_note(curve: CertificateCurve) -> str:
 
 def _centering(curve: CertificateCurve) -> str:
     """Whether bets were centered at the mean reward, and how they could be."""
-    if curve.centered is None:
+    if curve.centered is None or curve.weight_bound is None:
         return ""
-    rounds = int(curve.table[-1, 0])
-    if not curve.centered:
-        return (
-            " Bets are not centered, since the least propensity is not known: with "
-            "--least-propensity fewer rows are needed."
-        )
-    if curve.centered == rounds:
-        return " Bets are centered at the mean reward."
-    return f" Bets are centered at the mean reward in {count(curve.centered)} rounds."
+    return f" {centering(curve.weight_bound, curve.centered, int(curve.table[-1, 0]))}"
 
 
 def average_note(report: Report) -> str:

@@ -44,6 +44,7 @@ from understudy.logs.schema import (
     GIVEN,
     LOGGED,
     RewardScale,
+    WeightBound,
 )
 from understudy.logs.settings import (
     GRID,
@@ -135,6 +136,16 @@ DEFAULTS = {
         "Without propensities, the default estimates them from action frequencies, cautiously."
     ),
 }
+WEIGHT_BOUNDS = {
+    WeightBound.BEHAVIOR: "production's probabilities",
+    WeightBound.VECTORS: "the logged propensities of all actions",
+    WeightBound.LEAST_PROPENSITY: "the declared least propensity",
+}
+BOUND_WEIGHTS = (
+    "Declare --least-propensity F if every action has at least the propensity F in every row, or "
+    "name the column with the propensities of all actions with --propensity-vector: then fewer "
+    "rows are needed"
+)
 LOG_THEM = "Log the propensity of every row."
 NEEDS_PROPENSITIES = (
     "a certificate needs the propensity of every row. Name its column with --propensity."
@@ -363,6 +374,30 @@ def describe_certificate(certified: Certified, coverage: Coverage, who: str, whe
         f"{earned} The gain is at least {least}, and at most {most}, each with {sure} confidence "
         "by itself."
     )
+
+
+def weight_bound(bound: WeightBound) -> str:
+    """What bounds the importance weights of a row; if nothing does, the remedy."""
+    return WEIGHT_BOUNDS.get(bound) or f"unknown. {BOUND_WEIGHTS}"
+
+
+def centering(bound: WeightBound, centered: int, rounds: int) -> str:
+    """In which rounds bets were centered, by what; if in none, why, and the remedy.
+
+    >>> centering(WeightBound.VECTORS, 10, 10)
+    'Bets are centered at the mean reward, by the logged propensities of all actions.'
+    """
+    if bound not in WEIGHT_BOUNDS:
+        return (
+            f"Bets are not centered, since the largest weight of a row is unknown. {BOUND_WEIGHTS}."
+        )
+    if not centered:
+        return (
+            "Bets are not centered: actions were not declared with --actions, rows have eligible "
+            "sets, or the policy plays actions that production does not play."
+        )
+    some = "" if centered == rounds else f" in {counted(centered, 'round')}"
+    return f"Bets are centered at the mean reward{some}, by {WEIGHT_BOUNDS[bound]}."
 
 
 # ----------------------------------------------------------------------- theorems and assumptions

@@ -7,10 +7,17 @@ import pytest
 
 from understudy.logs import rules, validate
 from understudy.logs.aggregation import aggregates
-from understudy.logs.rules import RejectReason
+from understudy.logs.rules import VECTOR_FAULTS, RejectReason
 from understudy.logs.schema import Actions, Columns, RewardScale
 
-__all__ = ["Actions", "RewardScale", "refuse_the_reward", "rows_on_engines"]
+__all__ = [
+    "VECTOR_FAULTS",
+    "Actions",
+    "RejectReason",
+    "RewardScale",
+    "refuse_the_reward",
+    "rows_on_engines",
+]
 
 
 def rows_on_engines(

@@ -115,7 +115,7 @@ class RowTarget(Target):
         if self.best_action:
             best = best_actions(study.learner, study.state, x, len(own))
             return Trace(np.asarray(own == best, dtype=np.float64), 0, len(actions))
-        log = study.learner.spec.visible(replace(rows.log(x), actions=np.maximum(own, 0)))
+        log = replace(study.learner.spec.visible(rows.log(x)), actions=np.maximum(own, 0))
         trace = study.learner.trace_at(study.state, log)
         return replace(
             trace, probability=np.where(own < 0, 0.0, trace.probability), n_actions=len(actions)

@@ -52,6 +52,7 @@ from understudy.logs.schema import (
     TARGET,
     TIME,
     VALUE_HASH,
+    VECTOR,
     Columns,
 )
 
@@ -209,6 +210,21 @@ def has_propensities(source: LogSource, columns: Columns) -> bool:
         return columns.propensity in _open(source, columns)[1]
 
 
+def with_vectors_of(sources: Sequence[LogSource], columns: Columns) -> Columns:
+    """The columns to read, with propensity vectors if every source is dsjson that has them.
+
+    Logs of other formats have them in a column, which must be named.
+    """
+    if columns.propensity is None or columns.propensity_vector is not None:
+        return columns
+    for source in sources:
+        if not (isinstance(source, FileSource) and source.format == "dsjson"):
+            return columns
+        if not vowpal.has_vectors(source.path):
+            return columns
+    return replace(columns, propensity_vector=vowpal.VECTOR_KEYS[1])
+
+
 def count_rows(sources: Sequence[LogSource], columns: Columns) -> dict[str, int]:
     """The number of rows by source; most formats store it, so that no row is read."""
     return {
@@ -234,7 +250,11 @@ def _batches(
     frames = read(source.path, columns)
     if hashed is None and not values:
         return frames
-    return (frame.with_columns(_hashes(frame.drop(ROW), hashed, values=values)) for frame in frames)
+    left_out = (ROW, VECTOR)  # a vector is two lists, and to hash them takes long
+    return (
+        frame.with_columns(_hashes(frame.drop(*left_out, strict=False), hashed, values=values))
+        for frame in frames
+    )
 
 
 def _hashes(frame: pl.DataFrame, hashed: Hashed | None, *, values: bool) -> list[pl.Expr]:

@@ -14,7 +14,8 @@ nor comments. Where Vowpal Wabbit warns, or reads 0 for text that is no number, 
 action, or keeps the text, and validation refuses it.
 
 dsjson, one JSON object a line, as decision services log it: the reward is −`_label_cost`, the
-propensity `_label_probability`. The action is `_label_Action`, its place from 1 in the list
+propensity `_label_probability`. The propensities of all actions are `p`, in the order of the
+actions `a`. The action is `_label_Action`, its place from 1 in the list
 `_multi` of actions, or else `_labelIndex` + 1. A row has no action, so that validation refuses it,
 if the two disagree, if `_skipLearn` is true, if the line is no JSON, or if there is no label:
 events of several slots, with labels in `_outcomes`, are not supported. `pdrop` is the share of
@@ -24,24 +25,36 @@ events that were dropped before they were logged. Nothing here reweights events,
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from understudy.errors import first_line
-from understudy.logs.readers.files import LINE, invalid_file, read_lines
+from understudy.logs.readers.files import (
+    LINE,
+    LONGEST_LINE,
+    invalid_file,
+    open_bytes,
+    read_lines,
+)
+from understudy.logs.readers.propensity_vectors import pair
 from understudy.logs.schema import (
     ACTION,
     CONTEXT,
     ELIGIBLE,
     ID,
+    NO_VECTORS,
     PROPENSITY,
     REWARD,
     ROW,
     TIME,
+    VECTOR,
     Columns,
 )
 
@@ -61,6 +74,8 @@ LAST_TAG = r"(?:(?:^| )'[^ ]* *|[^ ]+)$"
 ACTION_KEYS = ("_label_Action", "_labelIndex")
 KEYS = (*ACTION_KEYS, "_label_cost", "_label_probability", "_skipLearn", "pdrop")
 NESTED = ("OBJECT", "ARRAY")
+VECTOR_KEYS = ("a", "p")  # the actions, the chosen one first, and their propensities
+LINES_PEEKED = 100  # that show whether events have propensities of all actions
 
 
 def read_text(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
@@ -77,6 +92,9 @@ def read_text(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     ...     [frame.rows() for frame in read_text(path, Columns(context=("age", "new")))]
     [[(1, '2', '-0.5', '0.4', '30', '1'), (2, '3', '1', '0.2', '20', '0')]]
     """
+    if columns.propensity_vector is not None:
+        reason = "Vowpal Wabbit's text has the propensity of one action only"
+        raise invalid_file(path, reason, f"pass --propensity-vector {NO_VECTORS}")
     _refuse_column_names(columns, path)
     if columns.time is not None:
         reason = f"Vowpal Wabbit's text has no times, so no column {columns.time!r}"
@@ -279,6 +297,21 @@ def read_dsjson(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
         raise invalid_file(path, reason, "check that it is dsjson") from None
 
 
+def has_vectors(path: Path) -> bool:
+    """Whether the first event with a label has a propensity in `p` for each action of `a`.
+
+    Some services log that of the chosen action alone.
+    """
+    with suppress(OSError, EOFError, zlib.error), open_bytes(path) as file:
+        for line in islice(iter(lambda: file.readline(LONGEST_LINE), b""), LINES_PEEKED):
+            with suppress(ValueError, RecursionError):
+                event = json.loads(line)
+                if isinstance(event, dict) and "_label_cost" in event:
+                    a, p = (event.get(key) for key in VECTOR_KEYS)
+                    return isinstance(a, list) and isinstance(p, list) and len(a) == len(p)
+    return False
+
+
 def _values(
     connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, columns: Columns
 ) -> pl.DataFrame:
@@ -289,6 +322,8 @@ def _values(
         places[TIME] = _pointer(columns.time)
     if columns.id is not None:
         places[ID] = _pointer(columns.id)
+    if columns.propensity_vector is not None:
+        places |= {VECTOR + key: _pointer(key) for key in VECTOR_KEYS}
     wanted = {"texts": f"json_extract_string({LINE}, $places)"}
     given: dict[str, object] = {"places": list(places.values())}
     if contexts:
@@ -350,6 +385,7 @@ def _dsjson_rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         TIME: pl.col(TIME),
         ELIGIBLE: pl.col(ELIGIBLE),
         ID: pl.col(ID),
+        VECTOR: pair(*(pl.col(VECTOR + key) for key in VECTOR_KEYS)),
     }
     contexts = {CONTEXT + name: pl.col(CONTEXT + name) for name in columns.context}
     return _select(values, columns, roles | contexts)
@@ -373,6 +409,10 @@ def _refuse_column_names(columns: Columns, path: Path) -> None:
                 "probability are",
                 "leave out --action, --reward, --propensity and --preset",
             )
+    if columns.propensity_vector not in {VECTOR_KEYS[1], None}:
+        reason = f"it has no column {columns.propensity_vector!r}: its propensities are in p"
+        remedy = f"pass --propensity-vector p, or {NO_VECTORS}"
+        raise invalid_file(path, reason, remedy)
 
 
 def _select(frame: pl.DataFrame, columns: Columns, values: Mapping[str, pl.Expr]) -> pl.DataFrame:

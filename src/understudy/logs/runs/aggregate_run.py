@@ -65,7 +65,17 @@ from understudy.logs.runs.setup import (
     validated_batches,
 )
 from understudy.logs.runs.study import Study
-from understudy.logs.schema import ESTIMATED, LOG, QUARANTINE, Actions, Columns, PropensitySource
+from understudy.logs.schema import (
+    ESTIMATED,
+    LOG,
+    NO_VECTORS,
+    QUARANTINE,
+    VECTOR,
+    Actions,
+    Columns,
+    PropensitySource,
+    WeightBound,
+)
 from understudy.logs.settings import CHECK, Assumption, Choice, choose
 from understudy.logs.statistics import ActionStatistics, CountsOverTime
 
@@ -122,10 +132,13 @@ class AggregateRun:
             else:
                 quarantine.rows.update(count_rows(self.sources, log.reader.columns))
         repeated = self._repeated(log.reader.columns)
-        provenance = provenance_of(self.sources, fingerprints, quarantine, repeated=repeated)
+        bound = self._bound(policy.settings.behavior)
+        provenance = provenance_of(
+            self.sources, fingerprints, quarantine, repeated=repeated, bound=bound
+        )
         policy = dataclasses.replace(policy, files=provenance.files, repeated=repeated)
         if not self.sources:
-            provenance = self._provenance(policy.refused, repeated)
+            provenance = self._provenance(policy.refused, repeated, bound)
         return policy, provenance, UnexpectedValues()
 
     def _learn_sums(self) -> tuple[Policy, ResolvedLog]:
@@ -213,7 +226,8 @@ class AggregateRun:
                     confidence=options.confidence_or_default,
                     **self._reading,
                 )
-        provenance = self._provenance(statistics.reject_counts, self._repeated(columns))
+        repeated, bound = self._repeated(columns), self._bound(source)
+        provenance = self._provenance(statistics.reject_counts, repeated, bound)
         return RunOutcome(statistics, source, provenance), candidates, certificates
 
     # ---------------------------------------------------------------------------------- certify
@@ -254,7 +268,8 @@ class AggregateRun:
         with Quarantine(self.folder / QUARANTINE_FILE):
             pass  # sums do not identify the rejected rows
         statistics = dataclasses.replace(statistics, reject_counts=summed.reject_counts)
-        provenance = self._provenance(summed.reject_counts, self._repeated(columns))
+        repeated, bound = self._repeated(columns), self._bound(source)
+        provenance = self._provenance(summed.reject_counts, repeated, bound)
         outcome = RunOutcome(statistics, source, provenance)
         return Certified.of(summed.certificate), outcome
 
@@ -302,6 +317,9 @@ class AggregateRun:
                 raise
             raise InvalidLog(LOG, sources_name(files), error.reason, error.remedy) from None
 
+    def _bound(self, source: PropensitySource) -> WeightBound | None:
+        return WeightBound.of(source, self.options.least_propensity, vectors=False)
+
     def _columns(self) -> tuple[Columns, PropensitySource]:
         """The columns to read, and the source of the propensities."""
         for role in ("time", "eligible", "context", "id", "experts", "unit"):
@@ -309,6 +327,13 @@ class AggregateRun:
                 reason = "sums in no order do not read it"
                 remedy = "leave it out, or --engine"
                 raise InvalidArgument(role, self.options.columns[role], reason, remedy)
+        if name := self.options.columns.get(VECTOR):
+            reason = "sums in no order need one bound on the weights of all rows"
+            remedy = (
+                f"pass --propensity-vector {NO_VECTORS}, and --least-propensity F if every action "
+                "has at least the propensity F in every row; or leave out --engine"
+            )
+            raise InvalidArgument(VECTOR, name, reason, remedy)
         return columns_of(self.options, self._has_propensities)
 
     def _has_propensities(self, columns: Columns) -> bool:
@@ -317,13 +342,23 @@ class AggregateRun:
         return any(has_propensities(source, columns) for source in self.sources)
 
     def _provenance(
-        self, reject_counts: Mapping[str, int], repeated: RepeatedRows | None
+        self,
+        reject_counts: Mapping[str, int],
+        repeated: RepeatedRows | None,
+        bound: WeightBound | None,
     ) -> Provenance:
         """The provenance of sums, which do not distinguish files and rows."""
         where = f"all files, as {self.engine} read them"
         counts = {(where, reason): count for reason, count in reject_counts.items()}
         unread = unread_files(self.sources)
-        return Provenance((), counts, pl.DataFrame(schema=QUARANTINE), unread, repeated)
+        return Provenance(
+            (),
+            counts,
+            pl.DataFrame(schema=QUARANTINE),
+            unread,
+            repeated,
+            weight_bound=bound,
+        )
 
     @property
     def _range(self) -> tuple[float, float]:

@@ -37,6 +37,7 @@ from understudy.logs.readers.inputs import (
     LogSource,
     prefetch,
     sources_name,
+    with_vectors_of,
 )
 from understudy.logs.readers.units import UnitRecord, UsedUnits
 from understudy.logs.rules import list_reasons, nothing_left
@@ -64,7 +65,7 @@ from understudy.logs.runs.study import (
     mean_policy,
     observe_rows,
 )
-from understudy.logs.schema import ESTIMATED, GIVEN
+from understudy.logs.schema import ESTIMATED, GIVEN, VECTOR
 from understudy.logs.settings import (
     CHECK,
     OWN,
@@ -186,6 +187,8 @@ class OrderedRun:
         log = resolve(self.sources, options, self.folder, self.watch, count=share)
         choice, contextual, warmup, groups = self._choice(log)
         columns, declared = log.reader.columns, bool(options.declared())
+        if VECTOR not in options.columns:  # dsjson's own: logs of other formats have no such column
+            columns = dataclasses.replace(columns, propensity_vector=None)
         unmet = []
         if not declared:
             unmet.append(Assumption.DECLARED_ACTIONS)
@@ -284,10 +287,13 @@ class OrderedRun:
             behavior,
             closed=True,
         )
+        read = columns
+        if VECTOR not in options.columns:
+            read = with_vectors_of(self.sources, columns)
         used = None if earlier.units is None else earlier.units.at_hand()
         reader = reader_of(
             self.sources,
-            columns,
+            read,
             resumed,
             self.folder,
             self.watch,

@@ -33,7 +33,9 @@ from understudy.logs.readers.inputs import (
     has_propensities,
     prefetch,
     sources_name,
+    with_vectors_of,
 )
+from understudy.logs.readers.propensity_vectors import small_parts
 from understudy.logs.readers.units import UnitRows, UsedUnits
 from understudy.logs.rules import RejectReason, nothing_left, too_few
 from understudy.logs.schema import (
@@ -43,9 +45,11 @@ from understudy.logs.schema import (
     LOGGED,
     ROW_HASH,
     VALUE_HASH,
+    VECTOR,
     Actions,
     Columns,
     PropensitySource,
+    WeightBound,
 )
 from understudy.logs.statistics import LogStatistics
 from understudy.logs.validate import (
@@ -117,6 +121,13 @@ class ResolvedLog:
     behavior: Behavior | None
     rows: int | None
     declared_only: bool = False
+
+    @property
+    def weight_bound(self) -> WeightBound | None:
+        """What bounds the importance weights of its rows."""
+        vectors = self.reader.columns.propensity_vector is not None
+        least = self.behavior.least_propensity if isinstance(self.behavior, Logged) else None
+        return WeightBound.of(self.propensity_source, least, vectors=vectors)
 
     def batches(self, tests: RowTests | None = None) -> Iterator[ValidatedBatch]:
         """The batches in order; `UnexpectedAction` if one has an action that must be declared.
@@ -205,6 +216,8 @@ def resolve(
     columns, propensity_source = columns_of(
         options, lambda columns: any(has_propensities(source, columns) for source in sources)
     )
+    if VECTOR not in options.columns:
+        columns = with_vectors_of(sources, columns)
     reader = reader_of(
         sources, columns, options, folder, watch, source=propensity_source, used=used
     )
@@ -225,7 +238,7 @@ def resolve(
     else:
         actions = Actions.from_labels(declared | known | labels)
     behavior = behavior_of(propensity_source, options, actions)
-    rules = rules_of(options, propensity_source, actions, behavior, closed=closed)
+    rules = rules_of(options, propensity_source, actions, behavior, closed=closed, known=known)
     return ResolvedLog(reader, rules, actions, propensity_source, behavior, rows, declared_only)
 
 
@@ -289,14 +302,24 @@ def _validated(
     """The validated batches of a log; a row whose id came before is in none, but quarantined."""
     seen = SeenIds()
     hashed: Hashed | None = "some" if tests is not None and tests.copies is not None else None
-    values = tests is not None and tests.examined
-    for file, frame in reader.batches(hashed=hashed, values=values):
+    frames = reader.batches(hashed=hashed, values=tests is not None and tests.examined)
+    for file, frame in _narrow(frames, reader.columns, rules):
         rows = frame if tests is None else tests.add(frame)
         if reader.columns.id is None:
             yield check(file, rows, rules)
         else:
             rows, with_copies = seen.split(file, rows)
             yield with_copies(check(file, rows, rules))
+
+
+def _narrow(
+    frames: Iterator[tuple[str, pl.DataFrame]], columns: Columns, rules: RowRules
+) -> Iterator[tuple[str, pl.DataFrame]]:
+    """The frames in parts whose propensities of all actions fit into a table of bounded size."""
+    if columns.propensity_vector is None or rules.actions is None:
+        return frames
+    K = len(rules.actions)
+    return ((file, part) for file, frame in frames for part in small_parts(frame, K))
 
 
 def validated_batches(
@@ -327,10 +350,15 @@ def columns_of(
 ) -> tuple[Columns, PropensitySource]:
     """The columns to read, and the source of the propensities."""
     columns, source = Columns(**options.columns), options.behavior
+    named = "propensity" in options.columns  # the reader raises if the log has no such column
+    vectors = columns.propensity_vector is not None  # which have propensities too
     if source is None:
-        named = "propensity" in options.columns  # the reader raises if the log has no such column
-        source = LOGGED if named or has_propensities(columns) else ESTIMATED
-    return (columns if source == LOGGED else dataclasses.replace(columns, propensity=None)), source
+        source = LOGGED if vectors or named or has_propensities(columns) else ESTIMATED
+    if source == LOGGED and vectors and not (named or has_propensities(columns)):
+        return dataclasses.replace(columns, propensity=None), source
+    if source != LOGGED:
+        columns = dataclasses.replace(columns, propensity=None, propensity_vector=None)
+    return columns, source
 
 
 def declared_actions(options: Options, known: frozenset[str]) -> Actions:
@@ -365,11 +393,24 @@ def rules_of(
     behavior: Behavior | None,
     *,
     closed: bool,
+    known: frozenset[str] = frozenset(),
 ) -> RowRules:
-    """The rules of a valid row; before the actions are known, any label is an action."""
+    """The rules of a valid row; before the actions are known, any label is an action.
+
+    `known` are actions of policies, which are known before the log.
+    """
     support = behavior > 0 if isinstance(behavior, np.ndarray) else None
     limits = behavior.range if isinstance(behavior, Logged) else None
-    return RowRules(actions, options.scale, source == LOGGED, support, closed, limits)
+    return RowRules(
+        actions,
+        options.scale,
+        source == LOGGED,
+        support,
+        closed,
+        limits,
+        order=options.action_order,
+        known=known,
+    )
 
 
 # ----------------------------------------------------------------------------------- provenance
@@ -444,6 +485,7 @@ def provenance_of(
     repeated: RepeatedRows | None = None,
     sticky: StickyColumns | None = None,
     units: UnitRows | None = None,
+    bound: WeightBound | None = None,
 ) -> Provenance:
     """The provenance of rows that were read in order, from the quarantine of the run."""
     rejected, rows = quarantine.by_file(), quarantine.rows if units is None else units.rows_by_file
@@ -454,7 +496,7 @@ def provenance_of(
     unread = unread_files(sources)
     counts = None if units is None else units.counts
     return Provenance(
-        files, quarantine.counts, quarantine.examples, unread, repeated, sticky, counts
+        files, quarantine.counts, quarantine.examples, unread, repeated, sticky, counts, bound
     )
 
 
