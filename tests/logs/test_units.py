@@ -16,8 +16,6 @@ import understudy as us
 from tests.support.logs.log_files import write
 from tests.support.logs.sticky import sticky_log
 from understudy.logs.readers.units import UnitRows, UsedUnits, unit_hash
-from understudy.logs.schema import RewardScale
-from understudy.types import Log
 
 B: dict[int | str, float] = {"a": 0.1, "b": 0.9}
 
@@ -308,9 +306,10 @@ def test_a_policy_of_units_is_certified_by_units() -> None:
 
 
 def test_a_unit_reward_stays_in_the_range() -> None:
-    rows = pl.DataFrame({"unit": ["x"] * 3, "action": "a", "reward": [0.1] * 3, "row": [1, 2, 3]})
-    found = UnitRows.collect([("log", rows)], column="unit", scale=RewardScale(0.0, 0.1))
-    assert next(found.batches())[1]["reward"].to_list() == [0.1]
+    rows = sticky_log(1, users=2, rows=30).with_columns(reward=pl.lit(0.1))
+    assert sum([0.1] * 15) / 15 != 0.1
+    found = us.logs.coverage(rows, unit="user", actions=["a", "b"], reward_range=(0.0, 0.1))
+    assert (found.coverage.rows, found.coverage.refused) == (2, {})
 
 
 def test_eligible_sets_and_contexts_are_those_of_the_first_row() -> None:
@@ -328,5 +327,3 @@ def test_one_row_for_each_unit_changes_nothing() -> None:
         us.logs.certify(log, B, unit="user id", **options),
         us.logs.certify(log, B, no_unit=True, **options),
     )
-    learner = us.exp3_ix([0.5, 0.5], horizon=10)
-    assert isinstance(learner.replay(learner.init(), Log([0], [1.0]))[1], us.Trace)

@@ -435,6 +435,7 @@ class OrderedRun:
             repeated=tests.repeated(),
             sticky=tests.sticky_columns(),
             units=log.reader.units,
+            bound=log.weight_bound,
         )
 
     def _batches(
