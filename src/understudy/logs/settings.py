@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from understudy.behaviors import Behavior, Logged
-from understudy.constraints import HORIZON, integer
+from understudy.constraints import HORIZON, TRUTH, integer
 from understudy.errors import InvalidArgument, InvalidSnapshot, NotSaveable, Verbatim
 from understudy.formatting import counted, list_some
 from understudy.learners import Exp4, Outside
@@ -367,7 +367,8 @@ class Settings:
 
     `rules` is the version of the rules that made the learner; files of 0.5 do not name theirs.
     `wanted` is the learner as the user named it, if `learner` is the mixture that was made of it:
-    one that is mixed with columns, or experts by name.
+    one that is mixed with columns, or experts by name. With `units`, a row is a unit that keeps its
+    action, such as a user, and may be used once.
     """
 
     columns: Columns
@@ -380,6 +381,7 @@ class Settings:
     repeated_rows: RepeatedRowsOption = CHECK
     rules: int = FIRST_RULES
     wanted: Named | None = None
+    units: bool = False
 
     @property
     def scale(self) -> RewardScale:
@@ -407,6 +409,8 @@ class Settings:
             del data["rules"]
         if self.wanted is None:
             del data["wanted"]
+        if not self.units:
+            del data["units"]
         return data
 
     @staticmethod
@@ -415,7 +419,7 @@ class Settings:
         logged = data["behavior"] == LOGGED
         settings = fields_from_data(
             Settings,
-            {"repeated_rows": CHECK, "rules": FIRST_RULES, "wanted": None} | data,
+            {"repeated_rows": CHECK, "rules": FIRST_RULES, "wanted": None, "units": False} | data,
             "settings",
             REMEDY,
             columns=lambda columns: _columns(columns, logged=logged),
@@ -425,6 +429,7 @@ class Settings:
             unmet=_assumptions,
             rules=lambda version: VERSION_OF_RULES("rules", version),
             wanted=_wanted,
+            units=lambda there: TRUTH("units", there),
         )
         if settings.repeated_rows not in REPEATED_ROWS:
             raise InvalidSnapshot("repeated_rows", settings.repeated_rows, "unknown", REMEDY)

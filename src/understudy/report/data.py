@@ -57,7 +57,9 @@ class CertificateCurve:
     where none is certified, `target` names the certified policy. `at_most` says that production may
     have earned less: quarantined rows may count in it with the highest reward. `gain_upper` is the
     last upper bound on the gain, and `window` the gain since a round, where only a window shows
-    one. Bets had centers in `centered` rounds; None if they never have.
+    one. Bets had centers in `centered` rounds; None if they never have. `worse` says whether a loss
+    was ever shown, None if none can be, and `worse_at` after which round first; `rules` is the
+    version of the certificate's rules.
     """
 
     rounds: ArrayLike
@@ -76,6 +78,9 @@ class CertificateCurve:
     gain_upper: float | None = None
     window: Window | None = None
     centered: int | None = None
+    worse: bool | None = None
+    worse_at: int | None = None
+    rules: int | None = None
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
@@ -319,6 +324,9 @@ def curve_of(
         gain_upper=None if most is None else scale.gain(most / n),
         window=None if window is None else Window(window.start, scale.gain(window.gain)),
         centered=certificate.centered_rounds if certificate.centered else None,
+        worse=certificate.worse,
+        worse_at=certificate.worse_at,
+        rules=certificate.rules,
     )
 
 
