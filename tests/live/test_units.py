@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 import understudy as us
-from tests.support.live.single_study import Event, SingleStudy, learned_parts, statuses
+from tests.support.live.single_study import SECOND, Event, SingleStudy, learned_parts, statuses
 from understudy.errors import InvalidArgument
 from understudy.live import live_study
+from understudy.live import spec as spec_module
 from understudy.live.spec import StudySpec, refuse_units
 from understudy.live.state import CHANGES_ACTION
 from understudy.logs.policy import from_text
@@ -50,7 +51,8 @@ class Stream:
         self.single, self.rows, self.changes = single, rows, changes
         self.rng = np.random.default_rng(3)
         self.units: dict[str, Unit] = {}
-        self.later = 0
+        self.rewards: list[Event] = []  # for the group after the next one
+        self.later = self.most_in_memory = 0
 
     def play(self, events: int) -> None:
         waiting: list[Event] = []
@@ -60,11 +62,15 @@ class Stream:
             waiting += self._event(i, name)
             if self.rng.random() < 0.1:
                 self.single.send(*waiting)
-                waiting = []
+                waiting = self.rewards
+                self.rewards = []
+                self.most_in_memory = max(self.most_in_memory, len(self.single.study.by_id))
                 if self.rng.random() < 0.3:
+                    self.single.send(*waiting)
+                    waiting = []
                     self.single.wait(WAIT + 1.0)
                     self._close()
-        self.single.send(*waiting)
+        self.single.send(*waiting, *self.rewards)
         self.single.wait(WAIT + 1.0)
         self._close()
         assert self.single.study.state.seq == len(self.units)
@@ -90,8 +96,9 @@ class Stream:
             stated["propensity"] = float(Q[action])
         if how < 0.4:
             return [Event(id=f"e{i}", reward=reward, **stated)]
-        late = [Event(id=f"e{i}", reward=reward)] if how < 0.8 else []
-        return [Event(id=f"e{i}", **stated), *late]
+        if how < 0.8:
+            self.rewards.append(Event(id=f"e{i}", reward=reward))
+        return [Event(id=f"e{i}", **stated)]
 
     def certificate(self, **declared: Any) -> us.Certificate:
         """That of the log of units, through the fold of logs."""
@@ -164,13 +171,16 @@ def test_the_exported_log_has_a_row_for_each_unit(tmp_path: Path, changes: float
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Units that do not fit are read back from the store, and are the same."""
     streams = []
-    for name, most in (("all", live_study.MOST_IN_MEMORY), ("few", 7)):
+    for name in ("all", "few"):
         (tmp_path / name).mkdir()
-        monkeypatch.setattr(live_study, "MOST_IN_MEMORY", most)
+        if name == "few":
+            monkeypatch.setattr(live_study, "MOST_IN_MEMORY", 7)
+            monkeypatch.setattr(spec_module, "MOST_VALUES", 8)  # two units are read at a time
         single = SingleStudy(tmp_path / name, actions=K, reward_wait=WAIT, unit_rows=4)
         stream = Stream(single, 4, changes=0.02)
         stream.play(300)
         streams.append(single.policy())
+        assert (stream.most_in_memory <= 8) == (name == "few")
         assert single.study.later == stream.later
         assert [found.passed for found in single.audit()] == [True]
     assert streams[0] == streams[1]
@@ -204,6 +214,7 @@ def test_the_wait_is_that_of_the_first_event(tmp_path: Path) -> None:
     """An event that comes after it is acknowledged, and does not count; nor does its reward."""
     single = units_of_two(tmp_path, default_reward=0.5)
     single.send(event("1", "ada", propensity=0.5, reward=1.0))
+    assert single.study.expires_between(single.now, single.now + 11 * SECOND)
     single.wait(6.0)
     single.send(event("2", "ada"))
     single.wait(6.0)
@@ -253,7 +264,8 @@ def test_events_that_contradict_what_is_known(tmp_path: Path) -> None:
             ("conflict", "action"),
             ("conflict", "propensity"),
         ]
-    assert statuses(single.send(event("2", "ada"))) == ["known"]
+    again = single.send(event("2", "ada"), event("2", "ada", propensity=0.5))
+    assert statuses(again) == ["known"] * 2
 
 
 @pytest.mark.parametrize("unit", [7, "7"])

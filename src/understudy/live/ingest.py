@@ -259,13 +259,9 @@ class Ingest:
     def _add_reward(self, found: Decision, reward: float) -> None:
         rewarded = replace(found, reward=reward, rewarded_at=self.now)
         self._staged[found.id] = rewarded
-        decisions, events = self.changes.decisions, self.changes.events
-        first = self.next_seq - len(decisions)  # the first `seq` of this group
-        newest = self.least_seq + len(events)  # that of the later events before it
+        first = self.next_seq - len(self.changes.decisions)  # the first `seq` of this group
         if found.seq >= first:
-            decisions[found.seq - first] = rewarded
-        elif found.seq < newest:
-            events[newest - found.seq - 1] = rewarded
+            self.changes.decisions[found.seq - first] = rewarded
         else:
             self.changes.rewards.append(Rewarded(found.seq, reward, self.now))
             self.updated.append(rewarded)
