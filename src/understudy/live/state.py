@@ -49,7 +49,7 @@ from understudy.types import Integers, Log
 
 MOST_WARMUP_ROWS = 200_000  # twice the largest `warmup`, so that each can be doubled once
 MOST_WARMUP_BYTES = 1 << 27  # of contexts: twice 1,000 of 64 texts with 1,000 characters each
-CHANGES_ACTION = "its action changes"  # of a unit: the reason in policy.json
+CHANGES_ACTION = "the action of the unit changes"  # the reason of a rejected row in policy.json
 ROWS_PER_FRAME = 512  # contexts parsed at a time: objects of Python take ten times their text
 WarmupRow = tuple[int, bytes, float | None]  # action, context and propensity of a decision
 COLUMN_TYPES = {"number": pl.Float64(), "text": pl.String()}

@@ -357,8 +357,8 @@ def _centering(curve: CertificateCurve) -> str:
     rounds = int(curve.table[-1, 0])
     if not curve.centered:
         return (
-            " Bets are not centered, since the least propensity is not known: with "
-            "--least-propensity fewer rows are needed."
+            " Bets are not centered, since the least propensity is not known: if one is declared, "
+            "fewer rows are needed."
         )
     if curve.centered == rounds:
         return " Bets are centered at the mean reward."

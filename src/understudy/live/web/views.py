@@ -27,6 +27,7 @@ MEANINGS = {
     "malformed": "was not an event of this study; counted since the service started",
     "late": "a reward that came after its wait was over",
     "unknown decision": "a reward for an id that no decision has",
+    "incomplete": "the first event of a unit, without the propensity or the context of a decision",
 }
 REJECTED = (
     TextColumn("reason", words=True),
@@ -79,8 +80,9 @@ class StudyView:
         if report.verdict_kind != "promote" or report.certificate is None:
             return report.verdict_kind, report.mark, report.verdict
         when = "" if self.promoted_since is None else f"since {_day(self.promoted_since)}, "
-        confidence = percent(report.certificate.confidence)
-        return "promote", report.mark, f"{when}with {confidence} confidence."
+        confidence, window = percent(report.certificate.confidence), report.certificate.window
+        since = "" if window is None else f"; the gain is that since round {count(window.start)}"
+        return "promote", report.mark, f"{when}with {confidence} confidence{since}."
 
     def summary(self) -> dict[str, Any]:
         """The study in a list of them."""
