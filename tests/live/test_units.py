@@ -1,4 +1,4 @@
-"""Units that keep their action, such as users (`understudy.live.ingest`, `understudy.live.state`).
+"""Units that keep their action, such as users (`understudy.live.spec`).
 
 A decision is the first event of a unit; its reward is the sum of the rewards of the unit's first
 events divided by their declared number.
@@ -7,8 +7,6 @@ events divided by their declared number.
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,105 +15,10 @@ import pytest
 
 import understudy as us
 from tests.support.live.single_study import SECOND, Event, SingleStudy, learned_parts, statuses
+from tests.support.live.temporary_stores import database_of
+from tests.support.live.unit_stream import WAIT, K, Stream, event, small_memory
 from understudy.errors import InvalidArgument
-from understudy.live import live_study
-from understudy.live import spec as spec_module
 from understudy.live.spec import StudySpec, refuse_units
-from understudy.live.state import CHANGES_ACTION
-from understudy.logs.policy import from_text
-from understudy.logs.runs.study import Study
-from understudy.logs.validate import Rejected
-from understudy.snapshots import as_data
-
-K = ["a", "b", "c"]
-Q = np.array([0.5, 0.3, 0.2])
-WAIT = 50.0
-
-
-@dataclass
-class Unit:
-    """What a unit does, and what of it counts."""
-
-    action: int
-    rewards: list[float] = field(default_factory=list)
-    changes: bool = False
-
-
-class Stream:
-    """Units whose events come in any order, with rewards at once, later or never.
-
-    It knows the rules in its own words: which events count, and what they are worth.
-    """
-
-    def __init__(self, single: SingleStudy, rows: int, *, changes: float = 0.0) -> None:
-        self.single, self.rows, self.changes = single, rows, changes
-        self.rng = np.random.default_rng(3)
-        self.units: dict[str, Unit] = {}
-        self.rewards: list[Event] = []  # for the group after the next one
-        self.later = self.most_in_memory = 0
-
-    def play(self, events: int) -> None:
-        waiting: list[Event] = []
-        for i in range(events):
-            fresh = not self.units or self.rng.random() < 0.4
-            name = f"u{len(self.units)}" if fresh else str(self.rng.choice(list(self.units)[-8:]))
-            waiting += self._event(i, name)
-            if self.rng.random() < 0.1:
-                self.single.send(*waiting)
-                waiting = self.rewards
-                self.rewards = []
-                self.most_in_memory = max(self.most_in_memory, len(self.single.study.by_id))
-                if self.rng.random() < 0.3:
-                    self.single.send(*waiting)
-                    waiting = []
-                    self.single.wait(WAIT + 1.0)
-                    self._close()
-        self.single.send(*waiting, *self.rewards)
-        self.single.wait(WAIT + 1.0)
-        self._close()
-        assert self.single.study.state.seq == len(self.units)
-
-    def _close(self) -> None:
-        """Every wait is over: no more events of these units count."""
-        for unit in self.units.values():
-            unit.rewards += [0.0] * (self.rows - len(unit.rewards))
-
-    def _event(self, i: int, name: str) -> list[Event]:
-        first = name not in self.units
-        unit = self.units.setdefault(name, Unit(int(self.rng.choice(3, p=Q))))
-        counts, action = len(unit.rewards) < self.rows, unit.action
-        if not first and self.rng.random() < self.changes:
-            action = (action + 1) % 3
-            unit.changes |= counts
-        reward, how = float(self.rng.random() < 0.2 + 0.3 * unit.action), self.rng.random()
-        if counts:
-            unit.rewards.append(reward if how < 0.8 else 0.25)
-        self.later += not counts
-        stated: dict[str, Any] = {"action": K[action], "unit": name}
-        if first or self.rng.random() < 0.5:
-            stated["propensity"] = float(Q[action])
-        if how < 0.4:
-            return [Event(id=f"e{i}", reward=reward, **stated)]
-        if how < 0.8:
-            self.rewards.append(Event(id=f"e{i}", reward=reward))
-        return [Event(id=f"e{i}", **stated)]
-
-    def certificate(self, **declared: Any) -> us.Certificate:
-        """That of the log of units, through the fold of logs."""
-        units = list(self.units.values())
-        rewards = [min(1.0, math.fsum(unit.rewards) / self.rows) for unit in units]
-        valid = np.array([not unit.changes for unit in units])
-        actions = np.array([unit.action for unit in units])
-        log = us.Log(actions[valid], np.array(rewards)[valid], Q[actions[valid]])
-        study = self.single.study.state.study
-        assert study is not None
-        empty = Study.begin(study.learner, us.Logged(n_actions=3, **declared), 0.95, rules=2)
-        gone = actions[~valid]
-        n = len(gone)
-        rejected = Rejected(valid, gone, np.ones(n), np.zeros(n, dtype=bool), Q[gone])
-        found = empty.after(log, rejected if n else None).certificate
-        assert found is not None
-        return found
 
 
 @pytest.mark.parametrize("changes", [0.0, 0.05])
@@ -136,16 +39,15 @@ def test_a_unit_is_one_decision(
     )
     stream = Stream(single, rows, changes=changes)
     stream.play(600)
-    expected = stream.certificate(**declared)
-    assert expected.rounds == len(stream.units) > 150
+    expected = stream.expected(**declared)
+    assert expected["evidence"]["rounds"] == len(stream.units) > 150
     changed = sum(unit.changes for unit in stream.units.values())
     assert (changed > 0) == (changes > 0.0 and rows > 1)
     for restart in (None, True, False):
         if restart is not None:
             single.restart(snapshot=restart)
         state = single.study.state
-        assert state.study is not None
-        assert as_data(state.study.certificate, "") == as_data(expected, "")
+        assert stream.certified() == expected
         assert (state.changing, single.study.later) == (changed, stream.later)
         assert (single.study.other > 0) == (changes > 0.0)
         assert [found.passed for found in single.audit()] == [True]
@@ -174,8 +76,7 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for name in ("all", "few"):
         (tmp_path / name).mkdir()
         if name == "few":
-            monkeypatch.setattr(live_study, "MOST_IN_MEMORY", 7)
-            monkeypatch.setattr(spec_module, "MOST_VALUES", 8)  # two units are read at a time
+            small_memory(monkeypatch)
         single = SingleStudy(tmp_path / name, actions=K, reward_wait=WAIT, unit_rows=4)
         stream = Stream(single, 4, changes=0.02)
         stream.play(300)
@@ -188,10 +89,6 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def units_of_two(tmp_path: Path, **spec: Any) -> SingleStudy:
     return SingleStudy(tmp_path, actions=K, reward_wait=10.0, unit_rows=2, **spec)
-
-
-def event(name: str, unit: str, action: str = "a", **fields: Any) -> Event:
-    return Event(id=name, unit=unit, action=action, **fields)
 
 
 def test_a_unit_waits_for_the_rewards_of_its_events(tmp_path: Path) -> None:
@@ -297,7 +194,7 @@ def test_a_unit_that_changes_counts_as_unknown(tmp_path: Path) -> None:
     assert state.study is not None
     assert state.study.certificate is not None
     assert state.study.certificate.rounds == 5
-    assert from_text(single.policy()).refused == {CHANGES_ACTION: 2}
+    assert list(json.loads(single.policy())["provenance"]["quarantined"].values()) == [2]
     single.restart(snapshot=True)
     assert single.study.state.changing == 2
     assert [found.passed for found in single.audit()] == [True]
@@ -307,7 +204,7 @@ def test_damage_is_found(tmp_path: Path) -> None:
     single = units_of_two(tmp_path)
     single.send(event("1", "ada", propensity=0.5, reward=1.0), event("2", "ada", reward=1.0))
     single.study.save_snapshot(single.store)
-    database = single.store._database
+    database = database_of(single.store)
     for change, fault in {
         "place = 3": "event 2 of the unit of decision 1 is missing, or one too many",
         "place = 2, decided_at = 0": "came when it did not wait",
@@ -355,9 +252,34 @@ def test_a_policy_of_units_is_not_continued(tmp_path: Path) -> None:
     single = units_of_two(tmp_path)
     single.send(event("1", "ada", propensity=0.5))
     single.wait(11.0)
-    policy = from_text(single.policy())
+    path = tmp_path / "policy.json"
+    path.write_text(single.policy(), encoding="utf-8")
+    policy = us.logs.Policy.load(path)
     assert json.loads(single.policy())["settings"]["units"] is True
     with pytest.raises(InvalidArgument, match="may be used once"):
         refuse_units(policy)
     with pytest.raises(InvalidArgument, match="may be used once"):
         StudySpec.from_policy("other", policy, reward_wait=None, default_reward=None)
+
+
+def test_without_units_a_certificate_is_false() -> None:
+    """Users keep their action, whose rewards are alike; each log has 40 users of 50 decisions."""
+    users, rows, logs = 40, 50, 60
+    behavior = us.Logged(n_actions=2, least_propensity=0.5)
+    promoted = np.zeros(2)
+    for seed in range(logs):
+        rng = np.random.default_rng(seed)
+        rates, kept = rng.random(users), rng.integers(0, 2, users)
+        who = rng.permutation(np.repeat(np.arange(users), rows))
+        rewards = (rng.random(users * rows) < rates[who]).astype(float)
+        first = np.unique(who, return_index=True)[1]
+        order = who[np.sort(first)]
+        means = np.bincount(who, rewards) / rows
+        of_rows, of_units = (kept[who], rewards), (kept[order], means[order])
+        for i, (actions, earned) in enumerate((of_rows, of_units)):
+            log = us.Log(actions, earned, np.full(len(actions), 0.5))
+            learner = us.exp3_ix(behavior, horizon=len(log))
+            trace = learner.replay(learner.init(), log)[1]
+            promoted[i] += bool(us.certify(log, trace, behavior=behavior).promoted)
+    assert promoted[0] > 0.2 * logs  # where 5 % are allowed
+    assert promoted[1] <= 0.05 * logs

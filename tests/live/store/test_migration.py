@@ -18,6 +18,7 @@ from tests.support.live.temporary_stores import (
     Place,
     a_store,
     as_of_0_5_0,
+    audited,
     cluster,
     content,
     database,
@@ -27,7 +28,6 @@ from tests.support.live.temporary_stores import (
     place,
 )
 from understudy.errors import StoreUnavailable
-from understudy.live.decision_log import audit
 from understudy.live.store.records import Decision, pack_doubles
 
 __all__ = ["cluster", "database", "place"]  # fixtures
@@ -131,11 +131,11 @@ def test_the_store_that_0_5_0_wrote(tmp_path: Path) -> None:
     here = Place(str(path))
     with here.opened:
         reader = here.reader()
-        before, found = content(reader), audit(reader, lambda *_: None)
+        before, found = content(reader), audited(path, rounded=True)
         assert format_of(reader) == 1
         here.writer()
         assert format_of(reader) == 2
-        assert (content(reader), audit(reader, lambda *_: None)) == (before, found)
+        assert (content(reader), audited(path, rounded=True)) == (before, found)
         assert all(one.passed for one in found)
 
 

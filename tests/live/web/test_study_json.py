@@ -1,8 +1,7 @@
-"""What the API and the page say about a study (`understudy.live.web.study_json`, `views`)."""
+"""What the API and the page say about a study (`understudy.live.web.study_json`)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.golden.compare import EXPECTED
+import understudy as us
 from tests.support.live.changing_study import shown
-from tests.support.live.single_study import Event, SingleStudy, StudyState
-from understudy.certificates import Certificate
-from understudy.live.spec import StudySpec
-from understudy.logs.policy import from_text
+from tests.support.live.single_study import Event, SingleStudy
 
 
 def grown(
-    folder: Path, ends: Callable[[Certificate], bool], *, change: int
-) -> tuple[SingleStudy, Certificate]:
+    folder: Path, ends: Callable[[us.Certificate], bool], *, change: int
+) -> tuple[SingleStudy, us.Certificate]:
     """A study whose learner hardly learns, until a certificate fits.
 
     Production mostly plays the second action, which is the better one until so many rounds.
@@ -43,7 +39,7 @@ def grown(
 def test_a_gain_that_only_a_window_shows(tmp_path: Path) -> None:
     """The policy is bad at first, so that the gain since round 1 is not certain yet."""
 
-    def ends(certificate: Certificate) -> bool:
+    def ends(certificate: us.Certificate) -> bool:
         window = certificate.window
         return bool(certificate.promoted and window is not None and window.start > 1)
 
@@ -109,20 +105,3 @@ def test_the_first_event_that_the_page_shows_is_valid(tmp_path: Path, spec: dict
     single = SingleStudy(tmp_path, **spec)
     example = Event.model_validate(shown(single)[0].view("study")["example"])
     assert [one.status for one in single.send(example)] == ["accepted"]
-
-
-def test_a_policy_of_rules_1_goes_on_by_them(tmp_path: Path) -> None:
-    """A new study has the newest; it is in what the API says."""
-    policy = from_text((EXPECTED / "learn" / "adaptive" / "policy.json").read_text("utf-8"))
-    spec = StudySpec.from_policy("old", policy, reward_wait=None, default_reward=None)
-    state = StudyState.begin(spec, policy)
-    single = SingleStudy(tmp_path)
-    for found, rules in ((state, 1), (single.study.state, 2)):
-        assert found.spec.rules == rules
-        assert found.study is not None
-        assert found.study.certificate is not None
-        assert found.study.certificate.rules == rules
-    single.send(Event(id="1", action="a", propensity=0.5, reward=1.0))
-    found = shown(single)[1]("/v1/studies/study/certificate").json
-    assert json.loads(single.policy())["certificate"]["rules"] == 2
-    assert found["certificate"]["rules"] == 2
