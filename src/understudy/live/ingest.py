@@ -184,7 +184,7 @@ class Ingest:
 
     def _status(self, event: Event, found: Decision | None) -> Status:
         """Return the status of an event that contradicts nothing, after adding what is new."""
-        unit = self._unit(event, found)
+        unit = None if self._spec.unit_rows is None else self._unit(event, found)
         if found is None:
             return self._status_of_new(event, unit)
         if event.reward is None or found.reward is not None:
@@ -216,14 +216,24 @@ class Ingest:
         return processed or self._study.wait.is_over(decision, self.now)
 
     def _add_decision(self, event: Event) -> None:
-        unit = self._name_of_unit(event)
-        decision = self._made(event, self.next_seq, None if unit is None else 1)
-        decision.propensity, decision.propensity_vector = self._spec.propensities(event)
-        decision.context = self._spec.context_text(event.context)
+        q, vector = self._spec.propensities(event)
+        decision = Decision(
+            self.next_seq,
+            event.id,
+            self._spec.action_index[str(event.action)],
+            q,
+            self._spec.context_text(event.context),
+            self.now,
+            event.reward,
+            None if event.reward is None else self.now,
+            None,
+            vector,
+        )
         self.next_seq += 1
         self._staged[event.id] = decision
         self.changes.decisions.append(decision)
-        if unit is not None:
+        if (unit := self._name_of_unit(event)) is not None:
+            decision.unit, decision.place = unit, 1
             self._units[unit] = decision
 
     def _add_event(self, event: Event, first: Decision) -> None:
@@ -238,13 +248,8 @@ class Ingest:
             self.later += 1
             self.other += is_other
         self.least_seq -= 1
-        made = self._made(event, self.least_seq, place)
-        self._staged[event.id] = made
-        self.changes.events.append(made)
-
-    def _made(self, event: Event, seq: int, place: int | None) -> Decision:
-        return Decision(
-            seq,
+        made = Decision(
+            self.least_seq,
             event.id,
             self._spec.action_index[str(event.action)],
             None,
@@ -252,9 +257,11 @@ class Ingest:
             self.now,
             event.reward,
             None if event.reward is None else self.now,
-            unit=self._name_of_unit(event),
+            unit=first.unit,
             place=place,
         )
+        self._staged[event.id] = made
+        self.changes.events.append(made)
 
     def _add_reward(self, found: Decision, reward: float) -> None:
         rewarded = replace(found, reward=reward, rewarded_at=self.now)

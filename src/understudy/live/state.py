@@ -143,12 +143,14 @@ class StudyState:
         """Return the state after more decisions, each of them ready."""
         if not decisions:
             return self
-        events = self.spec.unit_rows or 1
+        events, changing = self.spec.unit_rows, self.changing
+        if events is None:
+            expired = sum(decision.reward is None for decision in decisions)
+        else:
+            expired = sum(not decision.is_rewarded(events) for decision in decisions)
+            changing += sum(decision.changes_action for decision in decisions)
         advanced = replace(
-            self,
-            seq=decisions[-1].seq,
-            expired=self.expired + sum(not decision.is_rewarded(events) for decision in decisions),
-            changing=self.changing + sum(decision.changes_action for decision in decisions),
+            self, seq=decisions[-1].seq, expired=self.expired + expired, changing=changing
         )
         if self.study is None:
             return advanced._warm_up(decisions)
@@ -229,11 +231,15 @@ class StudyState:
 
     def _learn(self, study: Study, decisions: Sequence[Decision]) -> StudyState:
         spec, q, x, last, vectors = self.spec, None, None, self.last_features, None
-        rejected = _rejected(decisions, logged=spec.propensity_source == LOGGED)
-        if rejected is not None:
+        rejected, default = None, spec.expired_reward
+        if spec.unit_rows is None:
+            earned = [default if d.reward is None else d.reward for d in decisions]
+        else:
+            rejected = _rejected(decisions, logged=spec.propensity_source == LOGGED)
             decisions = [decision for decision in decisions if not decision.changes_action]
+            earned = [reward_of(decision, spec) for decision in decisions]
         actions = np.array([d.action for d in decisions], dtype=np.int64)
-        rewards = np.array([reward_of(d, spec) for d in decisions], dtype=np.float64)
+        rewards = np.array(earned, dtype=np.float64)
         if spec.propensity_source == LOGGED:
             q = np.array([d.propensity for d in decisions], dtype=np.float64)
         if spec.propensity_vectors:

@@ -103,12 +103,9 @@ class Decision:
 
     def is_rewarded(self, events: int = 1) -> bool:
         """Return whether it has all rewards: its own, and those of so many events of its unit."""
-        later = self.events
-        return (
-            self.reward is not None
-            and len(later) + 1 >= events
-            and all(event.reward is not None for event in later)
-        )
+        if self.reward is None or len(self.events) + 1 < events:
+            return False
+        return not self.events or all(event.reward is not None for event in self.events)
 
     @property
     def changes_action(self) -> bool:
