@@ -125,6 +125,20 @@ def test_a_migration_that_is_killed_changes_nothing(place: Place, at: int) -> No
     assert (format_of(reader), content(reader)) == (2, before)
 
 
+@pytest.mark.needs("pg_ctl")
+def test_a_migration_does_not_wait_for_a_backup(database: Place) -> None:
+    old_store(database)
+    reader, backup, store = database.reader(), database.reader(), database.store()
+    database_of(backup).rows("SELECT 1")
+    database_of(backup).execute("BEGIN; SELECT FROM decisions", ())
+    with pytest.raises(StoreUnavailable, match="such as a backup, reads its tables; try again"):
+        store.open()
+    assert format_of(reader) == 1
+    database_of(backup).execute("COMMIT", ())
+    store.open()
+    assert format_of(reader) == 2
+
+
 def test_the_store_that_0_5_0_wrote(tmp_path: Path) -> None:
     """What it holds is the same before and after, and passes the same audit."""
     path = Path(shutil.copy(EXPECTED / "live" / "understudy.db", tmp_path))
