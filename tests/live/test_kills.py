@@ -13,6 +13,7 @@ import signal
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -21,7 +22,7 @@ from tests.support.live.durability import survive
 from tests.support.live.load_generator import Load
 from tests.support.live.postgresql_server import Cluster
 from tests.support.live.server_process import Server
-from tests.support.live.temporary_stores import Place, cluster, database
+from tests.support.live.temporary_stores import Place, cluster, database, decisions_in
 from understudy.live.store import open_reader
 
 __all__ = ["cluster", "database"]  # fixtures
@@ -92,3 +93,36 @@ def test_kills_of_the_database_server(tmp_path: Path, cluster: Cluster, database
         assert server.pid == pid
         assert load.unanswered == 0
         assert any("cannot be reached" in reason for reason in load.unavailable)
+
+
+def test_units_survive_kills(tmp_path: Path) -> None:
+    """Every event is sent until it is acknowledged: a unit counts each once."""
+    units, rows = 40, 3
+    spec = {"name": "units", "actions": ["a", "b"], "unit_rows": rows, "propensity_vectors": True}
+    events: list[dict[str, Any]] = []
+    for i in range(units * rows):
+        unit = i % units
+        stated = {"propensity_vector": {"a": 0.25, "b": 0.75}} if i < units else {}
+        action = "ab"[unit % 2] if i != units else "b"  # the first unit changes
+        events.append({"id": f"e{i}", "unit": unit, "action": action, **stated})
+        events.append({"id": f"e{i}", "reward": float(i % 4 == 0)})
+    rng = random.Random(0)
+    kills = set(rng.sample(range(len(events)), KILLS))
+    with Server(tmp_path / "store.db") as server, httpx.Client(timeout=30.0) as client:
+        assert client.post(f"{server.url}/v1/studies", json=spec).status_code == 201
+        for i, event in enumerate(events):
+            sent = [event] if i not in kills else [event, *events[i - 3 : i + 1]]
+            if i in kills:
+                server.tell(signal.SIGKILL)
+                assert server.exit_code == -signal.SIGKILL
+                server.spawn()
+                server.wait_until_it_listens()
+            for one in sent:  # some of them again
+                answer = client.post(f"{server.url}/v1/studies/units/events", json=one)
+                assert answer.is_success, answer.text
+        found = client.get(f"{server.url}/v1/studies/units").json()
+        assert (found["folded"], found["learned"], found["changing_units"]) == (units, units - 1, 1)
+        assert found["later_events"] == 0
+        assert server.stop() == 0
+    decisions = decisions_in(tmp_path / "store.db")
+    assert [len(one.events) + 1 for one in decisions] == [rows] * units

@@ -11,7 +11,14 @@ import polars as pl
 import pytest
 
 import understudy as us
-from tests.support.live.single_study import Event, SingleStudy, learned_parts
+from tests.golden.compare import EXPECTED
+from tests.support.live.single_study import (
+    Decision,
+    Event,
+    SingleStudy,
+    StudyState,
+    learned_parts,
+)
 from understudy.errors import InvalidArgument
 from understudy.live.spec import StudySpec
 
@@ -183,3 +190,17 @@ def test_a_mixture_without_contexts_goes_on_in_a_study() -> None:
     policy = us.logs.learn(rows, learner=mapping).policy
     spec = StudySpec.from_policy("study", policy, reward_wait=None, default_reward=None)
     assert (spec.learner, spec.experts) == (None, None)
+
+
+def test_a_policy_of_rules_1_goes_on_by_them() -> None:
+    """A new study has the newest, and so has its certificate."""
+    policy = us.logs.Policy.load(EXPECTED / "learn" / "adaptive" / "policy.json")
+    old = StudySpec.from_policy("old", policy, reward_wait=None, default_reward=None)
+    new = StudySpec.of({"name": "new", "actions": list(policy.actions.labels)})
+    for spec, base, rules in ((old, policy, 1), (new, None, RULES)):
+        assert spec.rules == rules
+        decision = Decision(1, "1", 0, 0.5, None, 1, reward=1.0, rewarded_at=1)
+        state = StudyState.begin(spec, base).after([decision])
+        assert state.policy is not None
+        certificate = learned_parts(state.policy.to_json())["certificate"]
+        assert certificate.get("rules", 1) == rules

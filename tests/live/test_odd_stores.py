@@ -34,6 +34,9 @@ ADD, REMOVE, LIST = (
 COMMANDS = (SERVE, AUDIT, (*AUDIT, "--accept-loss"), EXPORT, ADD, REMOVE, LIST)
 NOBODY = 65534  # a user without rights
 GOOD = '{"name": "ads", "actions": ["a", "b"]}'
+DECISION = (
+    "INSERT INTO decisions (study, seq, id, action, propensity, decided_at, reward, rewarded_at)"
+)
 STUDY = f"INSERT INTO studies VALUES (1, 'ads', '{GOOD}', NULL, 1, NULL)"
 
 
@@ -176,11 +179,11 @@ def test_a_number_that_is_missing(key: str, understudy: Run) -> None:
             (SERVE, AUDIT, EXPORT),
         ),
         (
-            f"{STUDY}; INSERT INTO decisions VALUES (1, 1, 'x', 77, 0.5, NULL, 1, 1.0, 1, NULL)",
+            f"{STUDY}; {DECISION} VALUES (1, 1, 'x', 77, 0.5, 1, 1.0, 1)",
             (EXPORT,),
         ),
         (
-            f"{STUDY}; INSERT INTO decisions VALUES (1, 1, 'x', 'a', 0.5, NULL, 1, 1.0, 1, NULL)",
+            f"{STUDY}; {DECISION} VALUES (1, 1, 'x', 'a', 0.5, 1, 1.0, 1)",
             (EXPORT,),
         ),
         ("INSERT INTO tokens VALUES ('ci', 'zz', 'read', 1)", (SERVE, ADD, LIST)),

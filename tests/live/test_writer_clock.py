@@ -41,10 +41,10 @@ from tests.support.live.temporary_stores import (
     Changes,
     Place,
     Rewarded,
+    as_of_0_5_0,
     audited,
     cluster,
     database,
-    database_of,
     decisions_in,
     place,
 )
@@ -507,12 +507,10 @@ def test_a_store_without_the_tables_of_outages_is_read(place: Place) -> None:
     """0.5.0 wrote it, and no writer has opened it since."""
     store = place.writer()
     store.add_study("ads", study_spec("ads").model_dump_json(), None, 1)
-    for table in ("outages", "closed"):
-        database_of(store).change(f"DROP TABLE {table}")
+    as_of_0_5_0(store)
     reader = place.reader()
     assert (reader.outages(), reader.closed_seq(1)) == ([], 0)
     assert [found.passed for found in audited(place.where)] == [True]
-    store.close()
     store.open()
     store.write_clock(9, Outage(2, 5))
     assert reader.outages() == [Outage(2, 5)]

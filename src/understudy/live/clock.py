@@ -135,7 +135,8 @@ class Outages:
 class RewardWait:
     """The wait of a study's decisions for their rewards: `length` microseconds without outages.
 
-    Decisions up to `closed` wait no more, whatever the clock says: it was set back since.
+    Decisions up to `closed` wait no more, whatever the clock says: it was set back since. With
+    units, a decision waits for the rewards of so many `events` of its unit, from its own on.
 
     >>> wait = RewardWait(10, Outages([Outage(105, 205)]))
     >>> decision = Decision(1, "a", 0, 0.5, None, decided_at=100)
@@ -148,10 +149,11 @@ class RewardWait:
     length: int
     outages: Outages
     closed: int = 0
+    events: int = 1
 
     def is_ready(self, decision: Decision, clock: int) -> bool:
-        """Return whether a decision has its reward, or its wait is over."""
-        return decision.reward is not None or self.is_over(decision, clock)
+        """Return whether a decision has all rewards, or its wait is over."""
+        return decision.is_rewarded(self.events) or self.is_over(decision, clock)
 
     def is_over(self, decision: Decision, clock: int) -> bool:
         """Return whether a wait is over.
@@ -251,7 +253,7 @@ class StoreClock:
 def reward_wait(store: Reader, record: StudyRecord, spec: StudySpec) -> RewardWait:
     """Return the wait of a study, as the store knows it."""
     outages, closed = Outages(store.outages()), store.closed_seq(record.key)
-    return RewardWait(spec.reward_wait_us, outages, closed)
+    return RewardWait(spec.reward_wait_us, outages, closed, spec.unit_rows or 1)
 
 
 class Clocks(NamedTuple):

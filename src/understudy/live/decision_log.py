@@ -20,9 +20,15 @@ import pyarrow.parquet as pq
 
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.live.clock import RewardWait, reward_wait
-from understudy.live.spec import StudySpec
-from understudy.live.state import COLUMN_TYPES, StudyState
-from understudy.live.store.records import Decision, Snapshot, StudyRecord, moment
+from understudy.live.spec import UNIT, VECTOR, StudySpec
+from understudy.live.state import COLUMN_TYPES, StudyState, reward_of
+from understudy.live.store.records import (
+    Decision,
+    Snapshot,
+    StudyRecord,
+    moment,
+    unpack_doubles,
+)
 from understudy.live.store.sql import BATCH, Reader
 from understudy.logs.outputs import ProgressCallback, scratch_folder
 from understudy.logs.schema import ACTION, LOGGED, PROPENSITY, REWARD
@@ -105,14 +111,28 @@ def _faults(previous: Decision, decision: Decision, wait: RewardWait) -> Iterato
         yield f"decision {decision.seq} comes after {previous.seq}"
     if decision.decided_at < previous.decided_at:
         yield f"decision {decision.seq} was made before the one before it"
-    rewards = [reward for reward in (decision.reward, decision.late_reward) if reward is not None]
-    if len(rewards) != (decision.rewarded_at is not None):
-        yield f"decision {decision.seq} has a reward without a time, or a time without one"
-    elif decision.rewarded_at is not None:
-        waited = wait.waited(decision.decided_at, decision.rewarded_at)
-        early = decision.rewarded_at < decision.decided_at
-        if early or (decision.reward is not None and waited > wait.length):
-            yield f"decision {decision.seq} was rewarded when it did not wait"
+    for place, event in enumerate((decision, *decision.events), start=1):
+        name = f"decision {decision.seq}"
+        if place > 1:
+            name = f"event {place} of the unit of {name}"
+            late = wait.waited(decision.decided_at, event.decided_at) > wait.length
+            if event.place != place or place > wait.events:
+                yield f"{name} is missing, or one too many"
+            if late or event.decided_at < decision.decided_at:
+                yield f"{name} came when it did not wait"
+        yield from _faults_of_reward(name, event, decision.decided_at, wait)
+
+
+def _faults_of_reward(name: str, event: Decision, since: int, wait: RewardWait) -> Iterator[str]:
+    """Yield the faults of the reward of an event, whose decision waits since a time."""
+    rewards = [reward for reward in (event.reward, event.late_reward) if reward is not None]
+    if len(rewards) != (event.rewarded_at is not None):
+        yield f"{name} has a reward without a time, or a time without one"
+    elif event.rewarded_at is not None:
+        waited = wait.waited(since, event.rewarded_at)
+        early = event.rewarded_at < event.decided_at
+        if early or (event.reward is not None and waited > wait.length):
+            yield f"{name} was rewarded when it did not wait"
 
 
 def _rounded(found: Snapshot | None, kept: Snapshot) -> int | None:
@@ -200,7 +220,9 @@ def export(store: Reader, record: StudyRecord, out: Path, now: int, watch: Progr
 
 
 def as_lines(decisions: list[Decision], spec: StudySpec) -> str:
-    """Return decisions as NDJSON, one per line.
+    """Return decisions as NDJSON, one per line; a unit is one decision.
+
+    The reward of a unit whose action changes is unknown, so it is null.
 
     >>> spec = StudySpec.of({"name": "a", "actions": ["x", "y"], "behavior": "estimated"})
     >>> as_lines([Decision(1, "d1", 0, None, None, 0, 0.5, 0)], spec)
@@ -211,16 +233,20 @@ def as_lines(decisions: list[Decision], spec: StudySpec) -> str:
 
 
 def _row(decision: Decision, spec: StudySpec) -> dict[str, Any]:
-    rewarded = decision.reward is not None
     row: dict[str, Any] = {
         "id": decision.id,
         "time": moment(decision.decided_at).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         ACTION: spec.labels.labels[decision.action],
-        REWARD: decision.reward if rewarded else spec.expired_reward,
-        "rewarded": rewarded,
+        REWARD: None if decision.changes_action else reward_of(decision, spec),
+        "rewarded": decision.is_rewarded(spec.unit_rows or 1),
     }
     if spec.propensity_source == LOGGED:
         row[PROPENSITY] = decision.propensity
+    if decision.propensity_vector is not None:
+        vector = unpack_doubles(decision.propensity_vector).tolist()
+        row[VECTOR] = dict(zip(spec.labels.texts, vector, strict=True))
+    if decision.unit is not None:
+        row[UNIT] = decision.unit
     row.update(json.loads(decision.context or "{}"))
     return row
 
@@ -258,6 +284,8 @@ def _open_file(path: Path, spec: StudySpec) -> Iterator[Callable[[list[Decision]
 
         def write(decisions: list[Decision]) -> None:
             rows = [_row(decision, spec) for decision in decisions]
+            for row in rows if spec.propensity_vectors else ():
+                row[VECTOR] = json.dumps(row[VECTOR], ensure_ascii=False)
             writer.write_table(pl.DataFrame(rows, schema=schema).to_arrow().cast(arrow))
 
         yield write
@@ -273,4 +301,5 @@ def _schema(spec: StudySpec) -> dict[str, pl.DataType]:
     }
     if spec.propensity_source == LOGGED:
         schema[PROPENSITY] = pl.Float64()
+    schema |= dict.fromkeys(spec.extra_columns, pl.String())
     return schema | {name: COLUMN_TYPES[kind] for name, kind in (spec.context or {}).items()}

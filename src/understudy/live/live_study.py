@@ -7,7 +7,7 @@ from the store when their turn comes, and so are all of them after a restart.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
 from typing import NamedTuple
@@ -17,10 +17,11 @@ from pydantic_core import to_json
 
 from understudy.errors import InvalidSnapshot, UnderstudyError
 from understudy.live.clock import Outages, RewardWait
-from understudy.live.ingest import Ingest
+from understudy.live.ingest import Found, Ingest
+from understudy.live.models import Event
 from understudy.live.spec import SECOND, StudySpec
 from understudy.live.state import StudyState
-from understudy.live.store.records import Decision, Snapshot, StudyRecord
+from understudy.live.store.records import LATER, Decision, Snapshot, StudyRecord
 from understudy.live.store.sql import Reader, Store
 
 MOST_IN_MEMORY = 100_000  # decisions that wait: some 30 MB; a reward in memory needs no query
@@ -72,16 +73,17 @@ class MadeSnapshot(NamedTuple):
 
 
 def _text_length(decisions: Sequence[Decision]) -> int:
-    """Return the number of characters in the contexts of decisions."""
-    return sum(len(decision.context) for decision in decisions if decision.context is not None)
+    """Return the number of characters in the contexts of decisions, and of bytes in vectors."""
+    return sum(len(one.context or "") + len(one.propensity_vector or b"") for one in decisions)
 
 
 class LiveStudy:
     """A study: its state, and the decisions that wait to be processed.
 
     `known` counts events that were sent before, since the service started; `late` counts rewards
-    that came after their wait; `malformed` counts requests that were no valid events. `fault` says
-    why the study has stopped learning, if it has.
+    that came after their wait; `malformed` counts requests that were no valid events. `later`
+    counts the events of units that do not count, and `other` those of them with another action.
+    `fault` says why the study has stopped learning, if it has.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class LiveStudy:
         self.loads = 0
         self.fault: str | None
         self._policy: tuple[Version, bytes] | None = None
-        self.wait = RewardWait(self.spec.reward_wait_us, outages)
+        self.wait = RewardWait(self.spec.reward_wait_us, outages, events=self.spec.unit_rows or 1)
         self.load(store, begun)
 
     def load(self, store: Reader, begun: StudyState | None = None) -> None:
@@ -139,15 +141,18 @@ class LiveStudy:
         self.late = store.late_count(self.record.key)
         self.refused = Counter(store.refused_counts(self.record.key))
         self.next_seq = store.last_seq(self.record.key) + 1
+        self.least_seq = store.least_seq(self.record.key)
+        self.later, self.other = store.later_events(self.record.key)
         self.waiting = deque[Decision]()
         self.waiting_text = 0
         self.by_id: dict[str, Decision] = {}
+        self.by_unit: dict[str, Decision] = {}
         self.all_in_memory = self.next_seq == self.state.seq + 1
 
     @property
     def version(self) -> Version:
         """Version of the study; changes with every update."""
-        refused = sum(self.refused.values()) + self.late
+        refused = sum(self.refused.values()) + self.late - self.least_seq
         archived = self.record.archived_at or 0
         return self.loads, self.state.seq, self.next_seq, refused, archived
 
@@ -163,20 +168,39 @@ class LiveStudy:
             self._policy = version, to_json(shown)  # seven times faster than json
         return self._policy[1]
 
-    def ingest(self, store: Store, ids: Sequence[str], now: int) -> Ingest:
-        """Return an empty group for events about decisions with these ids."""
-        unknown = [name for name in ids if name not in self.by_id]
-        return Ingest(self, store.find(self.record.key, unknown) if unknown else {}, now)
+    def ingest(self, store: Store, events: Iterable[Event], now: int) -> Ingest:
+        """Return an empty group for these events."""
+        return Ingest(self, self._find(store, list(events)), now)
+
+    def _find(self, store: Store, events: Sequence[Event]) -> Found:
+        """Read what is in the store about events, and not in memory."""
+        unknown = [event.id for event in events if event.id not in self.by_id]
+        found = store.find(self.record.key, unknown) if unknown else {}
+        if self.spec.unit_rows is None:
+            return Found(found)
+        units = {str(event.unit) for event in events if event.unit is not None}
+        units |= {one.unit for one in found.values() if one.unit is not None}
+        missing = sorted(units - self.by_unit.keys())
+        return Found(found, store.find_units(self.record.key, missing) if missing else {})
 
     def apply(self, ingest: Ingest) -> None:
         """Apply a group of events that is on disk now."""
         changes = ingest.changes
-        self.next_seq = ingest.next_seq
+        self.next_seq, self.least_seq = ingest.next_seq, ingest.least_seq
+        self.later += ingest.later
+        self.other += ingest.other
         rows, text = len(changes.decisions), _text_length(changes.decisions)
-        fits = len(self.waiting) + rows <= MOST_IN_MEMORY and self.waiting_text + text <= MOST_TEXT
+        fits = len(self.by_id) + rows <= MOST_IN_MEMORY and self.waiting_text + text <= MOST_TEXT
         self.all_in_memory = self.all_in_memory and fits
         if self.all_in_memory:
             self._remember(changes.decisions)
+        for event in changes.events:
+            first = self.by_unit.get(event.unit or "")
+            if first is not None and event.place is not None and event.place > LATER:
+                first.events = (*first.events, event)
+                self.by_id[event.id] = event
+        if len(self.by_id) > MOST_IN_MEMORY:  # such units are read back when their turn comes
+            self._forget_all()
         for updated in ingest.updated:
             if (waiting := self.by_id.get(updated.id)) is not None:
                 waiting.reward, waiting.rewarded_at = updated.reward, updated.rewarded_at
@@ -190,6 +214,20 @@ class LiveStudy:
         self.waiting.extend(decisions)
         self.waiting_text += _text_length(decisions)
         self.by_id.update((decision.id, decision) for decision in decisions)
+        if self.spec.unit_rows is not None:
+            self.by_id.update((event.id, event) for one in decisions for event in one.events)
+            self.by_unit.update((one.unit, one) for one in decisions if one.unit is not None)
+
+    def _forget_all(self) -> None:
+        self.waiting, self.by_id, self.by_unit = deque(), {}, {}
+        self.waiting_text, self.all_in_memory = 0, False
+
+    def _forget(self, decision: Decision) -> None:
+        del self.by_id[decision.id]
+        if decision.unit is not None:
+            del self.by_unit[decision.unit]
+            for event in decision.events:
+                del self.by_id[event.id]
 
     @property
     def has_waiting(self) -> bool:
@@ -201,8 +239,8 @@ class LiveStudy:
         if not self.waiting:
             return False
         oldest = self.waiting[0]
-        is_over = self.wait.is_over
-        return oldest.reward is None and is_over(oldest, now) and not is_over(oldest, kept)
+        is_over, waits = self.wait.is_over, not oldest.is_rewarded(self.wait.events)
+        return waits and is_over(oldest, now) and not is_over(oldest, kept)
 
     def process(self, store: Reader, clock: int) -> bool:
         """Process at most a chunk of ready decisions; return whether more may be ready.
@@ -226,9 +264,8 @@ class LiveStudy:
         except Exception as error:  # noqa: BLE001 - any error stops this study, and no other
             self._stop_learning(error, ready)
             return False
-        for decision in ready:
-            self.waiting.popleft()
-            del self.by_id[decision.id]
+        for _ in ready:
+            self._forget(self.waiting.popleft())
         self.waiting_text -= _text_length(ready)
         return len(ready) == chunk or (not self.waiting and not self.all_in_memory)
 

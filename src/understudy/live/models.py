@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from understudy.constraints import SMALLEST_PROBABILITY
 
 MOST_CONTEXTS = 64  # columns: the state of a learner grows with the square of their features
+MOST_ACTIONS = 10_000  # a policy of so many is some 500 kB of JSON, sent with every GET policy
 MOST_EVENTS = 1_000  # in a batch: some 100 kB of JSON, a tenth of the largest body
 LARGEST_WHOLE = (1 << 63) - 1  # the largest BIGINT of SQL
 LONGEST_ID = 128  # characters: ids are indexed, and a UUID needs 36
@@ -31,6 +32,7 @@ Id = Annotated[
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 Action = Text | Whole
 Number = Annotated[float, Field(allow_inf_nan=False)]
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Value = Annotated[str, StringConstraints(max_length=1_000, pattern=STORABLE)]
 Context = dict[Text, Number | bool | Value | None]
 # Of what users send: unknown fields are errors, and "1" is no number.
@@ -55,6 +57,17 @@ class Event(BaseModel):
         ge=SMALLEST_PROBABILITY,
         le=1.0,
         description="the probability with which production took it, at that moment",
+    )
+    propensity_vector: dict[Text, Probability] | None = Field(
+        None,
+        max_length=MOST_ACTIONS,
+        description="the propensities of all actions at that moment, by action; those left out are "
+        "0. Every decision has one if the study declares `propensity_vectors`, and none otherwise",
+    )
+    unit: Id | Whole | None = Field(
+        None,
+        description="whom the decision is about, such as a user, in a study with units; 1 and "
+        '"1" are the same unit',
     )
     context: Context | None = Field(None, max_length=MOST_CONTEXTS)
     reward: Number | None = Field(None, description="the reward that production got for it")
@@ -92,6 +105,11 @@ class StudyOptions(TypedDict, total=False):
         reward_wait: for how many seconds a decision waits for its reward; an hour if left out.
         default_reward: the reward of a decision whose wait is over; the lowest if left out.
         confidence: that of the certificate; 0.95 if left out.
+        propensity_vectors: whether every decision carries the propensities of all actions, which
+            makes certificates sharper.
+        least_propensity: a propensity that no action of any decision is below; makes certificates
+            sharper too.
+        unit_rows: with units, such as users who keep an action: how many events of each count.
         context: the kind of each part of a context, "number" or "text", by name.
         warmup: how many decisions at first only teach what contexts look like.
     """
@@ -104,6 +122,9 @@ class StudyOptions(TypedDict, total=False):
     reward_wait: float | None
     default_reward: float | None
     confidence: float
+    propensity_vectors: bool
+    least_propensity: float | None
+    unit_rows: int | None
     context: Mapping[str, Literal["number", "text"]] | None
     warmup: int | None
 

@@ -97,14 +97,24 @@ class Service:
         return await self._create(await asyncio.to_thread(_begun, spec), None)
 
     async def create_from_policy(
-        self, name: str, text: str, *, reward_wait: float | None, default_reward: float | None
+        self,
+        name: str,
+        text: str,
+        *,
+        reward_wait: float | None,
+        default_reward: float | None,
+        propensity_vectors: bool = False,
     ) -> LiveStudy:
         """Create a study that continues a policy.json."""
 
         def begin() -> StudyState:
             policy = from_text(text)
             spec = StudySpec.from_policy(
-                name, policy, reward_wait=reward_wait, default_reward=default_reward
+                name,
+                policy,
+                reward_wait=reward_wait,
+                default_reward=default_reward,
+                propensity_vectors=propensity_vectors,
             )
             return _begun(spec, policy)
 

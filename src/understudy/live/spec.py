@@ -12,9 +12,18 @@ import polars as pl
 from pydantic import BaseModel, Field, StringConstraints, TypeAdapter, ValidationError
 
 from understudy.behaviors import Behavior, Logged
-from understudy.constraints import HORIZON
-from understudy.errors import InvalidArgument
-from understudy.live.models import MOST_CONTEXTS, STRICT, Action, Event, Number, Text
+from understudy.constraints import HORIZON, SMALLEST_PROBABILITY, Array
+from understudy.errors import InvalidArgument, InvalidEvent
+from understudy.live.models import (
+    MOST_ACTIONS,
+    MOST_CONTEXTS,
+    STRICT,
+    Action,
+    Event,
+    Number,
+    Text,
+)
+from understudy.live.store.records import pack_doubles
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.encoder import NumberColumn
 from understudy.logs.features import FIRST_RULES, RULES, LearnerFactory, Warmup
@@ -43,13 +52,17 @@ from understudy.logs.settings import (
     name_of_first_default,
     refuse_without_contexts,
 )
+from understudy.protocols import EventSpec
+from understudy.types import Log
 
 NEWEST = {"rules": RULES}
 MOST_EXPERTS = 32  # a decision costs the sum of all of them
-MOST_ACTIONS = 10_000  # a policy of so many is some 500 kB of JSON, sent with every GET policy
 LONGEST_WAIT = 366 * 24 * 3600.0  # seconds: learning stops at a decision that waits
 MOST_VALUES = 32_768  # in contexts that are read at a time: of 1,000 characters each, some 32 MB
+PROPENSITIES_PER_VALUE = 125  # of 8 bytes each
+MOST_UNIT_ROWS = 1_000  # of a unit, kept in memory while it waits
 EXPORT_COLUMNS = ("id", "time", ACTION, REWARD, PROPENSITY, "rewarded")  # taken in exported logs
+VECTOR, UNIT = "propensity_vector", "unit"  # taken too, where a study has them
 SECOND = 1_000_000  # microseconds, the unit of all stored times
 NAMING = r"^[a-z0-9][a-z0-9._-]{0,63}$"  # a name is a part of URLs, and needs no escaping
 Name = Annotated[str, StringConstraints(pattern=NAMING)]
@@ -86,6 +99,25 @@ class StudySpec(BaseModel):
         None, description="of a decision whose reward does not come; left out: the lowest"
     )
     confidence: Number = Field(0.95, gt=0.0, lt=1.0)
+    propensity_vectors: bool = Field(
+        default=False,
+        description="every decision carries the propensities of all actions; certificates are "
+        "sharper then",
+    )
+    least_propensity: Number | None = Field(
+        None,
+        ge=SMALLEST_PROBABILITY,
+        le=1.0,
+        description="every action that the policy may play has at least this propensity in every "
+        "decision; certificates are sharper then",
+    )
+    unit_rows: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_UNIT_ROWS,
+        description="with units that keep an action, such as users: how many events of each unit "
+        "count, from its first on; left out: every decision draws its own action",
+    )
     context: dict[Text, Literal["number", "text"]] | None = Field(
         None, min_length=1, max_length=MOST_CONTEXTS
     )
@@ -124,6 +156,20 @@ class StudySpec(BaseModel):
                 "pass a reward that a decision could have",
             )
         HORIZON.optional()("horizon", self.horizon)
+        for name in ("propensity_vectors", "least_propensity"):
+            if getattr(self, name) and self.propensity_source != LOGGED:
+                reason = (
+                    f"the behavior is {self.propensity_source}, and events have no propensities"
+                )
+                remedy = "leave it out, or pass the behavior 'logged'"
+                raise InvalidArgument(name, getattr(self, name), reason, remedy)
+        if self.unit_rows is not None and not low <= 0.0 <= high:
+            raise InvalidArgument(
+                "unit_rows",
+                self.unit_rows,
+                f"an event that a unit does not have counts 0, and rewards are {low:g} to {high:g}",
+                "pass a reward_range that contains 0",
+            )
         behavior = self.pi_b  # raises if it names other actions
         if self.learner is not None and self.experts is not None:
             reason = "experts are mixed by a learner of their own"
@@ -133,7 +179,8 @@ class StudySpec(BaseModel):
         if self.context is None:
             return
         refuse_without_contexts(choice, behavior)
-        reserved = [name for name in self.context if name in EXPORT_COLUMNS]
+        taken = (*EXPORT_COLUMNS, *self.extra_columns)
+        reserved = [name for name in self.context if name in taken]
         if reserved:
             raise InvalidArgument(
                 "context", reserved[0], "an exported log has a column of this name", "rename it"
@@ -164,9 +211,18 @@ class StudySpec(BaseModel):
         """How long a decision waits for its reward, in microseconds."""
         return round(self.reward_wait * SECOND)
 
+    @property
+    def extra_columns(self) -> list[str]:
+        """The columns of exported logs that only some studies have."""
+        has = {VECTOR: self.propensity_vectors, UNIT: self.unit_rows is not None}
+        return [name for name, there in has.items() if there]
+
     def rows_at_a_time(self, most: int) -> int:
         """Return how many decisions, at most so many, may be read at a time with their contexts."""
-        return max(1, min(most, MOST_VALUES // len(self.context or "-")))
+        values = len(self.context or "-")
+        if self.propensity_vectors:
+            values += len(self.actions) // PROPENSITIES_PER_VALUE
+        return max(1, min(most, MOST_VALUES // (values * (self.unit_rows or 1))))
 
     @property
     def propensity_source(self) -> PropensitySource:
@@ -180,7 +236,9 @@ class StudySpec(BaseModel):
         """The behavior policy: probabilities, `Logged`, or None if propensities are estimated."""
         if isinstance(self.behavior, dict):
             return behavior_vector(self.behavior, self.labels)
-        return Logged(n_actions=len(self.labels)) if self.behavior == LOGGED else None
+        if self.behavior != LOGGED:
+            return None
+        return Logged(n_actions=len(self.labels), least_propensity=self.least_propensity)
 
     @property
     def wanted(self) -> Wanted:
@@ -210,7 +268,7 @@ class StudySpec(BaseModel):
         if event.action is None:
             if event.reward is None:
                 found["action"] = "it says nothing: send an action, a reward, or both"
-            for field in ("propensity", "context"):
+            for field in ("propensity", VECTOR, UNIT, "context"):
                 if getattr(event, field) is not None:
                     found[field] = (
                         "it belongs to a decision: send it with the action, or leave it out"
@@ -230,18 +288,89 @@ class StudySpec(BaseModel):
             found["action"] = f"{str(action)[:40]!r} is unknown: send one of {known}"
         elif isinstance(self.pi_b, np.ndarray) and not self.pi_b[index] > 0.0:
             found["action"] = "the behavior of this study never plays it"
-        if self.propensity_source == LOGGED and event.propensity is None:
-            found["propensity"] = (
-                "it is missing: send the probability with which production chose the action"
-            )
         if self.propensity_source != LOGGED and event.propensity is not None:
             found["propensity"] = (
                 f"the behavior of this study is {self.propensity_source}: leave it out, or create "
                 "a study whose behavior is 'logged'"
             )
-        if (wrong := self.fault_of_context(event.context)) is not None:
+        if self.unit_rows is None:
+            found |= self.missing_of_decision(event)
+            if event.unit is not None:
+                found[UNIT] = "this study has no units: leave it out, or create one with unit_rows"
+        elif event.unit is None:
+            found[UNIT] = "it is missing: send whom the decision is about, such as the id of a user"
+        if event.propensity_vector is not None and not self.propensity_vectors:
+            found[VECTOR] = (
+                "this study has none: leave it out, or create one with propensity_vectors, in "
+                "which every decision has one, whatever its action"
+            )
+        elif index is not None and not found:
+            found |= self._faults_of_propensities(event, index)
+        if event.context is not None or self.unit_rows is None:
+            wrong = self.fault_of_context(event.context)
+            found |= {} if wrong is None else {"context": wrong}
+        return found
+
+    def missing_of_decision(self, event: Event) -> dict[str, str]:
+        """Return what an event does not say, and a decision must: of a unit, its first event."""
+        found: dict[str, str] = {}
+        if self.propensity_vectors:
+            if event.propensity_vector is None:
+                found[VECTOR] = (
+                    "it is missing: send the propensities of all actions with every decision"
+                )
+        elif self.propensity_source == LOGGED and event.propensity is None:
+            found["propensity"] = (
+                "it is missing: send the probability with which production chose the action"
+            )
+        if self.unit_rows is not None and (wrong := self.fault_of_context(event.context)):
             found["context"] = wrong
         return found
+
+    def _faults_of_propensities(self, event: Event, index: int) -> dict[str, str]:
+        """Return what contradicts the declared least propensity, or one another."""
+        q, given = event.propensity, event.propensity_vector
+        vector = None
+        if given is not None:
+            unknown = [label for label in given if label not in self.action_index]
+            if unknown:
+                known = first_few(self.labels.labels)
+                return {VECTOR: f"{unknown[0][:40]!r} is unknown: send propensities of {known}"}
+            vector = self._vector(given)
+            q = float(vector[index]) if q is None else q
+            if q < SMALLEST_PROBABILITY:
+                return {VECTOR: f"it gives the action that was taken {q:g}: send what it had then"}
+        if q is None or (vector is None and self.least_propensity is None):
+            return {}
+        for field, vectors in (("propensity", None), (VECTOR, vector)):
+            rows = None if vectors is None else vectors[np.newaxis]
+            one = Log._of(np.array([index]), np.zeros(1), np.array([q]), None, None, rows)
+            try:
+                self._event_spec.check(one)
+            except InvalidEvent as error:
+                return {field: f"{error.reason}; {error.remedy}"}
+        return {}
+
+    @cached_property
+    def _event_spec(self) -> EventSpec:
+        assert self.pi_b is not None  # propensities are logged
+        return EventSpec.for_behavior(self.pi_b)
+
+    def _vector(self, given: Mapping[str, float]) -> Array:
+        vector = np.zeros(len(self.labels))
+        for label, probability in given.items():
+            vector[self.action_index[label]] = probability
+        return vector
+
+    def propensities(self, event: Event) -> tuple[float | None, bytes | None]:
+        """Return the propensity of a decision, and those of all actions as they are stored."""
+        given = event.propensity_vector
+        if given is None or event.action is None:
+            return event.propensity, None
+        q, vector = event.propensity, self._vector(given)
+        if q is None:
+            q = float(vector[self.action_index[str(event.action)]])
+        return q, pack_doubles(vector)
 
     def fault_of_context(self, context: Mapping[str, object] | None) -> str | None:
         """Return the fault of a context, in words, or None if it is valid."""
@@ -270,10 +399,16 @@ class StudySpec(BaseModel):
 
     @staticmethod
     def from_policy(
-        name: str, policy: Policy, *, reward_wait: float | None, default_reward: float | None
+        name: str,
+        policy: Policy,
+        *,
+        reward_wait: float | None,
+        default_reward: float | None,
+        propensity_vectors: bool = False,
     ) -> StudySpec:
         """Return the specification of a study that continues from a policy.json."""
         settings, study = policy.settings, policy.study
+        refuse_units(policy)
         if settings.columns.experts:
             reason = "events have no probabilities of experts, which this policy mixes"
             remedy = "learn a policy without columns of experts"
@@ -301,9 +436,25 @@ class StudySpec(BaseModel):
                 "reward_range": settings.reward_range,
                 "confidence": 0.95 if study.certificate is None else study.certificate.confidence,
                 "context": context,
+                "propensity_vectors": propensity_vectors,
+                "least_propensity": (
+                    study.behavior.least_propensity if isinstance(study.behavior, Logged) else None
+                ),
+                "rules": settings.rules,
                 **{key: value for key, value in options.items() if value is not None},
             }
         )
+
+
+def refuse_units(policy: Policy) -> None:
+    """Raise `InvalidArgument` if a policy was learned from units, which may be used once.
+
+    Its file does not name them, so a study could use one again without noticing.
+    """
+    if policy.settings.columns.unit is not None:
+        reason = "it was learned from units, which may be used once, and does not name them"
+        remedy = "create a new study with unit_rows, or go on with the study that learned it"
+        raise InvalidArgument("policy", "policy.json", reason, remedy)
 
 
 def _can_name(experts: Mapping[str, str]) -> bool:

@@ -4,11 +4,18 @@ A decision is processed when its reward is known, or its wait is over and it cou
 reward, and every earlier one has been processed. So the order in which rewards arrive changes
 neither what is learned nor the certificate: if rewarded decisions went before those that time out,
 the first rows would all have rewards, and no bound would hold.
+
+In a study with units a decision is the first event of a unit. It is processed when the rewards of
+all its events are known, or its wait is over: its reward is their sum divided by the declared
+number of events. A unit whose events have other actions than its first one is not sticky, so what
+it earned is not that of its action: its reward counts as unknown.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +29,7 @@ from understudy.errors import InvalidArgument, InvalidLog
 from understudy.learners import Exp4, Mapped, Outside
 from understudy.learners.outside_policies import unknown_policy
 from understudy.live.spec import StudySpec
-from understudy.live.store.records import Decision, Snapshot
+from understudy.live.store.records import Decision, Snapshot, unpack_doubles
 from understudy.logs.action_files import check_probabilities, probability_vector
 from understudy.logs.features import (
     FIRST_RULES,
@@ -34,9 +41,20 @@ from understudy.logs.features import (
 from understudy.logs.learn import coverage_of_policy
 from understudy.logs.policy import Policy, Provenance, from_text, playable
 from understudy.logs.results import LearnResult
+from understudy.logs.rules import RejectReason
 from understudy.logs.runs.study import LAST, Study, average_policy, last_rows
-from understudy.logs.schema import CONTEXT, ESTIMATED, LOGGED, PROPENSITY, QUARANTINE, Columns
+from understudy.logs.schema import (
+    CONTEXT,
+    ESTIMATED,
+    LOGGED,
+    PROPENSITY,
+    QUARANTINE,
+    UNIT,
+    VECTOR,
+    Columns,
+)
 from understudy.logs.settings import Choice, Settings, choose
+from understudy.logs.validate import Rejected
 from understudy.protocols import PRODUCTION
 from understudy.types import Integers, Log
 
@@ -55,9 +73,9 @@ class StudyState:
     of `warmup_rows` are its decisions without their rewards: states that follow each other
     share this list, and only add to it. `warmup` counts them afterwards, and `warmup_plays` their
     actions until then. `last_features` are those of the last rows, over which a policy with
-    contexts is averaged. `expired` counts the decisions
-    that got the default reward. `base_study` is the study in the policy.json that this one
-    continues, if any.
+    contexts is averaged. `expired` counts the decisions that got the default reward, or, with
+    units, whose wait was over, and `changing` the units whose action changed. `base_study` is the
+    study in the policy.json that this one continues, if any.
 
     `least_warmup` is the number of decisions that a warm-up has at least, if that is known: version
     0.5.0 ended none at a number of bytes, and doubled its size after any error.
@@ -66,6 +84,7 @@ class StudyState:
     spec: StudySpec
     seq: int = 0
     expired: int = 0
+    changing: int = 0
     study: Study | None = None
     settings: Settings | None = None
     contextual: ContextFeatures | None = None
@@ -94,7 +113,12 @@ class StudyState:
     ) -> StudyState:
         """Return the state of a snapshot; `last` reads so many decisions up to it, in batches."""
         policy = from_text(snapshot.policy)
-        found = replace(self._with_policy(policy), seq=snapshot.seq, expired=snapshot.expired)
+        found = replace(
+            self._with_policy(policy),
+            seq=snapshot.seq,
+            expired=snapshot.expired,
+            changing=policy.refused.get(RejectReason.UNIT_CHANGES, 0),
+        )
         if found.contextual is None:
             return found
         rows, features = min(LAST, found.learned), None  # without the warm-up
@@ -117,8 +141,12 @@ class StudyState:
         columns = Columns(
             propensity=PROPENSITY if spec.propensity_source == LOGGED else None,
             context=tuple(spec.context or ()),
+            unit=None if spec.unit_rows is None else UNIT,
+            propensity_vector=VECTOR if spec.propensity_vectors else None,
         )
-        settings = choice.settings(columns, spec.scale, spec.propensity_source)
+        settings = replace(
+            choice.settings(columns, spec.scale, spec.propensity_source), unit_rows=spec.unit_rows
+        )
         uncertified = contextual is not None and spec.propensity_source == ESTIMATED
         confidence = None if uncertified else spec.confidence
         study = Study.begin(choice.learner, spec.pi_b, confidence, rules=spec.rules)
@@ -128,8 +156,15 @@ class StudyState:
         """Return the state after more decisions, each of them ready."""
         if not decisions:
             return self
-        expired = sum(decision.reward is None for decision in decisions)
-        advanced = replace(self, seq=decisions[-1].seq, expired=self.expired + expired)
+        events, changing = self.spec.unit_rows, self.changing
+        if events is None:
+            expired = sum(decision.reward is None for decision in decisions)
+        else:
+            expired = sum(not decision.is_rewarded(events) for decision in decisions)
+            changing += sum(decision.changes_action for decision in decisions)
+        advanced = replace(
+            self, seq=decisions[-1].seq, expired=self.expired + expired, changing=changing
+        )
         if self.study is None:
             return advanced._warm_up(decisions)
         return advanced._learn(self.study, decisions)
@@ -143,6 +178,8 @@ class StudyState:
         """
         rows, size, total = self._rows_to_extend(), self._warmup_size, self.warmup_bytes
         for count, decision in enumerate(decisions, start=1):
+            if decision.changes_action:
+                continue
             context = _context_bytes(decision)
             rows.append((decision.action, context, decision.propensity))
             total += len(context)
@@ -165,7 +202,7 @@ class StudyState:
                     ) from None
             else:
                 learned = ready.after(decisions[count:])
-                return replace(learned, seq=self.seq, expired=self.expired)
+                return replace(learned, seq=self.seq, expired=self.expired, changing=self.changing)
         counted = self._count_plays(decisions)
         return replace(counted, warmup_rows=rows, warmup_count=len(rows), warmup_bytes=total)
 
@@ -206,22 +243,33 @@ class StudyState:
         return replace(counted, warmup_rows=(), warmup_count=0, warmup_bytes=0)
 
     def _learn(self, study: Study, decisions: Sequence[Decision]) -> StudyState:
-        spec, q, x, last = self.spec, None, None, None
+        spec, q, x, last, vectors = self.spec, None, None, self.last_features, None
+        rejected, default = None, spec.expired_reward
+        if spec.unit_rows is None:
+            earned = [default if d.reward is None else d.reward for d in decisions]
+        else:
+            rejected = _rejected(decisions, logged=spec.propensity_source == LOGGED)
+            decisions = [decision for decision in decisions if not decision.changes_action]
+            earned = [reward_of(decision, spec) for decision in decisions]
         actions = np.array([d.action for d in decisions], dtype=np.int64)
-        default = spec.expired_reward
-        rewards = np.array([default if d.reward is None else d.reward for d in decisions])
+        rewards = np.array(earned, dtype=np.float64)
         if spec.propensity_source == LOGGED:
             q = np.array([d.propensity for d in decisions], dtype=np.float64)
+        if spec.propensity_vectors:
+            vectors = np.empty((len(decisions), len(spec.labels)))
+            for row, decision in zip(vectors, decisions, strict=True):
+                row[:] = unpack_doubles(decision.propensity_vector or b"")
         if self.contextual is not None:
             x = self.contextual.features(self._context_frame(list(map(_context_bytes, decisions))))
             last = last_rows(self.last_features, x)
-        log = Log._of(actions, spec.scale.unit(rewards), q, x)  # events were checked on arrival
-        return replace(self, study=study.after(log), last_features=last)
+        # Events were checked on arrival.
+        log = Log._of(actions, spec.scale.unit(rewards), q, x, None, vectors)
+        return replace(self, study=study.after(log, rejected), last_features=last)
 
     def _context_frame(self, contexts: Sequence[bytes]) -> pl.DataFrame:
         kinds = (self.spec.context or {}).items()
         frames = []
-        for start in range(0, len(contexts), ROWS_PER_FRAME):
+        for start in range(0, max(1, len(contexts)), ROWS_PER_FRAME):  # of none, an empty frame
             rows = [json.loads(context) for context in contexts[start : start + ROWS_PER_FRAME]]
             columns = {
                 CONTEXT + name: pl.Series([row[name] for row in rows], dtype=COLUMN_TYPES[kind])
@@ -255,10 +303,8 @@ class StudyState:
         certificate = None if self.study is None else self.study.certificate
         if certificate is None or certificate.promoted_at is None:
             return None
-        if self.base_study is None:
-            return certificate.promoted_at + self.warmup
-        before = 0 if self.base_study.certificate is None else self.base_study.certificate.rounds
-        return max(0, certificate.promoted_at - before)
+        since = certificate.rounds - certificate.promoted_at
+        return max(0, self.seq - since)
 
     @property
     def warmup_left(self) -> int:
@@ -333,7 +379,7 @@ class StudyState:
             settings=self.settings,
             average=average_policy(self.study, self.contextual, self.last_features),
             files=(),
-            refused={},
+            refused={RejectReason.UNIT_CHANGES.value: self.changing} if self.changing else {},
             warmup=self.warmup,
             contextual=self.contextual,
         )
@@ -361,6 +407,35 @@ def _squared_features(learner: Any) -> int:
     inner = learner.learner if isinstance(learner, Mapped) else learner
     (p,) = (1,) if isinstance(inner, Outside) else inner.spec.features or (1,)
     return int(p) ** 2
+
+
+def reward_of(decision: Decision, spec: StudySpec) -> float:
+    """Return the reward with which a ready decision counts."""
+    default, events = spec.expired_reward, (decision, *decision.events)
+    rewards = [default if event.reward is None else event.reward for event in events]
+    if spec.unit_rows is None:
+        return rewards[0]
+    total = functools.reduce(operator.add, rewards)  # in their order, as a log of them is summed
+    mean = total / spec.unit_rows
+    return min(max(mean, spec.scale.low), spec.scale.high)  # rounding may lead out of the range
+
+
+def _rejected(decisions: Sequence[Decision], *, logged: bool) -> Rejected | None:
+    """Return the units whose action changes; None if there are none.
+
+    The action of the first event was drawn with its propensity. The reward of the unit is unknown.
+    """
+    valid = np.array([not decision.changes_action for decision in decisions])
+    if valid.all():
+        return None
+    units = [decision for decision in decisions if decision.changes_action]
+    return Rejected(
+        valid,
+        np.array([unit.action for unit in units], dtype=np.int64),
+        np.ones(len(units)),
+        np.zeros(len(units), dtype=np.bool_),
+        np.array([unit.propensity for unit in units], dtype=np.float64) if logged else None,
+    )
 
 
 def _context_bytes(decision: Decision) -> bytes:

@@ -264,10 +264,10 @@ class Writer:
 
     def _commit(self, requests: Sequence[EventRequest]) -> list[list[Outcome]]:
         now = self.now()
-        ids: dict[LiveStudy, list[str]] = {}
+        events: dict[LiveStudy, list[Event]] = {}
         for request in requests:
-            ids.setdefault(request.study, []).extend(event.id for event in request.events)
-        groups = {study: study.ingest(self.store, own, now) for study, own in ids.items()}
+            events.setdefault(request.study, []).extend(request.events)
+        groups = {study: study.ingest(self.store, own, now) for study, own in events.items()}
         outcomes = [groups[request.study].add(request.events) for request in requests]
         self.store.write([ingest.changes for ingest in groups.values()], now)
         self.clock.kept = now

@@ -61,7 +61,8 @@ class CertificateCurve:
     have earned less: quarantined rows may count in it with the highest reward. `gain_upper` is the
     last upper bound on the gain, and `window` the gain since a round, where only a window shows
     one. Bets had centers in `centered` rounds, because of the `weight_bound`; None if they never
-    have.
+    have. `worse` says whether a loss was ever shown, None if none can be, and `worse_at` after
+    which round first; `rules` is the version of the certificate's rules.
     """
 
     rounds: ArrayLike
@@ -81,6 +82,9 @@ class CertificateCurve:
     window: Window | None = None
     centered: int | None = None
     weight_bound: WeightBound | None = None
+    worse: bool | None = None
+    worse_at: int | None = None
+    rules: int | None = None
 
     @cached_property
     def table(self) -> NDArray[np.float64]:
@@ -338,6 +342,9 @@ def curve_of(
         window=None if window is None else Window(window.start, scale.gain(window.gain)),
         centered=certificate.centered_rounds if certificate.centered else None,
         weight_bound=bound or _bound_of(certificate),
+        worse=certificate.worse,
+        worse_at=certificate.worse_at,
+        rules=certificate.rules,
     )
 
 

@@ -143,8 +143,8 @@ WEIGHT_BOUNDS = {
 }
 BOUND_WEIGHTS = (
     "Declare --least-propensity F if every action has at least the propensity F in every row, or "
-    "name the column with the propensities of all actions with --propensity-vector: then fewer "
-    "rows are needed"
+    "name the column with the propensities of all actions with --propensity-vector (in a live "
+    "study, least_propensity or propensity_vectors): then fewer rows are needed"
 )
 LOG_THEM = "Log the propensity of every row."
 NEEDS_PROPENSITIES = (
@@ -393,8 +393,8 @@ def centering(bound: WeightBound, centered: int, rounds: int) -> str:
         )
     if not centered:
         return (
-            "Bets are not centered: actions were not declared with --actions, rows have eligible "
-            "sets, or the policy plays actions that production does not play."
+            "Bets are not centered: actions were not declared, rows have eligible sets, or the "
+            "policy plays actions that production does not play."
         )
     some = "" if centered == rounds else f" in {counted(centered, 'round')}"
     return f"Bets are centered at the mean reward{some}, by {WEIGHT_BOUNDS[bound]}."

@@ -45,6 +45,33 @@ def client(url: str) -> Iterator[us.live.Client]:
         yield found
 
 
+def test_propensities_and_units_reach_the_study(client: us.live.Client) -> None:
+    """By every way that clients send events."""
+    chances = {"red": 0.25, "blue": 0.75}
+    cups = client.create_study("cups", ["red", "blue"], propensity_vectors=True, unit_rows=2)
+    assert cups.observe("red", 1.0, propensity_vector=chances, unit=7).status == "accepted"
+    assert cups.reward(cups.decide("red", unit="7"), 0.0).status == "accepted"
+    assert cups.send([{"action": "red", "unit": 7, "reward": 1.0}]).accepted == 1
+    with client.background("cups") as feed:
+        assert feed.observe("blue", 1.0, propensity_vector=chances, unit="b")
+        assert feed.observe("blue", 1.0, propensity_vector=chances, unit="b")
+    found = cups.certificate()["certificate"]
+    assert (found["rounds"], found["centered_rounds"], found["production"]) == (2, 2, 0.75)
+    rows = [(row["unit"], row["propensity"], row["reward"]) for row in cups.log()]
+    assert rows == [("7", 0.25, 0.5), ("b", 0.75, 1.0)]
+    assert client.study("cups")["later_events"] == 1
+    with pytest.raises(Refused, match=r"first event of its unit.*send the propensities") as refused:
+        cups.observe("red", 1.0, unit="c")
+    assert refused.value.error == "incomplete"
+    with pytest.raises(Refused) as refused:
+        cups.observe("red", 1.0, propensity_vector={"red": 0.5, "blue": 0.6}, unit="c")
+    assert [field for field, _ in refused.value.fields] == ["propensity_vector"]
+    with pytest.raises(us.errors.InvalidEvent, match=r"propensity_vector.red = 2: it must be at"):
+        cups.observe("red", 1.0, propensity_vector={"red": 2}, unit="c")
+    with pytest.raises(Refused, match="may be used once"):
+        client.load_snapshot("cups-2", cups.snapshot())
+
+
 def test_every_question_has_an_answer(client: us.live.Client) -> None:
     mugs = client.create_study("mugs", ["red", "blue"], reward_range=(0, 5))
     taken = mugs.observe("red", 5, propensity=0.5, id="a1")

@@ -26,6 +26,7 @@ from tests.support.paths import ROOT
 from tests.support.small_disks import fill_up, small_disk
 from understudy.errors import StoreUnavailable
 from understudy.live.store import sqlite
+from understudy.live.store.database import BY_ID
 from understudy.live.store.records import Rewarded
 
 __all__ = ["cluster", "database", "place"]  # fixtures
@@ -158,7 +159,9 @@ def test_a_store_of_another_version_is_refused(place: Place) -> None:
     store.close()
     for act in (store.open, place.reader().clock, place.token_book().tokens):
         for _ in range(2):
-            with pytest.raises(StoreUnavailable, match=r"has format 7, .* reads format 1; use the"):
+            with pytest.raises(
+                StoreUnavailable, match=r"has format 7, .* reads formats 1 to 2; use the"
+            ):
                 act()
 
 
@@ -195,7 +198,9 @@ def test_no_more_is_read_than_was_asked_for(place: Place, asked: int) -> None:
     if place.where.startswith("postgresql"):
         with session.transaction():
             assert (
-                len(session.find(key, ids)) == session.set_rewards("reward", key, rewards) == asked
+                len(session.find(BY_ID, key, ids))
+                == session.set_rewards("reward", key, rewards)
+                == asked
             )
             query = (
                 "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
@@ -205,7 +210,9 @@ def test_no_more_is_read_than_was_asked_for(place: Place, asked: int) -> None:
         return
     steps: list[int] = []
     session.connection.set_progress_handler(lambda: steps.append(1), 100)
-    assert len(session.find(key, ids)) == session.set_rewards("reward", key, rewards) == asked
+    assert (
+        len(session.find(BY_ID, key, ids)) == session.set_rewards("reward", key, rewards) == asked
+    )
     assert store.late_count(key) == 0
     assert store.last_seq(key) == 5_000
     assert 100 * len(steps) < 500 + 100 * asked

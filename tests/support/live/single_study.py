@@ -54,7 +54,7 @@ class SingleStudy:
         study = self.study
         for event in events:
             assert not study.spec.faults(event)
-        ingest = study.ingest(self.store, [event.id for event in events], self.now)
+        ingest = study.ingest(self.store, events, self.now)
         outcomes = ingest.add(events)
         self.store.write([ingest.changes], self.now)
         study.apply(ingest)

@@ -35,12 +35,14 @@ __all__ = [
     "TokenRecord",
     "a_store",
     "add_tokens",
+    "as_of_0_5_0",
     "audited",
     "cluster",
     "content",
     "database",
     "database_of",
     "decisions_in",
+    "format_of",
     "fresh",
     "place",
     "process",
@@ -57,6 +59,15 @@ study = store.add_study("held", "{}", None, 1)
 store.write([Changes(study.key, [Decision(1, "a", 0, None, None, 1)])], 1)
 print("holding", flush=True)
 sys.stdin.read()
+"""
+# What makes the tables of 0.5.0 of those of today.
+FIRST_TABLES = """
+DROP INDEX units; DROP INDEX unit_events; DROP INDEX later_events;
+ALTER TABLE decisions DROP COLUMN propensity_vector;
+ALTER TABLE decisions DROP COLUMN unit;
+ALTER TABLE decisions DROP COLUMN place;
+DROP TABLE outages; DROP TABLE closed;
+UPDATE meta SET value = 1 WHERE key = 'format'
 """
 EMPTY = """
 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
@@ -168,11 +179,11 @@ def remove_token(path: Path, name: str) -> None:
         assert book.remove_token(name)
 
 
-def audited(where: str | Path) -> list[AuditResult]:
-    """The audit of every study of a store that this machine made."""
+def audited(where: str | Path, *, rounded: bool = False) -> list[AuditResult]:
+    """The audit of every study of a store that this machine made, or another that rounds."""
     with closing(open_reader(str(where))) as reader:
         found = audit(reader, lambda *_: None)
-    assert not any(result.rounded for result in found)
+    assert rounded or not any(result.rounded for result in found)
     return found
 
 
@@ -189,6 +200,20 @@ def add_tokens(where: str | Path, **tokens: str) -> None:
     with closing(open_tokens(str(where))) as book:
         for scope, token in tokens.items():
             book.add_token(scope, digest_of(token), scope, 1)  # type: ignore[arg-type]
+
+
+def as_of_0_5_0(store: Store) -> None:
+    """Make the tables of an open store those of 0.5.0, and close it."""
+    database = database_of(store)
+    with database.transaction():
+        for statement in FIRST_TABLES.split(";"):
+            database.change(statement)
+    store.close()
+
+
+def format_of(reader: Reader) -> int:
+    """The version of a store's tables."""
+    return database_of(reader).scalar("SELECT value FROM meta WHERE key = 'format'")
 
 
 def fresh(study: int, count: int, after: int = 0) -> Changes:

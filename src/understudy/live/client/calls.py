@@ -32,6 +32,7 @@ from understudy.live.models import Action, BatchTaken, Taken
 T = TypeVar("T")
 R = TypeVar("R")
 Context = Mapping[str, Any]
+Production = Mapping[Any, float]
 
 URL = "http://127.0.0.1:8642"  # of `understudy serve` without options
 RETRIES = integer(0, "pass how often to try again, a whole number of at least 0")
@@ -44,6 +45,8 @@ REMEDIES = {
     "id": f"pass a text of 1 to {models.LONGEST_ID} characters, such as the one `decide` returned",
     "action": "pass the action that was taken, a text or a whole number",
     "propensity": "pass the probability with which this action was taken, above 0 and at most 1",
+    "propensity_vector": "pass a dict of the propensities of all actions, such as {'small': 0.9}",
+    "unit": "pass a text or a whole number, such as the id of a user",
     "context": "pass a dict of texts, finite numbers, True, False or None",
     "reward": "pass a finite number such as 1.0, within the study's reward range",
     "production": "pass a dict of probabilities by action, such as {'small': 0.9, 'large': 0.1}",
@@ -53,6 +56,7 @@ REASONS = {  # where pydantic's words do not help
     "greater_than_equal": "it must be at least {ge:g}",
     "less_than_equal": "it must be at most {le:g}",
 }
+MAPPINGS = ("context", "propensity_vector")  # fields that hold fields
 TOKEN_REMEDIES = {
     401: "pass Client(token=...), made by `understudy token add NAME --scope write`",
     403: "pass Client(token=...) with the scope that this needs",
@@ -108,11 +112,14 @@ class EventMethods(ABC, Generic[T, R]):
         reward: float,
         *,
         propensity: float | None = None,
+        propensity_vector: Production | None = None,
+        unit: Action | None = None,
         context: Context | None = None,
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> T:
         """Send a decision and its reward."""
         made = {"id": id, "action": action, "propensity": propensity, "context": context}
+        made |= {"propensity_vector": propensity_vector, "unit": unit}
         return self._take(make_event({**made, "reward": reward}, "action", "reward"))
 
     def decide(
@@ -120,11 +127,14 @@ class EventMethods(ABC, Generic[T, R]):
         action: Action,
         *,
         propensity: float | None = None,
+        propensity_vector: Production | None = None,
+        unit: Action | None = None,
         context: Context | None = None,
         id: str | None = None,  # noqa: A002 - its name in the event
     ) -> R:
         """Send a decision whose reward will come later; return the id for `reward`."""
         made = {"id": id, "action": action, "propensity": propensity, "context": context}
+        made |= {"propensity_vector": propensity_vector, "unit": unit}
         return self._take_decision(make_event(made, "action"))
 
     def reward(self, id: str, reward: float) -> T:  # noqa: A002 - its name in the event
@@ -185,7 +195,7 @@ def validated_json(model: type[BaseModel], name: str, value: object) -> str:
         # A field of several types fails once for each: an error inside the right one tells most.
         wrong = min(error.errors(include_url=False), key=lambda one: one["type"].endswith("_type"))
         place, *inner = wrong["loc"] or (name,)
-        field = f"{place}.{inner[0]}" if place == "context" and inner else str(place)
+        field = f"{place}.{inner[0]}" if place in MAPPINGS and inner else str(place)
         words = REASONS.get(wrong["type"])
         reason = words.format_map(wrong.get("ctx", {})) if words else wrong["msg"]
         remedy = REMEDIES.get(str(place), f"pass {FIELDS}")
@@ -279,9 +289,6 @@ def path(study: str, *parts: str) -> str:
     if not isinstance(study, str) or study in {"", ".", ".."}:
         raise InvalidArgument("study", study, "it is not the name of a study", "pass its name")
     return "/".join(["/v1/studies", quote(study, safe=""), *parts])
-
-
-Production = Mapping[Any, float]
 
 
 def draw_body(context: Context | None, production: Production | None = None) -> str:

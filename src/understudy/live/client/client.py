@@ -96,8 +96,12 @@ class Client:
         *,
         reward_wait: float | None = None,
         default_reward: float | None = None,
+        propensity_vectors: bool = False,
     ) -> StudyClient:
-        """Create a study that continues a policy.json, of a service or of `understudy learn`."""
+        """Create a study that continues a policy.json, of a service or of `understudy learn`.
+
+        With `propensity_vectors` every decision carries the propensities of all actions.
+        """
         given = policy_json
         text = given if isinstance(given, str) else calls.as_json("policy_json", given)
         if not text.lstrip().startswith("{"):
@@ -105,6 +109,8 @@ class Client:
             raise InvalidArgument("policy_json", policy_json, "it is no JSON object", remedy)
         options = {"name": name, "reward_wait": reward_wait, "default_reward": default_reward}
         params = {option: str(value) for option, value in options.items() if value is not None}
+        if propensity_vectors:
+            params["propensity_vectors"] = "true"
         call = Call("POST", "/v1/snapshots", read_object, text, params)
         return self._ask(call.then(lambda _: self.open(name)))
 
@@ -170,7 +176,7 @@ class StudyClient(EventMethods[Taken, str]):
         return self._ask(calls.send_event(self.name, event).then(lambda taken: taken.id))
 
     def send(self, events: Iterable[Mapping[str, Any]]) -> BatchTaken:
-        """Send many events, each a mapping with `action`, `propensity`, `context`, `reward`, `id`.
+        """Send many events, each a mapping of the fields that `observe` takes as arguments.
 
         They are sent by the thousand. An invalid event raises an error when its thousand is due:
         give events ids of your own if you may want to send them again.

@@ -6,10 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from operator import attrgetter
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from understudy.errors import InvalidArgument, StoreUnavailable, shorten
-from understudy.live.store.records import COLUMNS, LATER_TABLES, VERSION, Decision, Rewarded
+from understudy.live.store.records import (
+    COLUMNS,
+    FIRST_COLUMNS,
+    FIRST_VERSION,
+    OUTAGES,
+    VERSION,
+    Decision,
+    Rewarded,
+)
 
 # "change": changes tokens beside the writer; "create": the same, and creates the store if there is
 # none; "write": the one writer, which creates it too.
@@ -19,8 +27,22 @@ Row = tuple[Any, ...]
 STORES = "pass the path of a file, or postgresql://user@host/database"
 TABLE_NAMES = {"meta", "studies", "decisions", "snapshots", "refused", "tokens"}  # in every store
 SELECT_DECISIONS = f"SELECT {', '.join(COLUMNS)} FROM decisions"
+SELECT_FIRST = f"SELECT {', '.join(FIRST_COLUMNS)} FROM decisions"  # from tables of 0.5.0
 INSERT_DECISIONS = f"INSERT INTO decisions (study, {', '.join(COLUMNS)})"
 as_row = attrgetter(*COLUMNS)  # the fields of a `Decision` as a row of `decisions`
+
+
+class Lookup(NamedTuple):
+    """An index by which decisions are found: its column, its name, and its condition."""
+
+    column: str
+    name: str
+    condition: str = ""
+
+
+BY_ID = Lookup("id", "decision_ids")
+FIRST_OF_UNIT = Lookup("unit", "units", " AND place = 1")
+LATER_OF_UNIT = Lookup("unit", "unit_events", " AND place > 1")
 
 
 class Database(ABC):
@@ -29,13 +51,15 @@ class Database(ABC):
     After an error nothing is half done: the transaction is rolled back, or the connection is
     closed. A subclass holds everything in which one database differs from another: `error` is the
     base class of the driver's exceptions, `begin` starts a transaction and lets no other writer
-    start one, `create` holds the statements of an empty store, `tuning` is a statement for writers,
-    `tables` a query for the names of the tables, `update` begins an update of several rows.
+    start one, `create` holds the statements of an empty store, `migrate` those that make the tables
+    of the newest version of the first ones, `tuning` is a statement for writers, `tables` a query
+    for the names of the tables, `update` begins an update of several rows.
     """
 
     error: ClassVar[type[Exception]]
     begin: ClassVar[str]
     create: ClassVar[str]
+    migrate: ClassVar[str]
     tuning: ClassVar[str]
     tables: ClassVar[str]
     update: ClassVar[str] = "UPDATE"
@@ -45,6 +69,7 @@ class Database(ABC):
         self.may_create = access in {"create", "write"}  # until it has connected once
         self._resources = ExitStack()
         self._connection: Any = None
+        self._version = VERSION
 
     @abstractmethod
     def open_connection(self) -> AbstractContextManager[Any]:
@@ -59,8 +84,8 @@ class Database(ABC):
         """Insert decisions, in few statements."""
 
     @abstractmethod
-    def find(self, study: int, ids: Sequence[str]) -> list[Row]:
-        """Return the rows with these ids, in few statements."""
+    def find(self, lookup: Lookup, study: int, keys: Sequence[str]) -> list[Row]:
+        """Return the rows of decisions with these keys, in few statements."""
 
     @abstractmethod
     def set_rewards(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
@@ -108,13 +133,12 @@ class Database(ABC):
             if self.may_create:
                 with self.transaction():
                     if not self.rows(self.tables):
-                        for statement in self.create.split(";"):
-                            self.change(statement)
+                        self._run(self.create)
             self._check_version()
-            if self.access == "write" and not self.has_table("outages"):
+            if self.access == "write" and self._version != VERSION:
                 with self.transaction():
-                    for statement in LATER_TABLES.split(";"):
-                        self.change(statement)
+                    self._run(self.migrate if self.has_table("outages") else OUTAGES + self.migrate)
+                self._check_version()
             if self.access != "read":
                 self.change(self.tuning)
             self.may_create = False
@@ -166,6 +190,21 @@ class Database(ABC):
         """Return whether there is such a table: 0.5.0 had fewer."""
         return (name,) in self.rows(self.tables)
 
+    @property
+    def is_migrated(self) -> bool:
+        """Whether the tables are the newest: a reader leaves those of 0.5.0 as they are.
+
+        It looks again, since a writer may have migrated them meanwhile.
+        """
+        _ = self.connection
+        if self._version != VERSION:
+            self._check_version()
+        return self._version == VERSION
+
+    def _run(self, script: str) -> None:
+        for statement in filter(str.strip, script.split(";")):
+            self.change(statement)
+
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
         try:
@@ -195,11 +234,12 @@ class Database(ABC):
         if missing := TABLE_NAMES - found:
             raise damaged(f"it has no table {', '.join(sorted(missing))}")
         version = self.scalar("SELECT value FROM meta WHERE key = 'format'")
-        if version != VERSION:
+        if not FIRST_VERSION <= version <= VERSION:
             raise StoreUnavailable(
-                f"this store has format {version}, and this version of understudy reads format "
-                f"{VERSION}; use the version that wrote it, or name a new store"
+                f"this store has format {version}, and this version of understudy reads formats "
+                f"{FIRST_VERSION} to {VERSION}; use the version that wrote it, or name a new store"
             )
+        self._version = version
 
 
 def damaged(fault: str) -> StoreUnavailable:

@@ -20,11 +20,19 @@ from understudy.live.store.database import (
     SELECT_DECISIONS,
     Access,
     Database,
+    Lookup,
     Row,
     as_row,
     constraint_error,
 )
-from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Rewarded
+from understudy.live.store.records import (
+    COLUMNS,
+    MIGRATION,
+    TABLES,
+    VERSION,
+    Decision,
+    Rewarded,
+)
 
 try:
     import psycopg
@@ -79,9 +87,11 @@ EXCEPTION WHEN insufficient_privilege OR lock_not_available THEN
 END $$
 """
 TYPES = {
-    **dict.fromkeys(("id", "context"), "text"),
+    **dict.fromkeys(("id", "context", "unit"), "text"),
     **dict.fromkeys(("propensity", "reward", "late_reward"), "double precision"),
+    "propensity_vector": "bytea",
 }  # of the columns that hold no whole numbers
+NAMES = {"number": "DOUBLE PRECISION", "bytes": "BYTEA", "sorted": "", "version": VERSION}
 ARRAYS = ", ".join(f"?::{TYPES.get(column, 'bigint')}[]" for column in COLUMNS)
 REASONS: dict[type[Exception], str] = {
     errors.DiskFull: "the disk of the database server is full",
@@ -90,6 +100,7 @@ REASONS: dict[type[Exception], str] = {
         f"its user may not do this; let it own the schema {SCHEMA}, or create it"
     ),
     errors.QueryCanceled: f"the database did not answer within {STATEMENT_TIMEOUT} seconds",
+    errors.LockNotAvailable: "another program, such as a backup, reads its tables; try again later",
     errors.AdminShutdown: "the database server is shutting down",
     errors.CrashShutdown: "the database server has crashed",
     errors.CannotConnectNow: "the database server is starting up",
@@ -104,8 +115,11 @@ class Postgres(Database):
 
     error = psycopg.Error
     begin = f"BEGIN; SELECT pg_advisory_xact_lock({TRANSACTION_LOCK}, 0)"  # as BEGIN IMMEDIATE
-    create = f"CREATE SCHEMA IF NOT EXISTS {SCHEMA};" + TABLES.format(
-        number="DOUBLE PRECISION", sorted="", version=VERSION
+    create = f"CREATE SCHEMA IF NOT EXISTS {SCHEMA};" + TABLES.format(**NAMES)
+    # It does not wait for a backup; the indices of many decisions take their time.
+    migrate = (
+        f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}s'; SET LOCAL statement_timeout = 0;"
+        + MIGRATION.format(**NAMES)
     )
     # Every query has an index. Without statistics, the planner might still choose a scan.
     tuning = (
@@ -143,13 +157,15 @@ class Postgres(Database):
             columns = [list(column) for column in zip(*map(as_row, decisions), strict=True)]
             self.change(f"{INSERT_DECISIONS} SELECT ?, * FROM unnest ({ARRAYS})", study, *columns)
 
-    def find(self, study: int, ids: Sequence[str]) -> list[Row]:
+    def find(self, lookup: Lookup, study: int, keys: Sequence[str]) -> list[Row]:
+        # OFFSET keeps the planner from making a join of it, and id = ANY (…) would scan the whole
+        # study while there are no statistics.
         query = (
-            "SELECT found.* FROM unnest(?::text[]) AS wanted (id), LATERAL ("
-            f"{SELECT_DECISIONS} WHERE study = ? AND id = wanted.id LIMIT 1"
-            ") AS found"
-        )  # id = ANY (…) scans the whole study while there are no statistics
-        return self.rows(query, list(ids), study)
+            "SELECT found.* FROM unnest(?::text[]) AS wanted (key), LATERAL ("
+            f"{SELECT_DECISIONS} WHERE study = ? AND {lookup.column} = wanted.key{lookup.condition}"
+            " OFFSET 0) AS found"
+        )
+        return self.rows(query, list(keys), study)
 
     def set_rewards(self, column: str, study: int, rewards: Sequence[Rewarded]) -> int:
         if not rewards:

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
+import numpy as np
+
+from understudy.constraints import Array
+
 Scope = Literal["read", "write"]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-VERSION = 1  # of the tables below; another one needs a migration
-# `{number}` is the type that keeps every bit of a double, `{sorted}` the clause that keeps a table
-# in the order of its key.
+FIRST_VERSION = 1  # of the tables of 0.5.0
+VERSION = 2  # of the tables below; `MIGRATION` makes them of the first ones
+# `{number}` is the type that keeps every bit of a double, `{bytes}` that of any bytes, `{sorted}`
+# the clause that keeps a table in the order of its key.
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BIGINT NOT NULL);
 CREATE TABLE studies (
@@ -23,6 +28,7 @@ CREATE TABLE decisions (
     study BIGINT NOT NULL REFERENCES studies (key), seq BIGINT NOT NULL, id TEXT NOT NULL,
     action BIGINT NOT NULL, propensity {number}, context TEXT, decided_at BIGINT NOT NULL,
     reward {number}, rewarded_at BIGINT, late_reward {number},
+    propensity_vector {bytes}, unit TEXT, place BIGINT,
     PRIMARY KEY (study, seq)
 ) {sorted};
 CREATE UNIQUE INDEX decision_ids ON decisions (study, id);
@@ -38,14 +44,31 @@ CREATE TABLE refused (
 CREATE TABLE tokens (
     name TEXT PRIMARY KEY, digest TEXT NOT NULL, scope TEXT NOT NULL, created_at BIGINT NOT NULL
 );
-INSERT INTO meta (key, value) VALUES ('format', {version}), ('clock', 0), ('epoch', 0)
+INSERT INTO meta (key, value) VALUES ('format', {version}), ('clock', 0), ('epoch', 0);
 """
-
-# Tables that 0.5.0 did not have, and ignores. A writer adds them when it opens a store.
-LATER_TABLES = """
+# Indices of the events of units: the first ones, the others that count, and those that came later.
+UNITS = """
+CREATE UNIQUE INDEX units ON decisions (study, unit) WHERE place = 1;
+CREATE INDEX unit_events ON decisions (study, unit) WHERE place > 1;
+CREATE INDEX later_events ON decisions (study, place) WHERE place <= 0;
+"""
+OUTAGES = """
 CREATE TABLE outages (begun BIGINT PRIMARY KEY, ended BIGINT NOT NULL);
-CREATE TABLE closed (study BIGINT PRIMARY KEY REFERENCES studies (key), seq BIGINT NOT NULL)
+CREATE TABLE closed (study BIGINT PRIMARY KEY REFERENCES studies (key), seq BIGINT NOT NULL);
 """
+TABLES += UNITS + OUTAGES
+# What the first tables lack. Some stores of the first version have `OUTAGES` already.
+MIGRATION = (
+    """
+ALTER TABLE decisions ADD COLUMN propensity_vector {bytes};
+ALTER TABLE decisions ADD COLUMN unit TEXT;
+ALTER TABLE decisions ADD COLUMN place BIGINT;
+"""
+    + UNITS
+    + """
+UPDATE meta SET value = {version} WHERE key = 'format'
+"""
+)
 
 
 @dataclass(slots=True)
@@ -55,7 +78,13 @@ class Decision:
     `seq` counts the decisions of a study from 1, in the order in which they were accepted, which is
     the order in which they are processed. Times are microseconds since 1970, by the clock of the
     service, which never goes back. A `late_reward` came after the wait: it is stored, and not
-    learned from. `context` is a JSON object, as text.
+    learned from. `context` is a JSON object, as text. `propensity_vector` has the propensities of
+    all actions, in their order (`pack_doubles`).
+
+    In a study with units a decision is the first event of its `unit`, with `place` 1. The later
+    events are no decisions, and their `seq` counts down from -1. Those that count have the places
+    from 2 on, and are the `events` of the decision. An event that came after them, or after the
+    wait, has place `LATER`, or `LATER_OTHER` if its action is another one than the decision's.
     """
 
     seq: int
@@ -67,9 +96,44 @@ class Decision:
     reward: float | None = None
     rewarded_at: int | None = None
     late_reward: float | None = None
+    propensity_vector: bytes | None = None
+    unit: str | None = None
+    place: int | None = None
+    events: tuple[Decision, ...] = ()
+
+    def is_rewarded(self, events: int = 1) -> bool:
+        """Return whether it has all rewards: its own, and those of so many events of its unit."""
+        if self.reward is None or len(self.events) + 1 < events:
+            return False
+        return not self.events or all(event.reward is not None for event in self.events)
+
+    @property
+    def changes_action(self) -> bool:
+        """Whether an event of its unit that counts has another action."""
+        return any(event.action != self.action for event in self.events)
 
 
-COLUMNS = tuple(column.name for column in fields(Decision))  # of `decisions`, after the study
+LATER, LATER_OTHER = 0, -1  # places of events that do not count
+# Of the table `decisions`, after the study.
+COLUMNS = tuple(column.name for column in fields(Decision) if column.name != "events")
+FIRST_COLUMNS = COLUMNS[: COLUMNS.index("propensity_vector")]  # those of 0.5.0
+
+
+DOUBLES = "<f8"  # how numbers are stored as bytes: every bit of them
+
+
+def pack_doubles(values: Array) -> bytes:
+    """Return numbers as they are stored.
+
+    >>> unpack_doubles(pack_doubles(np.array([0.1, -0.0]))).tolist()
+    [0.1, -0.0]
+    """
+    return values.astype(DOUBLES).tobytes()
+
+
+def unpack_doubles(stored: bytes) -> Array:
+    """Return stored numbers."""
+    return np.frombuffer(stored, dtype=DOUBLES).astype(np.float64, copy=False)
 
 
 class Rewarded(NamedTuple):
@@ -89,13 +153,17 @@ class Outage(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """The changes of one write to one study; `study` is its key in the store."""
+    """The changes of one write to one study; `study` is its key in the store.
+
+    `events` are later events of units.
+    """
 
     study: int
     decisions: list[Decision] = field(default_factory=list)
     rewards: list[Rewarded] = field(default_factory=list)
     late: list[Rewarded] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
+    events: list[Decision] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

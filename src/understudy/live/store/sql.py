@@ -10,8 +10,18 @@ from contextlib import contextmanager
 import structlog
 
 from understudy.errors import InvalidArgument
-from understudy.live.store.database import SELECT_DECISIONS, Database, damaged
+from understudy.live.store.database import (
+    BY_ID,
+    FIRST_OF_UNIT,
+    LATER_OF_UNIT,
+    SELECT_DECISIONS,
+    SELECT_FIRST,
+    Database,
+    damaged,
+)
 from understudy.live.store.records import (
+    LATER,
+    LATER_OTHER,
     Changes,
     Decision,
     Outage,
@@ -57,8 +67,22 @@ class Reader:
 
     def decisions(self, study: int, after: int, limit: int) -> list[Decision]:
         """Return the decisions after a `seq`, in order, at most `limit`."""
-        query = f"{SELECT_DECISIONS} WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"
-        return [Decision(*row) for row in self._database.rows(query, study, after, limit)]
+        select = SELECT_DECISIONS if self._database.is_migrated else SELECT_FIRST
+        query = f"{select} WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?"
+        found = [Decision(*row) for row in self._database.rows(query, study, after, limit)]
+        return self._with_events(study, found)
+
+    def _with_events(self, study: int, decisions: list[Decision]) -> list[Decision]:
+        """Return decisions with the later events of their units, those that count."""
+        by_unit = {one.unit: one for one in decisions if one.unit is not None and one.place == 1}
+        if by_unit:
+            rows = self._database.find(LATER_OF_UNIT, study, list(by_unit))
+            events = sorted((Decision(*row) for row in rows), key=lambda one: one.place or 0)
+            for event in events:
+                if event.unit is not None:
+                    first = by_unit[event.unit]
+                    first.events = (*first.events, event)
+        return decisions
 
     def batches(
         self, study: int, until: int = sys.maxsize, *, after: int = 0, most: int = BATCH
@@ -72,6 +96,21 @@ class Reader:
         """Return the `seq` of the newest decision, 0 if there is none."""
         query = "SELECT coalesce(max(seq), 0) FROM decisions WHERE study = ?"
         return self._database.scalar(query, study)
+
+    def least_seq(self, study: int) -> int:
+        """Return the `seq` of the newest later event of a unit, 0 if there is none."""
+        if not self._database.is_migrated:
+            return 0
+        query = "SELECT coalesce(min(seq), 0) FROM decisions WHERE study = ? AND seq < 0"
+        return self._database.scalar(query, study)
+
+    def later_events(self, study: int) -> tuple[int, int]:
+        """Count the later events of units that do not count; and those with another action."""
+        if not self._database.is_migrated:
+            return 0, 0
+        query = f"SELECT count(*) FROM decisions WHERE study = ? AND place <= {LATER}"
+        others = f"{query} AND place <= {LATER_OTHER}"  # the index needs the first condition
+        return self._database.scalar(query, study), self._database.scalar(others, study)
 
     def snapshot(self, study: int) -> Snapshot | None:
         """Return the newest snapshot, if there is one."""
@@ -228,14 +267,20 @@ class Store(TokenStore):
 
     def find(self, study: int, ids: Sequence[str]) -> dict[str, Decision]:
         """Return the decisions that have one of these ids, by id."""
-        found = (Decision(*row) for row in self._database.find(study, ids))
+        found = (Decision(*row) for row in self._database.find(BY_ID, study, ids))
         return {decision.id: decision for decision in found}
+
+    def find_units(self, study: int, units: Sequence[str]) -> dict[str, Decision]:
+        """Return the decisions of these units, with the later events that count, by unit."""
+        rows = self._database.find(FIRST_OF_UNIT, study, units)
+        found = self._with_events(study, [Decision(*row) for row in rows])
+        return {decision.unit: decision for decision in found if decision.unit is not None}
 
     def write(self, changes: Sequence[Changes], clock: int) -> None:
         """Write all changes in one transaction, or nothing."""
         with self._acknowledged(clock):
             for change in changes:
-                self._database.insert(change.study, change.decisions)
+                self._database.insert(change.study, [*change.decisions, *change.events])
                 self._set_rewards("reward", change.study, change.rewards)
                 self._set_rewards("late_reward", change.study, change.late)
                 for reason, count in change.refused.items():

@@ -16,11 +16,19 @@ from understudy.live.store.database import (
     SELECT_DECISIONS,
     Access,
     Database,
+    Lookup,
     Row,
     as_row,
     constraint_error,
 )
-from understudy.live.store.records import COLUMNS, TABLES, VERSION, Decision, Rewarded
+from understudy.live.store.records import (
+    COLUMNS,
+    MIGRATION,
+    TABLES,
+    VERSION,
+    Decision,
+    Rewarded,
+)
 from understudy.live.store.store_files import (
     FULL_DISK,
     WriterLock,
@@ -42,6 +50,8 @@ PRAGMAS = (
     "wal_autocheckpoint = 4000",  # pages, 16 MB: ids come in any order and hit the same pages again
     "cache_size = -65536",  # kibibytes: so that the index of ids stays in memory
 )
+# A BLOB column keeps -0.0, a REAL column stores 0.
+TYPES = {"number": "BLOB", "bytes": "BLOB", "sorted": "WITHOUT ROWID", "version": VERSION}
 # Rows in a statement: SQLite compiles each size once, and a group takes the next larger one.
 SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 WIDTH = 1 + len(COLUMNS)  # values per row of `decisions`: the study, and the fields of a Decision
@@ -68,9 +78,8 @@ class Sqlite(Database):
 
     error = sqlite3.Error
     begin = "BEGIN IMMEDIATE"
-    create = TABLES.format(  # a BLOB column keeps -0.0, a REAL column stores 0
-        number="BLOB", sorted="WITHOUT ROWID", version=VERSION
-    )
+    create = TABLES.format(**TYPES)
+    migrate = MIGRATION.format(**TYPES)
     tuning = "PRAGMA journal_mode = WAL"
     tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
     # A row that is refused ends the transaction anyway. Without the words, SQLite keeps a journal
@@ -166,13 +175,13 @@ class Sqlite(Database):
             )
             self.change(statement, *values, *padding, len(group))
 
-    def find(self, study: int, ids: Sequence[str]) -> list[Row]:
+    def find(self, lookup: Lookup, study: int, keys: Sequence[str]) -> list[Row]:
         found: list[Row] = []
-        for group, size in padded_groups(ids):
-            padding = [group[-1]] * (size - len(group))  # a repeated id finds its row once
+        for group, size in padded_groups(keys):
+            padding = [group[-1]] * (size - len(group))  # a repeated key finds its rows once
             query = (
-                f"{SELECT_DECISIONS} INDEXED BY decision_ids "  # else it may scan
-                f"WHERE study = ? AND id IN {placeholders(size)}"
+                f"{SELECT_DECISIONS} INDEXED BY {lookup.name} "  # else it may scan
+                f"WHERE study = ? AND {lookup.column} IN {placeholders(size)}{lookup.condition}"
             )
             found += self.rows(query, study, *group, *padding)
         return found

@@ -20,6 +20,8 @@ COUNTS = {  # of `StudyNow`
     "decisions": "Decisions on disk.",
     "folded": "Decisions processed.",
     "expired": "Decisions that got the default reward.",
+    "later_events": "Events of units that came after those that count.",
+    "changing_units": "Units whose action changed.",
 }
 MOST_A_SECOND = 10  # lines: enough to see an attack, and some 300 MB a day at the most
 

@@ -20,9 +20,9 @@ from starlette.types import Scope as HttpScope
 
 from understudy.errors import InvalidArgument, StoreUnavailable, shorten
 from understudy.formatting import count, counted, plain
-from understudy.live.models import STORABLE, Event
+from understudy.live.models import MOST_ACTIONS, STORABLE, Event
 from understudy.live.service import HttpError
-from understudy.live.spec import MOST_ACTIONS, NAMING, StudySpec
+from understudy.live.spec import NAMING, StudySpec
 from understudy.logs.schema import first_few
 
 REASON = "understudy.reason"  # where a scope holds the reason of a refusal, for the log

@@ -339,6 +339,10 @@ POLICY = {"requestBody": {"required": True, "content": {JSON: {"schema": {"type"
 NewName = Annotated[str, Query(description="The name of the new study.", json_schema_extra=NAMED)]
 Wait = Annotated[Number | None, Query(gt=0, description="Seconds to wait for a reward.")]
 Default = Annotated[Number | None, Query(description="The reward of a decision that gets none.")]
+Vectors = Annotated[
+    Literal["true", "false"],
+    Query(description="Whether every decision carries the propensities of all actions."),
+]
 
 
 @studies.post(
@@ -351,6 +355,7 @@ async def load_snapshot(
     name: NewName,
     reward_wait: Wait = None,
     default_reward: Default = None,
+    propensity_vectors: Vectors = "false",
 ) -> StudyNow:
     """Create a study that continues from a policy.json.
 
@@ -363,7 +368,11 @@ async def load_snapshot(
             remedy = "learn one with fewer columns or labels of contexts, or continue it with learn"
             raise InvalidArgument("policy", "policy.json", reason, remedy)
         study = await shared.service.create_from_policy(
-            name, text, reward_wait=reward_wait, default_reward=default_reward
+            name,
+            text,
+            reward_wait=reward_wait,
+            default_reward=default_reward,
+            propensity_vectors=propensity_vectors == "true",
         )
     return _now(shared.service, study)
 

@@ -34,6 +34,10 @@ class StudyNow(BaseModel):
     `decisions` were accepted; `folded` of them had their turn, `learned` were learned from, and
     `expired` counted with the default reward. `late` rewards came too late, `known` events were
     sent before (since the service started), `refused` by reason.
+
+    With units, a decision is a unit. `expired` are those whose wait was over; `later_events` came
+    after those that count; the rewards of `changing_units` are unknown, since their action changed;
+    `later_changes` counts later events with another action.
     """
 
     model_config = ANSWER
@@ -50,6 +54,9 @@ class StudyNow(BaseModel):
     refused: dict[str, int]
     warmup_left: int
     events_per_second: float
+    later_events: int = 0
+    changing_units: int = 0
+    later_changes: int = 0
     fault: str | None = Field(description="why decisions are kept but not learned from, if so")
 
 
@@ -98,6 +105,9 @@ def describe(study: LiveStudy, state: StudyState, now: int) -> StudyNow:
         refused=dict(study.refusals()),
         warmup_left=warmup_left(study, state),
         events_per_second=study.rate.at(now),
+        later_events=study.later,
+        changing_units=state.changing,
+        later_changes=study.other,
         fault=study.fault,
     )
 

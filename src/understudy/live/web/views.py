@@ -9,7 +9,7 @@ from typing import Any, Literal
 from understudy.formatting import count, counted, number, percent, plain
 from understudy.live.live_study import LiveStudy
 from understudy.live.service import Service
-from understudy.live.spec import StudySpec
+from understudy.live.spec import UNIT, VECTOR, StudySpec
 from understudy.live.store.records import moment
 from understudy.live.web.study_json import StudyNow, describe, isoformat
 from understudy.logs.evaluation.verdicts import VerdictKind
@@ -27,6 +27,7 @@ MEANINGS = {
     "malformed": "was not an event of this study; counted since the service started",
     "late": "a reward that came after its wait was over",
     "unknown decision": "a reward for an id that no decision has",
+    "incomplete": "the first event of a unit, without the propensity or the context of a decision",
 }
 REJECTED = (
     TextColumn("reason", words=True),
@@ -79,8 +80,9 @@ class StudyView:
         if report.verdict_kind != "promote" or report.certificate is None:
             return report.verdict_kind, report.mark, report.verdict
         when = "" if self.promoted_since is None else f"since {_day(self.promoted_since)}, "
-        confidence = percent(report.certificate.confidence)
-        return "promote", report.mark, f"{when}with {confidence} confidence."
+        confidence, window = percent(report.certificate.confidence), report.certificate.window
+        since = "" if window is None else f"; the gain is that since round {count(window.start)}"
+        return "promote", report.mark, f"{when}with {confidence} confidence{since}."
 
     def summary(self) -> dict[str, Any]:
         """The study in a list of them."""
@@ -108,7 +110,7 @@ class StudyView:
         macros: Any = environment("understudy.live.web").get_template("parts.html").module
         fragments = {
             **{name: drawn.get(name, "") for name in SECTIONS},
-            "events": macros.events(self._events(), self._blocked()),
+            "events": macros.events(self._events(), self._notes()),
             "rejected": macros.rejected(self._rejected()),
             "settings": macros.settings(facts.items()),
         }
@@ -136,13 +138,21 @@ class StudyView:
         if spec.context is not None:
             kinds = (f"{name} ({kind})" for name, kind in spec.context.items())
             found["Contexts"] = ", ".join(kinds)
+        if spec.propensity_vectors:
+            found["Propensities of all actions"] = "with every decision"
+        if spec.least_propensity is not None:
+            found["Least propensity"] = number(spec.least_propensity)
+        if spec.unit_rows is not None:
+            found["A decision"] = f"is a unit, with its first {counted(spec.unit_rows, 'event')}"
         if self.base_rows:
             rows = counted(self.base_rows, "row")
             found["Goes on from"] = f"a policy that was learned from {rows}"
         return found
 
     def _events(self) -> dict[str, str]:
-        now = self.now
+        now, units = self.now, {}
+        if now.study.unit_rows is not None:
+            units = {"later events of a unit": count(now.later_events)}
         return {
             "events a second": _rate(now.events_per_second),
             "decisions": count(now.decisions),
@@ -150,7 +160,23 @@ class StudyView:
             "wait for their turn": count(now.waiting),
             "had the default reward": count(now.expired),
             "sent again, counted once": count(now.known),
+            **units,
         }
+
+    def _notes(self) -> list[str]:
+        return [note for note in (self._blocked(), self._changing()) if note]
+
+    def _changing(self) -> str:
+        """A warning about units that did not keep their action."""
+        now = self.now
+        if not (now.changing_units or now.later_changes):
+            return ""
+        return (
+            f"{counted(now.changing_units, 'unit')} changed the action among the events that count "
+            "(such rewards count as unknown), and "
+            f"{counted(now.later_changes, 'later event')} had another action than the unit: "
+            "a unit whose action changes is not sticky. Check how units get their action."
+        )
 
     def _blocked(self) -> str:
         until = self.blocked_until
@@ -173,8 +199,12 @@ class StudyView:
 def _example(spec: StudySpec) -> dict[str, object]:
     """An event as one would be sent."""
     event: dict[str, object] = {"id": "decision-1", "action": spec.labels.labels[0]}
-    if spec.propensity_source == LOGGED:
+    if spec.propensity_vectors:
+        event[VECTOR] = dict.fromkeys(spec.labels.texts, 1.0 / len(spec.labels))
+    elif spec.propensity_source == LOGGED:
         event["propensity"] = 1.0 / len(spec.labels)
+    if spec.unit_rows is not None:
+        event[UNIT] = "user-1"
     if spec.context is not None:
         event["context"] = {
             name: 1.0 if kind == "number" else "a" for name, kind in spec.context.items()

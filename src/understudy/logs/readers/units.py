@@ -355,12 +355,13 @@ class _Collector:
             RejectReason.UNIT_MISSING.value if code == MISSING else self._faults.get(code)
             for code in codes.tolist()
         ]
-        unclear = (RejectReason.UNIT_MISSING.value, RejectReason.UNIT_CHANGES.value)
         return frame.with_columns(
             pl.Series(REWARD, means[codes]), pl.Series(UNIT_FAULT, faults, dtype=pl.String)
         ).with_columns(
             pl.when(pl.col(UNIT_FAULT).is_null()).then(pl.col(REWARD)),
-            pl.when(~pl.col(UNIT_FAULT).is_in(unclear).fill_null(value=False)).then(pl.col(ACTION)),
+            pl.when(pl.col(UNIT_FAULT).ne_missing(RejectReason.UNIT_MISSING.value)).then(
+                pl.col(ACTION)
+            ),
         )
 
 
