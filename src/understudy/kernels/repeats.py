@@ -29,13 +29,14 @@ def bet_on_repeats(
     last: Array,
     wealth: Array,
     counts: Array,
-) -> float:
-    """Bet on all rows whose value has come before; return the largest mean wealth after one.
+    enough: float,
+) -> bool:
+    """Bet on rows whose value has come before; stop after one with a mean wealth of `enough`.
 
     A bet λ multiplies its wealth by 1 + λ (X − 1), with X = 1/q where the action is that of the
     value's last row, and 0 where it is another. `counts` are such rows, and those with X > 0.
     """
-    mask, largest = np.uint64(tags.size - 1), 0.0
+    mask = np.uint64(tags.size - 1)
     for t in range(hashes.size):
         if hashes[t] == NO_VALUE:
             continue
@@ -49,9 +50,10 @@ def bet_on_repeats(
             for i in range(bets.size):
                 wealth[i] = min(MOST_WEALTH, wealth[i] * (1.0 + bets[i] * excess))
                 mean += wealth[i] / bets.size
-            largest = max(largest, mean)
+            if mean >= enough:
+                return True
         if tags[slot] == 0:
             tags[slot] = tag
         if tags[slot] == tag:
             last[slot] = actions[t]
-    return largest
+    return False

@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.live.clock import RewardWait, reward_wait
+from understudy.live.decision_contexts import COLUMN_TYPES
 from understudy.live.spec import UNIT, VECTOR, StudySpec
-from understudy.live.state import COLUMN_TYPES, StudyState, reward_of
+from understudy.live.state import StudyState, reward_of
 from understudy.live.store.records import (
     Decision,
     Snapshot,

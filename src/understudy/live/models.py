@@ -110,6 +110,7 @@ class StudyOptions(TypedDict, total=False):
         least_propensity: a propensity that no action of any decision is below; makes certificates
             sharper too.
         unit_rows: with units, such as users who keep an action: how many events of each count.
+        no_unit: whether every decision draws its action, although contexts look like such units.
         context: the kind of each part of a context, "number" or "text", by name.
         warmup: how many decisions at first only teach what contexts look like.
     """
@@ -125,6 +126,7 @@ class StudyOptions(TypedDict, total=False):
     propensity_vectors: bool
     least_propensity: float | None
     unit_rows: int | None
+    no_unit: bool
     context: Mapping[str, Literal["number", "text"]] | None
     warmup: int | None
 

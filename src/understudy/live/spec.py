@@ -118,6 +118,11 @@ class StudySpec(BaseModel):
         description="with units that keep an action, such as users: how many events of each unit "
         "count, from its first on; left out: every decision draws its own action",
     )
+    no_unit: bool = Field(
+        default=False,
+        description="production draws an action for every decision, although one seems to be kept "
+        "for each value of a context",
+    )
     context: dict[Text, Literal["number", "text"]] | None = Field(
         None, min_length=1, max_length=MOST_CONTEXTS
     )
@@ -163,6 +168,9 @@ class StudySpec(BaseModel):
                 )
                 remedy = "leave it out, or pass the behavior 'logged'"
                 raise InvalidArgument(name, getattr(self, name), reason, remedy)
+        if self.unit_rows is not None and self.no_unit:
+            reason = "it declares units, and no_unit says that there are none"
+            raise InvalidArgument("unit_rows", self.unit_rows, reason, "leave one of them out")
         if self.unit_rows is not None and not low <= 0.0 <= high:
             raise InvalidArgument(
                 "unit_rows",
@@ -440,6 +448,7 @@ class StudySpec(BaseModel):
                 "least_propensity": (
                     study.behavior.least_propensity if isinstance(study.behavior, Logged) else None
                 ),
+                "no_unit": settings.no_unit,
                 "rules": settings.rules,
                 **{key: value for key, value in options.items() if value is not None},
             }

@@ -14,7 +14,6 @@ it earned is not that of its action: its reward counts as unknown.
 from __future__ import annotations
 
 import functools
-import json
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +27,17 @@ from understudy.constraints import Array
 from understudy.errors import InvalidArgument, InvalidLog
 from understudy.learners import Exp4, Mapped, Outside
 from understudy.learners.outside_policies import unknown_policy
+from understudy.live.decision_contexts import (
+    MOST_EXAMINED,
+    StickySearch,
+    context_bytes,
+    context_frame,
+    may_be_sticky,
+)
 from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot, unpack_doubles
 from understudy.logs.action_files import check_probabilities, probability_vector
+from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.features import (
     FIRST_RULES,
     ConstantContexts,
@@ -44,7 +51,6 @@ from understudy.logs.results import LearnResult
 from understudy.logs.rules import RejectReason
 from understudy.logs.runs.study import LAST, Study, average_policy, last_rows
 from understudy.logs.schema import (
-    CONTEXT,
     ESTIMATED,
     LOGGED,
     PROPENSITY,
@@ -60,9 +66,7 @@ from understudy.types import Integers, Log
 
 MOST_WARMUP_ROWS = 200_000  # twice the largest `warmup`, so that each can be doubled once
 MOST_WARMUP_BYTES = 1 << 27  # of contexts: twice 1,000 of 64 texts with 1,000 characters each
-ROWS_PER_FRAME = 512  # contexts parsed at a time: objects of Python take ten times their text
 WarmupRow = tuple[int, bytes, float | None]  # action, context and propensity of a decision
-COLUMN_TYPES = {"number": pl.Float64(), "text": pl.String()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +79,8 @@ class StudyState:
     actions until then. `last_features` are those of the last rows, over which a policy with
     contexts is averaged. `expired` counts the decisions that got the default reward, or, with
     units, whose wait was over, and `changing` the units whose action changed. `base_study` is the
-    study in the policy.json that this one continues, if any.
+    study in the policy.json that this one continues, if any. `search` looks for `sticky` contexts
+    in the first decisions; like a warm-up's rows, it is shared.
 
     `least_warmup` is the number of decisions that a warm-up has at least, if that is known: version
     0.5.0 ended none at a number of bytes, and doubled its size after any error.
@@ -96,11 +101,13 @@ class StudyState:
     last_features: Array | None = None
     base_study: Study | None = None
     least_warmup: int = 0
+    search: StickySearch | None = None
+    sticky: StickyColumns | None = None
 
     @staticmethod
     def begin(spec: StudySpec, base: str | Policy | None = None) -> StudyState:
         """Return the state before the first decision; `base` is the policy.json to continue."""
-        empty = StudyState(spec)
+        empty = StudyState(spec, search=StickySearch() if may_be_sticky(spec) else None)
         if base is not None:
             policy = from_text(base) if isinstance(base, str) else base
             return replace(empty._with_policy(policy), base_study=policy.study)
@@ -119,11 +126,17 @@ class StudyState:
             expired=snapshot.expired,
             changing=policy.refused.get(RejectReason.UNIT_CHANGES, 0),
         )
+        if found.search is not None and found.seq < MOST_EXAMINED:
+            examined = 0
+            for decisions in last(snapshot.seq):
+                found, examined = found._examine(decisions, examined), decisions[-1].seq
+        else:
+            found = replace(found, search=None)
         if found.contextual is None:
             return found
         rows, features = min(LAST, found.learned), None  # without the warm-up
         for decisions in last(rows):
-            frame = found._context_frame(list(map(_context_bytes, decisions)))
+            frame = found._context_frame(list(map(context_bytes, decisions)))
             features = last_rows(features, found.contextual.features(frame))
         return replace(found, last_features=features)
 
@@ -134,6 +147,7 @@ class StudyState:
             settings=policy.settings,
             contextual=policy.contextual,
             warmup=policy.warmup,
+            sticky=policy.sticky,
         )
 
     def _begin_learning(self, choice: Choice, contextual: ContextFeatures | None) -> StudyState:
@@ -145,7 +159,9 @@ class StudyState:
             propensity_vector=VECTOR if spec.propensity_vectors else None,
         )
         settings = replace(
-            choice.settings(columns, spec.scale, spec.propensity_source), unit_rows=spec.unit_rows
+            choice.settings(columns, spec.scale, spec.propensity_source),
+            unit_rows=spec.unit_rows,
+            no_unit=spec.no_unit,
         )
         uncertified = contextual is not None and spec.propensity_source == ESTIMATED
         confidence = None if uncertified else spec.confidence
@@ -165,9 +181,21 @@ class StudyState:
         advanced = replace(
             self, seq=decisions[-1].seq, expired=self.expired + expired, changing=changing
         )
+        if self.search is not None:
+            advanced = advanced._examine(decisions, after=self.seq)
         if self.study is None:
             return advanced._warm_up(decisions)
         return advanced._learn(self.study, decisions)
+
+    def _examine(self, decisions: Sequence[Decision], after: int) -> StudyState:
+        """Return the state with the finding about sticky contexts, while the search goes on."""
+        search = self.search
+        if search is None or search.seq != after:  # another state went on with it
+            return replace(self, search=None)
+        first = [decision for decision in decisions if decision.seq <= MOST_EXAMINED]
+        found = search.after(self.spec, first)
+        ends = decisions[-1].seq >= MOST_EXAMINED
+        return replace(self, search=None if ends else search, sticky=found if found.found else None)
 
     def _warm_up(self, decisions: Sequence[Decision]) -> StudyState:
         """Collect decisions until their contexts differ; learn from those that follow.
@@ -180,7 +208,7 @@ class StudyState:
         for count, decision in enumerate(decisions, start=1):
             if decision.changes_action:
                 continue
-            context = _context_bytes(decision)
+            context = context_bytes(decision)
             rows.append((decision.action, context, decision.propensity))
             total += len(context)
             may_end = len(rows) >= self.least_warmup
@@ -202,7 +230,8 @@ class StudyState:
                     ) from None
             else:
                 learned = ready.after(decisions[count:])
-                return replace(learned, seq=self.seq, expired=self.expired, changing=self.changing)
+                own = ("seq", "expired", "changing", "search", "sticky")
+                return replace(learned, **{name: getattr(self, name) for name in own})
         counted = self._count_plays(decisions)
         return replace(counted, warmup_rows=rows, warmup_count=len(rows), warmup_bytes=total)
 
@@ -260,23 +289,14 @@ class StudyState:
             for row, decision in zip(vectors, decisions, strict=True):
                 row[:] = unpack_doubles(decision.propensity_vector or b"")
         if self.contextual is not None:
-            x = self.contextual.features(self._context_frame(list(map(_context_bytes, decisions))))
+            x = self.contextual.features(self._context_frame(list(map(context_bytes, decisions))))
             last = last_rows(self.last_features, x)
         # Events were checked on arrival.
         log = Log._of(actions, spec.scale.unit(rewards), q, x, None, vectors)
         return replace(self, study=study.after(log, rejected), last_features=last)
 
     def _context_frame(self, contexts: Sequence[bytes]) -> pl.DataFrame:
-        kinds = (self.spec.context or {}).items()
-        frames = []
-        for start in range(0, max(1, len(contexts)), ROWS_PER_FRAME):  # of none, an empty frame
-            rows = [json.loads(context) for context in contexts[start : start + ROWS_PER_FRAME]]
-            columns = {
-                CONTEXT + name: pl.Series([row[name] for row in rows], dtype=COLUMN_TYPES[kind])
-                for name, kind in kinds
-            }
-            frames.append(pl.DataFrame(columns))
-        return pl.concat(frames)
+        return context_frame(self.spec.context or {}, contexts)
 
     @property
     def learned(self) -> int:
@@ -382,6 +402,7 @@ class StudyState:
             refused={RejectReason.UNIT_CHANGES.value: self.changing} if self.changing else {},
             warmup=self.warmup,
             contextual=self.contextual,
+            sticky=self.sticky,
         )
 
     @cached_property
@@ -436,10 +457,6 @@ def _rejected(decisions: Sequence[Decision], *, logged: bool) -> Rejected | None
         np.zeros(len(units), dtype=np.bool_),
         np.array([unit.propensity for unit in units], dtype=np.float64) if logged else None,
     )
-
-
-def _context_bytes(decision: Decision) -> bytes:
-    return (decision.context or "{}").encode()
 
 
 def precompile() -> None:

@@ -263,7 +263,8 @@ def explain_obstacle(
         return (
             f"The action seems to stay the same for each value of a column: {sticky_line(sticky)}. "
             f"If production drew an action once per value and kept it, pass --unit {first}. If it "
-            "drew one in every row, and the column follows from the action, pass --no-unit."
+            "drew one in every row, and the column follows from the action, pass --no-unit (in a "
+            "live study: unit_rows, no_unit)."
         )
     return OBSTACLES[obstacle]
 

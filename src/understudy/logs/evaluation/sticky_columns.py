@@ -97,30 +97,36 @@ class StickyDetector:
             self._columns[name].add(kernel_view(values.to_numpy()), *columns)
 
     def finding(self) -> StickyColumns:
-        """The columns with an alarm."""
-        threshold = max(1, len(self._columns)) / FALSE_ALARM
+        """The columns with an alarm; their counts are those of the rows until then."""
         found = [
             StickyColumn(name, *map(int, bets.counts))
             for name, bets in self._columns.items()
-            if bets.largest >= threshold
+            if bets.alarm
         ]
         return StickyColumns(tuple(found), len(self._columns))
 
 
 class _ColumnBets:
-    """The bets on one of so many columns."""
+    """The bets on one of so many columns, up to an alarm."""
 
     def __init__(self, columns: int) -> None:
         slots = min(SLOTS, 1 << int(math.log2(max(1, MOST_SLOTS // columns))))
         self.tags = np.zeros(slots, dtype=np.uint32)
         self.last = np.zeros(slots, dtype=np.int32)
-        self.wealth, self.largest = np.ones(len(BETS)), 0.0
-        self.counts = np.zeros(2, dtype=np.int64)
+        self.wealth, self.counts = np.ones(len(BETS)), np.zeros(2, dtype=np.int64)
+        self.enough, self.alarm = columns / FALSE_ALARM, False
 
     def add(self, hashes: Any, actions: Integers, propensities: Array) -> None:
-        if self.counts[0] >= ENOUGH:
+        if self.alarm or self.counts[0] >= ENOUGH:
             return
-        found = kernels.repeats.bet_on_repeats(
-            BETS, hashes, actions, propensities, self.tags, self.last, self.wealth, self.counts
+        self.alarm = kernels.repeats.bet_on_repeats(
+            BETS,
+            hashes,
+            actions,
+            propensities,
+            self.tags,
+            self.last,
+            self.wealth,
+            self.counts,
+            self.enough,
         )
-        self.largest = max(self.largest, found)
