@@ -59,14 +59,13 @@ def bet_least(
 ) -> None:
     """Multiply a row by the smallest factor, where w can be anything from 0 to 1 + `excess`.
 
-    `x` is the smallest at w = 0; with the largest w the reward is taken for 0. An `excess` of nan
-    leaves the cap itself, κ.
+    `x` is the smallest at w = 0, without the center: production may have played this action for
+    sure, and then a center changes the mean. With the largest w the reward is taken for 0. An
+    `excess` of nan leaves the cap itself, κ.
     """
     for i in range(lambdas.size):
-        shift = min(lambdas[i] * c, cap)
-        factor = 1.0 + lambdas[i] * x + shift
-        loss = KAPPA if math.isnan(excess) else shift * max(excess, 0.0)
-        products[first + i] *= min(factor, 1.0 - min(loss, KAPPA))
+        loss = KAPPA if math.isnan(excess) else min(lambdas[i] * c, cap) * max(excess, 0.0)
+        products[first + i] *= min(1.0 + lambdas[i] * x, 1.0 - min(loss, KAPPA))
 
 
 @compiled

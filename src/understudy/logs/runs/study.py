@@ -297,7 +297,9 @@ def with_unusable(
         q = None
     else:
         assert log.propensities is not None and rejected.propensities is not None  # noqa: PT018
-        playable = (rejected.actions >= 0) & ~np.isnan(rejected.propensities)
+        low, high = behavior.range  # outside of it there may have been no choice: no w is known
+        playable = (rejected.actions >= 0) & (rejected.propensities >= low)
+        playable &= rejected.propensities <= high
         q = spread(log.propensities, valid, 1.0)
         q[places] = np.where(playable, rejected.propensities, 1.0)
     if isinstance(target, FixedPolicy):
