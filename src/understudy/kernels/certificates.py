@@ -306,6 +306,27 @@ def log_wealths(sums: Array, products: Array, out: Array) -> None:
 
 
 @compiled
+def wealth_path(
+    grids: tuple[Array, Array],
+    centers: Array,
+    running: bool,
+    prior: Array,
+    columns: tuple[Array, Array, Array],
+    path: Array,
+) -> None:
+    """Compute S_i of every bet after every round of a log, (n, bets); arguments as of `observe`."""
+    w, R, W = columns
+    sums, products = np.zeros(path.shape[1]), np.ones(path.shape[1])
+    totals, usable, windows = np.zeros(4), np.zeros(3), np.zeros((0, prior.size))
+    never, looks = (math.inf, math.inf, np.empty(0)), np.empty(0)
+    state = looks, sums, products, totals, usable, windows
+    for t in range(R.size):
+        row = w[t : t + 1], R[t : t + 1], W[t : t + 1]
+        observe(grids, centers, running, prior, never, *state, t, (1, 1), row)
+        log_wealths(sums, products, path[t])
+
+
+@compiled
 def log_mixture(
     S: Array, lambdas: Array, rounds: int, m: float, exponents: Array
 ) -> tuple[float, float]:
