@@ -1,15 +1,16 @@
-"""Certificates: how soon they decide, beside what is possible, and how often they are ever wrong."""
+"""The certificate experiment: how soon certificates decide, and how often they are ever wrong."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from understudy.errors import InvalidArgument
+from understudy.experiments.certificate_figure import draw_all, gain_over_time
 from understudy.experiments.certificate_games import CONFIDENCE, KINDS, GameKind
 from understudy.experiments.certificate_speed import SEQUENCES, decision_rounds
 from understudy.experiments.certificate_validity import STATEMENTS, ever_wrong
@@ -28,20 +29,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GAMES_PER_TASK = 10  # of a worker: enough that the cost of a task does not show
-SMALL_SHARE = 0.9  # of the games, have decided by the later of the two rounds of a sequence
+MOST = 0.9  # of the games have decided by the second of a sequence's two rounds
 BETTER_PART, WORSE_PART, ROUTER_PART = "promote", "worse", "router"
-WORLD_PART, VALIDITY_PART = "worlds", "ever wrong"
+WORLD_PART, VALIDITY_PART = "worlds", "validity"
+HARD = BETTER[1]  # a learner that begins badly: the game in which windows matter most
+
+Subject = DecisionGame | GameKind
 
 
 @dataclass(frozen=True)
 class CertificateRow:
-    """A game or a kind of games. Of a game with a decision: the rounds until each sequence decides.
+    """A game with a decision, or a kind of games in which statements could be wrong.
 
-    Each is the median over the games, and with `_90` the round by which nine games in ten have
-    decided; None if that is after the last round, or if the sequence is not valid in this game.
-    `decided` and `decided_1` are the shares of games with a decision, now and by rules 1. Of a kind
-    of unkind games: the share of games in which each statement was wrong after any round, and the
-    largest share that chance `allows`, 5 % and three standard errors.
+    Of a game, the rounds until each sequence decides: the median over the games, and with `_90` the
+    round by which nine games in ten have decided; None if it is later than the last round, or if
+    the sequence is not valid in this game. `decided` and `decided_1` are the shares of games with a
+    decision, now and by rules 1. Of a kind, the share of games in which each statement was wrong
+    after any round, and the largest that chance `allows`: 5 % and three standard errors.
     """
 
     part: str
@@ -72,80 +76,67 @@ class CertificateRow:
     allowed: float | None = None
 
 
-def judge_speed(
-    game: DecisionGame, options: ExperimentOptions, runs: range
-) -> list[dict[str, float]]:
-    """The rounds of the decisions in some runs of a game."""
-    rounds = game_rounds(game, options)
-    return [decision_rounds(game, rounds, options.seed, run) for run in runs]
-
-
-def game_rounds(game: DecisionGame, options: ExperimentOptions) -> int:
-    """Games with a decision have their own lengths, at the experiment's default size."""
-    return max(2, round(game.rounds * options.rounds / CertificateExperiment.defaults.rounds))
-
-
-def judge_validity(
-    kind: GameKind, options: ExperimentOptions, runs: range
-) -> list[dict[str, float]]:
-    """Whether each statement was ever wrong, in some runs of a kind."""
-    return [dict(ever_wrong(kind.record(options.rounds, options.seed, run))) for run in runs]
-
-
-def summarize_speed(
-    part: str, game: DecisionGame, options: ExperimentOptions, found: Sequence[Mapping[str, float]]
-) -> CertificateRow:
-    """Medians, and later quantiles, over the runs of a game."""
-    quantiles: dict[str, float | None] = {}
-    for name in SEQUENCES:
-        if name in found[0]:
-            rounds = np.array([one[name] for one in found])
-            quantiles[name] = _finite(float(np.median(rounds)))
-            if name != "limit":
-                later = np.quantile(rounds, SMALL_SHARE, method="inverted_cdf")
-                quantiles[f"{name}_90"] = _finite(float(later))
-    shares = (np.mean([math.isfinite(one[name]) for one in found]) for name in ("now", "rules_1"))
-    decided, decided_1 = (float(share) for share in shares)
-    rounds, games = game_rounds(game, options), len(found)
-    own = part, game.name, game.target, rounds, games
-    return CertificateRow(*own, **quantiles, decided=decided, decided_1=decided_1)
-
-
-def _finite(rounds: float) -> float | None:
-    return rounds if math.isfinite(rounds) else None
-
-
-def summarize_validity(
-    part: str, kind: GameKind, options: ExperimentOptions, found: Sequence[Mapping[str, float]]
-) -> CertificateRow:
-    """The shares of games in which each statement was ever wrong."""
-    games, delta = len(found), 1.0 - CONFIDENCE
-    shares = {name: float(np.mean([one[name] for one in found])) for name in STATEMENTS}
-    allowed = delta + 3.0 * math.sqrt(delta * (1.0 - delta) / games)
-    own = part, kind.name, kind.target, kind.rounds(options.rounds), games
-    return CertificateRow(*own, **shares, allowed=allowed)
-
-
-Subject = DecisionGame | GameKind
-
-
-def judge(subject: Subject, options: ExperimentOptions, runs: range) -> list[dict[str, float]]:
-    """Some runs of a game or a kind, for a worker."""
-    if isinstance(subject, GameKind):
-        return judge_validity(subject, options, runs)
-    return judge_speed(subject, options, runs)
-
-
-def subjects(seed: int) -> list[tuple[str, Subject]]:
-    """All games with their parts, in the order of the rows."""
-    parts: dict[str, Sequence[Subject]] = {
+def games_by_part(seed: int) -> dict[str, Sequence[Subject]]:
+    """All games, in the order of the rows."""
+    return {
         BETTER_PART: BETTER,
         WORSE_PART: WORSE,
         ROUTER_PART: ROUTERS,
         WORLD_PART: random_worlds(seed),
         VALIDITY_PART: KINDS,
     }
-    return [(part, subject) for part, own in parts.items() for subject in own]
+
+
+def rounds_of(subject: Subject, options: ExperimentOptions) -> int:
+    """The rounds of a game; those with a decision have their own at the default size."""
+    if isinstance(subject, GameKind):
+        return subject.rounds(options.rounds)
+    return max(2, round(subject.rounds * options.rounds / CertificateExperiment.defaults.rounds))
+
+
+def judge(subject: Subject, options: ExperimentOptions, runs: range) -> list[dict[str, float]]:
+    """The numbers of some runs of a game: rounds of decisions, or which statements were wrong."""
+    if isinstance(subject, GameKind):
+        records = (subject.record(options.rounds, options.seed, run) for run in runs)
+        return [dict(ever_wrong(record)) for record in records]
+    rounds = rounds_of(subject, options)
+    return [decision_rounds(subject, rounds, options.seed, run) for run in runs]
+
+
+def summarize(
+    part: str, subject: Subject, options: ExperimentOptions, found: Sequence[Mapping[str, float]]
+) -> CertificateRow:
+    """Medians, quantiles and shares over the runs of a game."""
+    games = len(found)
+    columns = {key: np.array([one[key] for one in found], dtype=float) for key in found[0]}
+    own = part, subject.name, subject.target, rounds_of(subject, options), games
+    if isinstance(subject, GameKind):
+        delta = 1.0 - CONFIDENCE
+        allowed = delta + 3.0 * math.sqrt(delta * (1.0 - delta) / games)
+        shares: dict[str, Any] = {
+            statement: float(columns[statement].mean()) for statement in STATEMENTS
+        }
+        return CertificateRow(*own, **shares, allowed=allowed)
+    rounds = {key: float(np.median(columns[key])) for key in SEQUENCES if key in columns}
+    for key in set(rounds) - {"limit"}:
+        rounds[f"{key}_90"] = float(np.quantile(columns[key], MOST, method="inverted_cdf"))
+    decided, decided_1 = (float(np.isfinite(columns[key]).mean()) for key in ("now", "rules_1"))
+    known: dict[str, Any] = {key: value for key, value in rounds.items() if math.isfinite(value)}
+    return CertificateRow(*own, **known, decided=decided, decided_1=decided_1)
+
+
+def two_rounds(row: CertificateRow, name: str) -> str:
+    """The median round, and the round by which nine in ten games have decided."""
+    median, most = getattr(row, name), getattr(row, f"{name}_90")
+    if median is None:
+        return ""
+    return f"{median:,.0f} ({'' if most is None else format(most, ',.0f')})"
+
+
+def share_texts(row: CertificateRow, names: Sequence[str]) -> str:
+    """Shares in %; none where the row has none."""
+    shares = [getattr(row, name) for name in names]
+    return " ".join(f"{100 * share:.1f}" for share in shares if share is not None)
 
 
 class CertificateExperiment(Experiment):
@@ -157,40 +148,61 @@ class CertificateExperiment(Experiment):
     sizes = ("runs", "rounds")
     text_columns = ("game",)
     sections = ("part",)
-    columns: ClassVar[Mapping[str, Column]] = {"game": lambda row: row.game}
+    columns: ClassVar[Mapping[str, Column]] = {
+        "game": lambda row: row.game,
+        "limit": lambda row: "" if row.limit is None else f"{row.limit:,.0f}",
+        "now": lambda row: two_rounds(row, "now"),
+        "rules 1": lambda row: two_rounds(row, "rules_1"),
+        "Bernstein": lambda row: two_rounds(row, "bernstein"),
+        "hedged": lambda row: two_rounds(row, "hedged"),
+        "plug-in": lambda row: two_rounds(row, "plug_in"),
+        "decided, %": lambda row: share_texts(row, ("decided", "decided_1")),
+        "wrong, %": lambda row: share_texts(row, STATEMENTS),
+    }
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[CertificateRow]:
         if options.keep is not None:
             raise InvalidArgument(
                 "keep", options.keep, "games of certificates are not kept", "leave it out"
             )
-        everything = subjects(options.seed)
-        tasks = [
-            (subject, options, range(first, first + count))
-            for _, subject in everything
-            for first, count in chunks(options.runs, GAMES_PER_TASK)
-        ]
-        found: list[list[dict[str, float]]] = [[] for _ in everything]
-        place = {id(subject): i for i, (_, subject) in enumerate(everything)}
+        parts = games_by_part(options.seed)
+        subjects = [(part, subject) for part, own in parts.items() for subject in own]
+        batches = [range(first, first + n) for first, n in chunks(options.runs, GAMES_PER_TASK)]
+        tasks = [(subject, options, runs) for _, subject in subjects for runs in batches]
+        rows = []
         with (
-            reporter(progress, options.runs * len(everything)) as report,
+            reporter(progress, options.runs * len(subjects)) as report,
             in_parallel(judge, tasks, options.jobs) as results,
         ):
-            for (subject, _, runs), own in zip(tasks, results, strict=True):
-                found[place[id(subject)]] += own
-                report(len(runs))
-        return [
-            summarize_validity(part, subject, options, own)
-            if isinstance(subject, GameKind)
-            else summarize_speed(part, subject, options, own)
-            for (part, subject), own in zip(everything, found, strict=True)
-        ]
+            for part, subject in subjects:
+                found: list[dict[str, float]] = []
+                for runs in batches:
+                    found += next(results)
+                    report(len(runs))
+                rows.append(summarize(part, subject, options, found))
+        return rows
 
     def draw(self, options: ExperimentOptions, rows: Sequence[CertificateRow]) -> Figure:
-        raise NotImplementedError
+        """Draw the decisions, the worlds, the validity, and the first run of the hard game."""
+        by_part = {part: [row for row in rows if row.part == part] for part in games_by_part(0)}
+        better = [row for row in by_part[ROUTER_PART] if row.limit is not None]
+        decisions = [*by_part[BETTER_PART], *better, *by_part[WORSE_PART]]
+        over_time = gain_over_time(HARD, rounds_of(HARD, options), options.seed)
+        return draw_all(
+            decisions, by_part[WORLD_PART], by_part[VALIDITY_PART], over_time, title=self.title
+        )
 
     def notes(self, options: ExperimentOptions) -> list[str]:
-        return []
+        return [
+            "rounds: the median over the games, and in brackets the round by which nine games in "
+            "ten have decided; nothing where that is later than the last round",
+            "limit: on average, no valid test of a fixed policy decides sooner",
+            "hedged, plug-in: published bets that move with the data; only for fixed policies",
+            "decided: games with a decision, now and by rules 1",
+            f"wrong: games (of {len(KINDS) * options.runs:,}) in which a statement was wrong "
+            "after any round: reward at least, at most; gain at least, at most; gain since some "
+            "round; promote; worse. At most 5 % of each are promised",
+        ]
 
 
 CERTIFICATE = CertificateExperiment()

@@ -1,8 +1,8 @@
 """Games in which the referee judges certificates: kind ones, and unkind ones.
 
 A `GameKind` plays a game; its `GameRecord` has what the certificate sees of each round, and the
-truth. Some adversaries know the certificate so far, and attack it. Quarantined rows and actions that
-were not declared come as `logs.runs.study` hands them to a certificate.
+truth. Some adversaries know the certificate so far, and attack it. Quarantined rows and actions
+that were not declared come as `logs.runs.study` hands them to a certificate.
 
 A log made of units, each with several rows, is one more function that returns a `GameRecord`, with
 a round per unit.
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from understudy import behaviors
 from understudy.behaviors import Behavior, Logged, choose
@@ -33,6 +33,7 @@ from understudy.simulation.game import RandomStreams, log_chunks
 from understudy.types import Integers, Log
 
 CONFIDENCE = 0.95
+Mask = NDArray[np.bool_]
 LEARNER, FIXED = "Exp3-IX", "fixed policy"
 
 
@@ -74,10 +75,14 @@ def record_of(
     behavior: ArrayLike,
     rewards: Array,
     actions: Integers,
+    *,
     known: Behavior,
     ratios: ArrayLike,
 ) -> GameRecord:
-    """The record of a game in which the certificate sees all π_t(b_t); vectors hold in all rounds."""
+    """The record of a game in which the certificate sees all π_t(b_t).
+
+    A vector is the same in all rounds.
+    """
     n, K = rewards.shape
     policies, behavior = np.broadcast_to(policies, (n, K)), np.broadcast_to(behavior, (n, K))
     R, pi, q = (every[np.arange(n), actions] for every in (rewards, policies, behavior))
@@ -164,7 +169,7 @@ def play_game(
     log = Log(actions, rewards[np.arange(rounds), actions])
     target: Target = FixedPolicy(policy) if policy else learner.replay(learner.init(), log)[1]
     policies = policy or learner.policies(learner.init(), log)[1]
-    return record_of(policies, q, rewards, actions, q, largest_ratios(target, log, q))
+    return record_of(policies, q, rewards, actions, known=q, ratios=largest_ratios(target, log, q))
 
 
 # ------------------------------------------------------------------ nothing to gain, and changes
@@ -177,7 +182,7 @@ def play_even(
     q, policy = np.array([0.8, 0.2]), np.array([0.2, 0.8])
     rewards = np.repeat(coins(streams.observed, [0.5], rounds), 2, axis=1)
     actions = choose(q, streams.behavior.random(rounds))
-    record = record_of(policy, q, rewards, actions, q, ratio_of_policy(policy, q))
+    record = record_of(policy, q, rewards, actions, known=q, ratios=ratio_of_policy(policy, q))
     return GameRecord(**{**vars(record), "centers": centers})
 
 
@@ -186,9 +191,7 @@ FIRST_MEANS, LAST_MEANS = np.array([0.2, 0.4, 0.6, 0.5]), np.array([0.7, 0.4, 0.
 PRODUCTION_RATE = 0.05
 
 
-def play_learning_production(
-    rounds: int, streams: RandomStreams, *, vectors: bool
-) -> GameRecord:
+def play_learning_production(rounds: int, streams: RandomStreams, *, vectors: bool) -> GameRecord:
     """Production learns too, from means that drift; rewards lie between 0 and 1.
 
     Its propensities of all actions are logged as `vectors`, or those of the actions that it played,
@@ -213,11 +216,11 @@ def play_learning_production(
     log = Log(*columns, propensity_vectors=behavior) if vectors else Log(*columns)
     known = Logged(K) if vectors else Logged(K, least_propensity=FLOOR)
     return record_of(
-        policies, behavior, rewards, actions, known, largest_ratios(trace, log, known)
+        policies, behavior, rewards, actions, known=known, ratios=largest_ratios(trace, log, known)
     )
 
 
-# ------------------------------------------------------------- adversaries that know the certificate
+# ----------------------------------------------------------- adversaries that know the certificate
 
 
 class Past(NamedTuple):
@@ -243,7 +246,8 @@ def play_adaptively(
 ) -> GameRecord:
     """Play a game in which π_t, q_t and r_t are chosen from the past."""
     past = Past(Certificate(behavior=np.full(2, 0.5)), 0.0, streams.unobserved)
-    policies, behavior, rewards, actions = [], [], [], []
+    policies, behavior, rewards = [], [], []
+    actions: list[int] = []
     for uniform in streams.behavior.random(rounds):
         policy, q, r = choice(past)
         b = int(choose(q, np.array([uniform]))[0])
@@ -260,12 +264,15 @@ def play_adaptively(
     pi, q = np.array(policies), np.array(behavior)
     known, ratios = past.certificate.behavior, (pi / q).max(axis=1)
     assert known is not None
-    return record_of(pi, q, np.array(rewards), np.array(actions), known, ratios)
+    return record_of(pi, q, np.array(rewards), np.array(actions), known=known, ratios=ratios)
+
+
+NEARLY = 0.5  # of the wealth that promotes
 
 
 def better_until_noticed(past: Past) -> Choice:
-    """The target earns more, until half of the wealth that promotes is there; then it earns less."""
-    means = [0.3, 0.7] if past.wealth < 0.5 else [0.7, 0.3]
+    """The target earns more until it is nearly promoted, and less while it is."""
+    means = [0.3, 0.7] if past.wealth < NEARLY else [0.7, 0.3]
     (r,) = coins(past.rng, means, 1)
     return np.array([0.1, 0.9]), np.array([0.5, 0.5]), r
 
@@ -280,7 +287,7 @@ def bold(past: Past) -> Choice:
     Where both pay nothing, it plays as production does.
     """
     q, evidence, bets = BOLD_BEHAVIOR, past.certificate.evidence, past.certificate.bets
-    if past.rng.random() < 0.5:
+    if not coins(past.rng, [0.5], 1).item():
         return q, q, np.zeros(2)
     S = evidence.log_wealths()[bets.place(GAIN)]
     weights, lambdas = bets.prior * np.exp(S), np.tile(bets.gains, bets.rows)
@@ -321,7 +328,7 @@ def play_undeclared(rounds: int, streams: RandomStreams) -> GameRecord:
     policies[0] = 1.0
     policies /= policies.sum(axis=1, keepdims=True)
     record = record_of(
-        policies, q, rewards, actions, Logged(K, least_propensity=1.0 / K), math.inf
+        policies, q, rewards, actions, known=Logged(K, least_propensity=1.0 / K), ratios=math.inf
     )
     probabilities = np.full(rounds, 1.0 / len(first))
     probabilities[first] = 0.0
@@ -329,9 +336,12 @@ def play_undeclared(rounds: int, streams: RandomStreams) -> GameRecord:
 
 
 def with_lost_rows(
-    record: GameRecord, no_reward: Array, no_ratio: Array, policy: Array
+    record: GameRecord, no_reward: Mask, no_ratio: Mask, policy: Array
 ) -> GameRecord:
-    """The record with nan where a row does not tell its reward, or its w; then W is of any policy."""
+    """The record with nan where a row does not tell its reward, or its w.
+
+    Its W is then that of any policy.
+    """
     R = np.where(no_reward, np.nan, record.log.rewards)
     log = Log._of(record.log.actions, R, record.log.propensities, None)
     lost = no_reward | no_ratio
@@ -341,7 +351,9 @@ def with_lost_rows(
     return GameRecord(**{**vars(record), **seen})
 
 
-LOSS = 0.1  # of the rows that make the target look worse than production: most logs would show a gain
+LOSS = (
+    0.1  # of the rows that make the target look worse than production: most logs would show a gain
+)
 WITHOUT_REWARD, WITHOUT_ACTION, WITHOUT_PROPENSITY, WITHOUT_ALL = range(4)
 
 
@@ -351,7 +363,7 @@ def play_losses(rounds: int, streams: RandomStreams, *, logged: bool) -> GameRec
     rewards = np.repeat(coins(streams.observed, [0.5], rounds), 2, axis=1)
     actions = choose(q, streams.behavior.random(rounds))
     known = Logged(2, least_propensity=0.4) if logged else q
-    record = record_of(policy, q, rewards, actions, known, math.inf)
+    record = record_of(policy, q, rewards, actions, known=known, ratios=math.inf)
     against = rewards[:, 0] == 1 - actions
     lost = against & (streams.unobserved.random(rounds) < LOSS)
     what = streams.unobserved.integers(4, size=rounds)
@@ -374,7 +386,7 @@ def play_certain_rows(rounds: int, streams: RandomStreams) -> GameRecord:
     rewards, policy = coins(streams.observed, means, rounds), np.array([0.0, 1.0])
     actions = choose(behavior, streams.behavior.random(rounds))
     known = Logged(2, least_propensity=LEAST)
-    record = record_of(policy, behavior, rewards, actions, known, math.inf)
+    record = record_of(policy, behavior, rewards, actions, known=known, ratios=math.inf)
     return with_lost_rows(record, np.zeros(rounds, dtype=bool), certain, policy)
 
 
@@ -390,9 +402,7 @@ KINDS = (
     GameKind("no gain", play_even),
     GameKind("no gain, order-free", partial(play_even, centers=(0.25, 0.5, 0.75, 1.0))),
     GameKind("bold play", partial(play_adaptively, bold), "adaptive", 0.25),
-    GameKind(
-        "better until noticed", partial(play_adaptively, better_until_noticed), length=0.25
-    ),
+    GameKind("better until noticed", partial(play_adaptively, better_until_noticed), length=0.25),
     GameKind("flipping rewards", partial(play_adaptively, flipping), length=0.25),
     GameKind(
         "production learns, floor", partial(play_learning_production, vectors=False), LEARNER, 0.5

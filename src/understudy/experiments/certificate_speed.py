@@ -14,8 +14,8 @@ it is worse; by the rules of today, and by rules 1. Beside it stand
   Karampatziakis and Mineiro (2022) do, with the bet aGRAPA of Waudby-Smith and Ramdas (2024).
 
 The bets of the last two move with the data. Then they test whether *no round* has a gain. For a
-fixed policy in a game with fixed means, this is the question; for a learner it is not, so there they
-are left out.
+fixed policy in a game with fixed means, this is the question; for a learner it is not, so there
+they are left out.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ import math
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from understudy.certificates import Certificate
-from understudy.certificates.evidence import FIRST_RULES, POINTS, RULES, Bets
-from understudy.certificates.targets import Target, largest_ratios, probabilities_under
 from understudy.behaviors import propensities_of
+from understudy.certificates import Certificate
+from understudy.certificates.evidence import FIRST_RULES, RULES, Bets
+from understudy.certificates.targets import Target, largest_ratios, probabilities_under
 from understudy.constraints import Array
 from understudy.experiments.certificate_games import CONFIDENCE, FIXED
-from understudy.experiments.decision_games import DecisionGame
+from understudy.experiments.decision_games import DecisionGame, points_until
 from understudy.kernels.certificates import KAPPA, LARGEST_EXPONENT
 from understudy.types import Integers, Log
 
@@ -88,7 +89,7 @@ def limit_round(policies: Array, rounds: Integers, behavior: Array, means: Array
     return first_round(total >= -math.log(DELTA))
 
 
-def first_round(decided: Array) -> float:
+def first_round(decided: NDArray[np.bool_]) -> float:
     """The first round, counted from 1, in which something holds; inf if there is none."""
     return float(np.argmax(decided) + 1) if decided.any() else math.inf
 
@@ -149,7 +150,7 @@ def first_worse(certificate: Certificate, log: Log, target: Target) -> float:
     The upper bound on the target's reward is then below the lower bound on production's.
     """
     probability = probabilities_under(target, log, certificate.n_actions)
-    for low, high in pairwise([0, *POINTS[POINTS < len(log)].tolist(), len(log)]):
+    for low, high in pairwise([0, *points_until(len(log)).tolist()]):
         part = slice(low, high)
         certificate = certificate.advance(log[part], probability[part], math.inf)
         if certificate.upper < certificate.least_production():

@@ -1,7 +1,7 @@
 """Whether the statements of a certificate are ever wrong, after any round of a game.
 
-The referee knows the truth of every round. A bound m exceeds the true mean exactly where the mixture
-at the true mean exceeds its threshold, so no root is computed.
+The referee knows the truth of every round. A bound m exceeds the true mean exactly where the
+mixture at the true mean exceeds its threshold, so no root is computed.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from understudy.certificates.evidence import GAIN, LOSS, LOWER, UPPER, Bets
 from understudy.constraints import Array
 from understudy.experiments.certificate_games import GameRecord
 from understudy.kernels.certificates import LARGEST_EXPONENT, wealth_path
-from understudy.types import kernel_view
+from understudy.types import Integers, kernel_view
 
-# Lower and upper bound on the reward; on the gain since round 1; on the gain since any of the rounds
-# 1, 2, 4, …; and the decisions that follow from them.
+# Lower and upper bound on the reward; on the gain since round 1; lower bounds on the gain since any
+# of the rounds 1, 2, 4, …; and the decisions that follow from them.
 STATEMENTS = ("lower", "upper", "gain", "gain_upper", "windows", "promoted", "worse")
 TINY = 1e-12  # rounding of a mean gain: below it, a gain is no gain
 
@@ -33,8 +33,8 @@ def wealths(record: GameRecord) -> Array:
     return path
 
 
-def mixture(bets: Bets, part: int, S: Array, rounds: Array, means: Array | float) -> Array:
-    """Σ_i ρ_i exp(S_i − n log(1 + λ_i m)) of a part after some rounds, for their S_i and a mean each."""
+def mixture(bets: Bets, part: int, S: Array, rounds: Integers, means: Array | float) -> Array:
+    """Σ_i ρ_i exp(S_i − n log(1 + λ_i m)) of a part: one for each row of S_i, n and m."""
     if part in (GAIN, LOSS):
         grid, prior = bets.gains, bets.prior
     else:

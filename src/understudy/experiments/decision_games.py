@@ -1,11 +1,10 @@
-"""Games with fixed means in which a certificate should decide: promote a target, or call it worse."""
+"""Games with fixed means in which a certificate should promote its target, or call it worse."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,7 +70,7 @@ class PlainGame(DecisionGame):
         streams, q = RandomStreams(seed, run), game.behavior
         (whole,) = log_chunks(game, streams, size=rounds, all_rewards=False)
         log = whole.log.visible(propensities=False, features=False)
-        points = np.append(POINTS[POINTS < rounds], rounds)
+        points = points_until(rounds)
         if self.policy is None:
             learner = exp3_ix(q, horizon=rounds)
             target: Target = learner.replay(learner.init(), log)[1]
@@ -80,6 +79,15 @@ class PlainGame(DecisionGame):
             target = FixedPolicy(self.policy)
             policies = np.broadcast_to(np.array(self.policy), (len(points), len(q)))
         return Observed(log, target, q, points, policies, q, np.array(self.means))
+
+
+def points_until(rounds: int) -> Integers:
+    """Rounds 1, 2, …, each 2 % after the one before, and the last.
+
+    >>> points_until(4).tolist()
+    [1, 2, 3, 4]
+    """
+    return np.append(POINTS[: np.searchsorted(POINTS, rounds)], rounds)
 
 
 def best_of(means: tuple[float, ...]) -> tuple[float, ...]:
@@ -114,7 +122,7 @@ WORLDS, WORLD_ROUNDS, LARGEST_WORLD = 16, 20_000, 15
 
 
 def random_worlds(seed: int) -> list[PlainGame]:
-    """Sixteen worlds as they were drawn; every second target plays the best action, others learn."""
+    """Sixteen worlds, as drawn; every second target plays the best action, the others learn."""
     rng, worlds = np.random.default_rng(seed), []
     for i in range(WORLDS):
         K = int(rng.integers(2, LARGEST_WORLD + 1))
@@ -150,9 +158,7 @@ class RouterGame(DecisionGame):
         best = np.eye(2)[means.argmax(axis=1)]
         policy = best
         if not self.gains:
-            gain, loss = (
-                shares @ ((each - q) * means).sum(axis=1) for each in (best, 1.0 - best)
-            )
+            gain, loss = (shares @ ((each - q) * means).sum(axis=1) for each in (best, 1.0 - best))
             policy = (gain * (1.0 - best) - loss * best) / (gain - loss)
         x = rng.choice(CONTEXTS, p=shares, size=rounds)
         actions = (rng.random(rounds) < EXPLORED).astype(np.int64)

@@ -296,6 +296,7 @@ def with_unusable(
         actions[places] = np.where(playable, rejected.actions, int(np.argmax(behavior)))
         q = None
     else:
+        assert behavior is not None  # a counted one has no centers
         assert log.propensities is not None and rejected.propensities is not None  # noqa: PT018
         low, high = behavior.range  # outside of it there may have been no choice: no w is known
         playable = (rejected.actions >= 0) & (rejected.propensities >= low)
