@@ -187,12 +187,12 @@ def draw_shares(axes: Axes, rows: Sequence[Any]) -> None:
     axes.axvline(100.0 * rows[0].allowed, color=GRAY, lw=1.0, ls="--", label="and 3 s.e.")
     axes.set_yticks(places, [row.game for row in rows], fontsize=8)
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    axes.set_xlim(left=-0.15)
+    axes.set_xlim(-0.15, 110.0 * rows[0].allowed)
     axes.grid(visible=True, axis="x", color="#dddddd", lw=0.6)
     axes.set_axisbelow(True)
     axes.set_xlabel(f"% of games of {rows[0].games} of each kind", fontsize=8)
     axes.set_title("c. Games in which a statement was ever wrong", fontsize=9, loc="left")
-    axes.legend(loc="center right", fontsize=7.5)
+    axes.legend(loc="center", bbox_to_anchor=(0.72, 0.5), fontsize=7.5)
 
 
 def draw_gain(axes: Axes, found: GainOverTime) -> None:

@@ -54,10 +54,9 @@ class GameRecord:
     ratios: Array
     centers: tuple[float, ...] | None = None
 
-    @property
-    def certificate(self) -> Certificate:
+    def certificate(self, confidence: float = CONFIDENCE) -> Certificate:
         """The certificate before round 1."""
-        return Certificate(self.known, CONFIDENCE, centers=self.centers)
+        return Certificate(self.known, confidence, centers=self.centers)
 
     @property
     def target_rewards(self) -> Array:
@@ -302,8 +301,8 @@ def bold(past: Past) -> Choice:
 
 def flipping(past: Past) -> Choice:
     """The rewards flip with the sign of the error of the inverse propensity score."""
-    r = np.array([1.0, 0.0, 0.0] if past.error > 0.0 else [0.0, 1.0, 1.0])
-    return np.array([0.1, 0.3, 0.6]), np.array([0.6, 0.3, 0.1]), r
+    r = np.array([1.0, 0.0] if past.error > 0.0 else [0.0, 1.0])
+    return np.array([0.3, 0.7]), np.array([0.5, 0.5]), r
 
 
 # ----------------------------------------------- rows that cannot be used, and undeclared actions
@@ -351,9 +350,8 @@ def with_lost_rows(
     return GameRecord(**{**vars(record), **seen})
 
 
-LOSS = (
-    0.1  # of the rows that make the target look worse than production: most logs would show a gain
-)
+# Of the rows that speak against the target: without them, most logs would show a gain.
+LOSS = 0.3
 WITHOUT_REWARD, WITHOUT_ACTION, WITHOUT_PROPENSITY, WITHOUT_ALL = range(4)
 
 

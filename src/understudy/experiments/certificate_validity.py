@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from understudy.behaviors import propensities_of
 from understudy.certificates.evidence import GAIN, LOSS, LOWER, UPPER, Bets
 from understudy.constraints import Array
-from understudy.experiments.certificate_games import GameRecord
+from understudy.experiments.certificate_games import CONFIDENCE, GameRecord
 from understudy.kernels.certificates import LARGEST_EXPONENT, wealth_path
 from understudy.types import Integers, kernel_view
 
@@ -22,11 +23,8 @@ TINY = 1e-12  # rounding of a mean gain: below it, a gain is no gain
 
 def wealths(record: GameRecord) -> Array:
     """S_i of all bets of the record's certificate after every round, (n, bets)."""
-    certificate = record.certificate
-    bets, known = certificate.bets, certificate.behavior
-    q = record.log.propensities if not isinstance(known, np.ndarray) else known[record.log.actions]
-    assert q is not None
-    w = record.probabilities / q
+    bets = record.certificate().bets
+    w = record.probabilities / propensities_of(record.known, record.log)
     columns = (kernel_view(w), kernel_view(record.log.rewards), kernel_view(record.ratios))
     path = np.empty((len(record.log), bets.size))
     wealth_path(bets.kernel_grids, *bets.kernel_centers, bets.prior, columns, path)
@@ -45,37 +43,42 @@ def mixture(bets: Bets, part: int, S: Array, rounds: Integers, means: Array | fl
     return np.asarray(np.exp(np.minimum(exponents, LARGEST_EXPONENT)) @ prior)
 
 
-def ever_wrong(record: GameRecord) -> dict[str, bool]:
+def ever_wrong(record: GameRecord, confidence: float = CONFIDENCE) -> dict[str, bool]:
     """Whether each of the statements was wrong after any round."""
-    bets, path, n = record.certificate.bets, wealths(record), len(record.log)
-    t = np.arange(1, n + 1)
-    earned, gained = np.cumsum(record.target_rewards), np.cumsum(record.gains)
+    bets, path, n = record.certificate(confidence).bets, wealths(record), len(record.log)
+    rounds, earned = np.arange(1, n + 1), np.cumsum(record.target_rewards)
     S = {part: path[:, bets.place(part)] for part in (LOWER, UPPER, GAIN, LOSS)}
-    better, worse, windows = bets.thresholds
-
-    def wrong(part: int, means: Array, threshold: float) -> bool:
-        return bool((mixture(bets, part, S[part], t, means) >= threshold).any())
-
-    gain, promoted = wrong(GAIN, gained / t, better), False
-    since_any = gain
+    lower = mixture(bets, LOWER, S[LOWER], rounds, earned / rounds)
+    upper = mixture(bets, UPPER, S[UPPER], rounds, 1.0 - earned / rounds)
+    better, worse, later = bets.thresholds
     starts = [1, *(2**j for j in range(1, n.bit_length()) if bets.windows)]
-    for start, threshold in zip(starts, [better, *windows], strict=False):
-        before = S[GAIN][start - 2] if start > 1 else 0.0
-        since, rounds = S[GAIN][start - 1 :] - before, t[: n - start + 1]
-        mean = (gained[start - 1 :] - (gained[start - 2] if start > 1 else 0.0)) / rounds
-        if start > 1:
-            since_any |= bool((mixture(bets, GAIN, since, rounds, mean) >= threshold).any())
-        none = mean <= TINY
-        shown = mixture(bets, GAIN, since[none], rounds[none], 0.0) >= threshold
-        promoted |= bool(shown.any())
-    not_worse = gained / t >= -TINY
-    shown = mixture(bets, LOSS, S[LOSS][not_worse], t[not_worse], 0.0) >= worse
+    since = [
+        gain_wrong(bets, GAIN, S[GAIN], record.gains, start=start, threshold=threshold)
+        for start, threshold in zip(starts, [better, *later], strict=False)
+    ]
+    loss = gain_wrong(bets, LOSS, S[LOSS], -record.gains, start=1, threshold=worse)
     return {
-        "lower": wrong(LOWER, earned / t, 2.0 / bets.delta),
-        "upper": wrong(UPPER, 1.0 - earned / t, 2.0 / bets.delta),
-        "gain": gain,
-        "gain_upper": wrong(LOSS, -gained / t, worse),
-        "windows": since_any,
-        "promoted": promoted,
-        "worse": bool(shown.any()),
+        "lower": bool((lower >= 2.0 / bets.delta).any()),
+        "upper": bool((upper >= 2.0 / bets.delta).any()),
+        "gain": since[0][0],
+        "gain_upper": loss[0],
+        "windows": any(bound for bound, _ in since),
+        "promoted": any(decision for _, decision in since),
+        "worse": loss[1],
     }
+
+
+def gain_wrong(
+    bets: Bets, part: int, S: Array, gains: Array, *, start: int, threshold: float
+) -> tuple[bool, bool]:
+    """Whether the bound on the gain since a round was ever wrong, and that there is a gain.
+
+    `S` are S_i of the part after every round.
+    """
+    since = S[start - 1 :] - (S[start - 2] if start > 1 else 0.0)
+    rounds = np.arange(1, len(since) + 1)
+    means = np.cumsum(gains[start - 1 :]) / rounds
+    bound = mixture(bets, part, since, rounds, means) >= threshold
+    none = means <= TINY
+    decision = mixture(bets, part, since[none], rounds[none], 0.0) >= threshold
+    return bool(bound.any()), bool(decision.any())
