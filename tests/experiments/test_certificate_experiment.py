@@ -1,4 +1,4 @@
-"""The certificate experiment: its rows and picture, what was measured, and the tables on the page."""
+"""The certificate experiment: its rows, its picture, what was measured, and the tables."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def worlds_table() -> str:
 
 
 def validity_table() -> str:
-    names = "reward ≥|reward ≤|gain ≥|gain ≤|gain since some round ≥|promote|worse".split("|")
+    bounds = ["reward ≥", "reward ≤", "gain ≥", "gain ≤", "gain since some round ≥"]
     rows = [
         [
             row.game,
@@ -223,7 +223,7 @@ def validity_table() -> str:
         ]
         for row in of(VALIDITY_PART)
     ]
-    return table(("game", "target", "games × rounds", *names), rows, words=2)
+    return table(("game", "target", "games × rounds", *bounds, "promote", "worse"), rows, words=2)
 
 
 TABLES = [better_table, worse_table, router_table, worlds_table, validity_table]

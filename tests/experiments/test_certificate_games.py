@@ -132,6 +132,11 @@ def test_quarantined_rows_come_as_the_library_hands_them_over() -> None:
         log, pi = record.log, record.probabilities
         has_reward, has_ratio = ~np.isnan(log.rewards), ~np.isnan(pi)
         valid = has_reward & has_ratio
+        ways = (
+            {(False, True), (True, False), (False, False)} if name != LOST[0] else {(True, False)}
+        )
+        lost = has_reward[~valid].tolist(), has_ratio[~valid].tolist()
+        assert set(zip(*lost, strict=True)) == ways
         logged = isinstance(record.known, us.Logged)
         q = log.propensities
         assert q is not None

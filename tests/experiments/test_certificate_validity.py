@@ -10,7 +10,7 @@ from understudy import kernels
 from understudy.behaviors import propensities_of
 from understudy.certificates.evidence import GAIN, Evidence
 from understudy.experiments.certificate_games import KINDS, GameKind, GameRecord
-from understudy.experiments.certificate_validity import STATEMENTS, ever_wrong, wealths
+from understudy.experiments.certificate_validity import STATEMENTS, ever_wrong, gain_wrong, wealths
 from understudy.simulation.game import RandomStreams
 
 SHORT = 64
@@ -61,6 +61,35 @@ def test_a_bound_is_wrong_exactly_where_the_mixture_at_the_truth_is_too_large() 
             judged.append(list(found.values()))
     assert np.any(judged, axis=0).all()
     assert not np.all(judged, axis=0).any()
+
+
+def test_each_window_is_compared_with_its_own_truth() -> None:
+    """At a threshold that windows reach in short games, by roots after every round."""
+    threshold, judged = 1.1, []
+    for kind in KINDS[:12]:
+        if kind.name.endswith("order-free"):
+            continue
+        record = kind.play(SHORT, RandomStreams(2, 0))
+        certificate, S = record.certificate(), wealths(record)
+        bets, found = certificate.bets, np.zeros((6, 2), dtype=bool)
+        for t in range(SHORT):
+            part = slice(t, t + 1)
+            columns = record.log[part], record.probabilities[part], record.ratios[part]
+            certificate = certificate.advance(*columns)
+            for j in range(len(certificate.evidence.windows)):
+                assert isinstance(certificate.evidence, Evidence)
+                start, sums = 2 ** (j + 1), certificate.evidence.window_part(bets, j + 1)
+                rounds, log = t + 2 - start, float(np.log(threshold))
+                bound = kernels.certificates.root(sums, bets.gains, rounds, log, -1.0)
+                mean = record.gains[start - 1 : t + 1].mean()
+                found[j] |= [bound > mean + 1e-9, mean <= 1e-12 and bound > 0.0]
+        for j, wanted in enumerate(found.tolist()):
+            own = S[:, bets.place(GAIN)], record.gains
+            start = 2 ** (j + 1)
+            assert list(gain_wrong(bets, GAIN, *own, start=start, threshold=threshold)) == wanted
+            judged.append(wanted)
+    assert np.mean(judged, axis=0).min() > 0.1
+    assert np.mean(judged, axis=0).max() < 0.9
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

@@ -6,12 +6,14 @@ it is worse; by the rules of today, and by rules 1. Beside it stand
 - the *limit*: Σ_t KLinf(π_t) reaches log(1/δ). KLinf is the smallest divergence, per round, of the
   rewards from rewards for which the target earns no more than production. On average, no valid test
   of a fixed policy decides sooner, even if it knows the game (half of the runs may be sooner).
-- *Bernstein*: the empirical Bernstein process of Howard, Ramdas, McAuliffe and Sekhon (2021,
-  theorem 4) for the gain (w − 1) R, mixed over the λ of the certificate.
+- *Bernstein*: the empirical Bernstein process of Howard, Ramdas, McAuliffe and Sekhon (2021) for
+  the gain (w − 1) R, mixed over the λ of the certificate.
 - *hedged* bets: on w − 1 and on (w − 1) R, both chosen from the past by a quadratic lower bound on
-  the logarithm (Karampatziakis, Mineiro and Ramdas 2021).
-- *plug-in* bets: on the gain less its center, (w − 1)(R − c), as Waudby-Smith, Wu, Ramdas,
-  Karampatziakis and Mineiro (2022) do, with the bet aGRAPA of Waudby-Smith and Ramdas (2024).
+  the logarithm, after Karampatziakis, Mineiro and Ramdas (2021). Bets that could lose too much are
+  shrunk, where they are projected in the paper.
+- *plug-in* bets: on the gain less its center, (w − 1)(R − c), after Waudby-Smith, Wu, Ramdas,
+  Karampatziakis and Mineiro (2022), with the bet aGRAPA of Waudby-Smith and Ramdas (2024). The
+  center is the mean reward so far, and the bet is capped in its place.
 
 The bets of the last two move with the data. Then they test whether *no round* has a gain. For a
 fixed policy in a game with fixed means, this is the question; for a learner it is not, so there
