@@ -125,18 +125,28 @@ def summarize(
     return CertificateRow(*own, **known, decided=decided, decided_1=decided_1)
 
 
-def two_rounds(row: CertificateRow, name: str) -> str:
-    """The median round, and the round by which nine in ten games have decided."""
-    median, most = getattr(row, name), getattr(row, f"{name}_90")
-    if median is None:
+def column(field: str) -> Column:
+    """The rounds of a field; nothing where there are none."""
+
+    def text(row: CertificateRow) -> str:
+        rounds = getattr(row, field)
+        return "" if rounds is None else f"{rounds:,.0f}"
+
+    return text
+
+
+def decided_text(row: CertificateRow) -> str:
+    """The shares of games with a decision, now and by rules 1, in %."""
+    if row.decided is None or row.decided_1 is None:
         return ""
-    return f"{median:,.0f} ({'' if most is None else format(most, ',.0f')})"
+    return f"{100 * row.decided:.0f}, {100 * row.decided_1:.0f}"
 
 
-def share_texts(row: CertificateRow, names: Sequence[str]) -> str:
-    """Shares in %; none where the row has none."""
-    shares = [getattr(row, name) for name in names]
-    return " ".join(f"{100 * share:.1f}" for share in shares if share is not None)
+def wrong_text(row: CertificateRow) -> str:
+    """The share of games in which the worst of the statements was wrong, in %."""
+    if row.allowed is None:
+        return ""
+    return f"{100 * max(getattr(row, name) for name in STATEMENTS):.1f}"
 
 
 class CertificateExperiment(Experiment):
@@ -150,14 +160,15 @@ class CertificateExperiment(Experiment):
     sections = ("part",)
     columns: ClassVar[Mapping[str, Column]] = {
         "game": lambda row: row.game,
-        "limit": lambda row: "" if row.limit is None else f"{row.limit:,.0f}",
-        "now": lambda row: two_rounds(row, "now"),
-        "rules 1": lambda row: two_rounds(row, "rules_1"),
-        "Bernstein": lambda row: two_rounds(row, "bernstein"),
-        "hedged": lambda row: two_rounds(row, "hedged"),
-        "plug-in": lambda row: two_rounds(row, "plug_in"),
-        "decided, %": lambda row: share_texts(row, ("decided", "decided_1")),
-        "wrong, %": lambda row: share_texts(row, STATEMENTS),
+        "limit": column("limit"),
+        "now": column("now"),
+        "90 %": column("now_90"),
+        "rules 1": column("rules_1"),
+        "Bernstein": column("bernstein"),
+        "hedged": column("hedged"),
+        "plug-in": column("plug_in"),
+        "decided, %": decided_text,
+        "wrong, %": wrong_text,
     }
 
     def run(self, options: ExperimentOptions, *, progress: bool = False) -> list[CertificateRow]:
@@ -185,8 +196,8 @@ class CertificateExperiment(Experiment):
     def draw(self, options: ExperimentOptions, rows: Sequence[CertificateRow]) -> Figure:
         """Draw the decisions, the worlds, the validity, and the first run of the hard game."""
         by_part = {part: [row for row in rows if row.part == part] for part in games_by_part(0)}
-        better = [row for row in by_part[ROUTER_PART] if row.limit is not None]
-        decisions = [*by_part[BETTER_PART], *better, *by_part[WORSE_PART]]
+        best = by_part[ROUTER_PART][:1]  # about the other, there is nothing to decide
+        decisions = [*by_part[BETTER_PART], *best, *by_part[WORSE_PART]]
         over_time = gain_over_time(HARD, rounds_of(HARD, options), options.seed)
         return draw_all(
             decisions, by_part[WORLD_PART], by_part[VALIDITY_PART], over_time, title=self.title
@@ -194,14 +205,13 @@ class CertificateExperiment(Experiment):
 
     def notes(self, options: ExperimentOptions) -> list[str]:
         return [
-            "rounds: the median over the games, and in brackets the round by which nine games in "
-            "ten have decided; nothing where that is later than the last round",
+            "rounds: medians over the games, nothing if later than the last round; 90 %: nine "
+            "games in ten have decided now",
             "limit: on average, no valid test of a fixed policy decides sooner",
             "hedged, plug-in: published bets that move with the data; only for fixed policies",
             "decided: games with a decision, now and by rules 1",
-            f"wrong: games (of {len(KINDS) * options.runs:,}) in which a statement was wrong "
-            "after any round: reward at least, at most; gain at least, at most; gain since some "
-            "round; promote; worse. At most 5 % of each are promised",
+            f"wrong: games (of {len(KINDS) * options.runs:,}) in which a statement was wrong after "
+            "any round, of the statement that was wrong most often; promised are at most 5 %",
         ]
 
 

@@ -133,9 +133,8 @@ def draw_decisions(axes: Axes, rows: Sequence[Any]) -> None:
             axes.plot([row.now, end], [y, y], color=BLUE, lw=1.6, alpha=0.5, zorder=1)
     for name, style in STYLES.items():
         known = [(getattr(row, name), y) for row, y in zip(rows, places, strict=True)]
-        found = [(x, y) for x, y in known if x is not None]
-        if found:
-            axes.plot(*zip(*found, strict=True), ls="", label=NAMES[name], zorder=2, **style)
+        found = np.array([(x, y) for x, y in known if x is not None]).reshape(-1, 2)
+        axes.plot(*found.T, ls="", label=NAMES[name], zorder=2, **style)
     for row, y in zip(rows, places, strict=True):
         if row.rules_1 is None:  # later than the last round
             arrow = {"arrowstyle": "->", "color": ORANGE, "lw": 1.4}
@@ -155,7 +154,7 @@ def draw_decisions(axes: Axes, rows: Sequence[Any]) -> None:
 
 def draw_worlds(axes: Axes, rows: Sequence[Any]) -> None:
     """A mark per world and rules: its round of the decision over that of the limit."""
-    limits = [row.limit for row in rows if row.limit is not None]
+    limits = [row.limit for row in rows if row.limit is not None] or [1.0]
     ends = np.array([min(limits) / 1.5, max(limits) * 1.5])
     axes.plot(ends, ends, color=BLACK, lw=1.4, label=NAMES["limit"])
     for name in ("rules_1", "now"):
