@@ -17,10 +17,8 @@ from understudy.experiments.certificate_games import (
     LEAST,
     GameKind,
     GameRecord,
-    play_undeclared,
 )
 from understudy.experiments.certificate_validity import ever_wrong
-from understudy.simulation.game import RandomStreams
 
 BY_NAME = {kind.name: kind for kind in KINDS}
 LOST = ["no choice in some rows", "quarantined rows", "quarantined rows, floor"]
@@ -121,35 +119,40 @@ def test_bold_play_is_promoted_by_a_win() -> None:
     assert promoted
 
 
-def test_quarantined_rows_come_as_the_library_hands_them_over() -> None:
-    """The same bits of wealth from rejected rows, by `logs.runs.study`."""
-    pytest.importorskip("polars")
-    from understudy.logs.runs.study import CertificatePath  # noqa: PLC0415 - needs the extra
-    from understudy.logs.validate import Rejected  # noqa: PLC0415
+KNOWN: dict[str, dict[str, Any]] = {  # how the behavior is known
+    LOST[0]: {"least_propensity": LEAST},
+    LOST[1]: {"behavior": {"0": 0.5, "1": 0.5}},
+    LOST[2]: {"least_propensity": LEAST},
+}
 
-    for name in LOST:
-        record = BY_NAME[name].record(ROUNDS, 0, 4)
-        log, pi = record.log, record.probabilities
-        has_reward, has_ratio = ~np.isnan(log.rewards), ~np.isnan(pi)
-        valid = has_reward & has_ratio
-        ways = (
-            {(False, True), (True, False), (False, False)} if name != LOST[0] else {(True, False)}
-        )
-        lost = has_reward[~valid].tolist(), has_ratio[~valid].tolist()
-        assert set(zip(*lost, strict=True)) == ways
-        logged = isinstance(record.known, us.Logged)
-        q = log.propensities
-        assert q is not None
-        actions = np.where(has_ratio[~valid], log.actions[~valid], -1)
-        own = np.where(has_ratio[~valid], q[~valid], np.nan)
-        rewards = np.where(has_reward[~valid], log.rewards[~valid], 1.0)
-        rejected = Rejected(valid, actions, rewards, has_reward[~valid], own if logged else None)
-        shown = us.Log(log.actions[valid], log.rewards[valid], q[valid] if logged else None)
-        target = us.FixedPolicy(record.policies[0])
-        path = CertificatePath(record.certificate())
-        after = path.after(shown, target, np.zeros(2, dtype=np.int64), rejected).certificate
-        mine = record.certificate().advance(log, pi, record.ratios)
-        assert mine.evidence.log_wealths().tolist() == after.evidence.log_wealths().tolist()
+
+@pytest.mark.parametrize("name", LOST)
+def test_quarantined_rows_come_as_the_library_hands_them_over(name: str) -> None:
+    """The same wealth, to the bit, from a frame with rows that `us.logs.certify` quarantines."""
+    pl = pytest.importorskip("polars")
+    record, certain = BY_NAME[name].record(ROUNDS, 0, 4), name == LOST[0]
+    log, pi = record.log, record.probabilities
+    has_reward, has_ratio = ~np.isnan(log.rewards), ~np.isnan(pi)
+    lost = ~(has_reward & has_ratio)
+    ways = {(True, False)} if certain else {(False, True), (True, False), (False, False)}
+    assert set(zip(has_reward[lost].tolist(), has_ratio[lost].tolist(), strict=True)) == ways
+    # A row that does not tell w has no action, or a propensity that cannot be.
+    every_second = np.arange(ROUNDS) % 2 == 0
+    no_action = ~has_ratio & (every_second | ("behavior" in KNOWN[name])) & (not certain)
+    assert log.propensities is not None
+    action: Any = log.actions.astype(str).astype(object)
+    action[no_action] = None
+    q = np.where(has_ratio, log.propensities, 1.0 if certain else 0.0)
+    columns = {
+        "action": action.tolist(),
+        "reward": pl.Series(log.rewards).fill_nan(None),
+        "propensity": q,
+    }
+    policy: dict[Any, float] = dict(zip("01", record.policies[0].tolist(), strict=True))
+    found = us.logs.certify(pl.DataFrame(columns), policy, actions=["0", "1"], **KNOWN[name])
+    mine = record.certificate().advance(log, pi, record.ratios)
+    wealth = found.certified.certificate.evidence.log_wealths()
+    assert mine.evidence.log_wealths().tolist() == wealth.tolist()
 
 
 def without_lost_rows(record: GameRecord) -> GameRecord:
@@ -193,7 +196,7 @@ def test_a_policy_over_the_actions_of_the_log_needs_its_guards() -> None:
         ratio = record.probabilities.max() * record.policies.shape[1]
         return replace(record, ratios=np.full(len(record.log), ratio))
 
-    record = play_undeclared(500, RandomStreams(0, 0))
+    record = BY_NAME["undeclared actions"].record(2_000, 0, 0)
     first = record.probabilities == 0.0
     assert first.sum() == len(set(record.log.actions.tolist()))
     assert not any(rates("undeclared actions", 10).values())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from tests.support.formulas import centered_wealths
-from understudy import kernels
-from understudy.behaviors import propensities_of
-from understudy.certificates.evidence import GAIN, Evidence
+from tests.support.formulas import centered_wealths, lower_root
+from understudy.certificates import Evidence
 from understudy.experiments.certificate_games import KINDS, GameKind, GameRecord
 from understudy.experiments.certificate_validity import STATEMENTS, ever_wrong, gain_wrong, wealths
-from understudy.simulation.game import RandomStreams
 
+GAIN = 2  # the part of a certificate
 SHORT = 64
 LOW = 0.02  # a confidence at which some of all statements are wrong
 
@@ -35,7 +35,7 @@ def brute_force(record: GameRecord, confidence: float) -> dict[str, bool]:
         for j in range(1, len(evidence.windows) + 1):
             rounds, threshold = t + 2 - 2**j, -np.log(bets.window_delta(j))
             S = evidence.window_part(bets, j)
-            root = kernels.certificates.root(S, bets.gains, rounds, threshold, -1.0)
+            root = lower_root(S, bets.gains, rounds, threshold, -1.0)
             bounds.append((rounds * root, gains[2**j - 1 : t + 1].sum()))
         now = {
             "lower": certificate.lower > earned[t] + 1e-9,
@@ -55,7 +55,7 @@ def test_a_bound_is_wrong_exactly_where_the_mixture_at_the_truth_is_too_large() 
     judged = []
     for kind in KINDS:
         for run in range(4):
-            record = kind.play(SHORT, RandomStreams(0, run))
+            record = replace(kind, length=1.0).record(SHORT, 0, run)
             found = brute_force(record, LOW)
             assert found == ever_wrong(record, LOW), (kind.name, run)
             judged.append(list(found.values()))
@@ -69,7 +69,7 @@ def test_each_window_is_compared_with_its_own_truth() -> None:
     for kind in KINDS[:12]:
         if kind.name.endswith("order-free"):
             continue
-        record = kind.play(SHORT, RandomStreams(2, 0))
+        record = replace(kind, length=1.0).record(SHORT, 2, 0)
         certificate, S = record.certificate(), wealths(record)
         bets, found = certificate.bets, np.zeros((6, 2), dtype=bool)
         for t in range(SHORT):
@@ -80,7 +80,7 @@ def test_each_window_is_compared_with_its_own_truth() -> None:
                 assert isinstance(certificate.evidence, Evidence)
                 start, sums = 2 ** (j + 1), certificate.evidence.window_part(bets, j + 1)
                 rounds, log = t + 2 - start, float(np.log(threshold))
-                bound = kernels.certificates.root(sums, bets.gains, rounds, log, -1.0)
+                bound = lower_root(sums, bets.gains, rounds, log, -1.0)
                 mean = record.gains[start - 1 : t + 1].mean()
                 found[j] |= [bound > mean + 1e-9, mean <= 1e-12 and bound > 0.0]
         for j, wanted in enumerate(found.tolist()):
@@ -95,9 +95,10 @@ def test_each_window_is_compared_with_its_own_truth() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_wealth_after_every_round_is_the_formula(kind: GameKind) -> None:
     """Also of rows that cannot be used, in NumPy, bet by bet."""
-    record = kind.play(40, RandomStreams(1, 0))
+    record = replace(kind, length=1.0).record(40, 1, 0)
     bets, known = record.certificate().bets, record.known
-    q = propensities_of(known, record.log)
+    q = known[record.log.actions] if isinstance(known, np.ndarray) else record.log.propensities
+    assert q is not None
     columns = record.probabilities / q, record.log.rewards, record.ratios
     S = centered_wealths(*columns, bets.values, bets.gains, centers=bets.centers)
     np.testing.assert_allclose(wealths(record), S, rtol=1e-9, atol=1e-9)

@@ -20,7 +20,7 @@ from understudy.simulation.game import RandomStreams, log_chunks
 from understudy.types import Integers, Log
 
 
-class Observed(NamedTuple):
+class GameRun(NamedTuple):
     """What a certificate sees of a run, and the truth: π_t, q and the mean rewards.
 
     π_t is known after the rounds of `points`, (points, K). Each context has actions of its own in
@@ -49,7 +49,7 @@ class DecisionGame(ABC):
         return FIXED
 
     @abstractmethod
-    def observe(self, rounds: int, seed: int, run: int) -> Observed:
+    def observe(self, rounds: int, seed: int, run: int) -> GameRun:
         """The log of a run, of so many rounds; a function of the arguments."""
 
 
@@ -65,7 +65,7 @@ class PlainGame(DecisionGame):
     def target(self) -> str:
         return LEARNER if self.policy is None else FIXED
 
-    def observe(self, rounds: int, seed: int, run: int) -> Observed:
+    def observe(self, rounds: int, seed: int, run: int) -> GameRun:
         game = Game(adversaries.stationary(self.means), self.behavior, rounds)
         streams, q = RandomStreams(seed, run), game.behavior
         (whole,) = log_chunks(game, streams, size=rounds, all_rewards=False)
@@ -78,7 +78,7 @@ class PlainGame(DecisionGame):
         else:
             target = FixedPolicy(self.policy)
             policies = np.broadcast_to(np.array(self.policy), (len(points), len(q)))
-        return Observed(log, target, q, points, policies, q, np.array(self.means))
+        return GameRun(log, target, q, points, policies, q, np.array(self.means))
 
 
 def points_until(rounds: int) -> Integers:
@@ -151,7 +151,7 @@ class RouterGame(DecisionGame):
 
     gains: bool = True
 
-    def observe(self, rounds: int, seed: int, run: int) -> Observed:
+    def observe(self, rounds: int, seed: int, run: int) -> GameRun:
         rng = RandomStreams(seed, run).contexts
         shares, means = _router_means(rng)
         q = np.array([1.0 - EXPLORED, EXPLORED])
@@ -167,7 +167,7 @@ class RouterGame(DecisionGame):
         points, policies = np.array([1, rounds]), np.tile((atoms * policy).ravel(), (2, 1))
         known = Logged(2, least_propensity=EXPLORED)
         truth = policies, (atoms * q).ravel(), means.ravel()
-        return Observed(log, policy[x, actions], known, points, *truth)
+        return GameRun(log, policy[x, actions], known, points, *truth)
 
 
 def _router_means(rng: np.random.Generator) -> tuple[Array, Array]:
