@@ -53,6 +53,7 @@ def test_a_small_run_has_a_row_per_game(small: list[CertificateRow]) -> None:
     assert any(f"{3 * len(KINDS)}" in note for note in CERTIFICATE.notes(SMALL))
 
 
+@pytest.mark.large
 def test_workers_do_not_change_the_rows(small: list[CertificateRow]) -> None:
     assert CERTIFICATE.run(replace(SMALL, jobs=2)) == small
 

@@ -104,6 +104,7 @@ def test_the_target_is_better_until_it_is_nearly_promoted() -> None:
     assert 0.2 < positive[-1000:].mean() < 0.8
 
 
+@pytest.mark.large
 def test_bold_play_is_promoted_by_a_win() -> None:
     """A promotion is reached by a win of the rare action."""
     promoted = 0
@@ -165,6 +166,7 @@ def without_lost_rows(record: GameRecord) -> GameRecord:
     return replace(record, log=us.Log(actions, R, q[kept]), **parts)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", LOST)
 def test_rows_that_are_left_out_would_make_certificates_false(name: str) -> None:
     """These games bite: not all rows are lost at random."""

@@ -115,6 +115,7 @@ def test_the_wealth_of_the_last_round_is_the_certificates(kind: GameKind) -> Non
         np.testing.assert_allclose(windows[j - 1], own, rtol=1e-12)
 
 
+@pytest.mark.large
 def test_certificates_that_are_too_eager_are_caught() -> None:
     """With a tenfold δ, statements are wrong more often than 5 % and three standard errors."""
     by_name = {kind.name: kind for kind in KINDS}
