@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#8C8C8C")
 MARKERS = ("s", "o", "^", "D", "*", "v", "P", "X")
 LINES = ("--", ":", "-.")
-PANELS_ACROSS = 4  # certificates in a row: a page holds no more that can be read
 MOST_BARS, LONGEST_LABEL = 40, 20  # bars, and characters of a label, that fit the width of a page
 LOG_SCALE_FROM = 50  # bounds that differ by a larger factor are shown on a logarithmic scale
 STYLE: dict[Any, Any] = {
@@ -64,12 +63,7 @@ class CurvePanel:
 
 @dataclass(frozen=True, eq=False)
 class CertificatePanel:
-    """A certificate over time, as means per round.
-
-    `truth` is the reward of the target. `wrong` has the shares of such games in which the lower
-    bound, the upper bound and the gain were ever wrong, and `limit` the largest share that chance
-    explains.
-    """
+    """A certificate over time, as means per round."""
 
     title: str
     rounds: ArrayLike
@@ -78,9 +72,6 @@ class CertificatePanel:
     production: ArrayLike
     gain: ArrayLike | None
     promoted_at: int | None
-    truth: ArrayLike | None = None
-    wrong: tuple[float, float, float] | None = None
-    limit: float | None = None
 
 
 def require_matplotlib() -> None:
@@ -195,35 +186,26 @@ def draw_curve_panels(panels: Sequence[CurvePanel], *, title: str, y_label: str)
 
 
 @in_our_style
-def draw_certificates(panels: Sequence[CertificatePanel], *, title: str) -> Figure:
-    """Draw a panel per certificate and, if known, how often their bounds were ever wrong."""
-    alone = len(panels) == 1
-    with_shares = [panel for panel in panels if panel.wrong is not None]
-    count = len(panels) + bool(with_shares)
-    across = min(count, PANELS_ACROSS)
-    down = -(-count // across)
-    figure = new_figure(3.2 * across + 0.6, 2.6 * down + 0.6, title)
-    cells = figure.subplots(down, across, squeeze=False).ravel()
-    for i, panel in enumerate(panels):
-        _draw_certificate(cells[i], panel, "" if alone else f"{i + 1}. ")
-    if alone:
-        cells[0].set_ylim(*_late_range(panels[0]))
-    lines = {
-        label: line
-        for axes in cells
-        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(
-        list(lines.values()),
-        list(lines),
-        loc="outside lower center" if alone else "outside upper right",
-        ncols=3 if alone else 5,
-        fontsize=8,
+def draw_certificate(panel: CertificatePanel, *, title: str) -> Figure:
+    """Draw the band between the bounds, production, the gain, and the promotion."""
+    figure = new_figure(3.8, 3.2, title)
+    axes = figure.subplots()
+    gain, production, target, *_ = COLORS
+    axes.fill_between(
+        panel.rounds, panel.lower, panel.upper, color=target, alpha=0.25, lw=0, label="certified"
     )
-    if with_shares:
-        _draw_shares(cells[len(panels)], with_shares)
-    for axes in cells[count:]:
-        axes.set_axis_off()
+    axes.plot(panel.rounds, panel.production, color=production, ls="--", lw=1.4, label="production")
+    if panel.gain is not None:
+        axes.plot(panel.rounds, panel.gain, color=gain, ls="-.", lw=1.4, label="gain, at least")
+    if panel.promoted_at is not None:
+        axes.axvline(panel.promoted_at, color=gain, lw=0.9, ls=":", label="promotion")
+    axes.axhline(0.0, color="#888888", lw=0.6)
+    axes.set_xscale("log")
+    axes.set_ylim(*_late_range(panel))
+    axes.set_title(panel.title, fontsize=8, loc="left")
+    axes.set_xlabel("rounds", fontsize=8)
+    axes.set_ylabel("reward a round", fontsize=8)
+    figure.legend(loc="outside lower center", ncols=3, fontsize=8)
     return figure
 
 
@@ -238,44 +220,6 @@ def _late_range(panel: CertificatePanel) -> tuple[float, float]:
     values = np.concatenate([[0.0], *(np.asarray(c)[late] for c in curves if c is not None)])
     margin = 0.05 * (values.max() - values.min())
     return float(values.min() - margin), float(values.max() + margin)
-
-
-def _draw_certificate(axes: Axes, panel: CertificatePanel, number: str) -> None:
-    """Draw the band between the bounds, the truth, production, the gain, and the promotion."""
-    gain, production, target, *_ = COLORS
-    axes.fill_between(
-        panel.rounds, panel.lower, panel.upper, color=target, alpha=0.25, lw=0, label="certified"
-    )
-    if panel.truth is not None:
-        axes.plot(panel.rounds, panel.truth, color=target, lw=1.6, label="truth")
-    axes.plot(panel.rounds, panel.production, color=production, ls="--", lw=1.4, label="production")
-    if panel.gain is not None:
-        axes.plot(panel.rounds, panel.gain, color=gain, ls="-.", lw=1.4, label="gain, at least")
-    if panel.promoted_at is not None:
-        axes.axvline(panel.promoted_at, color=gain, lw=0.9, ls=":", label="promotion")
-    axes.axhline(0.0, color="#888888", lw=0.6)
-    axes.set_xscale("log")
-    axes.set_ylim(-0.35, 1.02)
-    axes.set_title(number + panel.title, fontsize=8, loc="left")
-    axes.set_xlabel("rounds", fontsize=8)
-    axes.set_ylabel("reward a round", fontsize=8)
-
-
-def _draw_shares(axes: Axes, panels: Sequence[CertificatePanel]) -> None:
-    """Draw a row of marks per kind of game: the shares of games with a wrong bound."""
-    places = np.arange(len(panels))[::-1]
-    names = ("lower", "upper", "gain")
-    for i, (name, color, marker) in enumerate(zip(names, COLORS, MARKERS, strict=False)):
-        shares = [100 * panel.wrong[i] for panel in panels if panel.wrong is not None]
-        axes.plot(shares, places + 0.18 * (1 - i), marker, color=color, ms=4, label=name)
-    limits = [100 * panel.limit for panel in panels if panel.limit is not None]
-    if limits:
-        axes.plot(limits, places, "|", color="#444444", ms=11, label="5 % + 3 s.e.")
-    axes.set_yticks(places, [str(i + 1) for i in range(len(panels))])
-    axes.set_xlim(left=-0.3)
-    axes.set_xlabel("% of games", fontsize=8)
-    axes.set_title("games in which a bound was ever wrong", fontsize=8, loc="left")
-    axes.legend(loc="center", fontsize=7)
 
 
 def to_bytes(figure: Figure, file_format: str) -> bytes:

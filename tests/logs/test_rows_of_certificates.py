@@ -98,6 +98,26 @@ def test_guard_rows_that_cannot_be_used() -> None:
     )
 
 
+@pytest.mark.parametrize("has_reward", [True, False])
+def test_guard_rows_in_which_production_had_no_choice(has_reward: bool) -> None:
+    """A propensity of 1 contradicts the least one: E w = 1 fails there, and so would centers."""
+    for seed in range(5):
+        rng, n, f = np.random.default_rng(seed), 6_000, 0.4
+        valid = rng.random(n) >= 0.15
+        q = np.where(valid[:, np.newaxis], [1 - f, f], [1.0, 0.0])
+        means = np.where(valid[:, np.newaxis], [0.1, 0.36], [1.0, 0.0])
+        b, r = (rng.random(n) >= q[:, 0]).astype(int), (rng.random((n, 2)) < means).astype(float)
+        policy = np.array([0.0, 1.0])
+        log = us.Log(b[valid], r[np.arange(n), b][valid], q[np.arange(n), b][valid])
+        ones = np.ones(int((~valid).sum()))
+        rejected = Rejected(valid, 0 * ones.astype(int), ones, ones * has_reward > 0, ones)
+        path = CertificatePath(us.Certificate(behavior=us.Logged(2, least_propensity=f)))
+        nothing = np.zeros(2, dtype=np.int64)
+        after = path.after(log, us.FixedPolicy(policy), nothing, rejected).certificate
+        assert not after.promoted
+        assert never_wrong(after, ((policy - q) * r).sum(axis=1))
+
+
 def test_spread_puts_values_in_their_places() -> None:
     log = us.Log([0], [0.5], [0.25])
     one = np.array([1]), np.array([0.25]), np.array([True]), np.array([np.nan])

@@ -292,7 +292,8 @@ def _factor(
     if not (np.isnan(w) or np.isnan(W)):
         return 1.0 + bet * min(x(w, 0.0), x(w, 1.0))
     rewards = (0.0, 1.0) if np.isnan(R) else (R,)
-    corners = [x(0.0, r) for r in rewards]
+    # w = 0 without a center: the row may be one in which production had no choice.
+    corners = [0.0 if part < 2 else -(1.0 - r if part % 2 else r) for r in rewards]
     if c > 0.0:  # the largest w, with the worst reward whatever it was
         corners.append(max(-kappa / bet, x(W, 1.0 if part % 2 else 0.0)))
     return 1.0 + bet * min(corners)

@@ -155,10 +155,10 @@ class Certified:
 
     def plot(self, title: str = "What the target would have earned") -> Figure:
         """The curves as a matplotlib figure, with a line where promotion was justified."""
-        from understudy.plots import draw_certificates  # noqa: PLC0415 - as above
+        from understudy.plots import draw_certificate  # noqa: PLC0415 - as above
 
         confidence = f"{100 * self.certificate.confidence:.6g} % confidence"
-        return draw_certificates([self.panel(confidence)], title=title)
+        return draw_certificate(self.panel(confidence), title=title)
 
     def __repr__(self) -> str:
         return repr(self.certificate)

@@ -59,7 +59,7 @@ def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
     adaptive     every comparator at once: all learners, regret against coverage
     rates        the cost of not knowing the right learning rate, in pairs of worlds
     probability  how often the bounds with high probability fail
-    certificate  certificates over time: how often they are wrong, when they promote
+    certificate  how soon certificates decide, and how often they are ever wrong
 
     The result depends on the seed and the sizes only, not on the number of workers.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from understudy.experiments.certificate_validity import CERTIFICATE
+from understudy.experiments.certificate_experiment import CERTIFICATE
 from understudy.experiments.experiment import Experiment, ExperimentOptions, write
 from understudy.experiments.figure1 import FIGURE_1, UNKNOWN
 from understudy.experiments.linear_game import LINEAR

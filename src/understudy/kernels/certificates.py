@@ -63,14 +63,13 @@ def bet_least(
 ) -> None:
     """Multiply a row by the smallest factor, where w can be anything from 0 to 1 + `excess`.
 
-    `x` is the smallest at w = 0; with the largest w the reward is taken for 0. An `excess` of nan
-    leaves the cap itself, κ.
+    `x` is the smallest at w = 0, without the center: production may have played this action for
+    sure, and then a center changes the mean. With the largest w the reward is taken for 0. An
+    `excess` of nan leaves the cap itself, κ.
     """
     for i in range(lambdas.size):
-        shift = min(lambdas[i] * c, cap)
-        factor = 1.0 + lambdas[i] * x + shift
-        loss = KAPPA if math.isnan(excess) else shift * max(excess, 0.0)
-        products[first + i] *= min(factor, 1.0 - min(loss, KAPPA))
+        loss = KAPPA if math.isnan(excess) else min(lambdas[i] * c, cap) * max(excess, 0.0)
+        products[first + i] *= min(1.0 + lambdas[i] * x, 1.0 - min(loss, KAPPA))
 
 
 @compiled
@@ -308,6 +307,27 @@ def log_wealths(sums: Array, products: Array, out: Array) -> None:
     """Compute the log wealth S_i = Σ_t log(1 + λ_i x_t) of every bet."""
     for i in range(sums.size):
         out[i] = sums[i] + math.log(products[i])
+
+
+@compiled
+def wealth_path(
+    grids: tuple[Array, Array],
+    centers: Array,
+    running: bool,
+    prior: Array,
+    columns: tuple[Array, Array, Array],
+    path: Array,
+) -> None:
+    """Compute S_i of every bet after every round of a log, (n, bets); arguments as of `observe`."""
+    w, R, W = columns
+    sums, products = np.zeros(path.shape[1]), np.ones(path.shape[1])
+    totals, usable, windows = np.zeros(4), np.zeros(3), np.zeros((0, prior.size))
+    never, looks = (math.inf, math.inf, np.empty(0)), np.empty(0)
+    state = looks, sums, products, totals, usable, windows
+    for t in range(R.size):
+        row = w[t : t + 1], R[t : t + 1], W[t : t + 1]
+        observe(grids, centers, running, prior, never, *state, t, (1, 1), row)
+        log_wealths(sums, products, path[t])
 
 
 @compiled

@@ -211,9 +211,7 @@ class CoverageResult(Result):
 
 
 def _draw(certified: Certified, coverage: Coverage, name: str) -> Figure:
-    from understudy.plots import draw_certificates  # noqa: PLC0415 - presentation stands above data
+    from understudy.plots import draw_certificate  # noqa: PLC0415 - presentation stands above data
     from understudy.report.data import panel_of  # noqa: PLC0415
 
-    return draw_certificates(
-        [panel_of(certified, coverage)], title=f"What {name} would have earned"
-    )
+    return draw_certificate(panel_of(certified, coverage), title=f"What {name} would have earned")

@@ -242,7 +242,7 @@ def _least(part: int, bet: float, center: float, R: nw.Expr, ratio: float) -> nw
     most = 1.0 - bet * center * max(0.0, ratio - 1.0) if center else 1.0
     if part in (LOWER, UPPER):
         return most
-    none = 1.0 - bet * (R - center)
+    none = 1.0 - bet * R  # without the center: production may have had no choice
     return nw.when(none < most).then(none).otherwise(most)
 
 

@@ -296,8 +296,11 @@ def with_unusable(
         actions[places] = np.where(playable, rejected.actions, int(np.argmax(behavior)))
         q = None
     else:
+        assert behavior is not None  # a counted one has no centers
         assert log.propensities is not None and rejected.propensities is not None  # noqa: PT018
-        playable = (rejected.actions >= 0) & ~np.isnan(rejected.propensities)
+        low, high = behavior.range  # outside of it there may have been no choice: no w is known
+        playable = (rejected.actions >= 0) & (rejected.propensities >= low)
+        playable &= rejected.propensities <= high
         q = spread(log.propensities, valid, 1.0)
         q[places] = np.where(playable, rejected.propensities, 1.0)
     if isinstance(target, FixedPolicy):
