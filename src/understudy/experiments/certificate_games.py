@@ -2,10 +2,8 @@
 
 A `GameKind` plays a game; its `GameRecord` has what the certificate sees of each round, and the
 truth. Some adversaries know the certificate so far, and attack it. Quarantined rows and actions
-that were not declared come as `logs.runs.study` hands them to a certificate.
-
-A log made of units, each with several rows, is one more function that returns a `GameRecord`, with
-a round per unit.
+that were not declared come as `logs.runs.study` hands them to a certificate, and users with several
+rows as `logs.readers.units` makes one round of each.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
@@ -28,6 +27,7 @@ from understudy.certificates.targets import Target, largest_ratio, largest_ratio
 from understudy.constraints import Array
 from understudy.kernels.certificates import KAPPA
 from understudy.learners import exp3_ix
+from understudy.logs.readers.units import UnitRows
 from understudy.simulation import Game, adversaries, play
 from understudy.simulation.game import RandomStreams, log_chunks
 from understudy.types import Integers, Log
@@ -388,6 +388,33 @@ def play_certain_rows(rounds: int, streams: RandomStreams) -> GameRecord:
     return with_lost_rows(record, np.zeros(rounds, dtype=bool), certain, policy)
 
 
+LATER_ROWS = 4  # of a user, on average, after the first one
+
+
+def play_sticky_users(rounds: int, streams: RandomStreams) -> GameRecord:
+    """Production draws an action once for each user, who has rows here and there in the log.
+
+    Users have mean rewards of their own, whatever the action is: there is no gain.
+    """
+    user = np.append(np.arange(rounds), streams.observed.integers(rounds, size=LATER_ROWS * rounds))
+    user = streams.observed.permutation(user)
+    q, policy = np.array([0.8, 0.2]), np.array([0.2, 0.8])
+    drawn = choose(q, streams.behavior.random(rounds))
+    means = streams.observed.random(rounds)
+    paid = (streams.observed.random(len(user)) < means[user]).astype(np.float64)
+    rows = pl.DataFrame({"row": user, "unit": user, "action": drawn[user], "reward": paid})
+    units = pl.concat(
+        frame for _, frame in UnitRows.collect([("log", rows)], column="user").batches()
+    )
+    truth = (np.bincount(user, paid) / np.bincount(user))[
+        pl.Series(user).unique(maintain_order=True)
+    ]
+    rewards, actions = np.repeat(truth[:, np.newaxis], 2, axis=1), units["action"].to_numpy()
+    record = record_of(policy, q, rewards, actions, known=q, ratios=ratio_of_policy(policy, q))
+    log = Log(actions, units["reward"].to_numpy())
+    return GameRecord(**{**vars(record), "log": log})
+
+
 KINDS = (
     GameKind("stationary", partial(play_game, rising_game, None), LEARNER),
     GameKind("switching", partial(play_game, switching_game, None), LEARNER),
@@ -412,4 +439,5 @@ KINDS = (
     GameKind("no choice in some rows", play_certain_rows),
     GameKind("quarantined rows", partial(play_losses, logged=False)),
     GameKind("quarantined rows, floor", partial(play_losses, logged=True)),
+    GameKind("sticky users, as units", play_sticky_users),
 )
