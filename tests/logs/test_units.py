@@ -271,6 +271,46 @@ def test_the_same_units_in_both_logs_would_promote_a_policy_of_no_effect() -> No
     assert (guarded, unguarded >= 6) == (0, True)
 
 
+# ------------------------------------------------------------------------------------- formats
+
+
+def dsjson(log: pl.DataFrame, path: Path) -> Path:
+    lines = [
+        {
+            "_label_cost": -row["reward"],
+            "_label_probability": row["propensity"],
+            "_label_Action": 1 + (row["action"] == "b"),
+            "session": row["user"],
+            "c": {"person": {"name": f"u{row['user']}"}},
+        }
+        for row in log.iter_rows(named=True)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("unit", ["session", "c.person.name"])
+def test_units_of_dsjson_are_keys_of_any_depth(unit: str, tmp_path: Path) -> None:
+    log = sticky_log(5, users=100, rows=600)
+    path = dsjson(log, tmp_path / "log.dsjson")
+    found = us.logs.certify(path, {1: 0.1, 2: 0.9}, unit=unit, actions=[1, 2])
+    assert same(found, us.logs.certify(log, B, unit="user", actions=["a", "b"]))
+
+
+@pytest.mark.parametrize("unit", ["c", "nothing", "c.person"])
+def test_a_unit_of_dsjson_that_is_no_single_value_is_missing(unit: str, tmp_path: Path) -> None:
+    path = dsjson(sticky_log(5, users=100, rows=600), tmp_path / "log.dsjson")
+    with pytest.raises(us.errors.InvalidLog, match="unit is missing: 600"):
+        us.logs.coverage(path, unit=unit)
+
+
+def test_text_of_vowpal_wabbit_has_no_units(tmp_path: Path) -> None:
+    path = tmp_path / "log.vw"
+    path.write_text("1:-1:0.5 | user:3\n2:0:0.5 | user:4\n", encoding="utf-8")
+    with pytest.raises(us.errors.InvalidLog, match=r"has no units.*write its events as a table"):
+        us.logs.coverage(path, unit="user")
+
+
 # ------------------------------------------------------------------------------------- wrong input
 
 
