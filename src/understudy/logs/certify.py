@@ -9,7 +9,11 @@ from tempfile import gettempdir
 from typing import Any, Unpack
 
 from understudy.errors import InvalidArgument
-from understudy.logs.evaluation.target_policies import disjoint_actions, target_of
+from understudy.logs.evaluation.target_policies import (
+    disjoint_actions,
+    refuse_used_units,
+    target_of,
+)
 from understudy.logs.evaluation.verdicts import Candidate, coverage_from
 from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import (
@@ -72,6 +76,7 @@ def certify(
     checked = Options.of(target=target_probability, **options)
     if learned is not None:
         checked = checked.with_defaults_of(learned.settings)
+        refuse_used_units([target], checked)
     passed = LogInput.of(log, checked.format)
     if folder is not None:
         passed.refuse_folder(folder)

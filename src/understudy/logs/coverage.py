@@ -14,6 +14,7 @@ from understudy.logs.evaluation.target_policies import (
     RowTarget,
     Target,
     average_by_label,
+    refuse_used_units,
     target_of,
 )
 from understudy.logs.evaluation.verdicts import coverage_from
@@ -60,6 +61,7 @@ def coverage(
     several: Any = [policies] if single else policies
     targets = [_fixed_target(policy) for policy in several]
     checked = Options.of(**options)
+    refuse_used_units(targets, checked)
     passed = LogInput.of(log, checked.format)
     fingerprints = fingerprints_of(passed.sources)
     with scratch_folder(Path(gettempdir())) as hidden:

@@ -326,14 +326,16 @@ class Options:
         roles = ("action", "reward", "propensity", "context", "experts", "unit")
         columns = {role: getattr(settings.columns, role) for role in roles}
         known = {role: name for role, name in columns.items() if name is not None}
-        return dataclasses.replace(
+        combined = dataclasses.replace(
             self,
             columns=known | dict(self.columns),
             reward_range=self.reward_range or settings.reward_range,
             repeated_rows=self.repeated_rows or settings.repeated_rows,
             no_unit=self.no_unit or (settings.no_unit and self.columns.get("unit") is None),
-            unit_rows=self.unit_rows or (None if self.columns.get("unit") else settings.unit_rows),
+            unit_rows=self.unit_rows or settings.unit_rows,
         )
+        _check_unit_rows(combined.unit_rows, combined.scale)
+        return combined
 
     def resumed_columns(self, settings: Settings) -> Columns:
         """The columns to read when learning goes on.
@@ -409,6 +411,11 @@ def _check_units(passed: Mapping[str, Any], scale: RewardScale) -> None:
     if unit is None and most_rows is not None:
         reason = "it counts the rows of a unit, and no unit is named"
         raise InvalidArgument("unit_rows", most_rows, reason, "name its column with --unit")
+    _check_unit_rows(most_rows, scale)
+
+
+def _check_unit_rows(most_rows: int | None, scale: RewardScale) -> None:
+    """Raise `InvalidArgument` if rows that a unit does not have earn less than any reward."""
     if most_rows is not None and not scale.low <= 0.0 <= scale.high:
         reason = "rows that a unit does not have count as 0, which is out of the range of rewards"
         remedy = "pass a --reward-range with 0 in it, or leave it out for the mean per row"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from understudy.logs.action_files import check_probabilities, probability_vector
 from understudy.logs.aggregation.sufficient_statistics import certify_sums
 from understudy.logs.encoder import UnexpectedValues
 from understudy.logs.evaluation.verdicts import UNIFORM, Candidate, candidates_of
+from understudy.logs.options import Options
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
 from understudy.logs.schema import Actions, Columns, Label, label_key
@@ -185,6 +186,34 @@ def target_of(
         best = max(by_label, key=by_label.__getitem__) if learned is None else learned.best_action()
         by_label = {label: float(label == best) for label in by_label}
     return Fixed(name, by_label, learned=learned)
+
+
+def refuse_used_units(targets: Iterable[Target], options: Options) -> None:
+    """Raise `InvalidArgument` if the units that a policy was learned from could judge it.
+
+    The action of a unit was drawn once, for all logs.
+    """
+    unit, fresh = options.columns.get("unit"), options.no_unit
+    for target in targets:
+        learned = target.learned
+        if learned is None:
+            continue
+        if learned.units is not None and unit is None:
+            learned.units.at_hand()
+            column = learned.units.counts.column
+            reason = f"it was learned from units of {column!r}, and a unit may be used once"
+            remedy = f"pass --unit {column}" + (", and no --engine" if options.engine else "")
+            raise InvalidArgument("policy", target.name, reason, remedy)
+        if learned.sticky is None or learned.units is not None or fresh:
+            continue
+        if learned.sticky.found and not learned.settings.no_unit:
+            column = learned.sticky.columns[0].name
+            reason = (
+                f"it was learned from rows of {column!r} with the same action again and again, so "
+                "that its units are not known, and could be used again"
+            )
+            remedy = "learn it again with --unit, or with --no-unit if every row had a draw"
+            raise InvalidArgument("policy", target.name, reason, remedy)
 
 
 def _depends_on_rows(policy: Policy, *, best_action: bool) -> bool:
