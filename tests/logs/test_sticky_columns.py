@@ -94,6 +94,28 @@ def test_a_column_without_an_alarm_is_examined_for_so_long() -> None:
     assert FALSE_ALARM == 1e-6
 
 
+def test_rows_whose_rewards_are_missing_are_draws_too() -> None:
+    """Rewards of b come late: in the valid rows a is more frequent than its propensity says."""
+    rng = np.random.default_rng(1)
+    drawn = pl.Series(np.array(["a", "b"])[rng.integers(0, 2, 60_000)])
+    log = fresh_log(0, 60_000).with_columns(action=drawn, propensity=pl.lit(0.5))
+    lost = (pl.col("action") == "b") & pl.Series(rng.random(len(log)) < 0.7)
+    late = log.with_columns(reward=pl.when(~lost).then("reward"))
+    sticky = us.logs.coverage(late).coverage.sticky
+    assert sticky is not None
+    assert (sticky.examined, sticky.found) == (3, False)
+
+
+def test_an_unknown_action_is_no_repeat() -> None:
+    """Whatever was played there: the bet loses, and the value keeps its last action."""
+    detector = StickyDetector()
+    hashes = {"user": pl.Series([1 << 33] * 4, dtype=pl.UInt64)}
+    detector.add(hashes, np.array([-1, 1, -1, 1]), np.array([1.0, 0.5, 1.0, 0.5]))
+    bets = detector._columns["user"]
+    assert bets.counts.tolist() == [1, 1]
+    assert bets.wealth.tolist() == pytest.approx(((1 - BETS) * (1 + BETS)).tolist())
+
+
 # ------------------------------------------------------------------------------------- commands
 
 

@@ -33,16 +33,18 @@ def bet_on_repeats(
     """Bet on all rows whose value has come before; return the largest mean wealth after one.
 
     A bet λ multiplies its wealth by 1 + λ (X − 1), with X = 1/q where the action is that of the
-    value's last row, and 0 where it is another. `counts` are such rows, and those with X > 0.
+    value's last row, and 0 where it is another, or is unknown (−1). `counts` are such rows whose
+    action is known, and those with X > 0.
     """
     mask, largest = np.uint64(tags.size - 1), 0.0
     for t in range(hashes.size):
         if hashes[t] == NO_VALUE:
             continue
         slot, tag = np.int64(hashes[t] & mask), np.uint32((hashes[t] >> SHIFT) | ONE)
+        known = actions[t] >= 0
         if tags[slot] == tag:
-            same = last[slot] == actions[t]
-            counts[0] += 1
+            same = known and last[slot] == actions[t]
+            counts[0] += known
             counts[1] += same
             excess = (1.0 / propensities[t] if same else 0.0) - 1.0
             mean = 0.0
@@ -50,8 +52,8 @@ def bet_on_repeats(
                 wealth[i] = min(MOST_WEALTH, wealth[i] * (1.0 + bets[i] * excess))
                 mean += wealth[i] / bets.size
             largest = max(largest, mean)
-        if tags[slot] == 0:
+        if known and tags[slot] == 0:
             tags[slot] = tag
-        if tags[slot] == tag:
+        if known and tags[slot] == tag:
             last[slot] = actions[t]
     return largest

@@ -10,7 +10,9 @@ if a could not be played: at most 1, whatever the propensities are, and whatever
 rewards. So Π (1 + λ (X − 1)) over these rows is a supermartingale for every λ in (0, 1), and so is
 a mixture. With m columns there is an alarm in a column whose mixture ever reaches m/`FALSE_ALARM`
 (Ville). Whether two values are confused does not matter: X compares with an earlier action of the
-log, and any will do.
+log, and any will do. Rows that a log rejects for their rewards are draws as well: which rewards
+are missing may depend on the action. Where the action or its propensity is unknown, X = 0, which
+is the worst.
 
 A column that follows from the action, such as the name or the price of what was played, or that was
 measured afterwards, raises an alarm too. The log cannot tell it from a sticky unit; its owner can.
@@ -89,7 +91,10 @@ class StickyDetector:
         self._columns: dict[str, _ColumnBets] = {}
 
     def add(self, hashes: Mapping[str, pl.Series], actions: Integers, propensities: Array) -> None:
-        """Bet on more rows, given a hash of each value by column: 0 where a value is missing."""
+        """Bet on more rows, given a hash of each value by column: 0 where a value is missing.
+
+        An action is −1 where it or its propensity is unknown: there all bets lose.
+        """
         columns = kernel_view(actions), kernel_view(propensities)
         for name, values in hashes.items():
             if name not in self._columns:
