@@ -422,6 +422,11 @@ def test_text_of_vowpal_wabbit_has_no_units(tmp_path: Path) -> None:
         ({"unit": "user", "id": "page"}, "leave it out"),
         ({"unit": "user", "unit_rows": 2, "reward_range": (1, 5)}, "a --reward-range with 0 in it"),
         ({"unit": "users"}, "it has no column 'users'"),
+        ({"unit": ["user"]}, r"unit = \['user'\]: it is not the name .* pass one name"),
+        ({"unit": True}, "unit = True: it is not the name of a column"),
+        ({"unit": pl.col("user")}, "pass one name"),
+        ({"no_unit": "no"}, "it must be True or False"),
+        ({"unit": "user", "no_unit": []}, "it must be True or False"),
         ({"unit": "user", "engine": "polars"}, "leave it out, or --engine"),
     ],
 )
@@ -429,6 +434,13 @@ def test_contradictions_are_named(options: dict[str, Any], message: str) -> None
     log = sticky_log(1, users=20, rows=200)
     with pytest.raises((us.errors.InvalidArgument, us.errors.InvalidLog), match=message):
         us.logs.coverage(log, **options)
+
+
+def test_pandas_may_have_units_of_several_types() -> None:
+    log = sticky_log(1, users=20, rows=200).to_pandas()
+    log["user"] = [f"u{user}" if user % 2 else user for user in log["user"]]
+    with pytest.raises(us.errors.InvalidLog, match=r"values of several types.*astype\(str\)"):
+        us.logs.coverage(log, unit="user")
 
 
 def test_a_policy_of_units_is_certified_by_units() -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, Unpack, get_type_hints
 
 from understudy.behaviors import LEAST_PROPENSITY
 from understudy.certificates.evidence import CONFIDENCE
-from understudy.constraints import HORIZON, integer, number
+from understudy.constraints import HORIZON, TRUTH, integer, number
 from understudy.errors import InvalidArgument, Verbatim, shorten
 from understudy.logs.action_files import check_probabilities, read_actions, read_probabilities
 from understudy.logs.aggregation.engines import ENGINES
@@ -266,12 +266,13 @@ class Options:
             raise InvalidArgument("least_propensity", least, reason, "leave it out")
         _one_of("repeated_rows", passed.get("repeated_rows"), REPEATED_ROWS)
         roles = ("action", "reward", "propensity", "time", "eligible", "target", "id", "unit")
-        named: dict[str, Any] = {role: passed.get(role) for role in roles}
+        named: dict[str, Any] = {role: _column(role, passed.get(role)) for role in roles}
         named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
         expert = passed.get("expert")
         named["experts"] = (expert,) if isinstance(expert, str) else tuple(expert or ()) or None
         reward_range = passed.get("reward_range")
         scale = None if reward_range is None else RewardScale.from_range(reward_range)
+        no_unit = TRUTH.optional()("no_unit", passed.get("no_unit"))
         _check_units(passed, scale or RewardScale())
         return Options(
             columns=_preset(passed.get("preset"))
@@ -288,7 +289,7 @@ class Options:
             engine=passed.get("engine"),
             repeated_rows=passed.get("repeated_rows"),
             least_propensity=LEAST_PROPENSITY.optional()("least_propensity", least),
-            no_unit=bool(passed.get("no_unit")),
+            no_unit=bool(no_unit),
             unit_rows=UNIT_ROWS.optional()("unit_rows", passed.get("unit_rows")),
         )
 
@@ -397,6 +398,14 @@ def _behavior(
     if isinstance(value, str) and value in NAMED_SOURCES:
         return NAMED_SOURCES[value], None
     return GIVEN, read_probabilities("behavior", Path(value))
+
+
+def _column(role: str, name: Any) -> str | None:
+    """The name of a column."""
+    if name is not None and not isinstance(name, str):
+        reason = "it is not the name of a column"
+        raise InvalidArgument(role, name, reason, "pass one name, a text such as 'user'")
+    return name
 
 
 def _check_units(passed: Mapping[str, Any], scale: RewardScale) -> None:

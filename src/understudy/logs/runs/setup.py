@@ -13,9 +13,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from understudy.behaviors import Behavior, Logged
-from understudy.errors import InvalidArgument, InvalidLog
+from understudy.errors import InvalidArgument, InvalidLog, first_line
 from understudy.logs.action_files import probability_vector
 from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.repeated_rows import RepeatedRows, RowCounter
@@ -90,7 +91,12 @@ class LogInput:
         except TypeError:
             raise InvalidLog("log", log, "it is not a log", REMEDY) from None
         if isinstance(frame, nw.DataFrame):
-            return LogInput([FrameSource(frame.to_polars())])
+            try:
+                return LogInput([FrameSource(frame.to_polars())])
+            except pa.ArrowException as error:  # a column of objects, which pandas can have
+                reason = f"a column has values of several types ({first_line(error)})"
+                remedy = "make it a column of texts or of numbers, such as with astype(str)"
+                raise InvalidLog("log", "frame", reason, remedy) from None
         if frame.implementation.is_polars():
             return LogInput([FrameSource(frame.collect("polars").to_polars())])
         return LogInput([], log)
