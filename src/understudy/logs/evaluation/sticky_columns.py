@@ -8,7 +8,7 @@ Chance: let a row have a value that came before, and X = 1{b = action of the val
 If b was drawn afresh with the propensities of the row, E X = q(a)/q(a) = 1 for that action a, or 0
 if a could not be played: at most 1, whatever the propensities are, and whatever the value says of
 rewards. So Π (1 + λ (X − 1)) over these rows is a supermartingale for every λ in (0, 1), and so is
-a mixture. With m columns there is an alarm in a column whose mixture ever reaches m/`FALSE_ALARM`
+a mixture, also one of bets that start later. With m columns there is an alarm in a column whose mixture ever reaches m/`FALSE_ALARM`
 (Ville). Whether two values are confused does not matter: X compares with an earlier action of the
 log, and any will do. Rows that a log rejects for their rewards are draws as well: which rewards
 are missing may depend on the action. Where the action or its propensity is unknown, X = 0, which
@@ -39,7 +39,9 @@ FALSE_ALARM = 1e-6  # of all columns together: rare for one log, and for all log
 BETS: Array = kernel_view(np.array([0.9, 0.5, 0.25, 0.1, 0.05, 0.02]))
 SLOTS = 1 << 17  # values of a column that are followed: about 100 000, 1 MB
 MOST_SLOTS = 1 << 23  # in all columns: 64 MB
-ENOUGH = 1 << 20  # repeats of a column without an alarm: the smallest bet needs far fewer
+# Repeats from one start of bets to the next: an assignment that becomes sticky after j of them shows
+# in the next few rows more than that, as a start costs a factor of j (j + 1) alone.
+STARTS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class StickyDetector:
         """The columns with an alarm."""
         threshold = max(1, len(self._columns)) / FALSE_ALARM
         found = [
-            StickyColumn(name, *map(int, bets.counts))
+            StickyColumn(name, *map(int, bets.counts[:2]))
             for name, bets in self._columns.items()
             if bets.largest >= threshold
         ]
@@ -119,13 +121,10 @@ class _ColumnBets:
         slots = min(SLOTS, 1 << int(math.log2(max(1, MOST_SLOTS // columns))))
         self.tags = np.zeros(slots, dtype=np.uint32)
         self.last = np.zeros(slots, dtype=np.int32)
-        self.wealth, self.largest = np.ones(len(BETS)), 0.0
-        self.counts = np.zeros(2, dtype=np.int64)
+        self.wealth, self.largest = np.zeros(len(BETS)), 0.0
+        self.counts = np.zeros(3, dtype=np.int64)
 
     def add(self, hashes: Any, actions: Integers, propensities: Array) -> None:
-        if self.counts[0] >= ENOUGH:
-            return
-        found = kernels.repeats.bet_on_repeats(
-            BETS, hashes, actions, propensities, self.tags, self.last, self.wealth, self.counts
-        )
+        state = self.tags, self.last, self.wealth, self.counts
+        found = kernels.repeats.bet_on_repeats(BETS, hashes, actions, propensities, *state, STARTS)
         self.largest = max(self.largest, found)
