@@ -356,17 +356,18 @@ def test_coverage_judges_a_policy_of_units_by_units(options: dict[str, Any]) -> 
         us.logs.coverage(later, [learned.policy], **options)
 
 
-def test_a_policy_of_sticky_rows_is_judged_by_no_log() -> None:
+def test_a_policy_of_sticky_rows_is_not_judged_by_units() -> None:
     """Its units are not known, so that they could be used again."""
     log = sticky_log(9, users=200, rows=2_000)
     learned = us.logs.learn(log)
     assert learned.obstacle == "sticky columns"
-    options: list[dict[str, Any]] = [{}, {"unit": "user"}]
-    for option in options:
-        for command in (us.logs.certify, us.logs.coverage):
-            with pytest.raises(us.errors.InvalidArgument, match="learn it again"):
-                command(log[::-1][:1_500], learned.policy, **option)
-    later = sticky_log(10, users=100, rows=500, first_user=5_000)
+    for command in (us.logs.certify, us.logs.coverage):
+        with pytest.raises(us.errors.InvalidArgument, match="learn it again, with --unit user"):
+            command(log[::-1][:1_500], learned.policy, unit="user")
+    later = log[::-1].unique("user", keep="first", maintain_order=True)
+    assert us.logs.certify(later, learned).coverage.obstacle == "sticky columns"
+    assert us.logs.coverage(later, learned).coverage.obstacle == "sticky columns"
+    assert us.logs.coverage(later).coverage.obstacle is None
     assert us.logs.certify(later, learned, no_unit=True).coverage.obstacle is None
 
 

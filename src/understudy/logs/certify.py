@@ -12,6 +12,7 @@ from understudy.errors import InvalidArgument
 from understudy.logs.evaluation.target_policies import (
     disjoint_actions,
     refuse_used_units,
+    sticky_columns_of,
     target_of,
 )
 from understudy.logs.evaluation.verdicts import Candidate, coverage_from
@@ -104,7 +105,7 @@ def certify(
                 scale=checked.scale,
                 repeated=outcome.provenance.repeated,
                 declared=bool(checked.declared()),
-                sticky=outcome.provenance.sticky,
+                sticky=sticky_columns_of(outcome.provenance.sticky, [target], checked),
                 units=outcome.provenance.units,
             ),
             scale=checked.scale,

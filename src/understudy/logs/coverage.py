@@ -15,6 +15,7 @@ from understudy.logs.evaluation.target_policies import (
     Target,
     average_by_label,
     refuse_used_units,
+    sticky_columns_of,
     target_of,
 )
 from understudy.logs.evaluation.verdicts import coverage_from
@@ -78,7 +79,7 @@ def coverage(
             scale=checked.scale,
             repeated=outcome.provenance.repeated,
             declared=bool(checked.declared()),
-            sticky=outcome.provenance.sticky,
+            sticky=sticky_columns_of(outcome.provenance.sticky, targets, checked),
             units=outcome.provenance.units,
         ),
         scale=checked.scale,

@@ -8,11 +8,12 @@ Chance: let a row have a value that came before, and X = 1{b = action of the val
 If b was drawn afresh with the propensities of the row, E X = q(a)/q(a) = 1 for that action a, or 0
 if a could not be played: at most 1, whatever the propensities are, and whatever the value says of
 rewards. So Π (1 + λ (X − 1)) over these rows is a supermartingale for every λ in (0, 1), and so is
-a mixture, also one of bets that start later. With m columns there is an alarm in a column whose mixture ever reaches m/`FALSE_ALARM`
-(Ville). Whether two values are confused does not matter: X compares with an earlier action of the
-log, and any will do. Rows that a log rejects for their rewards are draws as well: which rewards
-are missing may depend on the action. Where the action or its propensity is unknown, X = 0, which
-is the worst.
+a mixture, also with bets that start later. With m columns there is an alarm in a column whose
+mixture ever reaches m/`FALSE_ALARM` (Ville). Whether two values are confused does not matter: X
+compares with an earlier action of the log, and any will do.
+
+Rows that a log rejects for their rewards are draws as well: which rewards are missing may depend
+on the action. Where the action or its propensity is unknown, X = 0, which is the worst.
 
 A column that follows from the action, such as the name or the price of what was played, or that was
 measured afterwards, raises an alarm too. The log cannot tell it from a sticky unit; its owner can.
@@ -39,8 +40,8 @@ FALSE_ALARM = 1e-6  # of all columns together: rare for one log, and for all log
 BETS: Array = kernel_view(np.array([0.9, 0.5, 0.25, 0.1, 0.05, 0.02]))
 SLOTS = 1 << 17  # values of a column that are followed: about 100 000, 1 MB
 MOST_SLOTS = 1 << 23  # in all columns: 64 MB
-# Repeats from one start of bets to the next: an assignment that becomes sticky after j of them shows
-# in the next few rows more than that, as a start costs a factor of j (j + 1) alone.
+# Repeats from one start of bets to the next. An assignment that becomes sticky shows in little more
+# than so many, as a start costs little: start j has 1/(j (j + 1)) of the wealth.
 STARTS = 1 << 12
 
 
