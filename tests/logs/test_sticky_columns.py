@@ -14,7 +14,6 @@ import understudy as us
 from tests.support.command_line import COMMANDS, Place, place
 from tests.support.logs.log_files import write
 from tests.support.logs.sticky import fresh_log, sticky_log
-from understudy.kernels.repeats import bet_on_repeats
 from understudy.logs.evaluation.sticky_columns import (
     BETS,
     FALSE_ALARM,
@@ -52,19 +51,21 @@ def test_the_wealth_of_a_bet_is_one_in_expectation() -> None:
 
 
 @pytest.mark.parametrize("starts", [1, 2, 3])
-def test_the_wealth_of_all_starts_is_one_in_expectation(starts: int) -> None:
+def test_the_wealth_of_all_starts_is_one_in_expectation(
+    starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With what later starts get: 1 − 1/2 − 1/6 − … is 1/(their number + 1)."""
+    monkeypatch.setattr("understudy.logs.evaluation.sticky_columns.STARTS", starts)
     n, q = 6, 0.3
     total = 0.0
-    hashes = np.full(n, 1 << 33, dtype=np.uint64)
     for actions in itertools.product((0, 1), repeat=n):
         own = np.where(np.array(actions) == 1, q, 1 - q)
-        tables = np.zeros(1, dtype=np.uint32), np.zeros(1, dtype=np.int32)
-        wealth, counts = np.zeros(len(BETS)), np.zeros(3, dtype=np.int64)
-        columns = hashes, np.array(actions), own
-        bet_on_repeats(BETS, *columns, *tables, wealth, counts, starts)
+        detector = StickyDetector()
+        values = {"user": pl.Series([1 << 33] * n, dtype=pl.UInt64)}
+        detector.add(values, np.array(actions), own)
         begun = -(-(n - 1) // starts)
-        total += float(np.prod(own)) * (wealth.mean() + 1 / (begun + 1))
+        wealth = detector._columns["user"].wealth.mean()
+        total += float(np.prod(own)) * (wealth + 1 / (begun + 1))
     assert total == pytest.approx(1.0, rel=1e-12)
 
 
