@@ -16,7 +16,6 @@ from tests.support.logs.log_files import write
 from tests.support.logs.sticky import fresh_log, sticky_log
 from understudy.logs.evaluation.sticky_columns import (
     BETS,
-    ENOUGH,
     FALSE_ALARM,
     StickyColumns,
     StickyDetector,
@@ -48,6 +47,25 @@ def test_the_wealth_of_a_bet_is_one_in_expectation() -> None:
         detector = StickyDetector()
         detector.add({"user": pl.Series(values)}, np.array(actions), np.array(own))
         total += float(np.prod(own)) * detector._columns["user"].wealth.mean()
+    assert total == pytest.approx(0.5, rel=1e-12)
+
+
+@pytest.mark.parametrize("starts", [1, 2, 3])
+def test_the_wealth_of_all_starts_is_one_in_expectation(
+    starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what later starts get: 1 − 1/2 − 1/6 − … is 1/(their number + 1)."""
+    monkeypatch.setattr("understudy.logs.evaluation.sticky_columns.STARTS", starts)
+    n, q = 6, 0.3
+    total = 0.0
+    for actions in itertools.product((0, 1), repeat=n):
+        own = np.where(np.array(actions) == 1, q, 1 - q)
+        detector = StickyDetector()
+        values = {"user": pl.Series([1 << 33] * n, dtype=pl.UInt64)}
+        detector.add(values, np.array(actions), own)
+        begun = -(-(n - 1) // starts)
+        wealth = detector._columns["user"].wealth.mean()
+        total += float(np.prod(own)) * (wealth + 1 / (begun + 1))
     assert total == pytest.approx(1.0, rel=1e-12)
 
 
@@ -82,16 +100,42 @@ def test_missing_values_are_no_value() -> None:
     assert detector.finding() == StickyColumns((), 1)
 
 
-def test_a_column_without_an_alarm_is_examined_for_so_long() -> None:
+def test_an_assignment_that_becomes_sticky_late_is_found() -> None:
+    """1,000 users: fresh draws in a million rows, and then one for each user, as by a new flag."""
     rng = np.random.default_rng(0)
+    fresh, late = 1_200_000, 8_000
+    user, page = (rng.integers(0, values, fresh + late) for values in (1_000, 20))
+    actions = rng.integers(0, 2, fresh + late)
     detector = StickyDetector()
-    n = 1 << 18
-    for _ in range(8):
-        values = {"page": pl.Series(rng.integers(0, 20, n)).hash()}
-        detector.add(values, rng.integers(0, 2, n), np.full(n, 0.5))
-    assert ENOUGH <= detector._columns["page"].counts[0] <= ENOUGH + n
-    assert len(BETS) == 6
-    assert FALSE_ALARM == 1e-6
+    hashes = {"user": pl.Series(user).hash(), "page": pl.Series(page).hash()}
+    detector.add({k: h[:fresh] for k, h in hashes.items()}, actions[:fresh], np.full(fresh, 0.5))
+    assert not detector.finding().found
+    kept = rng.integers(0, 2, 1_000)[user[fresh:]]
+    detector.add({k: h[fresh:] for k, h in hashes.items()}, kept, np.full(late, 0.5))
+    assert [column.name for column in detector.finding().columns] == ["user"]
+    assert (len(BETS), FALSE_ALARM) == (6, 1e-6)
+
+
+def test_rows_whose_rewards_are_missing_are_draws_too() -> None:
+    """Rewards of b come late: in the valid rows a is more frequent than its propensity says."""
+    rng = np.random.default_rng(1)
+    drawn = pl.Series(np.array(["a", "b"])[rng.integers(0, 2, 60_000)])
+    log = fresh_log(0, 60_000).with_columns(action=drawn, propensity=pl.lit(0.5))
+    lost = (pl.col("action") == "b") & pl.Series(rng.random(len(log)) < 0.7)
+    late = log.with_columns(reward=pl.when(~lost).then("reward"))
+    sticky = us.logs.coverage(late).coverage.sticky
+    assert sticky is not None
+    assert (sticky.examined, sticky.found) == (3, False)
+
+
+def test_an_unknown_action_is_no_repeat() -> None:
+    """Whatever was played there: the bet loses, and the value keeps its last action."""
+    detector = StickyDetector()
+    hashes = {"user": pl.Series([1 << 33] * 4, dtype=pl.UInt64)}
+    detector.add(hashes, np.array([-1, 1, -1, 1]), np.array([1.0, 0.5, 1.0, 0.5]))
+    bets = detector._columns["user"]
+    assert bets.counts.tolist() == [1, 1, 2]
+    assert bets.wealth.tolist() == pytest.approx((0.5 * (1 - BETS) * (1 + BETS)).tolist())
 
 
 # ------------------------------------------------------------------------------------- commands

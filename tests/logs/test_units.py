@@ -269,6 +269,146 @@ def test_the_same_units_in_both_logs_would_promote_a_policy_of_no_effect() -> No
     assert (guarded, unguarded >= 6) == (0, True)
 
 
+@pytest.mark.parametrize("kind", [pl.Float64, pl.Decimal(20, 2)])
+@pytest.mark.parametrize("text", [False, True])
+def test_a_unit_with_a_number_is_the_same_in_all_types(
+    kind: pl.DataType, *, text: bool, tmp_path: Path
+) -> None:
+    """pandas makes 7.0 of 7 where a column has a missing value, in frames and in CSV files."""
+    log = sticky_log(9, users=200, rows=1_000)
+    learned = us.logs.learn(log[:800], unit="user")
+    other = log.with_columns(pl.col("user").cast(kind))
+    if text:
+        other = other.with_columns(pl.col("user").cast(pl.String))
+    newer = us.logs.certify(write(tmp_path / "log.csv", other), learned).intake.units
+    assert newer is not None
+    assert newer.left_out == log[:800]["user"].n_unique()
+
+
+@pytest.mark.parametrize("folder", ["run[1]", "run*", "a b?"])
+def test_the_file_of_units_is_read_in_any_folder(folder: str, tmp_path: Path) -> None:
+    learned = us.logs.learn(sticky_log(9, users=200, rows=1_000), unit="user")
+    (tmp_path / folder).mkdir()
+    learned.policy.save(tmp_path / folder / "policy.json")
+    loaded = us.logs.Policy.load(tmp_path / folder / "policy.json")
+    assert loaded.units is not None
+    assert len(loaded.units.at_hand()) == 200
+
+
+@pytest.mark.parametrize("column", [["ann"], [[1]], [-1], [None], [1.5], []])
+def test_another_file_of_that_name_is_no_file_of_units(column: list[Any], tmp_path: Path) -> None:
+    pl.DataFrame({"unit": column}).write_parquet(tmp_path / "units.parquet")
+    assert UsedUnits.load(tmp_path / "units.parquet") is None
+    pl.DataFrame({"user": column}).write_parquet(tmp_path / "units.parquet")
+    assert UsedUnits.load(tmp_path / "units.parquet") is None
+    (tmp_path / "folder").mkdir()
+    assert UsedUnits.load(tmp_path / "folder") is None
+
+
+def test_two_policies_of_a_folder_have_a_file_of_units_each(tmp_path: Path) -> None:
+    logs = [sticky_log(seed, users=50, rows=300, first_user=100 * seed) for seed in (1, 2, 3)]
+    for name, log in zip(("v1.json", "v2.json", "policy.json"), logs, strict=True):
+        us.logs.learn(log, unit="user").policy.save(tmp_path / name)
+    for name, log in zip(("v1.json", "v2.json", "policy.json"), logs, strict=True):
+        with pytest.raises(us.errors.InvalidLog, match="learned from all of its"):
+            us.logs.certify(log[:200], tmp_path / name)
+    (tmp_path / "moved").mkdir()
+    for name, later in (("policy.json", "best.json"), ("units.parquet", "units.parquet")):
+        (tmp_path / name).rename(tmp_path / "moved" / later)
+    with pytest.raises(us.errors.InvalidLog, match="learned from all of its"):
+        us.logs.certify(logs[2][:200], tmp_path / "moved" / "best.json")
+
+
+def test_a_resumed_run_counts_as_many_rows_of_a_unit() -> None:
+    learned = us.logs.learn(sticky_log(9, users=200, rows=1_000), unit="user", unit_rows=2)
+    later = sticky_log(10, users=100, rows=500, first_user=5_000)
+    once = us.logs.learn(later, resume=learned).policy
+    again = us.logs.learn(later, resume=learned, unit="user").policy
+    assert again.to_json() == once.to_json()
+    named = us.logs.certify(later, learned, unit="user")
+    assert same(named, us.logs.certify(later, learned))
+
+
+def test_rows_that_a_unit_does_not_have_are_in_the_range_of_the_policy_too() -> None:
+    log, later = (
+        sticky_log(seed, users=200, rows=1_000, first_user=1_000 * seed).with_columns(
+            reward=1 + 4 * pl.col("reward")
+        )
+        for seed in (1, 2)
+    )
+    learned = us.logs.learn(log, unit="user", reward_range=(1, 5))
+    with pytest.raises(us.errors.InvalidArgument, match="a --reward-range with 0 in it"):
+        us.logs.certify(later, learned, unit="user", unit_rows=2)
+    learned = us.logs.learn(log, unit="user", reward_range=(0, 5), unit_rows=2)
+    with pytest.raises(us.errors.InvalidArgument, match="a --reward-range with 0 in it"):
+        us.logs.certify(later, learned, reward_range=(1, 5))
+
+
+@pytest.mark.parametrize("options", [{}, {"no_unit": True}, {"engine": "polars"}])
+def test_coverage_judges_a_policy_of_units_by_units(options: dict[str, Any]) -> None:
+    """One row of each unit: no column shows that the action is sticky."""
+    log = sticky_log(9, users=200, rows=1_000)
+    learned = us.logs.learn(log, unit="user")
+    later = log[::-1].unique("user", keep="first", maintain_order=True)
+    with pytest.raises(us.errors.InvalidArgument, match="pass --unit user"):
+        us.logs.coverage(later, [learned.policy], **options)
+
+
+def test_a_policy_of_sticky_rows_is_not_judged_by_units() -> None:
+    """Its units are not known, so that they could be used again."""
+    log = sticky_log(9, users=200, rows=2_000)
+    learned = us.logs.learn(log)
+    assert learned.obstacle == "sticky columns"
+    for command in (us.logs.certify, us.logs.coverage):
+        with pytest.raises(us.errors.InvalidArgument, match="learn it again, with --unit user"):
+            command(log[::-1][:1_500], learned.policy, unit="user")
+    later = log[::-1].unique("user", keep="first", maintain_order=True)
+    assert us.logs.certify(later, learned).coverage.obstacle == "sticky columns"
+    assert us.logs.coverage(later, learned).coverage.obstacle == "sticky columns"
+    assert us.logs.coverage(later).coverage.obstacle is None
+    assert us.logs.certify(later, learned, no_unit=True).coverage.obstacle is None
+
+
+# ------------------------------------------------------------------------------------- formats
+
+
+def dsjson(log: pl.DataFrame, path: Path) -> Path:
+    lines = [
+        {
+            "_label_cost": -row["reward"],
+            "_label_probability": row["propensity"],
+            "_label_Action": 1 + (row["action"] == "b"),
+            "session": row["user"],
+            "c": {"person": {"name": f"u{row['user']}"}},
+        }
+        for row in log.iter_rows(named=True)
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("unit", ["session", "c.person.name"])
+def test_units_of_dsjson_are_keys_of_any_depth(unit: str, tmp_path: Path) -> None:
+    log = sticky_log(5, users=100, rows=600)
+    path = dsjson(log, tmp_path / "log.dsjson")
+    found = us.logs.certify(path, {1: 0.1, 2: 0.9}, unit=unit, actions=[1, 2])
+    assert same(found, us.logs.certify(log, B, unit="user", actions=["a", "b"]))
+
+
+@pytest.mark.parametrize("unit", ["c", "nothing", "c.person"])
+def test_a_unit_of_dsjson_that_is_no_single_value_is_missing(unit: str, tmp_path: Path) -> None:
+    path = dsjson(sticky_log(5, users=100, rows=600), tmp_path / "log.dsjson")
+    with pytest.raises(us.errors.InvalidLog, match="unit is missing: 600"):
+        us.logs.coverage(path, unit=unit)
+
+
+def test_text_of_vowpal_wabbit_has_no_units(tmp_path: Path) -> None:
+    path = tmp_path / "log.vw"
+    path.write_text("1:-1:0.5 | user:3\n2:0:0.5 | user:4\n", encoding="utf-8")
+    with pytest.raises(us.errors.InvalidLog, match=r"has no units.*write its events as a table"):
+        us.logs.coverage(path, unit="user")
+
+
 # ------------------------------------------------------------------------------------- wrong input
 
 
@@ -281,6 +421,11 @@ def test_the_same_units_in_both_logs_would_promote_a_policy_of_no_effect() -> No
         ({"unit": "user", "id": "page"}, "leave it out"),
         ({"unit": "user", "unit_rows": 2, "reward_range": (1, 5)}, "a --reward-range with 0 in it"),
         ({"unit": "users"}, "it has no column 'users'"),
+        ({"unit": ["user"]}, r"unit = \['user'\]: it is not the name .* pass one name"),
+        ({"unit": True}, "unit = True: it is not the name of a column"),
+        ({"unit": pl.col("user")}, "pass one name"),
+        ({"no_unit": "no"}, "it must be True or False"),
+        ({"unit": "user", "no_unit": []}, "it must be True or False"),
         ({"unit": "user", "engine": "polars"}, "leave it out, or --engine"),
     ],
 )
@@ -288,6 +433,13 @@ def test_contradictions_are_named(options: dict[str, Any], message: str) -> None
     log = sticky_log(1, users=20, rows=200)
     with pytest.raises((us.errors.InvalidArgument, us.errors.InvalidLog), match=message):
         us.logs.coverage(log, **options)
+
+
+def test_pandas_may_have_units_of_several_types() -> None:
+    log = sticky_log(1, users=20, rows=200).to_pandas()
+    log["user"] = [f"u{user}" if user % 2 else user for user in log["user"]]
+    with pytest.raises(us.errors.InvalidLog, match=r"values of several types.*astype\(str\)"):
+        us.logs.coverage(log, unit="user")
 
 
 def test_a_policy_of_units_is_certified_by_units() -> None:

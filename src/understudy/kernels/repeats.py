@@ -29,22 +29,32 @@ def bet_on_repeats(
     last: Array,
     wealth: Array,
     counts: Array,
+    starts: int,
     enough: float,
 ) -> bool:
     """Bet on rows whose value has come before; stop after one with a mean wealth of `enough`.
 
     A bet λ multiplies its wealth by 1 + λ (X − 1), with X = 1/q where the action is that of the
-    value's last row, and 0 where it is another. `counts` are such rows, and those with X > 0.
+    value's last row, and 0 where it is another, or is unknown (−1). `counts` are such rows whose
+    action is known, those with X > 0, and all of them. Bets start again and again, after so many
+    rows each time: start j has 1/(j (j + 1)) of the wealth 1, because the wealth of earlier ones is
+    gone if actions were drawn afresh for long.
     """
     mask = np.uint64(tags.size - 1)
     for t in range(hashes.size):
         if hashes[t] == NO_VALUE:
             continue
         slot, tag = np.int64(hashes[t] & mask), np.uint32((hashes[t] >> SHIFT) | ONE)
+        known = actions[t] >= 0
         if tags[slot] == tag:
-            same = last[slot] == actions[t]
-            counts[0] += 1
+            same = known and last[slot] == actions[t]
+            if counts[2] % starts == 0:
+                start = counts[2] // starts + 1.0
+                for i in range(bets.size):
+                    wealth[i] += 1.0 / (start * (start + 1.0))
+            counts[0] += known
             counts[1] += same
+            counts[2] += 1
             excess = (1.0 / propensities[t] if same else 0.0) - 1.0
             mean = 0.0
             for i in range(bets.size):
@@ -52,8 +62,8 @@ def bet_on_repeats(
                 mean += wealth[i] / bets.size
             if mean >= enough:
                 return True
-        if tags[slot] == 0:
+        if known and tags[slot] == 0:
             tags[slot] = tag
-        if tags[slot] == tag:
+        if known and tags[slot] == tag:
             last[slot] = actions[t]
     return False

@@ -9,7 +9,12 @@ from tempfile import gettempdir
 from typing import Any, Unpack
 
 from understudy.errors import InvalidArgument
-from understudy.logs.evaluation.target_policies import disjoint_actions, target_of
+from understudy.logs.evaluation.target_policies import (
+    disjoint_actions,
+    refuse_used_units,
+    sticky_columns_of,
+    target_of,
+)
 from understudy.logs.evaluation.verdicts import Candidate, coverage_from
 from understudy.logs.options import LogOptions, Options, with_options
 from understudy.logs.outputs import (
@@ -72,6 +77,7 @@ def certify(
     checked = Options.of(target=target_probability, **options)
     if learned is not None:
         checked = checked.with_defaults_of(learned.settings)
+        refuse_used_units([target], checked)
     passed = LogInput.of(log, checked.format)
     if folder is not None:
         passed.refuse_folder(folder)
@@ -99,7 +105,7 @@ def certify(
                 scale=checked.scale,
                 repeated=outcome.provenance.repeated,
                 declared=bool(checked.declared()),
-                sticky=outcome.provenance.sticky,
+                sticky=sticky_columns_of(outcome.provenance.sticky, [target], checked),
                 units=outcome.provenance.units,
             ),
             scale=checked.scale,

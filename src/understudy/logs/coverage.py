@@ -14,6 +14,8 @@ from understudy.logs.evaluation.target_policies import (
     RowTarget,
     Target,
     average_by_label,
+    refuse_used_units,
+    sticky_columns_of,
     target_of,
 )
 from understudy.logs.evaluation.verdicts import coverage_from
@@ -60,6 +62,7 @@ def coverage(
     several: Any = [policies] if single else policies
     targets = [_fixed_target(policy) for policy in several]
     checked = Options.of(**options)
+    refuse_used_units(targets, checked)
     passed = LogInput.of(log, checked.format)
     fingerprints = fingerprints_of(passed.sources)
     with scratch_folder(Path(gettempdir())) as hidden:
@@ -76,7 +79,7 @@ def coverage(
             scale=checked.scale,
             repeated=outcome.provenance.repeated,
             declared=bool(checked.declared()),
-            sticky=outcome.provenance.sticky,
+            sticky=sticky_columns_of(outcome.provenance.sticky, targets, checked),
             units=outcome.provenance.units,
         ),
         scale=checked.scale,

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypedDict, TypeVar, Unpack, get_type_hints
 
 from understudy.behaviors import LEAST_PROPENSITY
 from understudy.certificates.evidence import CONFIDENCE
-from understudy.constraints import HORIZON, integer, number
+from understudy.constraints import HORIZON, TRUTH, integer, number
 from understudy.errors import InvalidArgument, Verbatim, shorten
 from understudy.logs.action_files import check_probabilities, read_actions, read_probabilities
 from understudy.logs.aggregation.engines import ENGINES
@@ -290,12 +290,13 @@ class Options:
             "id",
         )
         roles = (*roles, UNIT, VECTOR)
-        named: dict[str, Any] = {role: passed.get(role) for role in roles}
+        named: dict[str, Any] = {role: _column(role, passed.get(role)) for role in roles}
         named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
         expert = passed.get("expert")
         named["experts"] = (expert,) if isinstance(expert, str) else tuple(expert or ()) or None
         reward_range = passed.get("reward_range")
         scale = None if reward_range is None else RewardScale.from_range(reward_range)
+        no_unit = TRUTH.optional()("no_unit", passed.get("no_unit"))
         _check_units(passed, scale or RewardScale())
         order = _order(passed.get("actions"))
         return Options(
@@ -318,7 +319,7 @@ class Options:
             engine=passed.get("engine"),
             repeated_rows=passed.get("repeated_rows"),
             least_propensity=LEAST_PROPENSITY.optional()("least_propensity", least),
-            no_unit=bool(passed.get("no_unit")),
+            no_unit=bool(no_unit),
             unit_rows=UNIT_ROWS.optional()("unit_rows", passed.get("unit_rows")),
         )
 
@@ -356,14 +357,16 @@ class Options:
         roles = ("action", "reward", "propensity", "context", "experts", UNIT, VECTOR)
         columns = {role: getattr(settings.columns, role) for role in roles}
         known = {role: name for role, name in columns.items() if name is not None}
-        return dataclasses.replace(
+        combined = dataclasses.replace(
             self,
             columns=known | dict(self.columns),
             reward_range=self.reward_range or settings.reward_range,
             repeated_rows=self.repeated_rows or settings.repeated_rows,
             no_unit=self.no_unit or (settings.no_unit and self.columns.get("unit") is None),
-            unit_rows=self.unit_rows or (None if self.columns.get("unit") else settings.unit_rows),
+            unit_rows=self.unit_rows or settings.unit_rows,
         )
+        _check_unit_rows(combined.unit_rows, combined.scale)
+        return combined
 
     def resumed_columns(self, settings: Settings) -> Columns:
         """The columns to read when learning goes on.
@@ -431,6 +434,14 @@ def _behavior(
     return GIVEN, read_probabilities("behavior", Path(value))
 
 
+def _column(role: str, name: Any) -> str | None:
+    """The name of a column."""
+    if name is not None and not isinstance(name, str):
+        reason = "it is not the name of a column"
+        raise InvalidArgument(role, name, reason, "pass one name, a text such as 'user'")
+    return name
+
+
 def _check_units(passed: Mapping[str, Any], scale: RewardScale) -> None:
     """Raise `InvalidArgument` if options about units contradict each other."""
     unit, most_rows = passed.get("unit"), passed.get("unit_rows")
@@ -443,6 +454,11 @@ def _check_units(passed: Mapping[str, Any], scale: RewardScale) -> None:
     if unit is None and most_rows is not None:
         reason = "it counts the rows of a unit, and no unit is named"
         raise InvalidArgument("unit_rows", most_rows, reason, "name its column with --unit")
+    _check_unit_rows(most_rows, scale)
+
+
+def _check_unit_rows(most_rows: int | None, scale: RewardScale) -> None:
+    """Raise `InvalidArgument` if rows that a unit does not have earn less than any reward."""
     if most_rows is not None and not scale.low <= 0.0 <= scale.high:
         reason = "rows that a unit does not have count as 0, which is out of the range of rewards"
         remedy = "pass a --reward-range with 0 in it, or leave it out for the mean per row"

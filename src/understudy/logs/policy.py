@@ -29,7 +29,7 @@ from understudy.logs.evaluation.context_groups import ContextGroups
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.features import ContextFeatures
-from understudy.logs.outputs import UNITS_FILE, by_reason
+from understudy.logs.outputs import POLICY_FILE, UNITS_FILE, by_reason
 from understudy.logs.readers.files import UnreadFiles
 from understudy.logs.readers.units import UnitCounts, UnitRecord
 from understudy.logs.runs.serving import Chances, Serving
@@ -270,10 +270,11 @@ class Policy:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write policy.json, and beside it the units that it was learned from, if it has any.
 
-        An error leaves no partial file.
+        The units of a policy of another name, such as v2.json, are in v2.units.parquet. An error
+        leaves no partial file.
         """
         if self.units is not None and self.units.used is not None:
-            self.units.used.save(Path(path).with_name(UNITS_FILE))
+            self.units.used.save(_units_file(Path(path)))
         write_atomically(Path(path), self.to_json().encode())
 
     def to_json(self, pause: Callable[[], object] = lambda: None) -> str:
@@ -342,8 +343,14 @@ class Policy:
             policy = from_text(text, str(path))
             if policy.units is None:
                 return policy
-            return replace(policy, units=policy.units.found_in(Path(path).parent))
+            return replace(policy, units=policy.units.found_beside(_units_file(Path(path))))
         raise InvalidSnapshot("policy", str(path), reason, REMEDY)
+
+
+def _units_file(path: Path) -> Path:
+    """The file of the units of a policy: several policies in a folder have one each."""
+    own = UNITS_FILE if path.name == POLICY_FILE else f"{path.stem}.{UNITS_FILE}"
+    return path.with_name(own)
 
 
 def from_text(text: str, name: str = "policy.json") -> Policy:

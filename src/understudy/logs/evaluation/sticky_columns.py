@@ -8,9 +8,12 @@ Chance: let a row have a value that came before, and X = 1{b = action of the val
 If b was drawn afresh with the propensities of the row, E X = q(a)/q(a) = 1 for that action a, or 0
 if a could not be played: at most 1, whatever the propensities are, and whatever the value says of
 rewards. So Π (1 + λ (X − 1)) over these rows is a supermartingale for every λ in (0, 1), and so is
-a mixture. With m columns there is an alarm in a column whose mixture ever reaches m/`FALSE_ALARM`
-(Ville). Whether two values are confused does not matter: X compares with an earlier action of the
-log, and any will do.
+a mixture, also with bets that start later. With m columns there is an alarm in a column whose
+mixture ever reaches m/`FALSE_ALARM` (Ville). Whether two values are confused does not matter: X
+compares with an earlier action of the log, and any will do.
+
+Rows that a log rejects for their rewards are draws as well: which rewards are missing may depend
+on the action. Where the action or its propensity is unknown, X = 0, which is the worst.
 
 A column that follows from the action, such as the name or the price of what was played, or that was
 measured afterwards, raises an alarm too. The log cannot tell it from a sticky unit; its owner can.
@@ -37,7 +40,9 @@ FALSE_ALARM = 1e-6  # of all columns together: rare for one log, and for all log
 BETS: Array = kernel_view(np.array([0.9, 0.5, 0.25, 0.1, 0.05, 0.02]))
 SLOTS = 1 << 17  # values of a column that are followed: about 100 000, 1 MB
 MOST_SLOTS = 1 << 23  # in all columns: 64 MB
-ENOUGH = 1 << 20  # repeats of a column without an alarm: the smallest bet needs far fewer
+# Repeats from one start of bets to the next. An assignment that becomes sticky shows in little more
+# than so many, as a start costs little: start j has 1/(j (j + 1)) of the wealth.
+STARTS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,10 @@ class StickyDetector:
         self._columns: dict[str, _ColumnBets] = {}
 
     def add(self, hashes: Mapping[str, pl.Series], actions: Integers, propensities: Array) -> None:
-        """Bet on more rows, given a hash of each value by column: 0 where a value is missing."""
+        """Bet on more rows, given a hash of each value by column: 0 where a value is missing.
+
+        An action is −1 where it or its propensity is unknown: there all bets lose.
+        """
         columns = kernel_view(actions), kernel_view(propensities)
         for name, values in hashes.items():
             if name not in self._columns:
@@ -99,7 +107,7 @@ class StickyDetector:
     def finding(self) -> StickyColumns:
         """The columns with an alarm; their counts are those of the rows until then."""
         found = [
-            StickyColumn(name, *map(int, bets.counts))
+            StickyColumn(name, *map(int, bets.counts[:2]))
             for name, bets in self._columns.items()
             if bets.alarm
         ]
@@ -113,20 +121,13 @@ class _ColumnBets:
         slots = min(SLOTS, 1 << int(math.log2(max(1, MOST_SLOTS // columns))))
         self.tags = np.zeros(slots, dtype=np.uint32)
         self.last = np.zeros(slots, dtype=np.int32)
-        self.wealth, self.counts = np.ones(len(BETS)), np.zeros(2, dtype=np.int64)
+        self.wealth, self.counts = np.zeros(len(BETS)), np.zeros(3, dtype=np.int64)
         self.enough, self.alarm = columns / FALSE_ALARM, False
 
     def add(self, hashes: Any, actions: Integers, propensities: Array) -> None:
-        if self.alarm or self.counts[0] >= ENOUGH:
+        if self.alarm:
             return
+        state = self.tags, self.last, self.wealth, self.counts
         self.alarm = kernels.repeats.bet_on_repeats(
-            BETS,
-            hashes,
-            actions,
-            propensities,
-            self.tags,
-            self.last,
-            self.wealth,
-            self.counts,
-            self.enough,
+            BETS, hashes, actions, propensities, *state, STARTS, self.enough
         )

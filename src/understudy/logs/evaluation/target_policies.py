@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,9 @@ from understudy.learners.outside_policies import LEAST_SHARE, best_actions
 from understudy.logs.action_files import check_probabilities, probability_vector, read_probabilities
 from understudy.logs.aggregation.sufficient_statistics import certify_sums
 from understudy.logs.encoder import UnexpectedValues
+from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.evaluation.verdicts import UNIFORM, Candidate, candidates_of
+from understudy.logs.options import Options
 from understudy.logs.outputs import POLICY_FILE
 from understudy.logs.policy import Policy, playable
 from understudy.logs.schema import Actions, Columns, Label, label_key
@@ -185,6 +187,51 @@ def target_of(
         best = max(by_label, key=by_label.__getitem__) if learned is None else learned.best_action()
         by_label = {label: float(label == best) for label in by_label}
     return Fixed(name, by_label, learned=learned)
+
+
+def refuse_used_units(targets: Iterable[Target], options: Options) -> None:
+    """Raise `InvalidArgument` if the units that a policy was learned from could judge it.
+
+    The action of a unit was drawn once, for all logs.
+    """
+    unit = options.columns.get("unit")
+    for target in targets:
+        learned = target.learned
+        if learned is not None and learned.units is not None and unit is None:
+            learned.units.at_hand()
+            column = learned.units.counts.column
+            reason = f"it was learned from units of {column!r}, and a unit may be used once"
+            remedy = f"pass --unit {column}" + (", and no --engine" if options.engine else "")
+            raise InvalidArgument("policy", target.name, reason, remedy)
+        sticky = _sticky_rows_of(target)
+        if sticky is not None and unit is not None:
+            column = sticky.columns[0].name
+            reason = (
+                f"it was learned from rows of {column!r} with the same action again and again, so "
+                "that its units are not known, and could be used again"
+            )
+            remedy = f"learn it again, with --unit {column}, or --no-unit if every row had a draw"
+            raise InvalidArgument("policy", target.name, reason, remedy)
+
+
+def sticky_columns_of(
+    log: StickyColumns | None, targets: Iterable[Target], options: Options
+) -> StickyColumns | None:
+    """The finding about a log, or else about one that a policy was learned from.
+
+    A unit may have several rows there, and one row here, which shows nothing.
+    """
+    if (log is not None and log.found) or options.no_unit or options.columns.get("unit"):
+        return log
+    return next(filter(None, map(_sticky_rows_of, targets)), log)
+
+
+def _sticky_rows_of(target: Target) -> StickyColumns | None:
+    """The finding about the log of a policy, if neither a unit nor that there is none is known."""
+    learned = target.learned
+    if learned is None or learned.units is not None or learned.settings.no_unit:
+        return None
+    return learned.sticky if learned.sticky is not None and learned.sticky.found else None
 
 
 def _depends_on_rows(policy: Policy, *, best_action: bool) -> bool:

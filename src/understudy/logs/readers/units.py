@@ -44,7 +44,6 @@ from understudy.logs.schema import (
     UNIT,
     UNIT_FAULT,
     RewardScale,
-    column_text,
     label_text,
 )
 from understudy.snapshots import REMEDY, fields_as_data, fields_from_data, write_atomically
@@ -120,9 +119,11 @@ class UsedUnits:
     def load(path: Path) -> UsedUnits | None:
         """The units of a file that `save` wrote; None if it is missing or damaged."""
         try:
-            return UsedUnits.of(pl.read_parquet(path)[UNIT].to_numpy().astype(np.uint64))
+            hashes = pl.read_parquet(path, glob=False, columns=[UNIT])[UNIT]
         except (pl.exceptions.PolarsError, OSError):
             return None
+        whole = hashes.dtype == pl.UInt64 and not hashes.null_count()
+        return UsedUnits.of(hashes.to_numpy()) if whole else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,15 +153,17 @@ class UnitRecord:
                 f"{self.counts.column!r}, and the file with their hashes is not beside it: without "
                 "it, the same units could be used again"
             )
-            remedy = f"put the {UNITS_FILE} that was written with it into the folder of policy.json"
+            remedy = f"put the {UNITS_FILE} that was written with it into the folder of the policy"
             raise InvalidArgument("policy", UNITS_FILE, reason, remedy)
         return self.used
 
-    def found_in(self, folder: Path) -> UnitRecord:
-        """The record with its hashes, if the folder has the file of these units."""
-        used = UsedUnits.load(folder / UNITS_FILE)
-        fits = used is not None and used.sha256 == self.sha256
-        return replace(self, used=used) if fits else self
+    def found_beside(self, path: Path) -> UnitRecord:
+        """The record with its hashes, if this file or units.parquet of its folder has them."""
+        for file in (path, path.with_name(UNITS_FILE)):
+            used = UsedUnits.load(file)
+            if used is not None and used.sha256 == self.sha256:
+                return replace(self, used=used)
+        return self
 
     def as_data(self) -> dict[str, Any]:
         """The record as policy.json has it."""
@@ -251,7 +254,8 @@ class _Collector:
         for role in (UNIT, ACTION):
             require_labels(file, role, narwhals_type(frame[role].dtype))
         require_numbers(file, REWARD, narwhals_type(frame[REWARD].dtype))
-        texts = frame.select(column_text(pl.col(UNIT), frame[UNIT].dtype)).to_series()
+        # As labels of actions: pandas writes 7 as 7.0 if the column has a missing value.
+        texts = frame.select(label_text(pl.col(UNIT), frame[UNIT].dtype)).to_series()
         labels = frame.select(label_text(pl.col(ACTION), frame[ACTION].dtype)).to_series()
         codes, actions = (
             _codes(texts, self._units.dtype),

@@ -54,6 +54,7 @@ from understudy.logs.schema import (
     REWARD,
     ROW,
     TIME,
+    UNIT,
     VECTOR,
     Columns,
 )
@@ -102,6 +103,10 @@ def read_text(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     if columns.id is not None:
         reason = f"Vowpal Wabbit's text has no ids, so no column {columns.id!r}"
         raise invalid_file(path, reason, "leave out --id")
+    if columns.unit is not None:
+        reason = f"Vowpal Wabbit's text has no units, so no column {columns.unit!r}"
+        remedy = "write its events as a table, such as CSV or Parquet, with a column of units"
+        raise invalid_file(path, reason, remedy)
     frames = read_lines(path)
     first = next(frames, None)
     if first is None:
@@ -269,9 +274,9 @@ def read_dsjson(path: Path, columns: Columns) -> Iterator[pl.DataFrame]:
     """Read frames with one row for each line that is not blank.
 
     `columns.time` and `columns.id` name keys of the object, such as `Timestamp` and `EventId`, and
-    `columns.eligible` one that holds a list of actions, such as `a`. `columns.context` names values
-    of the context `c`, with `object.name` for a nested one. A value that is absent, a list or an
-    object is null.
+    `columns.eligible` one that holds a list of actions, such as `a`. `columns.unit` also names a
+    nested value, such as `c.user.name`. `columns.context` names values of the context `c`, with
+    `object.name` for a nested one. A value that is absent, a list or an object is null.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -316,8 +321,10 @@ def _values(
     connection: duckdb.DuckDBPyConnection, lines: pl.DataFrame, columns: Columns
 ) -> pl.DataFrame:
     """The values of each line that are read, as text."""
-    contexts = {CONTEXT + name: _pointer("c", *name.split(".")) for name in columns.context}
-    places = {key: _pointer(key) for key in KEYS} | contexts
+    single = {CONTEXT + name: _pointer("c", *name.split(".")) for name in columns.context}
+    if columns.unit is not None:
+        single[UNIT] = _pointer(*columns.unit.split("."))
+    places = {key: _pointer(key) for key in KEYS} | single
     if columns.time is not None:
         places[TIME] = _pointer(columns.time)
     if columns.id is not None:
@@ -326,9 +333,9 @@ def _values(
         places |= {VECTOR + key: _pointer(key) for key in VECTOR_KEYS}
     wanted = {"texts": f"json_extract_string({LINE}, $places)"}
     given: dict[str, object] = {"places": list(places.values())}
-    if contexts:
-        wanted["types"] = f"json_type({LINE}, $contexts)"
-        given["contexts"] = list(contexts.values())
+    if single:
+        wanted["types"] = f"json_type({LINE}, $single)"
+        given["single"] = list(single.values())
     if columns.eligible is not None:
         wanted[ELIGIBLE] = f"CAST(json_extract({LINE}, $eligible) AS VARCHAR[])"
         given["eligible"] = _pointer(columns.eligible)
@@ -338,11 +345,11 @@ def _values(
     query = f"SELECT {ROW}, {tried} FROM lines"
     frame = pl.DataFrame(connection.sql(query, params=given).to_arrow_table())
     texts = [_item("texts", place).alias(name) for place, name in enumerate(places)]
-    single = [
+    not_nested = [
         pl.when(~_item("types", place).is_in(NESTED)).then(pl.col(name)).alias(name)
-        for place, name in enumerate(contexts)
+        for place, name in enumerate(single)
     ]
-    return frame.with_columns(texts).with_columns(single)
+    return frame.with_columns(texts).with_columns(not_nested)
 
 
 def _item(name: str, place: int) -> pl.Expr:
@@ -386,6 +393,7 @@ def _dsjson_rows(values: pl.DataFrame, columns: Columns) -> pl.DataFrame:
         ELIGIBLE: pl.col(ELIGIBLE),
         ID: pl.col(ID),
         VECTOR: pair(*(pl.col(VECTOR + key) for key in VECTOR_KEYS)),
+        UNIT: pl.col(UNIT),
     }
     contexts = {CONTEXT + name: pl.col(CONTEXT + name) for name in columns.context}
     return _select(values, columns, roles | contexts)

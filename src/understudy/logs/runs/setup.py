@@ -13,9 +13,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from understudy.behaviors import Behavior, Logged
-from understudy.errors import InvalidArgument, InvalidLog
+from understudy.errors import InvalidArgument, InvalidLog, first_line
 from understudy.logs.action_files import probability_vector
 from understudy.logs.encoder import Unexpected
 from understudy.logs.evaluation.repeated_rows import RepeatedRows, RowCounter
@@ -44,6 +45,7 @@ from understudy.logs.schema import (
     GIVEN,
     LOGGED,
     ROW_HASH,
+    UNKNOWN,
     VALUE_HASH,
     VECTOR,
     Actions,
@@ -93,7 +95,12 @@ class LogInput:
         except TypeError:
             raise InvalidLog("log", log, "it is not a log", REMEDY) from None
         if isinstance(frame, nw.DataFrame):
-            return LogInput([FrameSource(frame.to_polars())])
+            try:
+                return LogInput([FrameSource(frame.to_polars())])
+            except pa.ArrowException as error:  # a column of objects, which pandas can have
+                reason = f"a column has values of several types ({first_line(error)})"
+                remedy = "make it a column of texts or of numbers, such as with astype(str)"
+                raise InvalidLog("log", "frame", reason, remedy) from None
         if frame.implementation.is_polars():
             return LogInput([FrameSource(frame.collect("polars").to_polars())])
         return LogInput([], log)
@@ -134,9 +141,7 @@ class ResolvedLog:
 
         Tests of rows see all of them.
         """
-        for batch in _validated(self.reader, self.rules, tests):
-            if tests is not None:
-                tests.add_valid(batch, self.behavior)
+        for batch in _validated(self.reader, self.rules, tests, self.behavior):
             if self.declared_only and RejectReason.ACTION_UNKNOWN in batch.reasons():
                 raise UnexpectedAction
             yield batch
@@ -158,18 +163,26 @@ class RowTests:
         self.copies.add(frame[ROW_HASH])
         return frame.drop(ROW_HASH)
 
-    def add_valid(self, batch: ValidatedBatch, behavior: Behavior | None) -> None:
-        """Bet on the valid rows."""
-        names = [name for name in batch.frame.columns if name.startswith(VALUE_HASH)]
-        if not names:
-            return
-        q = batch.propensities
+    def bet(self, hashes: pl.DataFrame, batch: ValidatedBatch, behavior: Behavior | None) -> None:
+        """Bet on the rows of a batch, given the hashes of values in all of them.
+
+        Rejected rows are draws too: without them, actions whose rewards are missing would be rare.
+        """
+        actions, q, rejected = batch.actions, batch.propensities, batch.rejected
+        if rejected is not None:
+            actions = np.full(len(rejected.valid), UNKNOWN)
+            actions[rejected.valid], actions[~rejected.valid] = batch.actions, rejected.actions
         if q is None:
             assert isinstance(behavior, np.ndarray)  # unknown propensities are not examined
-            q = behavior[batch.actions]
-        hashes = {name.removeprefix(VALUE_HASH): batch.frame[name] for name in names}
+            q = np.where(actions == UNKNOWN, np.nan, behavior[actions])
+        elif rejected is not None:
+            assert rejected.propensities is not None  # as the valid rows
+            own, q = q, np.empty(len(actions))
+            q[rejected.valid], q[~rejected.valid] = own, rejected.propensities
+        known = q > 0.0  # not where it is nan
         self._sticky = self._sticky or StickyDetector()
-        self._sticky.add(hashes, batch.actions, q)
+        columns = {name.removeprefix(VALUE_HASH): hashes[name] for name in hashes.columns}
+        self._sticky.add(columns, np.where(known, actions, UNKNOWN), np.where(known, q, 1.0))
 
     def repeated(self) -> RepeatedRows | None:
         """The finding about equal rows; one about some columns is tested again, in all of them."""
@@ -297,19 +310,28 @@ def _scan(
 
 
 def _validated(
-    reader: LogReader, rules: RowRules, tests: RowTests | None = None
+    reader: LogReader,
+    rules: RowRules,
+    tests: RowTests | None = None,
+    behavior: Behavior | None = None,
 ) -> Iterator[ValidatedBatch]:
-    """The validated batches of a log; a row whose id came before is in none, but quarantined."""
+    """The validated batches of a log; a row whose id came before is in none, but quarantined.
+
+    Tests of rows see all of them but such copies.
+    """
     seen = SeenIds()
     hashed: Hashed | None = "some" if tests is not None and tests.copies is not None else None
     frames = reader.batches(hashed=hashed, values=tests is not None and tests.examined)
     for file, frame in _narrow(frames, reader.columns, rules):
         rows = frame if tests is None else tests.add(frame)
-        if reader.columns.id is None:
-            yield check(file, rows, rules)
-        else:
-            rows, with_copies = seen.split(file, rows)
-            yield with_copies(check(file, rows, rules))
+        copies = None
+        if reader.columns.id is not None:
+            rows, copies = seen.split(file, rows)
+        hashes = rows.select(name for name in rows.columns if name.startswith(VALUE_HASH))
+        batch = check(file, rows.drop(hashes.columns), rules)
+        if tests is not None and hashes.columns:
+            tests.bet(hashes, batch, behavior)
+        yield batch if copies is None else copies(batch)
 
 
 def _narrow(
