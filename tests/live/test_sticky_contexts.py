@@ -1,4 +1,4 @@
-"""Contexts in which the action is sticky, in live studies."""
+"""Contexts in which the action is sticky, in live studies: `understudy.live.decision_contexts`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+import understudy as us
 from tests.support.live.single_study import Event, SingleStudy
 from tests.support.logs.sticky import fresh_log, sticky_log
-from understudy.errors import InvalidArgument
-from understudy.live import decision_contexts
+from understudy.live.decision_contexts import MOST_EXAMINED
 
 CONTEXT = {"user": "number", "page": "number"}
 STUDY: dict[str, Any] = {"context": CONTEXT, "warmup": 50, "learner": "ridge"}
@@ -85,7 +85,7 @@ def test_fresh_draws_and_declared_studies_are_not_sticky(tmp_path: Path) -> None
 
 def test_the_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.live.state.MOST_EXAMINED", 200)
-    assert decision_contexts.MOST_EXAMINED == 50_000
+    assert MOST_EXAMINED == 50_000
     single = SingleStudy(tmp_path, **STUDY)
     single.send(*events_of(fresh_log(1, 199)))
     assert single.study.state.search is not None
@@ -102,5 +102,5 @@ def test_the_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_two_declarations_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="leave one of them out"):
+    with pytest.raises(us.errors.InvalidArgument, match="leave one of them out"):
         SingleStudy(tmp_path, unit_rows=3, no_unit=True)

@@ -14,7 +14,7 @@ import pytest
 import understudy as us
 from tests.support.live.changing_study import shown
 from tests.support.live.single_study import Event, SingleStudy, learned_parts
-from understudy.live import decision_contexts, state
+from understudy.live import state
 
 COLUMNS = {"size": "number", "color": "text"}
 WIDE = [f"x{number}" for number in range(30)]
@@ -130,7 +130,7 @@ def test_a_warm_up_ends_when_its_contexts_fill_their_bytes(
         return {"size": float(number % 7), "color": "é" * (100 * (number % 3))}
 
     monkeypatch.setattr(state, "MOST_WARMUP_BYTES", 6_000)  # about 230 bytes a decision
-    monkeypatch.setattr(decision_contexts, "ROWS_PER_FRAME", 8)
+    monkeypatch.setattr("understudy.live.decision_contexts.ROWS_PER_FRAME", 8)
     single = SingleStudy(tmp_path, context=COLUMNS, warmup=60)
     for start in range(0, 100, group):
         send(single, long, *range(start, min(100, start + group)))

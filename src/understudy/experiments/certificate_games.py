@@ -403,12 +403,10 @@ def play_sticky_users(rounds: int, streams: RandomStreams) -> GameRecord:
     means = streams.observed.random(rounds)
     paid = (streams.observed.random(len(user)) < means[user]).astype(np.float64)
     rows = pl.DataFrame({"row": user, "unit": user, "action": drawn[user], "reward": paid})
-    units = pl.concat(
-        frame for _, frame in UnitRows.collect([("log", rows)], column="user").batches()
-    )
-    truth = (np.bincount(user, paid) / np.bincount(user))[
-        pl.Series(user).unique(maintain_order=True)
-    ]
+    collected = UnitRows.collect([("log", rows)], column="user")
+    units = pl.concat(frame for _, frame in collected.batches())
+    order = pl.Series(user).unique(maintain_order=True)
+    truth = (np.bincount(user, paid) / np.bincount(user))[order]
     rewards, actions = np.repeat(truth[:, np.newaxis], 2, axis=1), units["action"].to_numpy()
     record = record_of(policy, q, rewards, actions, known=q, ratios=ratio_of_policy(policy, q))
     log = Log(actions, units["reward"].to_numpy())

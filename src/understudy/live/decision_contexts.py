@@ -39,6 +39,11 @@ def context_frame(kinds: Mapping[str, str], contexts: Sequence[bytes]) -> pl.Dat
     return pl.concat(frames)
 
 
+def search_ends(seq: int) -> bool:
+    """Return whether the search has seen all that it examines after this decision."""
+    return seq >= MOST_EXAMINED
+
+
 def may_be_sticky(spec: StudySpec) -> bool:
     """Return whether contexts of a study are examined: propensities are known, and no unit is."""
     declared = spec.unit_rows is not None or spec.no_unit
@@ -54,8 +59,9 @@ class StickySearch:
         self.seq = 0  # of the last decision
 
     def after(self, spec: StudySpec, decisions: Sequence[Decision]) -> StickyColumns:
-        """Examine more decisions; return the finding so far."""
+        """Examine more decisions, up to the last one of the search; return the finding so far."""
         self.seq = decisions[-1].seq
+        decisions = [decision for decision in decisions if decision.seq <= MOST_EXAMINED]
         frame = context_frame(spec.context or {}, list(map(context_bytes, decisions)))
         actions = np.array([decision.action for decision in decisions], dtype=np.int64)
         if isinstance(spec.pi_b, np.ndarray):

@@ -275,10 +275,12 @@ def _report_certified(result: CertifyResult) -> Report:
         ("Rows", count(result.certified.certificate.rounds)),
         *_certificate_facts(result.certified, result.coverage, result.name, "On this log"),
     ]
-    assumptions = ["the policy was neither learned from rows of this log nor chosen by them"]
+    by_unit = result.coverage.units is not None
+    own = "rows or units" if by_unit else "rows"
+    assumptions = [f"the policy was neither learned from {own} of this log nor chosen by them"]
     if result.kind == ESTIMATED:
         assumptions.append(words.ASSUMPTIONS[Assumption.FIXED_BEHAVIOR])
-    if result.coverage.units is not None:
+    if by_unit:
         assumptions.append(words.UNITS)
     return Report(
         title=f"What this log says about {result.name}",
