@@ -12,7 +12,7 @@ import pytest
 import understudy as us
 from tests.support.live.single_study import Event, SingleStudy
 from tests.support.logs.sticky import fresh_log, sticky_log
-from understudy.live.decision_contexts import MOST_EXAMINED
+from understudy.live.decision_contexts import MOST_EXAMINED, context_frame
 
 CONTEXT = {"user": "number", "page": "number"}
 STUDY: dict[str, Any] = {"context": CONTEXT, "warmup": 50, "learner": "ridge"}
@@ -84,7 +84,7 @@ def test_fresh_draws_and_declared_studies_are_not_sticky(tmp_path: Path) -> None
 
 
 def test_the_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.live.state.MOST_EXAMINED", 200)
+    monkeypatch.setattr("understudy.live.decision_contexts.MOST_EXAMINED", 200)
     assert MOST_EXAMINED == 50_000
     single = SingleStudy(tmp_path, **STUDY)
     single.send(*events_of(fresh_log(1, 199)))
@@ -99,6 +99,16 @@ def test_the_search_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert obstacle(single) != "sticky columns"
     single.restart(snapshot=True)
     assert single.study.state.search is None
+
+
+def test_contexts_are_parsed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    contexts = [json.dumps({"x": n, "color": "é" * n}).encode() for n in range(21)]
+    kinds = {"x": "number", "color": "text"}
+    whole = context_frame(kinds, contexts)
+    assert whole.columns == ["context.x", "context.color"]
+    monkeypatch.setattr("understudy.live.decision_contexts.ROWS_PER_FRAME", 8)
+    assert context_frame(kinds, contexts).equals(whole)
+    assert len(context_frame(kinds, [])) == 0
 
 
 def test_two_declarations_are_refused(tmp_path: Path) -> None:

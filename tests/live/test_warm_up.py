@@ -130,7 +130,6 @@ def test_a_warm_up_ends_when_its_contexts_fill_their_bytes(
         return {"size": float(number % 7), "color": "é" * (100 * (number % 3))}
 
     monkeypatch.setattr(state, "MOST_WARMUP_BYTES", 6_000)  # about 230 bytes a decision
-    monkeypatch.setattr("understudy.live.decision_contexts.ROWS_PER_FRAME", 8)
     single = SingleStudy(tmp_path, context=COLUMNS, warmup=60)
     for start in range(0, 100, group):
         send(single, long, *range(start, min(100, start + group)))

@@ -28,11 +28,11 @@ from understudy.errors import InvalidArgument, InvalidLog
 from understudy.learners import Exp4, Mapped, Outside
 from understudy.learners.outside_policies import unknown_policy
 from understudy.live.decision_contexts import (
-    MOST_EXAMINED,
     StickySearch,
     context_bytes,
     context_frame,
     may_be_sticky,
+    search_ends,
 )
 from understudy.live.spec import StudySpec
 from understudy.live.store.records import Decision, Snapshot, unpack_doubles
@@ -126,7 +126,7 @@ class StudyState:
             expired=snapshot.expired,
             changing=policy.refused.get(RejectReason.UNIT_CHANGES, 0),
         )
-        if found.search is not None and found.seq < MOST_EXAMINED:
+        if found.search is not None and not search_ends(found.seq):
             examined = 0
             for decisions in last(snapshot.seq):
                 found, examined = found._examine(decisions, examined), decisions[-1].seq
@@ -192,10 +192,9 @@ class StudyState:
         search = self.search
         if search is None or search.seq != after:  # another state went on with it
             return replace(self, search=None)
-        first = [decision for decision in decisions if decision.seq <= MOST_EXAMINED]
-        found = search.after(self.spec, first)
-        ends = decisions[-1].seq >= MOST_EXAMINED
-        return replace(self, search=None if ends else search, sticky=found if found.found else None)
+        found = search.after(self.spec, decisions)
+        rest = None if search_ends(search.seq) else search
+        return replace(self, search=rest, sticky=found if found.found else None)
 
     def _warm_up(self, decisions: Sequence[Decision]) -> StudyState:
         """Collect decisions until their contexts differ; learn from those that follow.
