@@ -11,12 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import understudy as us
-from tests.support.live.single_study import SECOND, Event, SingleStudy, learned_parts, statuses
+from tests.support.live.single_study import (
+    LEARNED,
+    SECOND,
+    Event,
+    SingleStudy,
+    learned_parts,
+    statuses,
+)
 from tests.support.live.temporary_stores import database_of
 from tests.support.live.unit_stream import WAIT, K, Stream, event, small_memory
+from tests.support.logs.sticky import sticky_log
 from understudy.errors import InvalidArgument
 from understudy.live.spec import StudySpec, refuse_units
 
@@ -260,6 +269,32 @@ def test_a_policy_of_units_is_not_continued(tmp_path: Path) -> None:
         refuse_units(policy)
     with pytest.raises(InvalidArgument, match="may be used once"):
         StudySpec.from_policy("other", policy, reward_wait=None, default_reward=None)
+    later = sticky_log(1, users=20, rows=60).rename({"user": "unit"})
+    for judge in (us.logs.certify, us.logs.coverage):
+        with pytest.raises(InvalidArgument, match="export the log of the study"):
+            judge(later, path)
+    with pytest.raises(InvalidArgument, match="export the log of the study"):
+        us.logs.learn(later, resume=path)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_study_and_learn_have_the_same_bits(tmp_path: Path, rows: int) -> None:
+    """The log has a row for each event, and `learn --unit-rows` makes the units."""
+    rng = np.random.default_rng(4)
+    single = SingleStudy(tmp_path, reward_wait=10.0, unit_rows=rows, reward_range=(-1.0, 2.0))
+    users, rewards = rng.integers(90, size=400), rng.uniform(-1.0, 2.0, 400)
+    actions = np.array(["a", "b"])[users % 2]
+    for n, (user, action, reward) in enumerate(zip(users, actions, rewards.tolist(), strict=True)):
+        unit = f"u{user}"
+        single.send(Event(id=str(n), action=action, reward=reward, propensity=0.5, unit=unit))
+    single.wait(60.0)
+    log = pl.DataFrame({"user": users, "action": actions, "reward": rewards, "propensity": 0.5})
+    learned = us.logs.learn(
+        log, unit="user", unit_rows=rows, actions=["a", "b"], reward_range=(-1.0, 2.0)
+    )
+    assert learned.policy.rows == len(set(users.tolist()))
+    found = json.loads(learned.policy.to_json())
+    assert learned_parts(single.policy()) == {name: found[name] for name in LEARNED}
 
 
 def test_without_units_a_certificate_is_false() -> None:

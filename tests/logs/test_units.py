@@ -259,7 +259,9 @@ def test_the_same_units_in_both_logs_would_promote_a_policy_of_no_effect() -> No
         first, later = log[:5_000], log[5_000:]
         wishes: dict[str, Any] = {"context": "group", "learner": "tables", "warmup": 100}
         policy = us.logs.learn(first, unit="user", actions=["a", "b"], **wishes).policy
-        same_units = us.logs.certify(later, replace(policy, units=None), **options)
+        rows = replace(policy.settings, columns=replace(policy.settings.columns, unit=None))
+        forgetful = replace(policy, units=None, settings=rows)
+        same_units = us.logs.certify(later, forgetful, unit="user", **options)
         unguarded += bool(same_units.certified.promoted)
         newer = grouped(sticky_log(seed + 100, users=1_000, rows=5_000, first_user=5_000))
         found = us.logs.certify(pl.concat([later, newer]), policy, **options)

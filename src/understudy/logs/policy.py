@@ -31,7 +31,7 @@ from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.features import ContextFeatures
 from understudy.logs.outputs import POLICY_FILE, UNITS_FILE, by_reason
 from understudy.logs.readers.files import UnreadFiles
-from understudy.logs.readers.units import UnitCounts, UnitRecord
+from understudy.logs.readers.units import UnitCounts, UnitRecord, UsedUnits
 from understudy.logs.runs.serving import Chances, Serving
 from understudy.logs.runs.study import CertificatePath, Study
 from understudy.logs.schema import (
@@ -239,6 +239,19 @@ class Policy:
     def rows(self) -> int:
         """The number of rows that it was learned from."""
         return self.study.rounds
+
+    def used_units(self) -> UsedUnits | None:
+        """The units that it was learned from; None if it was learned from rows.
+
+        `InvalidArgument` if they are not at hand: a unit may be used once.
+        """
+        if self.units is not None:
+            return self.units.at_hand()
+        if self.settings.columns.unit is None:
+            return None
+        reason = "a live study learned it from units, and its file does not name them"
+        remedy = "export the log of the study, and learn from it with --unit unit"
+        raise InvalidArgument("policy", self.settings.columns.unit, reason, remedy)
 
     def knows(self, fingerprints: Iterable[str]) -> bool:
         """Whether it was learned from one of these files."""

@@ -197,9 +197,8 @@ def refuse_used_units(targets: Iterable[Target], options: Options) -> None:
     unit = options.columns.get("unit")
     for target in targets:
         learned = target.learned
-        if learned is not None and learned.units is not None and unit is None:
-            learned.units.at_hand()
-            column = learned.units.counts.column
+        if learned is not None and learned.used_units() is not None and unit is None:
+            column = learned.settings.columns.unit
             reason = f"it was learned from units of {column!r}, and a unit may be used once"
             remedy = f"pass --unit {column}" + (", and no --engine" if options.engine else "")
             raise InvalidArgument("policy", target.name, reason, remedy)

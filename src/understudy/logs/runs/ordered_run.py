@@ -290,7 +290,6 @@ class OrderedRun:
         read = columns
         if VECTOR not in options.columns:
             read = with_vectors_of(self.sources, columns)
-        used = None if earlier.units is None else earlier.units.at_hand()
         reader = reader_of(
             self.sources,
             read,
@@ -298,7 +297,7 @@ class OrderedRun:
             self.folder,
             self.watch,
             source=settings.behavior,
-            used=used,
+            used=earlier.used_units(),
         )
         log = ResolvedLog(reader, rules, earlier.actions, settings.behavior, behavior, None)
         allowed = resumed.repeated_rows or CHECK
@@ -448,8 +447,8 @@ class OrderedRun:
 
 def _used_units(targets: Sequence[Target]) -> UsedUnits | None:
     """The units that these policies were learned from, None if they have none."""
-    records = [target.learned.units for target in targets if target.learned is not None]
-    used = [record.at_hand().hashes for record in records if record is not None]
+    found = [target.learned.used_units() for target in targets if target.learned is not None]
+    used = [units.hashes for units in found if units is not None]
     return UsedUnits.of(*used) if used else None
 
 
