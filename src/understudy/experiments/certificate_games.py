@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -409,7 +409,7 @@ def play_sticky_users(rounds: int, streams: RandomStreams) -> GameRecord:
     truth = (np.bincount(user, paid) / np.bincount(user))[order]
     rewards, actions = np.repeat(truth[:, np.newaxis], 2, axis=1), units["action"].to_numpy()
     record = record_of(policy, q, rewards, actions, known=q, ratios=ratio_of_policy(policy, q))
-    log = Log(actions, units["reward"].to_numpy())
+    log = replace(record.log, rewards=units["reward"].to_numpy())
     return GameRecord(**{**vars(record), "log": log})
 
 
