@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.certify_speed import CERTIFY
 from benchmarks.default_learners import DEFAULTS
 from benchmarks.figure1_speed import FIGURE_1
 from benchmarks.latency import LATENCY
@@ -41,7 +42,7 @@ __all__ = [
 BENCHMARKS = {
     b.name: b
     for b in (
-        *(FIGURE_1, ROUNDS, ADAPTIVE, REPLAY, LEARN, LIVE, LIN_PROD, COMPACT, LATENCY),
+        *(FIGURE_1, ROUNDS, ADAPTIVE, REPLAY, LEARN, CERTIFY, LIVE, LIN_PROD, COMPACT, LATENCY),
         *(MIXTURE, DEFAULTS, POLICIES, POLICY_GROWTH),
     )
 }
