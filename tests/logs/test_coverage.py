@@ -496,6 +496,8 @@ def test_propensities_that_are_wrong_decide_nothing() -> None:
     found = judged(log, [0.0, 1.0])
     assert found.decision is PolicyDecision.UNKNOWN
     assert found.obstacle is Obstacle.WRONG_PROPENSITIES
+    both = frame_of([0, 0, 1, 1] * 1000, [0.0, 1.0] * 2000, 0.05)  # the bounds contradict too
+    assert judged(both, [0.0, 1.0]).obstacle is Obstacle.WRONG_PROPENSITIES  # the cause
     high = judged(log.with_columns(propensity=0.9), [0.0, 1.0])
     assert high.obstacle is None  # too large ones only make certificates more careful
 

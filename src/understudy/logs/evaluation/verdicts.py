@@ -389,10 +389,10 @@ def judge(
             rejected = (rows - valid) / rows, (certificate.production - earned) / (rows - valid)
         sample_size = SampleSize(gain, rows_for(moment, gain, corrected, rejected), None)
     obstacle = log.obstacle
-    if obstacle is None and certificate is not None and certificate.lower > certificate.upper:
-        obstacle = Obstacle.CONTRADICTORY_BOUNDS
-    elif obstacle is None and wrong:
+    if obstacle is None and wrong:  # it names the actions, and explains bounds that contradict
         obstacle = Obstacle.WRONG_PROPENSITIES
+    elif obstacle is None and certificate is not None and certificate.lower > certificate.upper:
+        obstacle = Obstacle.CONTRADICTORY_BOUNDS
     decision = PolicyDecision.UNKNOWN if obstacle else _decide(certificate, earned)
     if obstacle is None and log.drift.behavior == ESTIMATED:
         obstacle = Obstacle.BEHAVIOR_ESTIMATED
