@@ -15,7 +15,9 @@ import pytest
 import understudy as us
 from tests.support.logs.log_files import write
 from tests.support.logs.sticky import sticky_log
+from understudy.formatting import percent
 from understudy.logs.readers.units import UnitRows, UsedUnits, unit_hash
+from understudy.report.tables import quarantine_line
 
 B: dict[int | str, float] = {"a": 0.1, "b": 0.9}
 
@@ -447,7 +449,8 @@ def test_pandas_may_have_units_of_several_types() -> None:
 def test_a_policy_of_units_is_certified_by_units() -> None:
     learned = us.logs.learn(sticky_log(9, users=200, rows=1_000), unit="user", unit_rows=2)
     later = sticky_log(10, users=100, rows=500, first_user=5_000)
-    with pytest.raises(us.errors.InvalidArgument, match="no_unit"):
+    refused = r"no_unit = True: the policy was learned with --unit user; leave it out: units are"
+    with pytest.raises(us.errors.InvalidArgument, match=refused):
         us.logs.certify(later, learned, no_unit=True)
     found = us.logs.certify(later, learned)
     assert found.intake.units is not None
@@ -481,3 +484,21 @@ def test_one_row_for_each_unit_changes_nothing() -> None:
         us.logs.certify(log, B, unit="user id", **options),
         us.logs.certify(log, B, no_unit=True, **options),
     )
+
+
+def test_the_share_of_quarantined_units_is_of_units_and_not_of_rows() -> None:
+    log = sticky_log(3, users=40, rows=400)
+    first = pl.col("user") == log["user"][0]
+    other = pl.when(pl.int_range(len(log)) == 0).then(pl.lit("none yet")).otherwise("action")
+    changed = log.with_columns(pl.col("action").cast(pl.String)).with_columns(
+        pl.when(first).then(other).otherwise("action").alias("action")
+    )
+    report = us.logs.learn(changed, unit="user").report
+    assert report.units is not None
+    units = report.units.units
+    assert quarantine_line(report) == f"1 of {units} units is quarantined ({percent(1 / units)})."
+    assert ("Units learned from", f"{units - 1}") in report.facts
+    missing = changed.with_columns(pl.when(~first).then("user").alias("user"))
+    line = quarantine_line(us.logs.learn(missing, unit="user").report)
+    rows = int(log.select(first).to_series().sum())
+    assert line.startswith(f"{rows} of {units - 1 + rows} units, and rows without one, are quaran")

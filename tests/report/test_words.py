@@ -57,12 +57,27 @@ def test_the_decision_comes_first_then_the_estimate_with_its_bound_then_the_next
     assert f"(95 %: at least {bound}). About" in said(certificate=first)
 
 
+def test_a_gain_that_is_certain_since_a_later_row_says_that_the_estimate_is_over_all() -> None:
+    log = us.Log([0, 1] * 500, [0.0, 1.0] * 500)
+    bad_at_first = us.Trace(
+        np.where(np.arange(1_000) < 500, 1.0 - log.actions, log.actions * 1.0), 0, 2
+    )
+    found = us.certify(log, bad_at_first, behavior=[0.5, 0.5]).certificate
+    sentence = said(decision=PolicyDecision.BETTER, certificate=found, sample_size=None)
+    wanted = (
+        r"Promote\. Since row 512 the gain is at least \+0\.4\d per row with 95 % confidence; over "
+        r"all rows it is estimated at \+0\.0067\. A gain was first certain after row \d+\."
+    )
+    assert re.fullmatch(wanted, sentence)
+
+
 def test_what_is_decided_says_its_bounds() -> None:
     better = said(
         decision=PolicyDecision.BETTER, certificate=certificate((0.0, 1.0)), sample_size=None
     )
     assert better.startswith("Promote. The gain is at least +0.4")
     assert "per row with 95 % confidence (estimated +0.0067)" in better
+    assert better.endswith("(estimated +0.0067). A gain was first certain after row 12.")
     worse = said(
         decision=PolicyDecision.WORSE, certificate=certificate((1.0, 0.0)), sample_size=None
     )
@@ -90,7 +105,7 @@ def test_what_is_decided_says_its_bounds() -> None:
         (
             {"sample_size": SampleSize(0.05, math.inf, None), "rejected": 60},
             "Cannot tell. No number of such rows would show a gain of 0.05 per row: 60 of 1,000 "
-            "rows are quarantined, and count as if the policy earned nothing there. Correct those "
+            "rows are quarantined, and count with the worst that they may have been. Correct those "
             "rows.",
         ),
         (
@@ -297,7 +312,8 @@ def test_rows_that_are_rescaled_late_or_quarantined_are_named() -> None:
     assert quarantined.startswith(
         "1 row is quarantined (reward is missing: 1): check the column of the reward (where there "
     )
-    assert quarantined.endswith("for production, whose mean in valid rows is 2.486.")
+    assert "counts it with the worst that it may have been" in quarantined
+    assert quarantined.endswith("(its mean in valid rows is 2.486).")
 
 
 @pytest.mark.parametrize("context", [None, ["x"]], ids=["plain", "contexts"])

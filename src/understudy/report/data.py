@@ -244,7 +244,7 @@ def _report_learned(result: LearnResult) -> Report:
         ("Learner", words.learner(settings)),
         ("Guarantee", words.guarantee(settings)),
         ("Behavior", words.BEHAVIORS[settings.behavior]),
-        ("Rows learned from", count(policy.study.rounds)),
+        (f"{_noun(result)} learned from", count(policy.study.rounds)),
         ("Horizon", "none needed" if settings.horizon is None else count(settings.horizon)),
     ]
     if reason := words.why_chosen(policy):
@@ -272,7 +272,7 @@ def _report_certified(result: CertifyResult) -> Report:
     facts = [
         ("Policy", result.name),
         ("Behavior", words.BEHAVIORS[result.kind]),
-        ("Rows", count(result.certified.certificate.rounds)),
+        (_noun(result), count(result.certified.certificate.rounds)),
         *_certificate_facts(result.certified, result.coverage, result.name, "On this log"),
     ]
     by_unit = result.coverage.units is not None
@@ -306,6 +306,11 @@ def _report_coverage(result: CoverageResult) -> Report:
         facts=facts,
         **_log_fields(result),
     )
+
+
+def _noun(result: Result) -> str:
+    """What a row of the result is."""
+    return "Rows" if result.coverage.units is None else "Units"
 
 
 def curve_of(

@@ -113,11 +113,11 @@ def sticky_line(sticky: StickyColumns) -> str:
 
     >>> from understudy.logs.evaluation.sticky_columns import StickyColumn
     >>> print(sticky_line(StickyColumns((StickyColumn("user", 950, 949),), 3)))
-    user (949 of 950 rows have the action of the value's row before)
+    user (949 of the first 950 rows with a value that came before have its action again)
     """
     parts = [
-        f"{quoted(column.name)} ({count(column.same)} of {counted(column.repeats, 'row')} have the "
-        "action of the value's row before)"
+        f"{quoted(column.name)} ({count(column.same)} of the first "
+        f"{counted(column.repeats, 'row')} with a value that came before have its action again)"
         for column in sticky.columns[:FEW_NAMES]
     ]
     more = len(sticky.columns) - FEW_NAMES
@@ -351,9 +351,11 @@ def _quarantined(refused: Mapping[str, int], coverage: Coverage) -> Iterator[str
     refused = without_copies(refused)
     rejected = sum(refused.values())
     if rejected:
+        one = rejected == 1
         yield (
-            f"{counted(rejected, 'row')} {'is' if rejected == 1 else 'are'} quarantined "
-            f"({list_reasons(refused)}): {remedy_for(refused)}. The certificate counts them as "
-            "reward 0 for the policy and, where no reward is given, as the highest for production, "
-            f"whose mean in valid rows is {number(coverage.mean_reward)}."
+            f"{counted(rejected, 'row')} {'is' if one else 'are'} quarantined "
+            f"({list_reasons(refused)}): {remedy_for(refused)}. The certificate counts "
+            f"{'it' if one else 'each'} with the worst that it may have been; where no reward is "
+            "known, production counts with the highest one (its mean in valid rows is "
+            f"{number(coverage.mean_reward)})."
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from understudy.certificates.evidence import FIRST_RULES
 from understudy.errors import shorten
 from understudy.formatting import (
     FEW_DIGITS,
@@ -23,6 +24,7 @@ from understudy.formatting import (
     size,
 )
 from understudy.logs.evaluation.verdicts import VerdictKind
+from understudy.logs.rules import RejectReason
 from understudy.protocols import PRODUCTION
 from understudy.report.data import ActionRow, CertificateCurve, QuarantinedRow, Report
 from understudy.report.details import ContextRow
@@ -290,15 +292,20 @@ def bounds(curve: CertificateCurve, kind: VerdictKind) -> dict[str, str]:
     """The last bounds of a certificate by name, as far as the verdict depends on them."""
     _, lower, upper, production, gain = curve.table[-1].tolist()
     certified, worse = curve.gain is not None, kind == "worse"
-    return {
+    found = {
         f"{curve.target} would have earned at least": number(lower),
         **({MOST: number(upper)} if worse else {}),
         f"production earned{' at most' if curve.at_most else ''}": number(production),
         "gain over production, at least": number(gain) if certified else "not certified",
-        **({} if curve.gain_upper is None else {"at most": number(curve.gain_upper)}),
-        **_window(curve),
-        **({} if worse else {"promotion justified after round": _promotion(curve)}),
     }
+    if curve.gain_upper is not None:
+        found["gain over production, at most"] = number(curve.gain_upper)
+    found |= _window(curve)
+    if not worse:
+        found["promotion justified after round"] = _promotion(curve)
+    elif curve.worse_at is not None:
+        found["loss certain after round"] = count(curve.worse_at)
+    return found
 
 
 def _window(curve: CertificateCurve) -> dict[str, str]:
@@ -347,12 +354,25 @@ def confidence_note(curve: CertificateCurve) -> str:
         )
     return (
         f"Rewards are means per round. The two bounds on the reward hold together with {sure} "
-        f"confidence, after every round.{gain}{_centering(curve)}"
+        f"confidence, after every round.{gain}{_since(curve)}{_centering(curve)}"
     )
+
+
+def _since(curve: CertificateCurve) -> str:
+    """Why a gain may be certain although the curve of the gain over all rounds is below 0."""
+    if curve.window is None:
+        return ""
+    start = count(curve.window.start)
+    return f" The curve of the gain is over all rounds, not since round {start} alone."
 
 
 def _centering(curve: CertificateCurve) -> str:
     """Whether bets were centered at the mean reward, and how they could be."""
+    if curve.rules == FIRST_RULES and curve.gain is not None:
+        return (
+            " This certificate goes on by the rules of release 0.5; one that begins now needs "
+            "fewer rows."
+        )
     if curve.centered is None or curve.weight_bound is None:
         return ""
     return f" {centering(curve.weight_bound, curve.centered, int(curve.table[-1, 0]))}"
@@ -419,6 +439,15 @@ def quarantine_line(report: Report) -> str:
     if not report.quarantined:
         return "No row is quarantined."
     verb = "is" if report.quarantined == 1 else "are"
+    if report.units is not None:  # files have more rows: a unit counts as one
+        whole = report.quarantined + sum(row.count for row in report.actions)
+        share = percent(report.quarantined / whole)
+        units = "units"
+        if RejectReason.UNIT_MISSING in report.reasons:
+            units = "units, and rows without one,"
+        return (
+            f"{count(report.quarantined)} of {count(whole)} {units} {verb} quarantined ({share})."
+        )
     if not report.rows:
         return f"{counted(report.quarantined, 'row')} {verb} quarantined."
     share = percent(report.quarantined / report.rows)

@@ -285,10 +285,14 @@ def _explain_decision(verdict: Verdict, certificate: Certificate, scale: RewardS
     window = certificate.window
     assert window is not None  # a promotion has one
     least = least_gain(scale.gain(window.gain))
-    since = "The gain" if window.start == 1 else f"Since row {count(window.start)} the gain"
     at = certificate.promoted_at
-    when = f" This was first certain after round {count(at)}." if at else ""
-    return f"{since} is at least {least} per row with {sure} (estimated {estimated}).{when}"
+    when = f" A gain was first certain after row {count(at)}." if at else ""
+    if window.start == 1:
+        return f"The gain is at least {least} per row with {sure} (estimated {estimated}).{when}"
+    return (
+        f"Since row {count(window.start)} the gain is at least {least} per row with {sure}; over "
+        f"all rows it is estimated at {estimated}.{when}"
+    )
 
 
 def _explain_missing_data(
@@ -302,8 +306,8 @@ def _explain_missing_data(
     if math.isinf(needed.rows) and verdict.rejected:
         return (
             f"No number of such rows would show {wanted}: {count(verdict.rejected)} of "
-            f"{counted(verdict.rows, 'row')} are quarantined, and count as if the policy earned "
-            "nothing there. Correct those rows."
+            f"{counted(verdict.rows, 'row')} are quarantined, and count with the worst that they "
+            "may have been. Correct those rows."
         )
     estimated = gain(scale.gain(verdict.estimated_gain))
     least = least_gain(scale.gain((certificate.gain or 0.0) / certificate.rounds))

@@ -57,6 +57,7 @@ def test_a_gain_that_only_a_window_shows(tmp_path: Path) -> None:
     assert page["kind"] == "promote"
     assert f"the gain is that since round {window.start}" in page["verdict"]
     assert f"gain since round {window.start}" in page["fragments"]["bounds"]
+    assert f"not since round {window.start} alone" in page["fragments"]["certificate"]
     assert views.summary("study")["verdict"] == page["verdict"]
 
 
@@ -70,7 +71,8 @@ def test_a_loss_is_shown(tmp_path: Path) -> None:
     assert found["certificate"]["gain_upper"] < 0.0
     page = views.view("study")
     assert page["kind"] == "worse"
-    assert "at most" in page["fragments"]["bounds"]
+    for label in ("gain over production, at most", "loss certain after round"):
+        assert label in page["fragments"]["bounds"]
 
 
 def test_units_are_counted_and_shown(tmp_path: Path) -> None:

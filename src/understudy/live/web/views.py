@@ -171,12 +171,17 @@ class StudyView:
         now = self.now
         if not (now.changing_units or now.later_changes):
             return ""
-        return (
-            f"{counted(now.changing_units, 'unit')} changed the action among the events that count "
-            "(such rewards count as unknown), and "
-            f"{counted(now.later_changes, 'later event')} had another action than the unit: "
-            "a unit whose action changes is not sticky. Check how units get their action."
-        )
+        found = []
+        if now.changing_units:
+            units = counted(now.changing_units, "unit")
+            found.append(
+                f"{units} changed the action among the events that count, so that the reward of "
+                "each counts as unknown"
+            )
+        if now.later_changes:
+            events = counted(now.later_changes, "later event")
+            found.append(f"{events} had another action than the unit")
+        return f"{', and '.join(found)}. Check how units get their action: they should keep it."
 
     def _blocked(self) -> str:
         until = self.blocked_until
