@@ -131,8 +131,9 @@ class EventSpec:
         if wrong.any():
             t, f = int(np.argmax(wrong)), behavior.least_propensity
             reason = f"the least propensity is declared as {f}"
-            if q[t] > high:
-                reason += f", which leaves at most {high:.6g} for one action"
+            if q[t] > high and f is not None:
+                most = 1.0 - (self.n_actions - 1) * f  # without the slack of `range`
+                reason += f", which leaves at most {most:.6g} for one action"
             remedy = "declare a smaller one, or none if some actions are never played"
             raise InvalidEvent(f"propensity of event {t}", float(q[t]), reason, remedy)
 
@@ -150,9 +151,9 @@ class EventSpec:
         wrong = (np.abs(sums - 1.0) > SLACK * K) | (np.abs(own - known) > SLACK * known)
         if wrong.any():
             t = int(np.argmax(wrong))
-            reason = f"it sums to {sums[t]:.6g}, and gives the logged action {own[t]:.6g}"
-            if q is not None:
-                reason += f", whose propensity is {q[t]:.6g}"
+            reason = f"it sums to {sums[t]:.6g}"
+            if q is not None and abs(sums[t] - 1.0) <= SLACK * K:
+                reason = f"it gives the logged action {own[t]:.6g}, whose propensity is {q[t]:.6g}"
             vector = vectors[t, :4].tolist()
             raise InvalidEvent(f"propensity vector of event {t}", vector, reason, VECTORS_REMEDY)
 

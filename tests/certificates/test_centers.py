@@ -299,7 +299,7 @@ def test_guard_deterministic_rows_under_a_declared_least_propensity() -> None:
     deterministic = np.arange(n) % 2 == 0
     log = us.Log(np.zeros(n, dtype=int), R, np.where(deterministic, 1.0, 0.9))
     start = us.Certificate(behavior=us.Logged(2, least_propensity=f))
-    with pytest.raises(InvalidEvent, match=r"which leaves at most 0.9"):
+    with pytest.raises(InvalidEvent, match=r"which leaves at most 0.9 for"):
         start.observe(log, us.FixedPolicy([0.5, 0.5]))
     wrong = start.advance(log, np.full(n, 0.5), 0.5 / f)
     assert not never_wrong(wrong, np.zeros(n))
@@ -352,7 +352,7 @@ def test_the_least_propensity_is_checked() -> None:
         InvalidEvent, match=r"propensity of event 1 = 0.05: the least propensity is"
     ):
         start.observe(us.Log([0, 1], [1.0, 1.0], [0.5, 0.05]), [0.5, 0.5])
-    with pytest.raises(InvalidEvent, match=r"which leaves at most 0.8"):
+    with pytest.raises(InvalidEvent, match=r"which leaves at most 0.8 for"):
         start.observe(us.Feedback(0, 1.0, propensity=0.9), 0.5)
     with pytest.raises(InvalidArgument, match=r"sum to more than 1"):
         us.Logged(3, least_propensity=0.4)

@@ -149,7 +149,7 @@ VECTORS, FLOOR = {"propensity_vectors": True}, {"least_propensity": 0.1}
             "gives the action that was taken 0",
         ),
         (FLOOR, {"propensity": 0.05}, "propensity", "least propensity is declared as 0.1; declare"),
-        (FLOOR, {"propensity": 0.9}, "propensity", "which leaves at most 0.8"),
+        (FLOOR, {"propensity": 0.9}, "propensity", "which leaves at most 0.8 for"),
         (FLOOR | VECTORS, {"propensity_vector": {"south": 1.0}}, "propensity", "at most 0.8"),
     ],
 )

@@ -243,7 +243,7 @@ def test_studies_that_cannot_be(spec: dict[str, Any], reason: str) -> None:
     ("spec", "fields", "field", "said"),
     [
         ({}, {"unit": "ada", "propensity": 0.5}, "unit", "this study has no units: leave it out"),
-        ({"unit_rows": 2}, {"propensity": 0.5}, "unit", "it is missing: send whom"),
+        ({"unit_rows": 2}, {"propensity": 0.5}, "unit", "it is missing: send the unit"),
         ({"unit_rows": 2}, {"unit": 1, "context": {"x": 1.0}}, "context", "has no contexts"),
     ],
 )

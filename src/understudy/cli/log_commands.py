@@ -86,7 +86,8 @@ def learn(
 
     LOG is one or more files, globs or folders: CSV, Parquet, NDJSON, Arrow, Vowpal
     Wabbit's contextual-bandit text (.vw), or dsjson. Written to --out: policy.json,
-    report.html, and quarantine.parquet with every row that could not be used, and why.
+    report.html, and quarantine.parquet with every row that could not be used, and why;
+    with --unit also units.parquet, which belongs to policy.json.
     """
     check_writable(out)
     if resume and not (out / "policy.json").exists():

@@ -306,7 +306,7 @@ class StudySpec(BaseModel):
             if event.unit is not None:
                 found[UNIT] = "this study has no units: leave it out, or create one with unit_rows"
         elif event.unit is None:
-            found[UNIT] = "it is missing: send whom the decision is about, such as the id of a user"
+            found[UNIT] = "it is missing: send the unit of the decision, such as the id of a user"
         if event.propensity_vector is not None and not self.propensity_vectors:
             found[VECTOR] = (
                 "this study has none: leave it out, or create one with propensity_vectors, in "

@@ -353,7 +353,9 @@ class Options:
     def with_defaults_of(self, settings: Settings) -> Options:
         """The options, with the columns and the range of rewards of an earlier run as defaults."""
         if self.no_unit and settings.columns.unit is not None:
-            require_same("no_unit", True, Verbatim(f"--unit {settings.columns.unit}"))
+            reason = f"the policy was learned with --unit {settings.columns.unit}"
+            remedy = "leave it out: units are read from that column again"
+            raise InvalidArgument("no_unit", True, reason, remedy)
         roles = ("action", "reward", "propensity", "context", "experts", UNIT, VECTOR)
         columns = {role: getattr(settings.columns, role) for role in roles}
         known = {role: name for role, name in columns.items() if name is not None}
@@ -449,7 +451,7 @@ def _check_units(passed: Mapping[str, Any], scale: RewardScale) -> None:
         reason = "it names the unit of a draw, and no_unit says that every row is one"
         raise InvalidArgument("unit", unit, reason, "pass one of the two")
     if unit is not None and passed.get("id") is not None:
-        reason = "the rows of a unit are one decision, so copies of rows count once without ids"
+        reason = "it names decisions, and with --unit the rows of a unit are one decision"
         raise InvalidArgument("id", passed["id"], reason, "leave it out")
     if unit is None and most_rows is not None:
         reason = "it counts the rows of a unit, and no unit is named"
@@ -461,7 +463,7 @@ def _check_unit_rows(most_rows: int | None, scale: RewardScale) -> None:
     """Raise `InvalidArgument` if rows that a unit does not have earn less than any reward."""
     if most_rows is not None and not scale.low <= 0.0 <= scale.high:
         reason = "rows that a unit does not have count as 0, which is out of the range of rewards"
-        remedy = "pass a --reward-range with 0 in it, or leave it out for the mean per row"
+        remedy = "pass a --reward-range with 0 in it, or leave out --unit-rows for the mean per row"
         raise InvalidArgument("unit_rows", most_rows, reason, remedy)
 
 

@@ -147,8 +147,8 @@ class RejectReason(StrEnum):
     )
     VECTOR_CONTRADICTS = (
         "propensity vector contradicts the propensity",
-        "its entry for the action that was played must be the propensity: see whether the order of "
-        "a list is that of --actions",
+        "see whether the order of a list is that of --actions: the vector's entry for the action "
+        "that was played must be the propensity",
     )
     PROPENSITY_CONTRADICTS = (
         "propensity contradicts the least one",
@@ -174,7 +174,8 @@ class RejectReason(StrEnum):
     UNIT_MISSING = "unit is missing", CHECK("unit")
     UNIT_CHANGES = (
         "action of the unit changes",
-        "name the column for whose values actions are drawn once, with --unit",
+        "name the column for whose values actions are drawn once, with --unit; if production drew "
+        "one in every row, pass --no-unit instead",
     )
     ID_REPEATED = (
         "id came before",

@@ -150,8 +150,8 @@ class UnitRecord:
         if self.used is None:
             reason = (
                 f"the policy was learned from {self.counts.units:,} units of "
-                f"{self.counts.column!r}, and the file with their hashes is not beside it: without "
-                "it, the same units could be used again"
+                f"{self.counts.column!r}, and the file with their hashes is not beside it, or not "
+                "as it was written: without it, the same units could be used again"
             )
             remedy = f"put the {UNITS_FILE} that was written with it into the folder of the policy"
             raise InvalidArgument("policy", UNITS_FILE, reason, remedy)
