@@ -505,3 +505,11 @@ def test_sums_in_no_order_give_the_same_policy(name: str, behavior: Any) -> None
     assert summed.certified is None
     assert summed.report.verdict_kind == "cannot tell"
     assert sum(summed.policy.refused.values()) == 1
+
+
+def test_resume_says_that_no_least_propensity_was_declared() -> None:
+    log = pl.DataFrame({"action": ["a", "b"] * 50, "reward": [0.0, 1.0] * 50, "propensity": 0.5})
+    learned = us.logs.learn(log, no_unit=True, repeated_rows="allow")
+    refused = r"least_propensity = 0\.5: the policy was learned without one; leave it out"
+    with pytest.raises(us.errors.InvalidArgument, match=refused):
+        us.logs.learn(log.with_columns(x=1), resume=learned, least_propensity=0.5)

@@ -392,7 +392,8 @@ def require_same(option: str, value: object, earlier: object) -> None:
         same = set(value.keys) == set(earlier.keys)  # 0.5 had another order of "2.0" and "10.0"
         shown, before = _differing_first(value, earlier), _differing_first(earlier, value)
     if value is not None and not same:
-        reason = f"the policy was learned with {shorten(before)}"
+        known = "without one" if before is None else f"with {shorten(before)}"
+        reason = f"the policy was learned {known}"
         remedy = "leave it out to go on as before, or begin again without --resume"
         raise InvalidArgument(option, shown, reason, remedy)
 

@@ -282,6 +282,8 @@ def _report_certified(result: CertifyResult) -> Report:
         assumptions.append(words.ASSUMPTIONS[Assumption.FIXED_BEHAVIOR])
     if by_unit:
         assumptions.append(words.UNITS)
+    elif result.coverage.sticky is None:  # none was found, or there was nothing to look at
+        assumptions.append(words.FRESH_DRAWS)
     return Report(
         title=f"What this log says about {result.name}",
         facts=facts,

@@ -117,6 +117,10 @@ MODELS = (
     "is false, nothing here holds"
 )
 UNITS = "units do not influence each other: the action of one changes no reward of another"
+FRESH_DRAWS = (
+    "production drew an action in every row; if it drew one for each user, say, and kept it, name "
+    "the column of users with --unit"
+)
 # Why a learner is the default: `settings.name_of_default` says when.
 DEFAULTS = {
     MIXTURE: (
@@ -398,8 +402,9 @@ def centering(bound: WeightBound, centered: int, rounds: int) -> str:
         )
     if not centered:
         return (
-            "Bets are not centered: actions were not declared, rows have eligible sets, or the "
-            "policy plays actions that production does not play."
+            "Bets are not centered. If the actions were known before the log, declare them with "
+            "--actions FILE. With eligible sets, or actions that the policy plays and production "
+            "does not, there are no centers."
         )
     some = "" if centered == rounds else f" in {counted(centered, 'round')}"
     return f"Bets are centered at the mean reward{some}, by {WEIGHT_BOUNDS[bound]}."
