@@ -84,11 +84,13 @@ class EventSpec:
             )
         self._check_actions(log.actions)
         if self.propensities and log.propensities is None:
+            beside = "" if log.propensity_vectors is None else ", beside the vectors"
             raise InvalidEvent(
                 "propensity",
                 None,
                 "the behavior is us.Logged, so every event must carry its own propensity",
-                f"{PROPENSITY_REMEDY}: us.Log(propensities=...), us.Feedback(propensity=...)",
+                f"{PROPENSITY_REMEDY}: us.Log(propensities=...), us.Feedback(propensity=...)"
+                f"{beside}",
             )
         if not self.propensities and log.propensities is not None:
             raise InvalidEvent(

@@ -394,3 +394,9 @@ FORMS: dict[str, Callable[[], object]] = {
 def test_centers_that_no_certificate_has(name: str) -> None:
     with pytest.raises(InvalidArgument, match=r"^centers = .*; "):
         FORMS[name]()
+
+
+def test_vectors_do_not_stand_for_the_propensities_of_logged_actions() -> None:
+    log = us.Log([0], [1.0], propensity_vectors=[[0.5, 0.5]])
+    with pytest.raises(InvalidEvent, match="beside the vectors"):
+        us.certify(log, [0.5, 0.5], behavior=us.Logged(2))

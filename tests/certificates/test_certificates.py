@@ -550,7 +550,9 @@ def test_it_says_the_decision_and_the_bounds() -> None:
     game = watched(1_000)
     found = game.observed()
     said = str(found)
-    assert said.startswith(f"Promote (certain since round {found.promoted_at}) after 1,000 rounds.")
+    assert said.startswith(
+        f"Promote (first certain after round {found.promoted_at}) after 1,000 rounds."
+    )
     least = math.floor((found.gain or 0) / 10) / 100  # rounded outward: what is written holds too
     most = math.ceil((found.gain_upper or 0) / 10) / 100
     assert f" Gain per round: at least +{least:g}; at most +{most:g}; each with 95 %" in said

@@ -247,7 +247,9 @@ def test_a_gain_that_was_lost_again_says_so() -> None:
     assert found.promoted
     assert found.gain is not None
     assert found.gain < 0
-    assert repr(found).startswith("No gain any more (certain since round ")
+    assert repr(found).startswith("Worse than production after 4,000 rounds.")
+    half = us.certify(us.Log(actions[:2000], rewards[:2000]), [0.1, 0.9], behavior=[0.5, 0.5])
+    assert repr(half).startswith("No gain any more (first certain after round ")
 
 
 def test_certificates_are_files(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_the_example_in_the_readme_runs(
     first, certificate = capsys.readouterr().out.splitlines()
     assert first.startswith("7 ")
     assert us.load(tmp_path / "understudy.json").rounds == 10_000
-    assert certificate.startswith("Promote (certain since round ")
+    assert certificate.startswith("Promote (first certain after round ")
 
 
 def test_every_command_in_the_readme_exists_and_runs(

@@ -434,11 +434,12 @@ class Certificate:
             return f"Cannot tell after {counted(n, 'round')}: {CONTRADICTION}"
         decision, gained = "No gain is certified (propensities are estimated)", ""
         if (window := self.window) is not None:
-            when = self.promoted_at and f" (certain since round {count(self.promoted_at)})"
-            promoted = f"{'Promote' if window.gain > 0.0 else 'No gain any more'}{when or ''}"
-            decision = promoted if self.promoted else "Not enough data yet"
-            if self.worse and not self.promoted:
-                decision = "Worse than production"
+            when = self.promoted_at and f" (first certain after round {count(self.promoted_at)})"
+            gains = self.promoted and window.gain > 0.0
+            loses = self.worse and self.gain_upper is not None and self.gain_upper < 0.0
+            decision = "Worse than production" if loses else "Not enough data yet"
+            if gains or (self.promoted and not loses):
+                decision = f"{'Promote' if gains else 'No gain any more'}{when or ''}"
             gained = f" Gain per round: at least {least_gain(window.gain)}"
             if window.start > 1:
                 gained += f" since round {count(window.start)}"

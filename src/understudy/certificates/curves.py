@@ -212,7 +212,7 @@ def certify(
     >>> certified.promoted_at, certified.production
     (42, 500.0)
     >>> certified
-    Promote (certain since round 42) after 1,000 rounds. Gain per round: at least ...
+    Promote (first certain after round 42) after 1,000 rounds. Gain per round: at least ...
     """
     checked = _checked(
         log,

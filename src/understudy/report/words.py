@@ -332,7 +332,7 @@ def _explain_missing_data(
 def _once_ahead(certificate: Certificate) -> str:
     if not certificate.promoted:
         return ""
-    when = f" after round {count(certificate.promoted_at)}" if certificate.promoted_at else ""
+    when = f" after row {count(certificate.promoted_at)}" if certificate.promoted_at else ""
     return f"The policy was ahead of production{when}, but no gain is certain over all rows. "
 
 
