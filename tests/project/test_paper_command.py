@@ -198,6 +198,10 @@ def test_a_narrow_terminal_cuts_no_number_off(
     done = understudy("paper", *SMALL, "--out", str(tmp_path))
     assert "…" not in done.stdout
     assert "75 %" in done.stdout
+    sizes = ("--runs", "1", "--rounds", "50")
+    done = understudy("paper", "certificate", *sizes, "--out", str(tmp_path))
+    assert "…" not in done.stdout  # a table wider than NARROWEST
+    assert "│ sticky users, as units " in done.stdout
 
 
 def test_help_and_version(understudy: Run) -> None:

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 from rich.table import Table
 
 from understudy.cli import FOLDER, POSITIVE, check_writable, wide_console
 from understudy.experiments import EXPERIMENTS, Experiment, write
 from understudy.experiments.experiment import as_json
 from understudy.plots import require_matplotlib
+
+
+WIDEST = 1_000  # letters: wider than any table
 
 
 def _sizes(option: str) -> str:
@@ -78,7 +82,9 @@ def paper(experiment: str, out: Path, json_output: bool, **sizes: Any) -> None:
         click.echo(as_json(rows))
         return
     console = wide_console()
-    console.print(_table(chosen, rows))
+    table = _table(chosen, rows)
+    needed = Console(width=WIDEST).measure(table).maximum  # a wrapped number is a number still
+    Console(width=max(console.width, needed)).print(table)
     for note in chosen.notes(options):
         console.print(note, style="dim", highlight=False)
     click.echo("wrote " + ", ".join(str(path) for path in paths))
