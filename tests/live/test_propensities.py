@@ -148,9 +148,19 @@ VECTORS, FLOOR = {"propensity_vectors": True}, {"least_propensity": 0.1}
             "propensity_vector",
             "gives the action that was taken 0",
         ),
-        (FLOOR, {"propensity": 0.05}, "propensity", "least propensity is declared as 0.1; declare"),
+        (
+            FLOOR,
+            {"propensity": 0.05},
+            "propensity",
+            "0.05: the least propensity is declared as 0.1; send what it was",
+        ),
         (FLOOR, {"propensity": 0.9}, "propensity", "which leaves at most 0.8 for"),
-        (FLOOR | VECTORS, {"propensity_vector": {"south": 1.0}}, "propensity", "at most 0.8"),
+        (
+            FLOOR | VECTORS,
+            {"propensity_vector": {"south": 1.0}},
+            "propensity_vector",
+            "1: the least",
+        ),
     ],
 )
 def test_an_event_that_contradicts_its_study(

@@ -18,7 +18,6 @@ from understudy.experiments import EXPERIMENTS, Experiment, write
 from understudy.experiments.experiment import as_json
 from understudy.plots import require_matplotlib
 
-
 WIDEST = 1_000  # letters: wider than any table
 
 

@@ -356,7 +356,14 @@ class StudySpec(BaseModel):
             try:
                 self._event_spec.check(one)
             except InvalidEvent as error:
-                return {field: f"{error.reason}; {error.remedy}"}
+                if field == VECTOR:
+                    return {field: f"{error.reason}; {error.remedy}"}
+                sent = field if event.propensity is not None else VECTOR
+                remedy = (
+                    "send what it was; if that is it, create a study with a smaller "
+                    "least_propensity, or none"
+                )
+                return {sent: f"{q:g}: {error.reason}; {remedy}"}
         return {}
 
     @cached_property

@@ -98,7 +98,7 @@ class LogOptions(TypedDict, total=False):
         float | None,
         Option(
             "In every row every action has at least this propensity: then certificates need fewer "
-            "rows.",
+            "rows; learn needs --actions too.",
             "F",
             "number",
         ),
