@@ -349,8 +349,8 @@ def confidence_note(curve: CertificateCurve) -> str:
     else:
         wrong = percent(2.0 * (1.0 - curve.confidence))
         gain = (
-            f" Each bound on the gain holds with {sure} by itself: “promote” and “worse” are wrong "
-            f"with {wrong} in all."
+            f" Each bound on the gain holds with {sure} by itself; the probability that “promote” "
+            f"or “worse” is ever said and false is at most {wrong}."
         )
     return (
         f"Rewards are means per round. The two bounds on the reward hold together with {sure} "
