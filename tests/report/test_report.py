@@ -47,7 +47,7 @@ from understudy.report import (
 )
 from understudy.report.charts import draw_certificate, draw_interval
 from understudy.report.render import fragment, render_page
-from understudy.report.tables import bounds, estimates
+from understudy.report.tables import bounds, confidence_note, estimates
 from understudy.report.words import MARKS
 
 pytestmark = pytest.mark.plain
@@ -638,3 +638,10 @@ def test_a_click_on_a_heading_sorts_the_table(tmp_path: Path) -> None:
     rows = cells(captioned(root, "What the log says about each action"))
     counts = [0 if row[1].text == "never" else value(row[1].text) for row in rows]
     assert all(a >= b for a, b in pairwise(counts))
+
+
+def test_a_certificate_of_older_rules_says_so() -> None:
+    curve = sample("promoted").certificate
+    assert curve is not None
+    assert "by the rules of release 0.5" in confidence_note(replace(curve, rules=1))
+    assert "release 0.5" not in confidence_note(replace(curve, rules=2))
