@@ -118,6 +118,31 @@ def test_guard_rows_in_which_production_had_no_choice(has_reward: bool) -> None:
         assert never_wrong(after, ((policy - q) * r).sum(axis=1))
 
 
+@pytest.mark.parametrize("known", ["behavior", "least propensity", "vectors too"])
+def test_guard_centers_do_not_depend_on_what_is_lost(known: str) -> None:
+    """With another W in rows without a reward, the center would depend on the action."""
+    n, q = 4_096, np.array([0.1, 0.9])
+    R = falling(n)
+    for seed in range(3):
+        b = (np.random.default_rng(seed).random(n) >= q[0]).astype(int)
+        valid = (R > 0.0) | (b == 1)
+        lost = int((~valid).sum())
+        one: Any = np.zeros(lost, dtype=int), np.ones(lost), np.zeros(lost, dtype=bool)
+        behavior: Any = us.Logged(2, least_propensity=0.1)
+        logged, of_lost, vectors = q[b][valid], np.full(lost, 0.1), None
+        if known == "vectors too":
+            vectors = np.tile(q, (int(valid.sum()), 1))
+        log = us.Log(b[valid], R[valid], logged, propensity_vectors=vectors)
+        if known == "behavior":
+            behavior, log, of_lost = q, us.Log(b[valid], R[valid]), None
+        path = CertificatePath(us.Certificate(behavior=behavior))
+        after = path.after(
+            log, us.FixedPolicy([0.5, 0.5]), np.zeros(2, dtype=int), Rejected(valid, *one, of_lost)
+        )
+        assert after.certificate.centered_rounds == valid.sum()
+        assert never_wrong(after.certificate, np.zeros(n))  # all actions pay the same
+
+
 def test_spread_puts_values_in_their_places() -> None:
     log = us.Log([0], [0.5], [0.25])
     one = np.array([1]), np.array([0.25]), np.array([True]), np.array([np.nan])

@@ -60,12 +60,7 @@ from understudy.certificates.evidence import (
     WeightedRounds,
     resolve_n_actions,
 )
-from understudy.certificates.targets import (
-    Target,
-    largest_ratio,
-    largest_ratios,
-    probabilities_under,
-)
+from understudy.certificates.targets import Target, largest_ratios, probabilities_under
 from understudy.certificates.uncentered import UncenteredEvidence
 from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.deprecated import OldName
@@ -196,7 +191,8 @@ class Certificate:
         """`observe` of a log that `check` returned, with π_t(b_t) and W_t of every round, checked.
 
         W_t ≥ max_a π_t(a)/q_t(a) is known before b_t, or inf. A row that cannot be used has nan as
-        its probability or propensity, as its reward, or as both.
+        its probability or propensity, as its reward, or as both. If it lacks the reward alone, its
+        W_t must be the one that it would have as a usable row.
         """
         evidence, bets = self.evidence, self.bets
         ratios = np.broadcast_to(ratios, len(log))
@@ -473,10 +469,6 @@ class Certificate:
         certifies = self.behavior is not None
         gains = LARGEST_BET * self.lambdas[self.lambdas <= 1.0] if certifies else np.empty(0)
         return Bets(self.lambdas, gains, self._delta, self.centers, windows=self.centers is None)
-
-    def largest_ratio(self) -> float:
-        """A W that every target has: the largest π(a)/q_t(a) possible, inf if that is not known."""
-        return math.inf if self.behavior is None else largest_ratio(self.behavior)
 
     @property
     def _delta(self) -> float:
