@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import understudy as us
@@ -141,6 +143,23 @@ def test_guard_centers_do_not_depend_on_what_is_lost(known: str) -> None:
         )
         assert after.certificate.centered_rounds == valid.sum()
         assert never_wrong(after.certificate, np.zeros(n))  # all actions pay the same
+
+
+@pytest.mark.parametrize("first_has_sets", [True, False])
+def test_a_resumed_run_has_no_centers_where_rows_have_eligible_sets(
+    first_has_sets: bool, tmp_path: Path
+) -> None:
+    """policy.json does not say it of its certificate."""
+    n, rng = 400, np.random.default_rng(5)
+    columns = {"action": rng.choice(["a", "b"], n), "reward": rng.integers(2, size=n) * 1.0}
+    log = pl.DataFrame({**columns, "propensity": 0.5, "could": [["a", "b"]] * n})
+    sets = {"eligible": "could"}
+    options: dict[str, Any] = {"actions": ["a", "b"], "least_propensity": 0.5}
+    us.logs.learn(log[:200], out=tmp_path, **options, **(sets if first_has_sets else {}))
+    more = us.logs.learn(log[200:], resume=tmp_path / "policy.json", **sets)
+    assert more.certified is not None
+    assert more.certified.certificate.rounds == n
+    assert more.certified.certificate.centered_rounds == (0 if first_has_sets else 200)
 
 
 def test_spread_puts_values_in_their_places() -> None:
