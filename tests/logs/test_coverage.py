@@ -539,3 +539,17 @@ def test_a_verdict_needs_a_certificate() -> None:
     found = coverage_from(as_log(sums)).verdicts[1]
     assert (found.name, found.overlap.estimate) == ("always 1", 1.0)
     assert (found.decision, found.certificate) == (PolicyDecision.UNKNOWN, None)
+
+
+@pytest.mark.parametrize("engine", [None, "polars"])
+def test_the_largest_propensity_depends_on_all_actions_of_the_log(engine: str | None) -> None:
+    """Of three actions with at least .2 each, none has .7; all rows of `a` have less than .2."""
+    q = np.array([0.1, 0.2, 0.7])
+    a = np.arange(60) % 3
+    labels = np.array(["a", "b", "c"])[a]
+    log = pl.DataFrame({"action": labels, "reward": a / 2, "propensity": q[a]})
+    found = us.logs.coverage(log, engine=engine, least_propensity=0.2).coverage
+    certified = us.logs.certify(log, {"b": 1.0}, engine=engine, least_propensity=0.2).coverage
+    for one in (found, certified):
+        assert one.refused == {"propensity contradicts the least one": 40}
+        assert one.rows == 20
