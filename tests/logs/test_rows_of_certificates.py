@@ -131,7 +131,8 @@ def test_guard_centers_do_not_depend_on_what_is_lost(known: str) -> None:
         lost = int((~valid).sum())
         one: Any = np.zeros(lost, dtype=int), np.ones(lost), np.zeros(lost, dtype=bool)
         behavior: Any = us.Logged(2, least_propensity=0.1)
-        logged, of_lost, vectors = q[b][valid], np.full(lost, 0.1), None
+        logged, vectors = q[b][valid], None
+        of_lost: Any = np.full(lost, 0.1)
         if known == "vectors too":
             vectors = np.tile(q, (int(valid.sum()), 1))
         log = us.Log(b[valid], R[valid], logged, propensity_vectors=vectors)
@@ -153,7 +154,7 @@ def test_a_resumed_run_has_no_centers_where_rows_have_eligible_sets(
     n, rng = 400, np.random.default_rng(5)
     columns = {"action": rng.choice(["a", "b"], n), "reward": rng.integers(2, size=n) * 1.0}
     log = pl.DataFrame({**columns, "propensity": 0.5, "could": [["a", "b"]] * n})
-    sets = {"eligible": "could"}
+    sets: dict[str, Any] = {"eligible": "could"}
     options: dict[str, Any] = {"actions": ["a", "b"], "least_propensity": 0.5}
     us.logs.learn(log[:200], out=tmp_path, **options, **(sets if first_has_sets else {}))
     more = us.logs.learn(log[200:], resume=tmp_path / "policy.json", **sets)

@@ -281,7 +281,7 @@ class Certificate:
             )
         else:
             evidence = UncenteredEvidence.from_sufficient_statistics(self.bets, rounds, S, totals)
-        if not evidence.fits(self.bets, 0):
+        if not self._can_have_observed(evidence):
             reason = "no log has these sums and totals"
             raise InvalidArgument("S", S, reason, "pass S_i of all bets, and totals of these rows")
         return self._with_evidence(evidence)
@@ -514,9 +514,10 @@ class Certificate:
 
     def _can_have_observed(self, evidence: Evidence | UncenteredEvidence) -> bool:
         """Whether the evidence can be this certificate's: for snapshots that were damaged."""
-        if isinstance(evidence, Evidence) != self.centered:
-            return False
-        return evidence.fits(self.bets, self.n_actions if self.behavior is None else 0)
+        if isinstance(evidence, Evidence):
+            return self.centered and evidence.fits(self.bets)
+        counted = self.n_actions if self.behavior is None else 0
+        return not self.centered and evidence.fits(self.bets, counted)
 
     def _arguments(self) -> tuple[object, ...]:
         """The arguments that two merged certificates must share."""

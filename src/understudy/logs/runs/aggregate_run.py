@@ -77,7 +77,7 @@ from understudy.logs.schema import (
     WeightBound,
 )
 from understudy.logs.settings import CHECK, Assumption, Choice, choose
-from understudy.logs.statistics import ActionStatistics, CountsOverTime
+from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 
 # Its gains are sums of formulas, for given and for logged propensities alike. prod-grid's are too,
 # but production is one of its experts, whose gains no group of an action has.
