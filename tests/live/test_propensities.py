@@ -108,6 +108,32 @@ def test_learn_on_the_exported_log(tmp_path: Path) -> None:
     assert learned_parts(found.policy.to_json()) == learned_parts(single.policy())
 
 
+def test_learn_on_an_exported_log_with_rounded_propensities(tmp_path: Path) -> None:
+    """The vector's entry counts in both places."""
+    single = SingleStudy(tmp_path, actions=K, reward_wait=5.0, propensity_vectors=True)
+    rng = np.random.default_rng(6)
+    for i in range(60):
+        q = chances(rng)
+        action = K[i % 3]
+        event = Event(
+            id=f"e{i}",
+            action=action,
+            propensity=q[action] * (1.0 + 5e-7),
+            propensity_vector=q,
+            reward=float(i % 2),
+        )
+        (first,) = single.send(event)
+        (again,) = single.send(event.model_copy(update={"propensity": None}))
+        assert (first.status, again.status) == ("accepted", "known")
+    out = tmp_path / "log.parquet"
+    single.export(out)
+    options: dict[str, Any] = {"propensity_vector": "propensity_vector", "time": "time"}
+    found = us.logs.learn(str(out), actions=K, **options)
+    ours, theirs = (learned_parts(text) for text in (found.policy.to_json(), single.policy()))
+    for part in ("state", "certificate", "curve", "tally"):
+        assert ours[part] == theirs[part], part
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".ndjson"])
 def test_an_export_has_the_vectors(tmp_path: Path, suffix: str) -> None:
     """Each as a mapping from actions to propensities, with every bit."""
