@@ -426,10 +426,10 @@ def _decide(certificate: Certificate | None, earned: float) -> PolicyDecision:
     if certificate is None or not certificate.rounds:
         return PolicyDecision.UNKNOWN
     window, most = certificate.window, certificate.gain_upper
+    # By rules 1, or if no gain is certified: by the bounds on the reward, and first.
+    if most is None and certificate.upper < certificate.least_production(earned):
+        return PolicyDecision.WORSE
     if certificate.promoted and window is not None and window.gain > 0.0:
         return PolicyDecision.BETTER
-    if most is None:  # rules 1, or no gain: then by the bounds on the reward
-        worse = certificate.upper < certificate.least_production(earned)
-    else:
-        worse = bool(certificate.worse) and most < 0.0
+    worse = bool(certificate.worse) and most is not None and most < 0.0
     return PolicyDecision.WORSE if worse else PolicyDecision.UNKNOWN
