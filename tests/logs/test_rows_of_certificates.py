@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,52 @@ def test_guard_centers_do_not_depend_on_what_is_lost(known: str) -> None:
         )
         assert after.certificate.centered_rounds == valid.sum()
         assert never_wrong(after.certificate, np.zeros(n))  # all actions pay the same
+
+
+def log_of(known: str, q: Any, actions: Any, rewards: Any) -> us.Log:
+    """A log that says of its propensities what is `known`."""
+    vectors = np.tile(q, (len(actions), 1)) if "vectors" in known else None
+    own = None if known == "behavior" else q[actions]
+    return us.Log(actions, rewards, own, propensity_vectors=vectors)
+
+
+def target_of(kind: str, policy: Any, actions: Any) -> Any:
+    """A fixed policy as certificates get it: as such, as a trace, or as a column."""
+    if kind == "fixed":
+        return us.FixedPolicy(policy)
+    largest = np.full(len(actions), policy.max()) if kind == "trace" else None
+    return us.Trace(policy[actions], 0, len(policy), largest)
+
+
+@pytest.mark.parametrize("known", ["behavior", "least propensity", "vectors", "vectors too"])
+@pytest.mark.parametrize("kind", ["fixed", "trace", "column"])
+def test_no_bet_wins_more_in_a_rejected_row_than_if_it_were_usable(known: str, kind: str) -> None:
+    """Whatever the row lacks, and whatever is known of propensities."""
+    rng, nothing = np.random.default_rng(7), np.zeros(3, dtype=np.int64)
+    for _ in range(60):
+        q = 0.85 * rng.dirichlet(np.ones(3)) + 0.05
+        policy, behavior = rng.dirichlet(np.ones(3)), q
+        if known != "behavior":
+            behavior = us.Logged(3, least_propensity=None if known == "vectors" else 0.05)
+        path = CertificatePath(us.Certificate(behavior=behavior))
+        before, b = rng.integers(3, size=20), rng.integers(3, size=1)
+        log = log_of(known, q, before, rng.random(20))
+        path = path.after(log, target_of(kind, policy, before), nothing, None)
+        R = rng.integers(2, size=1) * 1.0
+        usable = log_of(known, q, b, R), target_of(kind, policy, b), nothing, None
+        real = path.after(*usable).certificate
+        none = np.zeros(0, dtype=np.int64)
+        for action, has_reward, has_q in itertools.product([b, [-1]], [True, False], [True, False]):
+            rejected = Rejected(
+                np.array([False]),
+                np.array(action),
+                R if has_reward else np.ones(1),
+                np.array([has_reward]),
+                None if known == "behavior" else q[b] if has_q else np.array([np.nan]),
+            )
+            empty = log_of(known, q, none, np.zeros(0)), target_of(kind, policy, none)
+            after = path.after(*empty, nothing, rejected).certificate
+            assert (after.evidence.log_wealths() <= real.evidence.log_wealths() + 1e-9).all()
 
 
 @pytest.mark.parametrize("first_has_sets", [True, False])
