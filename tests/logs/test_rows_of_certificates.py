@@ -169,7 +169,8 @@ def test_no_bet_wins_more_in_a_rejected_row_than_if_it_were_usable(known: str, k
     rng, nothing = np.random.default_rng(7), np.zeros(3, dtype=np.int64)
     for _ in range(60):
         q = 0.85 * rng.dirichlet(np.ones(3)) + 0.05
-        policy, behavior = rng.dirichlet(np.ones(3)), q
+        policy = rng.dirichlet(np.ones(3))
+        behavior: Any = q
         if known != "behavior":
             behavior = us.Logged(3, least_propensity=None if known == "vectors" else 0.05)
         path = CertificatePath(us.Certificate(behavior=behavior))
