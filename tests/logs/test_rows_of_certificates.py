@@ -194,6 +194,27 @@ def test_no_bet_wins_more_in_a_rejected_row_than_if_it_were_usable(known: str, k
             assert (after.evidence.log_wealths() <= real.evidence.log_wealths() + 1e-9).all()
 
 
+def test_guard_propensities_below_the_least_one_decide_nothing(tmp_path: Path) -> None:
+    """Their weights are larger than W, and no worst case of their rows makes up for that."""
+    n, q = 4_096, np.array([0.01, 0.49, 0.5])
+    b, R = np.random.default_rng(0).choice(3, n, p=q), falling(n)
+    log = pl.DataFrame({"action": np.array(["a", "b", "c"])[b], "reward": R, "propensity": q[b]})
+    policy: Any = {"a": 0.6, "b": 0.2, "c": 0.2}
+    options: dict[str, Any] = {"actions": ["a", "b", "c"], "least_propensity": 0.1}
+    found = us.logs.certify(log, policy, **options)
+    assert not never_wrong(found.certified.certificate, np.zeros(n))  # all actions pay the same
+    for judged in (found, us.logs.certify(log, policy, engine="polars", **options)):
+        assert judged.verdict == "cannot tell"
+        assert judged.coverage.obstacle == "wrong least propensity"
+    said = found.report.verdict
+    assert f"by {(b == 0).sum()} quarantined rows with a smaller one. Declare a smaller" in said
+    us.logs.learn(log[:2_000], out=tmp_path, **options)
+    later = us.logs.learn(
+        log[2_000:].filter(pl.col("action") != "a"), resume=tmp_path / "policy.json"
+    )
+    assert later.obstacle == "wrong least propensity"
+
+
 @pytest.mark.parametrize("first_has_sets", [True, False])
 def test_a_resumed_run_has_no_centers_where_rows_have_eligible_sets(
     first_has_sets: bool, tmp_path: Path
