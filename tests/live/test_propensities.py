@@ -12,7 +12,13 @@ import polars as pl
 import pytest
 
 import understudy as us
-from tests.support.live.single_study import Event, SingleStudy, learned_parts
+from tests.support.live.single_study import (
+    Decision,
+    Event,
+    SingleStudy,
+    StudyState,
+    learned_parts,
+)
 from understudy.errors import InvalidArgument
 from understudy.live.spec import StudySpec
 
@@ -132,6 +138,23 @@ def test_learn_on_an_exported_log_with_rounded_propensities(tmp_path: Path) -> N
     ours, theirs = (learned_parts(text) for text in (found.policy.to_json(), single.policy()))
     for part in ("state", "certificate", "curve", "tally"):
         assert ours[part] == theirs[part], part
+
+
+@pytest.mark.parametrize("sets", [True, False])
+def test_a_policy_of_eligible_sets_goes_on_without_centers(tmp_path: Path, *, sets: bool) -> None:
+    """Decisions do not say which actions were eligible."""
+    columns = {"action": K * 20, "reward": [0.0, 1.0, 0.5] * 20, "propensity": 1 / 3}
+    rows = pl.DataFrame({**columns, "could": [K] * 60})
+    options: dict[str, Any] = {"eligible": "could"} if sets else {}
+    us.logs.learn(rows, actions=K, least_propensity=LEAST, out=tmp_path, **options)
+    policy = us.logs.Policy.load(tmp_path / "policy.json")
+    spec = StudySpec.from_policy("more", policy, reward_wait=None, default_reward=None)
+    decision = Decision(1, "1", 0, 1 / 3, None, 1, reward=1.0, rewarded_at=1)
+    state = StudyState.begin(spec, policy).after([decision])
+    assert state.study is not None
+    assert state.study.certificate is not None
+    assert state.study.certificate.rounds == 61
+    assert state.study.certificate.centered_rounds == (0 if sets else 61)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".ndjson"])
