@@ -19,6 +19,7 @@ from tests.support.live.single_study import (
     StudyState,
     learned_parts,
 )
+from tests.support.logs.sticky import sticky_log
 from understudy.errors import InvalidArgument
 from understudy.live.spec import StudySpec
 
@@ -204,3 +205,30 @@ def test_a_policy_of_rules_1_goes_on_by_them() -> None:
         assert state.policy is not None
         certificate = learned_parts(state.policy.to_json())["certificate"]
         assert certificate.get("rules", 1) == rules
+
+
+def test_a_study_goes_on_from_a_log_with_sticky_contexts(tmp_path: Path) -> None:
+    """The rows of the log are in its certificate, so they stay a reason to decide nothing.
+
+    The groups of contexts of the log do not grow: policy.json has none, and can be loaded.
+    """
+    log = sticky_log(3, users=40, rows=600)
+    options: dict[str, Any] = {"context": ["user", "page"], "learner": "ridge"}
+    policy = us.logs.learn(log, actions=["a", "b"], **options).policy
+    assert policy.sticky is not None
+    assert policy.study.groups is not None
+    spec = StudySpec.from_policy("more", policy, reward_wait=None, default_reward=None)
+    state = StudyState.begin(spec, policy)
+    for n in range(1, 4):
+        context = spec.context_text({"user": float(n), "page": 0.0})
+        decision = Decision(n, str(n), 0, 0.5, context, n, reward=1.0, rewarded_at=n)
+        state = state.after([decision])
+        assert state.result is not None
+        assert state.result.obstacle == "sticky columns"
+    assert state.policy is not None
+    path = tmp_path / "policy.json"
+    path.write_text(state.policy.to_json(), encoding="utf-8")
+    saved = us.logs.Policy.load(path)
+    assert saved.sticky == policy.sticky
+    assert saved.study.groups is None
+    assert saved.rows == policy.rows + 3

@@ -12,7 +12,13 @@ import polars as pl
 import pytest
 
 import understudy as us
-from tests.support.live.single_study import Event, SingleStudy, learned_parts
+from tests.support.live.single_study import (
+    Decision,
+    Event,
+    SingleStudy,
+    StudyState,
+    learned_parts,
+)
 from understudy.errors import InvalidArgument
 from understudy.live.spec import StudySpec
 
@@ -106,6 +112,49 @@ def test_learn_on_the_exported_log(tmp_path: Path) -> None:
     single.export(out)
     found = us.logs.learn(str(out), actions=K, time="time", least_propensity=LEAST)
     assert learned_parts(found.policy.to_json()) == learned_parts(single.policy())
+
+
+def test_learn_on_an_exported_log_with_rounded_propensities(tmp_path: Path) -> None:
+    """The vector's entry counts in both places."""
+    single = SingleStudy(tmp_path, actions=K, reward_wait=5.0, propensity_vectors=True)
+    rng = np.random.default_rng(6)
+    for i in range(60):
+        q = chances(rng)
+        action = K[i % 3]
+        event = Event(
+            id=f"e{i}",
+            action=action,
+            propensity=q[action] * (1.0 + 5e-7),
+            propensity_vector=q,
+            reward=float(i % 2),
+        )
+        (first,) = single.send(event)
+        (again,) = single.send(event.model_copy(update={"propensity": None}))
+        assert (first.status, again.status) == ("accepted", "known")
+    out = tmp_path / "log.parquet"
+    single.export(out)
+    options: dict[str, Any] = {"propensity_vector": "propensity_vector", "time": "time"}
+    found = us.logs.learn(str(out), actions=K, **options)
+    ours, theirs = (learned_parts(text) for text in (found.policy.to_json(), single.policy()))
+    for part in ("state", "certificate", "curve", "tally"):
+        assert ours[part] == theirs[part], part
+
+
+@pytest.mark.parametrize("sets", [True, False])
+def test_a_policy_of_eligible_sets_goes_on_without_centers(tmp_path: Path, *, sets: bool) -> None:
+    """Decisions do not say which actions were eligible."""
+    columns = {"action": K * 20, "reward": [0.0, 1.0, 0.5] * 20, "propensity": 1 / 3}
+    rows = pl.DataFrame({**columns, "could": [K] * 60})
+    options: dict[str, Any] = {"eligible": "could"} if sets else {}
+    us.logs.learn(rows, actions=K, least_propensity=LEAST, out=tmp_path, **options)
+    policy = us.logs.Policy.load(tmp_path / "policy.json")
+    spec = StudySpec.from_policy("more", policy, reward_wait=None, default_reward=None)
+    decision = Decision(1, "1", 0, 1 / 3, None, 1, reward=1.0, rewarded_at=1)
+    state = StudyState.begin(spec, policy).after([decision])
+    assert state.study is not None
+    assert state.study.certificate is not None
+    assert state.study.certificate.rounds == 61
+    assert state.study.certificate.centered_rounds == (0 if sets else 61)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".ndjson"])

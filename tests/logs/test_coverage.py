@@ -417,6 +417,21 @@ def test_better_and_worse_policies_are_decided() -> None:
     assert (same.decision, same.sample_size.rows) == (PolicyDecision.UNKNOWN, 0.0)
 
 
+def test_by_rules_1_worse_comes_first() -> None:
+    """As in release 0.5, where the bounds on the reward and on the gain contradict each other."""
+    log = drawn(np.array([0.5, 0.5]), np.array([0.9, 0.9]), 1000, seed=0)
+    sums = sums_of(log, 2)
+    empty = us.Certificate(us.Logged(2), rules=1)
+    lower, gains = np.zeros(24), np.full(22, 100.0)
+    S = [*lower, *1000 * np.log1p(0.9 * empty.lambdas), *gains]
+    totals = [sums.sums.rewards.sum(), 100.0, 1000.0, 1000.0]
+    certificate = empty.from_sufficient_statistics(1000, S, totals)
+    assert certificate.promoted
+    candidates = [Candidate("mine", np.array([0.2, 0.8]))]
+    found = coverage_from(sums, candidates=candidates, certificates=[certificate])
+    assert found.verdicts[0].decision is PolicyDecision.WORSE
+
+
 @pytest.mark.parametrize(("mean", "seems"), [(0.6, True), (0.4, False)])
 def test_what_would_suffice_is_said_where_a_log_cannot_tell(mean: float, seems: bool) -> None:
     """For the gain that the policy seems to have, or else for 0.05."""
@@ -541,3 +556,18 @@ def test_a_verdict_needs_a_certificate() -> None:
     found = coverage_from(as_log(sums)).verdicts[1]
     assert (found.name, found.overlap.estimate) == ("always 1", 1.0)
     assert (found.decision, found.certificate) == (PolicyDecision.UNKNOWN, None)
+
+
+@pytest.mark.parametrize("engine", [None, "polars"])
+def test_the_largest_propensity_depends_on_all_actions_of_the_log(engine: str | None) -> None:
+    """Of three actions with at least .2 each, none has .7; all rows of `a` have less than .2."""
+    q = np.array([0.1, 0.2, 0.7])
+    a = np.arange(60) % 3
+    labels = np.array(["a", "b", "c"])[a]
+    log = pl.DataFrame({"action": labels, "reward": a / 2, "propensity": q[a]})
+    found = us.logs.coverage(log, engine=engine, least_propensity=0.2).coverage
+    certified = us.logs.certify(log, {"b": 1.0}, engine=engine, least_propensity=0.2).coverage
+    for one in (found, certified):
+        below, above = "propensity is below the least one", "propensity contradicts the least one"
+        assert one.refused == {below: 20, above: 20}
+        assert one.rows == 20

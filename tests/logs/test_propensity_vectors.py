@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +337,20 @@ def test_rows_may_be_sorted_and_have_ids(form: str, tmp_path: Path) -> None:
     found = us.logs.certify(path, POLICY, time="time", id="request", **OPTIONS)
     assert certificate_text(found) == saved_text(WANTED)
     assert found.intake.refused == {RejectReason.ID_REPEATED.value: 100}
+
+
+@pytest.mark.parametrize("rules", [1, 2])
+def test_a_run_by_rules_1_goes_on_without_vectors(rules: int, tmp_path: Path) -> None:
+    """Release 0.5 read none, and so rejected no row for its vector."""
+    path = dsjson(tmp_path / "log.dsjson", {5: {"p": [0.5, 0.5, 0.5]}})
+    policy = us.logs.learn(ROWS, actions=DECLARED).policy
+    (curve,) = policy.study.curves
+    assert curve is not None
+    certificate = us.Certificate(us.Logged(n_actions=3), rules=rules)
+    study = replace(policy.study, curves=(replace(curve, certificate=certificate, points=()),))
+    more = us.logs.learn(path, resume=replace(policy, study=study))
+    wrong = {RejectReason.VECTOR_WRONG_SUM.value: 1}
+    assert more.policy.refused == ({} if rules == 1 else wrong)
 
 
 # ------------------------------------------------------------------------- settings and commands

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import understudy as us
@@ -116,6 +119,117 @@ def test_guard_rows_in_which_production_had_no_choice(has_reward: bool) -> None:
         after = path.after(log, us.FixedPolicy(policy), nothing, rejected).certificate
         assert not after.promoted
         assert never_wrong(after, ((policy - q) * r).sum(axis=1))
+
+
+@pytest.mark.parametrize("known", ["behavior", "least propensity", "vectors too"])
+def test_guard_centers_do_not_depend_on_what_is_lost(known: str) -> None:
+    """With another W in rows without a reward, the center would depend on the action."""
+    n, q = 4_096, np.array([0.1, 0.9])
+    R = falling(n)
+    for seed in range(3):
+        b = (np.random.default_rng(seed).random(n) >= q[0]).astype(int)
+        valid = (R > 0.0) | (b == 1)
+        lost = int((~valid).sum())
+        one: Any = np.zeros(lost, dtype=int), np.ones(lost), np.zeros(lost, dtype=bool)
+        behavior: Any = us.Logged(2, least_propensity=0.1)
+        logged, vectors = q[b][valid], None
+        of_lost: Any = np.full(lost, 0.1)
+        if known == "vectors too":
+            vectors = np.tile(q, (int(valid.sum()), 1))
+        log = us.Log(b[valid], R[valid], logged, propensity_vectors=vectors)
+        if known == "behavior":
+            behavior, log, of_lost = q, us.Log(b[valid], R[valid]), None
+        path = CertificatePath(us.Certificate(behavior=behavior))
+        after = path.after(
+            log, us.FixedPolicy([0.5, 0.5]), np.zeros(2, dtype=int), Rejected(valid, *one, of_lost)
+        )
+        assert after.certificate.centered_rounds == valid.sum()
+        assert never_wrong(after.certificate, np.zeros(n))  # all actions pay the same
+
+
+def log_of(known: str, q: Any, actions: Any, rewards: Any) -> us.Log:
+    """A log that says of its propensities what is `known`."""
+    vectors = np.tile(q, (len(actions), 1)) if "vectors" in known else None
+    own = None if known == "behavior" else q[actions]
+    return us.Log(actions, rewards, own, propensity_vectors=vectors)
+
+
+def target_of(kind: str, policy: Any, actions: Any) -> Any:
+    """A fixed policy as certificates get it: as such, as a trace, or as a column."""
+    if kind == "fixed":
+        return us.FixedPolicy(policy)
+    largest = np.full(len(actions), policy.max()) if kind == "trace" else None
+    return us.Trace(policy[actions], 0, len(policy), largest)
+
+
+@pytest.mark.parametrize("known", ["behavior", "least propensity", "vectors", "vectors too"])
+@pytest.mark.parametrize("kind", ["fixed", "trace", "column"])
+def test_no_bet_wins_more_in_a_rejected_row_than_if_it_were_usable(known: str, kind: str) -> None:
+    """Whatever the row lacks, and whatever is known of propensities."""
+    rng, nothing = np.random.default_rng(7), np.zeros(3, dtype=np.int64)
+    for _ in range(60):
+        q = 0.85 * rng.dirichlet(np.ones(3)) + 0.05
+        policy = rng.dirichlet(np.ones(3))
+        behavior: Any = q
+        if known != "behavior":
+            behavior = us.Logged(3, least_propensity=None if known == "vectors" else 0.05)
+        path = CertificatePath(us.Certificate(behavior=behavior))
+        before, b = rng.integers(3, size=20), rng.integers(3, size=1)
+        log = log_of(known, q, before, rng.random(20))
+        path = path.after(log, target_of(kind, policy, before), nothing, None)
+        R = rng.integers(2, size=1) * 1.0
+        usable = log_of(known, q, b, R), target_of(kind, policy, b), nothing, None
+        real = path.after(*usable).certificate
+        none = np.zeros(0, dtype=np.int64)
+        for action, has_reward, has_q in itertools.product([b, [-1]], [True, False], [True, False]):
+            rejected = Rejected(
+                np.array([False]),
+                np.array(action),
+                R if has_reward else np.ones(1),
+                np.array([has_reward]),
+                None if known == "behavior" else q[b] if has_q else np.array([np.nan]),
+            )
+            empty = log_of(known, q, none, np.zeros(0)), target_of(kind, policy, none)
+            after = path.after(*empty, nothing, rejected).certificate
+            assert (after.evidence.log_wealths() <= real.evidence.log_wealths() + 1e-9).all()
+
+
+def test_guard_propensities_below_the_least_one_decide_nothing(tmp_path: Path) -> None:
+    """Their weights are larger than W, and no worst case of their rows makes up for that."""
+    n, q = 4_096, np.array([0.01, 0.49, 0.5])
+    b, R = np.random.default_rng(0).choice(3, n, p=q), falling(n)
+    log = pl.DataFrame({"action": np.array(["a", "b", "c"])[b], "reward": R, "propensity": q[b]})
+    policy: Any = {"a": 0.6, "b": 0.2, "c": 0.2}
+    options: dict[str, Any] = {"actions": ["a", "b", "c"], "least_propensity": 0.1}
+    found = us.logs.certify(log, policy, **options)
+    assert not never_wrong(found.certified.certificate, np.zeros(n))  # all actions pay the same
+    for judged in (found, us.logs.certify(log, policy, engine="polars", **options)):
+        assert judged.verdict == "cannot tell"
+        assert judged.coverage.obstacle == "wrong least propensity"
+    said = found.report.verdict
+    assert f"by {(b == 0).sum()} quarantined rows with a smaller one. Declare a smaller" in said
+    us.logs.learn(log[:2_000], out=tmp_path, **options)
+    later = us.logs.learn(
+        log[2_000:].filter(pl.col("action") != "a"), resume=tmp_path / "policy.json"
+    )
+    assert later.obstacle == "wrong least propensity"
+
+
+@pytest.mark.parametrize("first_has_sets", [True, False])
+def test_a_resumed_run_has_no_centers_where_rows_have_eligible_sets(
+    first_has_sets: bool, tmp_path: Path
+) -> None:
+    """policy.json does not say it of its certificate."""
+    n, rng = 400, np.random.default_rng(5)
+    columns = {"action": rng.choice(["a", "b"], n), "reward": rng.integers(2, size=n) * 1.0}
+    log = pl.DataFrame({**columns, "propensity": 0.5, "could": [["a", "b"]] * n})
+    sets: dict[str, Any] = {"eligible": "could"}
+    options: dict[str, Any] = {"actions": ["a", "b"], "least_propensity": 0.5}
+    us.logs.learn(log[:200], out=tmp_path, **options, **(sets if first_has_sets else {}))
+    more = us.logs.learn(log[200:], resume=tmp_path / "policy.json", **sets)
+    assert more.certified is not None
+    assert more.certified.certificate.rounds == n
+    assert more.certified.certificate.centered_rounds == (0 if first_has_sets else 200)
 
 
 def test_spread_puts_values_in_their_places() -> None:

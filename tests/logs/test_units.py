@@ -462,6 +462,16 @@ def test_a_policy_of_units_is_certified_by_units() -> None:
             us.logs.learn(later, resume=learned, **option)
 
 
+def test_a_policy_of_units_takes_no_ids() -> None:
+    """Its column of units is the default of later logs."""
+    first = us.logs.learn(sticky_log(1, users=200, rows=600), unit="user").policy
+    later = sticky_log(2, users=200, rows=600, first_user=200)
+    with pytest.raises(us.errors.InvalidArgument, match="ids of decisions are not read"):
+        us.logs.certify(later, first, id="page")
+    with pytest.raises(us.errors.InvalidArgument, match="ids of decisions are not read"):
+        us.logs.learn(later, resume=first, id="page")
+
+
 def test_a_unit_reward_stays_in_the_range() -> None:
     rows = sticky_log(1, users=2, rows=30).with_columns(reward=pl.lit(0.1))
     assert sum([0.1] * 15) / 15 != 0.1

@@ -60,12 +60,7 @@ from understudy.certificates.evidence import (
     WeightedRounds,
     resolve_n_actions,
 )
-from understudy.certificates.targets import (
-    Target,
-    largest_ratio,
-    largest_ratios,
-    probabilities_under,
-)
+from understudy.certificates.targets import Target, largest_ratios, probabilities_under
 from understudy.certificates.uncentered import UncenteredEvidence
 from understudy.constraints import N_ACTIONS, Array, enforce
 from understudy.deprecated import OldName
@@ -196,7 +191,8 @@ class Certificate:
         """`observe` of a log that `check` returned, with π_t(b_t) and W_t of every round, checked.
 
         W_t ≥ max_a π_t(a)/q_t(a) is known before b_t, or inf. A row that cannot be used has nan as
-        its probability or propensity, as its reward, or as both.
+        its probability or propensity, as its reward, or as both. If it lacks the reward alone, its
+        W_t must be the one that it would have as a usable row.
         """
         evidence, bets = self.evidence, self.bets
         ratios = np.broadcast_to(ratios, len(log))
@@ -285,7 +281,7 @@ class Certificate:
             )
         else:
             evidence = UncenteredEvidence.from_sufficient_statistics(self.bets, rounds, S, totals)
-        if not evidence.fits(self.bets, 0):
+        if not self._can_have_observed(evidence):
             reason = "no log has these sums and totals"
             raise InvalidArgument("S", S, reason, "pass S_i of all bets, and totals of these rows")
         return self._with_evidence(evidence)
@@ -475,10 +471,6 @@ class Certificate:
         gains = LARGEST_BET * self.lambdas[self.lambdas <= 1.0] if certifies else np.empty(0)
         return Bets(self.lambdas, gains, self._delta, self.centers, windows=self.centers is None)
 
-    def largest_ratio(self) -> float:
-        """A W that every target has: the largest π(a)/q_t(a) possible, inf if that is not known."""
-        return math.inf if self.behavior is None else largest_ratio(self.behavior)
-
     @property
     def _delta(self) -> float:
         return 1.0 - self.confidence
@@ -523,9 +515,10 @@ class Certificate:
 
     def _can_have_observed(self, evidence: Evidence | UncenteredEvidence) -> bool:
         """Whether the evidence can be this certificate's: for snapshots that were damaged."""
-        if isinstance(evidence, Evidence) != self.centered:
-            return False
-        return evidence.fits(self.bets, self.n_actions if self.behavior is None else 0)
+        if isinstance(evidence, Evidence):
+            return self.centered and evidence.fits(self.bets)
+        counted = self.n_actions if self.behavior is None else 0
+        return not self.centered and evidence.fits(self.bets, counted)
 
     def _arguments(self) -> tuple[object, ...]:
         """The arguments that two merged certificates must share."""

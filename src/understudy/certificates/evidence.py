@@ -105,13 +105,9 @@ class Bets:
     @cached_property
     def weights(self) -> Array:
         """The share of the wealth of each row, (rows, 1)."""
-        if self.rows == 1:
-            return np.ones((1, 1))
-        centered = (1.0 - RAW_WEIGHT) / (self.rows - 1)
-        # Constants are all possible centers, and 0 is one of them.
-        raw = RAW_WEIGHT if self.centers is None else 1.0 / self.rows
-        rest = centered if self.centers is None else raw
-        return np.array([raw, *[rest] * (self.rows - 1)])[:, np.newaxis]
+        if self.centers is None:
+            return np.array([[RAW_WEIGHT], [1.0 - RAW_WEIGHT]])
+        return np.full((self.rows, 1), 1.0 / self.rows)  # 0 is one of the possible centers
 
     @cached_property
     def prior(self) -> Array:
@@ -170,12 +166,11 @@ class Evidence:
     """The state of a certificate: the wealth of every bet, and the totals of the log.
 
     The log-wealth S_i is `sums[i]` + log `products[i]`, for the bets of the lower bound, the upper
-    bound, the gain and the loss (`kernels.certificates`). `totals` are Σ R, Σ w R, Σ w
-    and Σ w², and `usable` the number of usable rows, the sum of their
-    rewards, and the number of those whose bets had centers. `crossed` and
-    `worse` are the first rounds that justified a promotion, and that showed a loss, or 0; if logs
-    were `merged`, the first observed ones. Row j − 1 of `windows` has the S_i of the gain before
-    round 2^j.
+    bound, the gain and the loss (`kernels.certificates`). `totals` are Σ R, Σ w R, Σ w and Σ w²,
+    and `usable` the number of usable rows, the sum of their rewards, and the number of those whose
+    bets had centers. `crossed` and `worse` are the first rounds that justified a promotion, and
+    that showed a loss, or 0; if logs were `merged`, the first observed ones. Row j − 1 of `windows`
+    has the S_i of the gain before round 2^j.
     """
 
     rounds: int
@@ -308,9 +303,8 @@ class Evidence:
         better, worse, _ = bets.thresholds
         return gain >= math.log(better), loss >= math.log(worse)
 
-    def fits(self, bets: Bets, counted: int) -> bool:
+    def fits(self, bets: Bets) -> bool:
         """Whether a certificate with these bets can have it: for snapshots that were damaged."""
-        del counted
         windows = 0 if self.merged or not bets.windows else _windows(self.rounds)
         if not self._has_shapes(bets, windows):
             return False

@@ -23,7 +23,7 @@ from understudy import behaviors
 from understudy.behaviors import Behavior, Logged, choose
 from understudy.certificates import Certificate, FixedPolicy
 from understudy.certificates.evidence import GAIN
-from understudy.certificates.targets import Target, largest_ratio, largest_ratios, ratio_of_policy
+from understudy.certificates.targets import Target, largest_ratios, ratio_of_policy
 from understudy.constraints import Array
 from understudy.kernels.certificates import KAPPA
 from understudy.learners import exp3_ix
@@ -334,20 +334,12 @@ def play_undeclared(rounds: int, streams: RandomStreams) -> GameRecord:
     return GameRecord(**{**vars(record), "probabilities": probabilities})
 
 
-def with_lost_rows(
-    record: GameRecord, no_reward: Mask, no_ratio: Mask, policy: Array
-) -> GameRecord:
-    """The record with nan where a row does not tell its reward, or its w.
-
-    Its W is then that of any policy.
-    """
+def with_lost_rows(record: GameRecord, no_reward: Mask, no_ratio: Mask) -> GameRecord:
+    """The record with nan where a row does not tell its reward, or its w."""
     R = np.where(no_reward, np.nan, record.log.rewards)
     log = Log._of(record.log.actions, R, record.log.propensities, None)
-    lost = no_reward | no_ratio
-    ratios = np.where(lost, largest_ratio(record.known), ratio_of_policy(policy, record.known))
     probabilities = np.where(no_ratio, np.nan, record.probabilities)
-    seen = {"log": log, "probabilities": probabilities, "ratios": ratios}
-    return GameRecord(**{**vars(record), **seen})
+    return GameRecord(**{**vars(record), "log": log, "probabilities": probabilities})
 
 
 # Of the rows that speak against the target: without them, most logs would show a gain.
@@ -361,12 +353,13 @@ def play_losses(rounds: int, streams: RandomStreams, *, logged: bool) -> GameRec
     rewards = np.repeat(coins(streams.observed, [0.5], rounds), 2, axis=1)
     actions = choose(q, streams.behavior.random(rounds))
     known = Logged(2, least_propensity=0.4) if logged else q
-    record = record_of(policy, q, rewards, actions, known=known, ratios=math.inf)
+    ratio = ratio_of_policy(policy, known)
+    record = record_of(policy, q, rewards, actions, known=known, ratios=ratio)
     against = rewards[:, 0] == 1 - actions
     lost = against & (streams.unobserved.random(rounds) < LOSS)
     what = streams.unobserved.integers(4, size=rounds)
     no_reward = lost & np.isin(what, (WITHOUT_REWARD, WITHOUT_ALL))
-    return with_lost_rows(record, no_reward, lost & (what != WITHOUT_REWARD), policy)
+    return with_lost_rows(record, no_reward, lost & (what != WITHOUT_REWARD))
 
 
 CERTAIN, LEAST = 0.15, 0.4  # the share of rows without a choice, and the declared least propensity
@@ -384,8 +377,9 @@ def play_certain_rows(rounds: int, streams: RandomStreams) -> GameRecord:
     rewards, policy = coins(streams.observed, means, rounds), np.array([0.0, 1.0])
     actions = choose(behavior, streams.behavior.random(rounds))
     known = Logged(2, least_propensity=LEAST)
-    record = record_of(policy, behavior, rewards, actions, known=known, ratios=math.inf)
-    return with_lost_rows(record, np.zeros(rounds, dtype=bool), certain, policy)
+    ratio = ratio_of_policy(policy, known)
+    record = record_of(policy, behavior, rewards, actions, known=known, ratios=ratio)
+    return with_lost_rows(record, np.zeros(rounds, dtype=bool), certain)
 
 
 LATER_ROWS = 4  # of a user, on average, after the first one

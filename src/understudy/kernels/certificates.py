@@ -14,12 +14,13 @@ center is at most κ/(λ (W_t − 1)), where W_t ≥ max_a π_t(a)/q_t(a) is kno
 every factor 1 + λ (x − y c) is at least 1 − κ. Where W_t is not known (inf), c is 0.
 
 `sums` and `products` hold the rows of the parts in this order: S_i = Σ_t log(1 + λ_i (x − y c)) is
-`sums` + log `products`. Products move into sums after every 32nd
-round of the log, so that any batching gives the same bits, and before and after a round with a huge
-weight.
+`sums` + log `products`. Products move into sums after every 32nd round of the log, so that any
+batching gives the same bits, and before and after a round with a huge weight.
 
 A row that cannot be used has nan as its w or R, or both, and gets the smallest factor over all that
-they could be (w from 0 to W, R from 0 to 1). A W of nan is one that should be known, but is not.
+they could be (w from 0 to W, R from 0 to 1). If w alone is known, W must be that of a usable row: a
+center that depends on which rows lack a reward depends on the action. A W of nan is one that should
+be known, but is not.
 """
 
 from __future__ import annotations

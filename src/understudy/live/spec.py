@@ -378,14 +378,15 @@ class StudySpec(BaseModel):
         return vector
 
     def propensities(self, event: Event) -> tuple[float | None, bytes | None]:
-        """Return the propensity of a decision, and those of all actions as they are stored."""
+        """Return the propensity of a decision, and those of all actions as they are stored.
+
+        Of two that differ in the last digits, the vector's entry counts, as in a log.
+        """
         given = event.propensity_vector
         if given is None or event.action is None:
             return event.propensity, None
-        q, vector = event.propensity, self._vector(given)
-        if q is None:
-            q = float(vector[self.action_index[str(event.action)]])
-        return q, pack_doubles(vector)
+        vector = self._vector(given)
+        return float(vector[self.action_index[str(event.action)]]), pack_doubles(vector)
 
     def fault_of_context(self, context: Mapping[str, object] | None) -> str | None:
         """Return the fault of a context, in words, or None if it is valid."""

@@ -80,7 +80,8 @@ class StudyState:
     contexts is averaged. `expired` counts the decisions that got the default reward, or, with
     units, whose wait was over, and `changing` the units whose action changed. `base_study` is the
     study in the policy.json that this one continues, if any. `search` looks for `sticky` contexts
-    in the first decisions; like a warm-up's rows, it is shared.
+    in the first decisions; like a warm-up's rows, it is shared. Sticky columns of the log that the
+    policy.json was learned from stay, as its rows count too.
 
     `least_warmup` is the number of decisions that a warm-up has at least, if that is known: version
     0.5.0 ended none at a number of bytes, and doubled its size after any error.
@@ -143,7 +144,7 @@ class StudyState:
     def _with_policy(self, policy: Policy) -> StudyState:
         return replace(
             self,
-            study=policy.study,
+            study=replace(policy.study, groups=None),  # a study does not count groups of contexts
             settings=policy.settings,
             contextual=policy.contextual,
             warmup=policy.warmup,
@@ -194,7 +195,7 @@ class StudyState:
             return replace(self, search=None)
         found = search.after(self.spec, decisions)
         rest = None if search_ends(search.seq) else search
-        return replace(self, search=rest, sticky=found if found.found else None)
+        return replace(self, search=rest, sticky=found if found.found else self.sticky)
 
     def _warm_up(self, decisions: Sequence[Decision]) -> StudyState:
         """Collect decisions until their contexts differ; learn from those that follow.

@@ -20,12 +20,18 @@ from understudy.logs.action_files import check_probabilities, read_actions, read
 from understudy.logs.aggregation.engines import ENGINES
 from understudy.logs.readers.files import FORMATS
 from understudy.logs.schema import (
+    ACTION,
+    ELIGIBLE,
     ESTIMATED,
     GIVEN,
+    ID,
     LOGGED,
     NO_VECTORS,
     PRESETS,
     PROPENSITY,
+    REWARD,
+    TARGET,
+    TIME,
     UNIT,
     UNKNOWN,
     VECTOR,
@@ -48,6 +54,7 @@ from understudy.logs.settings import (
 )
 from understudy.protocols import Learner
 
+COLUMN_ROLES = (ACTION, REWARD, PROPENSITY, VECTOR, TIME, ELIGIBLE, TARGET, ID, UNIT)
 NAMED_SOURCES: dict[str, PropensitySource] = {LOGGED: LOGGED, ESTIMATED: ESTIMATED}
 DEFAULT_CONFIDENCE = 0.95  # of certificates: the usual one of bounds
 WARMUP = 0.1  # enough rows to prepare features, few enough to lose
@@ -280,17 +287,7 @@ class Options:
                 reason = f"propensities are {source}, and it is about logged ones"
                 raise InvalidArgument(name, value, reason, "leave it out")
         _one_of("repeated_rows", passed.get("repeated_rows"), REPEATED_ROWS)
-        roles: tuple[str, ...] = (
-            "action",
-            "reward",
-            "propensity",
-            "time",
-            "eligible",
-            "target",
-            "id",
-        )
-        roles = (*roles, UNIT, VECTOR)
-        named: dict[str, Any] = {role: _column(role, passed.get(role)) for role in roles}
+        named: dict[str, Any] = {role: _column(role, passed.get(role)) for role in COLUMN_ROLES}
         named["context"] = (context,) if isinstance(context, str) else tuple(context or ()) or None
         expert = passed.get("expert")
         named["experts"] = (expert,) if isinstance(expert, str) else tuple(expert or ()) or None
@@ -367,6 +364,7 @@ class Options:
             no_unit=self.no_unit or (settings.no_unit and self.columns.get("unit") is None),
             unit_rows=self.unit_rows or settings.unit_rows,
         )
+        _check_ids(combined.columns)
         _check_unit_rows(combined.unit_rows, combined.scale)
         return combined
 
@@ -451,13 +449,18 @@ def _check_units(passed: Mapping[str, Any], scale: RewardScale) -> None:
     if unit is not None and passed.get("no_unit"):
         reason = "it names the unit of a draw, and no_unit says that every row is one"
         raise InvalidArgument("unit", unit, reason, "pass one of the two")
-    if unit is not None and passed.get("id") is not None:
-        reason = "it names decisions, and with --unit the rows of a unit are one decision"
-        raise InvalidArgument("id", passed["id"], reason, "leave it out")
+    _check_ids(passed)
     if unit is None and most_rows is not None:
         reason = "it counts the rows of a unit, and no unit is named"
         raise InvalidArgument("unit_rows", most_rows, reason, "name its column with --unit")
     _check_unit_rows(most_rows, scale)
+
+
+def _check_ids(columns: Mapping[str, Any]) -> None:
+    """Raise `InvalidArgument` if both units and ids are named."""
+    if columns.get("unit") is not None and columns.get("id") is not None:
+        reason = "the rows of a unit are one decision, so ids of decisions are not read"
+        raise InvalidArgument("id", columns["id"], reason, "leave it out")
 
 
 def _check_unit_rows(most_rows: int | None, scale: RewardScale) -> None:

@@ -150,6 +150,11 @@ class RejectReason(StrEnum):
         "see whether the order of a list is that of --actions: the vector's entry for the action "
         "that was played must be the propensity",
     )
+    PROPENSITY_BELOW_LEAST = (
+        "propensity is below the least one",
+        "declare a smaller one with --least-propensity, or none if some actions could not be "
+        "played in some rows",
+    )
     PROPENSITY_CONTRADICTS = (
         "propensity contradicts the least one",
         "declare a smaller one with --least-propensity, or none if some actions could not be "
@@ -314,7 +319,8 @@ def limit_rule(column: BoundedColumn, low: float, high: float) -> Rule:
     """The rule that a propensity does not contradict the least one that was declared."""
     value = column.library.col(column.parsed)
     holds = (value >= low) & (value <= high)
-    return Rule(holds, ((RejectReason.PROPENSITY_CONTRADICTS, ~holds),))
+    below = RejectReason.PROPENSITY_BELOW_LEAST, value < low
+    return Rule(holds, (below, (RejectReason.PROPENSITY_CONTRADICTS, ~holds)))
 
 
 @functools.cache

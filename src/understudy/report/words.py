@@ -38,7 +38,13 @@ from understudy.logs.evaluation.verdicts import (
     VerdictKind,
 )
 from understudy.logs.policy import Policy
-from understudy.logs.rules import WITHOUT_ACTION, list_reasons, remedy_for, without_copies
+from understudy.logs.rules import (
+    WITHOUT_ACTION,
+    RejectReason,
+    list_reasons,
+    remedy_for,
+    without_copies,
+)
 from understudy.logs.schema import (
     ESTIMATED,
     GIVEN,
@@ -253,6 +259,13 @@ def explain_obstacle(
         return (
             f"Production's action is unknown in {counted(rows, 'row')}, so its propensities cannot "
             f"be estimated. {LOG_THEM}"
+        )
+    if obstacle is Obstacle.WRONG_LEAST_PROPENSITY:
+        reason = RejectReason.PROPENSITY_BELOW_LEAST
+        smaller = counted(refused.get(reason, 0), "quarantined row")
+        return (
+            f"The declared least propensity is wrong, by {smaller} with a smaller one. "
+            f"{reason.remedy[0].upper()}{reason.remedy[1:]}."
         )
     if obstacle is Obstacle.REPEATED_ROWS:
         assert repeated is not None  # it is the finding

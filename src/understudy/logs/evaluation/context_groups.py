@@ -252,7 +252,7 @@ def _root(evidence: Evidence, part: int, delta: float) -> float:
 
 
 def _fits(evidence: object, rows: int) -> bool:
-    return isinstance(evidence, Evidence) and evidence.fits(BETS, 0) and evidence.rounds == rows
+    return isinstance(evidence, Evidence) and evidence.fits(BETS) and evidence.rounds == rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ from understudy.logs.evaluation.diagnostics import (
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.readers.units import UnitCounts
-from understudy.logs.rules import WITHOUT_ACTION, without_copies
+from understudy.logs.rules import WITHOUT_ACTION, RejectReason, without_copies
 from understudy.logs.schema import ESTIMATED, Label, PropensitySource, RewardScale, short_label
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.types import Integers, read_only
@@ -67,6 +67,7 @@ class Obstacle(StrEnum):
     MOSTLY_REJECTED = "mostly rejected"
     REPEATED_ROWS = "repeated rows"
     STICKY_COLUMNS = "sticky columns"
+    WRONG_LEAST_PROPENSITY = "wrong least propensity"
     BEHAVIOR_CHANGED = "behavior changed"
     UNKNOWN_ACTIONS = "unknown actions"
     CONTRADICTORY_BOUNDS = "contradictory bounds"
@@ -294,20 +295,22 @@ def _obstacle(
     """The obstacle to all decisions by a log, if there is one.
 
     A certificate of an estimated behavior holds only if production did not change, and if every row
-    has an action.
+    has an action. Where a propensity is below the declared least one, a weight may be larger than
+    any bet allows for, and no worst case of these rows is bad enough.
     """
-    if sum(without_copies(statistics.reject_counts).values()) > statistics.sums.rows:
-        return Obstacle.MOSTLY_REJECTED
-    if repeated is not None and repeated.found:
-        return Obstacle.REPEATED_ROWS
-    if sticky is not None and sticky.found:
-        return Obstacle.STICKY_COLUMNS
-    if source != ESTIMATED:
-        return None
-    if drift.fixed is False:
-        return Obstacle.BEHAVIOR_CHANGED
-    without_action = any(statistics.reject_counts.get(reason) for reason in WITHOUT_ACTION)
-    return Obstacle.UNKNOWN_ACTIONS if without_action else None
+    rejected = statistics.reject_counts
+    found = {
+        Obstacle.MOSTLY_REJECTED: sum(without_copies(rejected).values()) > statistics.sums.rows,
+        Obstacle.REPEATED_ROWS: repeated is not None and repeated.found,
+        Obstacle.STICKY_COLUMNS: sticky is not None and sticky.found,
+        Obstacle.WRONG_LEAST_PROPENSITY: rejected.get(RejectReason.PROPENSITY_BELOW_LEAST, 0) > 0,
+    }
+    if source == ESTIMATED:
+        found |= {
+            Obstacle.BEHAVIOR_CHANGED: drift.fixed is False,
+            Obstacle.UNKNOWN_ACTIONS: any(rejected.get(reason) for reason in WITHOUT_ACTION),
+        }
+    return next((obstacle for obstacle, there in found.items() if there), None)
 
 
 def _with_frequencies(sums: ActionStatistics) -> ActionStatistics:
@@ -426,10 +429,10 @@ def _decide(certificate: Certificate | None, earned: float) -> PolicyDecision:
     if certificate is None or not certificate.rounds:
         return PolicyDecision.UNKNOWN
     window, most = certificate.window, certificate.gain_upper
+    # By rules 1, or if no gain is certified: by the bounds on the reward, and first.
+    if most is None and certificate.upper < certificate.least_production(earned):
+        return PolicyDecision.WORSE
     if certificate.promoted and window is not None and window.gain > 0.0:
         return PolicyDecision.BETTER
-    if most is None:  # rules 1, or no gain: then by the bounds on the reward
-        worse = certificate.upper < certificate.least_production(earned)
-    else:
-        worse = bool(certificate.worse) and most < 0.0
+    worse = bool(certificate.worse) and most is not None and most < 0.0
     return PolicyDecision.WORSE if worse else PolicyDecision.UNKNOWN

@@ -77,7 +77,7 @@ from understudy.logs.schema import (
     WeightBound,
 )
 from understudy.logs.settings import CHECK, Assumption, Choice, choose
-from understudy.logs.statistics import ActionStatistics, CountsOverTime
+from understudy.logs.statistics import ActionStatistics, CountsOverTime, LogStatistics
 
 # Its gains are sums of formulas, for given and for logged propensities alike. prod-grid's are too,
 # but production is one of its experts, whose gains no group of an action has.
@@ -208,12 +208,8 @@ class AggregateRun:
         options = self.options
         columns, source = self._columns()
         with self._opened(columns) as frame:
-            actions = options.actions
-            known = {label for target in targets for label in target.labels}
-            statistics = log_statistics(frame, columns, actions=actions, **self._reading)
-            if actions is None and not known <= set(statistics.actions.keys):
-                actions = Actions.from_labels(known | set(statistics.actions.keys))
-                statistics = log_statistics(frame, columns, actions=actions, **self._reading)
+            known = frozenset(label for target in targets for label in target.labels)
+            statistics = self._statistics(frame, columns, known, options.actions)
             declared = bool(options.declared())
             candidates = all_candidates(targets, fingerprints, statistics, declared=declared)
             certificates: Sequence[Certificate | None] = ()
@@ -246,9 +242,9 @@ class AggregateRun:
         with self._opened(columns) as frame:
             statistics = None
             if options.probabilities is None:
-                statistics = log_statistics(frame, columns, **self._reading)
                 known = options.declared() | target.labels
-                actions = Actions.from_labels(known | set(statistics.actions.keys))
+                statistics = self._statistics(frame, columns, known)
+                actions = statistics.actions
             else:
                 actions = declared_actions(options, target.labels)
             summed = certify_sums(
@@ -259,8 +255,8 @@ class AggregateRun:
                 confidence=options.confidence_or_default,
                 **self._reading,
             )
-            if statistics is None or actions != statistics.actions:
-                statistics = log_statistics(frame, columns, actions=actions, **self._reading)
+            if statistics is None:
+                statistics = self._statistics(frame, columns, frozenset(), actions)
             if not statistics.sums.rows:
                 raise nothing_left(LOG, summed.reject_counts)
         if self.strict:
@@ -272,6 +268,19 @@ class AggregateRun:
         provenance = self._provenance(summed.reject_counts, repeated, bound)
         outcome = RunOutcome(statistics, source, provenance)
         return Certified.of(summed.certificate), outcome
+
+    def _statistics(
+        self, frame: Any, columns: Columns, known: frozenset[str], actions: Actions | None = None
+    ) -> LogStatistics:
+        """The statistics over the actions, by default those of the log and the `known` ones."""
+        if actions is None:
+            # How large a propensity may be depends on how many actions the log shows.
+            anyhow = {**self._reading, "least_propensity": None}
+            found = log_statistics(frame, columns, **anyhow)
+            if known <= set(found.actions.keys) and self.options.least_propensity is None:
+                return found
+            actions = Actions.from_labels(known | set(found.actions.keys))
+        return log_statistics(frame, columns, actions=actions, **self._reading)
 
     def _policy(self, target: Target, actions: Actions) -> Array | None:
         """The target's probabilities, or None if a column has them."""

@@ -277,8 +277,9 @@ class OrderedRun:
         if options.probabilities is not None:
             given = probability_vector("behavior", dict(options.probabilities), earlier.actions)
             require_same("behavior", given.tolist(), np.asarray(behavior).tolist())
-        if earlier.study.certificate is not None:
-            require_same("confidence", options.confidence, earlier.study.certificate.confidence)
+        certificate = earlier.study.certificate
+        if certificate is not None:
+            require_same("confidence", options.confidence, certificate.confidence)
         columns, resumed = options.resumed_columns(settings), options.with_defaults_of(settings)
         rules = rules_of(
             resumed,
@@ -288,8 +289,8 @@ class OrderedRun:
             closed=True,
         )
         read = columns
-        if VECTOR not in options.columns:
-            read = with_vectors_of(self.sources, columns)
+        if VECTOR not in options.columns and certificate is not None and certificate.centered:
+            read = with_vectors_of(self.sources, columns)  # rules 1 reject no row for its vector
         reader = reader_of(
             self.sources,
             read,
@@ -306,7 +307,8 @@ class OrderedRun:
         )
         (curve,) = earlier.study.curves
         if curve is not None:  # the first run declares the actions for this one
-            curve = dataclasses.replace(curve, hindsight=False)
+            sets = columns.eligible is not None
+            curve = dataclasses.replace(curve, hindsight=False, sets=sets)
         study = dataclasses.replace(earlier.study, curves=(curve,))
         nothing = ActionStatistics.empty(len(log.actions))
         return RunPlan(log, settings, study, nothing, earlier.contextual)

@@ -19,6 +19,7 @@ from understudy.certificates.targets import (
     largest_ratio,
     largest_ratios,
     probabilities_under,
+    ratio_of_policy,
 )
 from understudy.constraints import Array
 from understudy.logs.evaluation.context_groups import ContextGroups
@@ -55,10 +56,10 @@ class CertificatePath:
         probability, ratios = self.columns(log, target, counts)
         if rejected is not None:
             behavior, most = certificate.behavior, math.inf
-            if self.hindsight or self.sets:
-                target = probability
-            else:
-                most = _ratio_of_rejected(behavior, log)
+            if not (self.hindsight or self.sets):
+                most = _ratio_of_rejected(target, log, behavior)
+            if self.hindsight or self.sets or log.propensity_vectors is not None:
+                target = probability  # so that no w is known: w needs the W of usable rows
             if certificate.centered:
                 ratios = spread(ratios, rejected.valid, most)
                 log, probability = with_unusable(log, probability, rejected, behavior, target)
@@ -321,12 +322,20 @@ def spread(values: NDArray[Number], valid: NDArray[np.bool_], other: float) -> N
     return found
 
 
-def _ratio_of_rejected(behavior: Behavior | None, log: Log) -> float:
-    """W of a row that cannot be used: at least that of its own, or nan if it has one unseen."""
+def _ratio_of_rejected(target: Target, log: Log, behavior: Behavior | None) -> float:
+    """W of a row that cannot be used: at least that of its own, or nan if it has one unseen.
+
+    A fixed policy without vectors has the W of usable rows. With a larger one, centers would be
+    smaller in rows that lack a reward, and so depend on the action (docs/theory.md, section 11).
+    """
     if behavior is None:
         return math.inf
-    most = largest_ratio(behavior)
-    unseen = log.propensity_vectors is not None or not isinstance(behavior, Logged)
+    unseen = log.propensity_vectors is not None
+    if isinstance(target, FixedPolicy):
+        most = ratio_of_policy(target.probabilities, behavior)
+    else:
+        most = largest_ratio(behavior)
+        unseen |= not isinstance(behavior, Logged)
     return math.nan if math.isinf(most) and unseen else most
 
 
