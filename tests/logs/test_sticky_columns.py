@@ -20,8 +20,6 @@ from understudy.logs.evaluation.sticky_columns import (
     StickyColumns,
     StickyDetector,
 )
-from understudy.logs.evaluation.verdicts import Obstacle
-from understudy.report.words import FRESH_DRAWS
 
 __all__ = ["place"]
 
@@ -208,14 +206,3 @@ def test_given_propensities_are_examined() -> None:
     log = sticky_log(3, users=100, rows=4_000).drop("propensity")
     found = us.logs.coverage(log, behavior={"a": 0.5, "b": 0.5}).coverage
     assert found.obstacle == "sticky columns"
-
-
-def test_a_certificate_that_looked_for_no_sticky_column_says_what_it_assumes() -> None:
-    log = sticky_log(3, users=100, rows=1_000)
-    summed = us.logs.certify(log, {"a": 0.1, "b": 0.9}, engine="polars")
-    assert FRESH_DRAWS in summed.report.assumptions
-    found = us.logs.certify(log, {"a": 0.1, "b": 0.9})
-    assert found.coverage.obstacle is Obstacle.STICKY_COLUMNS  # it says more than an assumption
-    assert FRESH_DRAWS not in found.report.assumptions
-    units = us.logs.certify(log, {"a": 0.1, "b": 0.9}, unit="user")
-    assert FRESH_DRAWS not in units.report.assumptions

@@ -15,9 +15,7 @@ import pytest
 import understudy as us
 from tests.support.logs.log_files import write
 from tests.support.logs.sticky import sticky_log
-from understudy.formatting import percent
 from understudy.logs.readers.units import UnitRows, UsedUnits, unit_hash
-from understudy.report.tables import quarantine_line
 
 B: dict[int | str, float] = {"a": 0.1, "b": 0.9}
 
@@ -494,21 +492,3 @@ def test_one_row_for_each_unit_changes_nothing() -> None:
         us.logs.certify(log, B, unit="user id", **options),
         us.logs.certify(log, B, no_unit=True, **options),
     )
-
-
-def test_the_share_of_quarantined_units_is_of_units_and_not_of_rows() -> None:
-    log = sticky_log(3, users=40, rows=400)
-    first = pl.col("user") == log["user"][0]
-    other = pl.when(pl.int_range(len(log)) == 0).then(pl.lit("none yet")).otherwise("action")
-    changed = log.with_columns(pl.col("action").cast(pl.String)).with_columns(
-        pl.when(first).then(other).otherwise("action").alias("action")
-    )
-    report = us.logs.learn(changed, unit="user").report
-    assert report.units is not None
-    units = report.units.units
-    assert quarantine_line(report) == f"1 of {units} units is quarantined ({percent(1 / units)})."
-    assert ("Units learned from", f"{units - 1}") in report.facts
-    missing = changed.with_columns(pl.when(~first).then("user").alias("user"))
-    line = quarantine_line(us.logs.learn(missing, unit="user").report)
-    rows = int(log.select(first).to_series().sum())
-    assert line.startswith(f"{rows} of {units - 1 + rows} units, and rows without one, are quaran")

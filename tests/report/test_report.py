@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+import understudy as us
+from tests.support.logs.sticky import sticky_log
 from tests.support.markup import Element, tree
 from tests.support.paths import PACKAGE
 from tests.support.programs import find
@@ -47,8 +50,8 @@ from understudy.report import (
 )
 from understudy.report.charts import draw_certificate, draw_interval
 from understudy.report.render import fragment, render_page
-from understudy.report.tables import bounds, confidence_note, estimates
-from understudy.report.words import MARKS
+from understudy.report.tables import bounds, confidence_note, estimates, quarantine_line
+from understudy.report.words import FRESH_DRAWS, MARKS
 
 pytestmark = pytest.mark.plain
 
@@ -645,3 +648,32 @@ def test_a_certificate_of_older_rules_says_so() -> None:
     assert curve is not None
     assert "by the rules of release 0.5" in confidence_note(replace(curve, rules=1))
     assert "release 0.5" not in confidence_note(replace(curve, rules=2))
+
+
+def test_the_share_of_quarantined_units_is_of_units_and_not_of_rows() -> None:
+    log = sticky_log(3, users=40, rows=400)
+    first = pl.col("user") == log["user"][0]
+    other = pl.when(pl.int_range(len(log)) == 0).then(pl.lit("none yet")).otherwise("action")
+    changed = log.with_columns(pl.col("action").cast(pl.String)).with_columns(
+        pl.when(first).then(other).otherwise("action").alias("action")
+    )
+    report = us.logs.learn(changed, unit="user").report
+    assert report.units is not None
+    units = report.units.units
+    assert quarantine_line(report) == f"1 of {units} units is quarantined ({percent(1 / units)})."
+    assert ("Units learned from", f"{units - 1}") in report.facts
+    missing = changed.with_columns(pl.when(~first).then("user").alias("user"))
+    line = quarantine_line(us.logs.learn(missing, unit="user").report)
+    rows = int(log.select(first).to_series().sum())
+    assert line.startswith(f"{rows} of {units - 1 + rows} units, and rows without one, are quaran")
+
+
+def test_a_certificate_that_looked_for_no_sticky_column_says_what_it_assumes() -> None:
+    log = sticky_log(3, users=100, rows=1_000)
+    summed = us.logs.certify(log, {"a": 0.1, "b": 0.9}, engine="polars")
+    assert FRESH_DRAWS in summed.report.assumptions
+    found = us.logs.certify(log, {"a": 0.1, "b": 0.9})
+    assert found.coverage.obstacle == "sticky columns"  # it says more than an assumption
+    assert FRESH_DRAWS not in found.report.assumptions
+    units = us.logs.certify(log, {"a": 0.1, "b": 0.9}, unit="user")
+    assert FRESH_DRAWS not in units.report.assumptions
