@@ -29,7 +29,8 @@ from understudy.types import Log, added, read_only, saved
 __all__ = ["BEHAVIOR", "Behavior", "Logged", "cdf", "choose", "interpolated", "uniform"]
 
 
-SLACK = 1e-6  # of a declared propensity: logs round to six digits or more
+SLACK = 1e-6  # of a propensity: logs round to six digits or more
+MOST_SLACK = 1e-4  # of a sum: the rounding of many propensities goes both ways
 LEAST_PROPENSITY = number(
     SMALLEST_PROBABILITY, 1.0, "pass the smallest propensity that an action ever has"
 )
@@ -97,6 +98,15 @@ def inverse_of(behavior: Any) -> Array | None:
         return None
     with np.errstate(divide="ignore"):
         return read_only(1.0 / np.asarray(behavior))
+
+
+def sum_slack(n_actions: Any) -> Any:
+    """The distance from 1 that the sum of so many rounded propensities may have.
+
+    >>> float(sum_slack(10)), float(sum_slack(10**6))
+    (1e-05, 0.0001)
+    """
+    return np.minimum(SLACK * np.maximum(n_actions, 1), MOST_SLACK)
 
 
 def propensities_of(behavior: Behavior, log: Log) -> Array:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from understudy.behaviors import SLACK, Behavior, Logged, inverse_of
-from understudy.constraints import Array, Constraint, having
+from understudy.behaviors import SLACK, Behavior, Logged, inverse_of, sum_slack
+from understudy.constraints import SMALLEST_PROBABILITY, Array, Constraint, having
 from understudy.deprecated import OldName, adopt_old_members, old_module_names
 from understudy.errors import BrokenLaw, InvalidArgument, InvalidEvent, NotMergeable
 from understudy.types import (
@@ -38,6 +38,8 @@ from understudy.types import (
 
 State = TypeVar("State")
 NOTHING: Array = np.empty(0)
+LEAST_DECLARED = "the least propensity is declared as {}"
+LEAST_REMEDY = "declare a smaller one, or none if some actions are never played"
 PRODUCTION = "production"  # the behavior policy, as an expert that a learner may follow
 
 
@@ -92,10 +94,12 @@ class EventSpec:
                 f"{PROPENSITY_REMEDY}: us.Log(propensities=...), us.Feedback(propensity=...)"
                 f"{beside}",
             )
-        if not self.propensities and log.propensities is not None:
-            raise InvalidEvent(
-                "propensity", log.propensities[:3], "it is not read here", self.unread
-            )
+        for field, column in (
+            ("propensity", log.propensities),
+            ("propensity_vectors", log.propensity_vectors),
+        ):
+            if not self.propensities and column is not None:
+                raise InvalidEvent(field, column[:3], "it is not read here", self.unread)
         if isinstance(self.behavior, Logged) and log.propensities is not None:
             self._check_propensities(self.behavior, log.propensities)
         if log.propensity_vectors is not None:
@@ -132,12 +136,11 @@ class EventSpec:
         wrong = (q < low) | (q > high)  # not where it is nan
         if wrong.any():
             t, f = int(np.argmax(wrong)), behavior.least_propensity
-            reason = f"the least propensity is declared as {f}"
+            reason = LEAST_DECLARED.format(f)
             if q[t] > high and f is not None:
                 most = 1.0 - (self.n_actions - 1) * f  # without the slack of `range`
                 reason += f", which leaves at most {most:.6g} for one action"
-            remedy = "declare a smaller one, or none if some actions are never played"
-            raise InvalidEvent(f"propensity of event {t}", float(q[t]), reason, remedy)
+            raise InvalidEvent(f"propensity of event {t}", float(q[t]), reason, LEAST_REMEDY)
 
     def _check_vectors(self, log: Log, vectors: Array) -> None:
         """Raise `InvalidEvent` at the first vector that is none of its event's."""
@@ -145,19 +148,25 @@ class EventSpec:
         if vectors.shape != (n, K):
             reason = f"{n} events of {K} actions need ({n}, {K})"
             raise InvalidEvent("propensity_vectors", vectors.shape, reason, VECTORS_REMEDY)
-        q = log.propensities
-        own = vectors[np.arange(n), log.actions]
-        known = own if q is None else q
-        sums = vectors.sum(axis=1)
-        # As a share: a vector of too large entries would allow bets to lose more than they have.
-        wrong = (np.abs(sums - 1.0) > SLACK * K) | (np.abs(own - known) > SLACK * known)
+        assert log.propensities is not None  # `check` requires them
+        q, own = log.propensities, vectors[np.arange(n), log.actions]
+        sums, least = vectors.sum(axis=1), vectors.min(axis=1)
+        strays, differs = np.abs(sums - 1.0) > sum_slack(K), np.abs(own - q) > SLACK
+        wrong = strays | differs | (own < SMALLEST_PROBABILITY)
+        if isinstance(self.behavior, Logged):
+            wrong |= least < self.behavior.range[0]
         if wrong.any():
-            t = int(np.argmax(wrong))
-            reason = f"it sums to {sums[t]:.6g}"
-            if q is not None and abs(sums[t] - 1.0) <= SLACK * K:
+            t, remedy = int(np.argmax(wrong)), VECTORS_REMEDY
+            if strays[t]:
+                reason = f"it sums to {sums[t]:.6g}"
+            elif differs[t] or own[t] < SMALLEST_PROBABILITY:
                 reason = f"it gives the logged action {own[t]:.6g}, whose propensity is {q[t]:.6g}"
+            else:
+                declared = getattr(self.behavior, "least_propensity", None)
+                reason = f"it gives an action {least[t]:.6g}, and {LEAST_DECLARED.format(declared)}"
+                remedy = LEAST_REMEDY
             vector = vectors[t, :4].tolist()
-            raise InvalidEvent(f"propensity vector of event {t}", vector, reason, VECTORS_REMEDY)
+            raise InvalidEvent(f"propensity vector of event {t}", vector, reason, remedy)
 
     def _check_experts(self, experts: Array | None) -> None:
         found, wanted = 0 if experts is None else experts.shape[1], len(self.columns)
@@ -289,7 +298,8 @@ class ActionProbabilities(Recorder):
     def add_played(self, played: Array, follows: Array | float) -> None:
         part = self._next(len(played))
         self.probability[part], self.follows[part] = played, follows
-        self.largest[part] = (1.0 - self.follows[part]) * self.crude
+        rest = 1.0 - self.follows[part]
+        self.largest[part] = np.multiply(rest, self.crude, where=rest > 0.0, out=np.zeros(len(rest)))
 
     def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
         part = self._next(rounds)

@@ -363,14 +363,34 @@ def test_the_least_propensity_is_checked() -> None:
     [
         ([[0.5, 0.6, 0.1]], r"sums to 1.2"),
         ([[0.4, 0.5, 0.1]], r"gives the logged action 0.4, whose propensity is 0.5"),
-        ([[0.5000008, 0.4999992, 0.0]], r"gives the logged action 0.500001"),
+        ([[0.500002, 0.499998, 0.0]], r"gives the logged action 0.500002"),
         ([[0.5, 0.5]], r"1 events of 3 actions need \(1, 3\)"),
+        ([[0.5, 0.49, 0.01]], r"an action 0.01, and the least propensity is declared as 0.05; decl"),
+        ([[0.5, 0.5, 0.0]], r"an action 0, and the least propensity is declared as 0.05; declare"),
     ],
 )
 def test_propensity_vectors_are_checked(vectors: Any, message: str) -> None:
     log = us.Log([0], [1.0], [0.5], propensity_vectors=vectors)
     with pytest.raises(InvalidEvent, match=message):
-        us.Certificate(behavior=LOGGED).observe(log, 0.5)
+        us.Certificate(behavior=us.Logged(3, least_propensity=0.05)).observe(log, 0.5)
+
+
+def test_the_entry_of_a_vector_is_the_propensity() -> None:
+    """A weight by a rounded propensity would be above W, and a bet could lose more than it has."""
+    q = np.array([1e-7, 1.0 - 1e-7])
+    rounded = us.Log([0, 1], [1.0, 0.0], [5e-7, 1.0], propensity_vectors=np.stack([q, q]))
+    exact = us.Log([0, 1], [1.0, 0.0], q, propensity_vectors=np.stack([q, q]))
+    start = us.Certificate(behavior=us.Logged(2))
+    policy = us.FixedPolicy([0.5, 0.5])
+    assert saved_text(start.observe(rounded, policy)) == saved_text(start.observe(exact, policy))
+
+
+def test_vectors_of_a_known_or_counted_behavior_are_not_read() -> None:
+    log = us.Log([0], [1.0], propensity_vectors=[[0.9, 0.1]])
+    for behavior in ([0.5, 0.5], None):
+        start = us.Certificate(behavior=behavior, n_actions=2)
+        with pytest.raises(InvalidEvent, match=r"propensity_vectors = .* it is not read here"):
+            start.observe(log, [0.5, 0.5])
 
 
 def test_a_vector_may_come_with_an_event() -> None:

@@ -221,7 +221,12 @@ class Certificate:
                 )
             shown = shown.visible(propensities=True, features=False, vectors=True)
         self.spec.check(shown)
-        return shown
+        vectors = shown.propensity_vectors
+        if vectors is None:
+            return shown
+        # The two may differ by rounding, and W is of the vector: no weight is above it.
+        own = vectors[np.arange(len(shown)), shown.actions]
+        return Log._of(shown.actions, shown.rewards, own, None, None, vectors)
 
     def merge(self, other: Certificate) -> Certificate:
         """The certificate of two logs of different rounds that were observed apart.

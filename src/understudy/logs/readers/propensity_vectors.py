@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from understudy.behaviors import SLACK
+from understudy.behaviors import SLACK, sum_slack
 from understudy.constraints import SMALLEST_PROBABILITY, Array
 from understudy.errors import InvalidLog
 from understudy.logs.rules import VECTOR_FAULT, VECTOR_FAULTS, RejectReason
@@ -148,7 +148,7 @@ def check_vectors(
     sums, lengths = np.bincount(rows, values, n), np.bincount(rows, minlength=n)
     found = {
         RejectReason.VECTOR_NO_PROBABILITIES: _of_rows(rows, bad, bad, n) > 0,
-        RejectReason.VECTOR_WRONG_SUM: ~(np.abs(sums - 1.0) <= SLACK * np.maximum(lengths, 1)),
+        RejectReason.VECTOR_WRONG_SUM: ~(np.abs(sums - 1.0) <= sum_slack(lengths)),
         RejectReason.VECTOR_WITHOUT_ACTION: own < SMALLEST_PROBABILITY,
     }
     if propensities is not None:
