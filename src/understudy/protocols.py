@@ -299,7 +299,9 @@ class ActionProbabilities(Recorder):
         part = self._next(len(played))
         self.probability[part], self.follows[part] = played, follows
         rest = 1.0 - self.follows[part]
-        self.largest[part] = np.multiply(rest, self.crude, where=rest > 0.0, out=np.zeros(len(rest)))
+        self.largest[part] = np.multiply(
+            rest, self.crude, where=rest > 0.0, out=np.zeros(len(rest))
+        )
 
     def kernel_arguments(self, rounds: int) -> tuple[Array, ...]:
         part = self._next(rounds)

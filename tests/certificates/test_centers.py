@@ -365,7 +365,10 @@ def test_the_least_propensity_is_checked() -> None:
         ([[0.4, 0.5, 0.1]], r"gives the logged action 0.4, whose propensity is 0.5"),
         ([[0.500002, 0.499998, 0.0]], r"gives the logged action 0.500002"),
         ([[0.5, 0.5]], r"1 events of 3 actions need \(1, 3\)"),
-        ([[0.5, 0.49, 0.01]], r"an action 0.01, and the least propensity is declared as 0.05; decl"),
+        (
+            [[0.5, 0.49, 0.01]],
+            r"an action 0.01, and the least propensity is declared as 0.05; decl",
+        ),
         ([[0.5, 0.5, 0.0]], r"an action 0, and the least propensity is declared as 0.05; declare"),
     ],
 )

@@ -368,10 +368,14 @@ def assert_certified(
     target = trace if policy is None else us.FixedPolicy(policy)
     observed = empty.observe(log, target)
     if hand.aside:  # rows that cannot be read count with the worst that they may have been
-        m, rewards = len(hand.aside), np.array(hand.aside)
-        rest = us.Log._of(np.zeros(m, dtype=int), rewards, np.ones(m))
+        rewards, own = zip(*hand.aside, strict=True)
+        actions = [0 if one is None else labels.index(one[0]) for one in own]
+        known = [one is not None and policy is not None for one in own]
+        pi = np.where(known, math.nan if policy is None else policy[actions], math.nan)
+        propensities = np.array([1.0 if one is None else one[1] for one in own])
+        rest = us.Log._of(np.array(actions), np.array(rewards), propensities)
         ratio = largest_ratios(target, log, empty.behavior)[0]
-        observed = observed.advance(rest, np.full(m, np.nan), ratio)
+        observed = observed.advance(rest, pi, ratio)
     assert found.rounds == observed.rounds
     np.testing.assert_allclose(numbers(found), numbers(observed), rtol=EXACT, atol=1e-13)
     assert observed.promoted or not found.promoted  # in order, it may have been so before
@@ -379,21 +383,23 @@ def assert_certified(
 
 CASES = [
     pytest.param(
-        *engine.values, behavior, policy, marks=engine.marks, id=f"{engine.values[0]}-{name}"
+        *engine.values, behavior, policy, least, marks=engine.marks, id=f"{engine.values[0]}-{name}"
     )
     for engine in ON_ENGINES
-    for name, behavior, policy in [
-        ("logged-column", None, None),
-        ("fixed-policy", BEHAVIOR, POLICY),
-        ("logged-policy", None, POLICY),
-        ("fixed-column", BEHAVIOR, None),
-    ][: 2 if engine.values[0] in SLOW else 4]
+    for name, behavior, policy, least in [
+        ("logged-column", None, None, None),
+        ("logged-policy, least propensity", None, POLICY, 0.03),
+        ("fixed-policy", BEHAVIOR, POLICY, None),
+        ("logged-policy", None, POLICY, None),
+        ("fixed-column", BEHAVIOR, None, None),
+        ("logged-column, least propensity", None, None, 0.03),
+    ][: 2 if engine.values[0] in SLOW else 6]
 ]
 
 
-@pytest.mark.parametrize(("engine", "behavior", "policy"), CASES)
+@pytest.mark.parametrize(("engine", "behavior", "policy", "least"), CASES)
 def test_certificates_of_sums_are_those_of_observing_in_order(
-    engine: str, behavior: Any, policy: Any, opened: Open
+    engine: str, behavior: Any, policy: Any, least: float | None, opened: Open
 ) -> None:
     """With a short grid on engines that take seconds to plan 464 sums, whatever the rows."""
     table, lambdas = dirty_log(), [1.0, 0.125] if engine in SLOW else None
@@ -405,10 +411,12 @@ def test_certificates_of_sums_are_those_of_observing_in_order(
         behavior=behavior,
         confidence=0.9,
         lambdas=lambdas,
+        least_propensity=least,
     )
-    hand = by_hand(table, behavior=behavior)
+    known = us.Logged(K, least) if behavior is None else PI_B
+    limits = known.range if isinstance(known, us.Logged) else (0.0, 1.0)
+    hand = by_hand(table, behavior=behavior, limits=limits)
     assert judged.reject_counts == dict(hand.refused)
-    known = us.Logged(K) if behavior is None else PI_B
     assert_certified(judged.certificate, hand, ACTIONS.texts, known, policy)
     assert judged.certificate.promoted_at is None
 

@@ -15,7 +15,7 @@ import understudy as us
 from tests.support.falling import falling, never_wrong
 from understudy.logs.runs.study import (
     CertificatePath,
-    spread,
+    among_all,
     with_unusable,
     without_first_plays,
 )
@@ -72,7 +72,7 @@ def test_guard_actions_that_were_not_declared_or_not_eligible(sets: bool) -> Non
         policy = np.where(np.arange(n) % 3 == 0, 1 / K, 0.0)
     target = us.Trace(policy, 0, K, np.full(n, 1 / K))
     nothing = np.zeros(K, dtype=np.int64)
-    guarded = CertificatePath(us.Certificate(behavior=behavior), hindsight=not sets, sets=sets)
+    guarded = CertificatePath(us.Certificate(behavior=behavior), hindsight=not sets, partial=sets)
     open_path = CertificatePath(us.Certificate(behavior=behavior))
     gains = np.zeros(n)  # every policy earns the same, and w is too small
     after = guarded.after(log, target, nothing, None).certificate
@@ -232,7 +232,7 @@ def test_a_resumed_run_has_no_centers_where_rows_have_eligible_sets(
     assert more.certified.certificate.centered_rounds == (0 if first_has_sets else 200)
 
 
-def test_spread_puts_values_in_their_places() -> None:
+def test_values_of_valid_rows_are_in_their_places() -> None:
     log = us.Log([0], [0.5], [0.25])
     one = np.array([1]), np.array([0.25]), np.array([True]), np.array([np.nan])
     found, pi = with_unusable(
@@ -240,4 +240,4 @@ def test_spread_puts_values_in_their_places() -> None:
     )
     assert found.rewards.tolist() == [0.25, 0.5]
     assert np.isnan(pi[0])
-    assert spread(np.array([3]), np.array([False, True]), 0).tolist() == [0, 3]
+    assert among_all(np.array([3]), np.array([False, True]), 0).tolist() == [0, 3]

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 from understudy.errors import InvalidArgument
 from understudy.logs.evaluation.target_policies import (
+    are_known,
     disjoint_actions,
     refuse_used_units,
     sticky_columns_of,
@@ -104,7 +105,7 @@ def certify(
                 confidence=certificate.confidence,
                 scale=checked.scale,
                 repeated=outcome.provenance.repeated,
-                declared=bool(checked.declared()),
+                declared=are_known(statistics.actions, target, checked.declared()),
                 sticky=sticky_columns_of(outcome.provenance.sticky, [target], checked),
                 units=outcome.provenance.units,
             ),

@@ -452,7 +452,7 @@ def _study(content: dict[str, Any]) -> Study:
     if not agree:
         raise InvalidSnapshot("rows", n, "learner, certificate and coverage disagree", REMEDY)
     sets = content["settings"]["columns"]["eligible"] is not None
-    path = None if certificate is None else CertificatePath(certificate, sets=sets, points=curve)
+    path = None if certificate is None else CertificatePath(certificate, partial=sets, points=curve)
     groups = content.get("context_groups")  # a policy without contexts, or of 0.5, has none
     if groups is not None:
         groups = ContextGroups.from_data(groups, learner.spec.n_actions)

@@ -55,7 +55,8 @@ class ByHand:
 
     rows: list[tuple[str, float, float, float]] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
-    aside: list[float] = field(default_factory=list)  # rewards of the others, nan if unusable
+    # The others: R, nan if unusable; action and q if nothing else is wrong.
+    aside: list[tuple[float, tuple[str, float] | None]] = field(default_factory=list)
 
     def sums(self, labels: Iterable[str], term: Callable[[float, float], float]) -> list[float]:
         """A sum over the rows of each action."""
@@ -68,6 +69,7 @@ def by_hand(
     known: tuple[str, ...] | None = None,
     behavior: dict[str, float] | None = None,
     reward_range: tuple[float, float] = (0.0, 1.0),
+    limits: tuple[float, float] = (0.0, 1.0),
 ) -> ByHand:
     """One row after the other, by the rules as they are written."""
     found, (low, high) = ByHand(), reward_range
@@ -82,15 +84,20 @@ def by_hand(
             *wrongs("reward", reward, low, high),
             ("action has probability 0 in the behavior", behavior is not None and not q),
             *wrongs("propensity", q, 1e-100, 1.0),
+            ("propensity is below the least one", behavior is None and (q or 0.0) < limits[0]),
+            ("propensity contradicts the least one", behavior is None and (q or 0.0) > limits[1]),
         ]
-        reason = next((words for words, wrong in reasons if wrong), None)
+        found_wrong = [words for words, wrong in reasons if wrong]
+        reason = next(iter(found_wrong), None)
         if reason is None:
             assert text is not None
             found.rows.append((text, (reward - low) / (high - low), q, row["target"]))
         else:
             found.refused[reason] += 1
             usable = isinstance(reward, float) and low <= reward <= high
-            found.aside.append((reward - low) / (high - low) if usable else NAN)
+            unknown = any(not words.startswith("reward") for words in found_wrong)
+            own = None if unknown or text is None else (text, float(q))
+            found.aside.append(((reward - low) / (high - low) if usable else NAN, own))
     return found
 
 

@@ -57,6 +57,7 @@ from understudy.types import Integers, read_only
 
 ROWS, VALID = "rows", "valid"
 HAS_REWARD = "whether the reward can be used"
+HAS_WEIGHT = "whether all but the reward can be used"
 OCCURS = "how often a row occurs"
 
 
@@ -93,30 +94,34 @@ class Rows:
         return self.frame.select(nw.col(ACTION, *self.own), *values)
 
     def with_rejected(self, positive: str) -> nw.LazyFrame[Any]:
-        """All rows with usable numbers, a column `valid`, and one that tells a usable reward.
+        """All rows with usable numbers, and columns that tell whether a row is valid, whether its
+        reward can be used, and whether all else can.
 
-        A reward that cannot be used is 1, `positive` is 1 where it is not, other numbers are 0.
+        A reward that cannot be used is 1; where all else cannot, `positive` is 1, the others are 0.
         """
-        valid = all_hold(self.rules).fill_null(False)
-        for name in self.own:
-            valid = valid & ~nw.col(name).is_null()
+        others = self.rules
+        reward_rule = others.pop([column.role for column in self.numbers].index(REWARD))
+        has_reward = reward_rule.holds.fill_null(False)
+        conditions = [rule.holds for rule in others]
+        conditions += [~nw.col(name).is_null() for name in self.own]
         if positive in self.own:
-            valid = valid & (nw.col(positive) > 0.0)
+            conditions.append(nw.col(positive) > 0.0)
+        has_weight = nw.all_horizontal(*conditions, ignore_nulls=False).fill_null(False)
         instead = {REWARD: 1.0, positive: 1.0}
         values = [
-            nw.when(number_rule(column).holds if column.role == REWARD else valid)
+            nw.when(has_reward if column.role == REWARD else has_weight)
             .then(self._value(column))
             .otherwise(instead.get(column.role, 0.0))
             .alias(column.role)
             for column in self.numbers
         ]
         safe = [
-            nw.when(valid).then(nw.col(name)).otherwise(instead.get(name, 0.0)).alias(name)
+            nw.when(has_weight).then(nw.col(name)).otherwise(instead.get(name, 0.0)).alias(name)
             for name in self.own
         ]
-        rewards = next(column for column in self.numbers if column.role == REWARD)
-        has_reward = number_rule(rewards).holds.fill_null(False)
-        return self.frame.select(*values, *safe, valid.alias(VALID), has_reward.alias(HAS_REWARD))
+        found = {VALID: has_reward & has_weight, HAS_REWARD: has_reward, HAS_WEIGHT: has_weight}
+        marks = [mark.alias(name) for name, mark in found.items()]
+        return self.frame.select(*values, *safe, *marks)
 
     def beside(self, table: pl.DataFrame) -> Rows:
         """The rows, each with the table's values for its label; null where the table has none."""

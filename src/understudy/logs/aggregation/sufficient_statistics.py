@@ -27,6 +27,7 @@ from understudy.learners import CoverageAdaptive, ExponentialWeights, LeveledSco
 from understudy.logs.action_files import behavior_vector
 from understudy.logs.aggregation.aggregates import (
     HAS_REWARD,
+    HAS_WEIGHT,
     ROWS,
     VALID,
     Groups,
@@ -120,6 +121,7 @@ def certify_sums(
     lambdas: ArrayLike | None = None,
     least_propensity: float | None = None,
     rules: int = RULES,
+    partial: bool = False,
 ) -> SummedCertificate:
     """The certificate of a fixed policy, from all valid rows of a log in any order.
 
@@ -129,7 +131,8 @@ def certify_sums(
     The frame is read two or three times. `policy` has the probability of every action; without it,
     `columns.target` names the column with the probability of the logged action. `behavior` has the
     probability of every label, if production always played with these. Where propensities are
-    logged, bets have centers if `least_propensity` is declared.
+    logged, bets have centers if `least_propensity` is declared. There are none for a policy that is
+    `partial`: it may play actions beside these.
 
     >>> log = pl.DataFrame({"action": ["a", "b"] * 500, "reward": [0, 1] * 500, "propensity": 0.5})
     >>> known = {"policy": [0.1, 0.9], "least_propensity": 0.5}
@@ -156,7 +159,7 @@ def certify_sums(
         own[OWN_TARGET] = FixedPolicy(policy).probabilities
     q = PROPENSITY if fixed is None else OWN_PROPENSITY
     pi = TARGET if policy is None else OWN_TARGET
-    ratio = _largest_ratio(known, policy)
+    ratio = math.inf if partial else _largest_ratio(known, policy)
     totals, S = _evidence(rows.beside(_own(groups, own)), q, pi, empty, ratio)
     rounds = int(groups.table[ROWS].sum())
     return SummedCertificate(
@@ -204,17 +207,25 @@ def _evidence(
     """Σ R, Σ w R, Σ w, Σ w², and S_i = Σ log(1 + λ_i x) of all bets: all in one pass.
 
     Rows that are not valid count with the least that they may have been, as they do in order
-    (`study.with_unusable`), with any w.
+    (`study.with_unusable`): with any w, unless the reward of a policy's row is all they lack.
     """
     valid, R, w = nw.col(VALID), nw.col(REWARD), nw.col("w")
-    weight = nw.when(valid).then(nw.col(pi) / nw.col(q)).otherwise(0.0)
-    totals = {"R": R, "wR": w * R, "w": w, "ww": w * w}
+    has_weight = nw.col(HAS_WEIGHT) if pi == OWN_TARGET else valid
+    weight = nw.when(has_weight).then(nw.col(pi) / nw.col(q)).otherwise(0.0)
+    used = nw.when(valid).then(w).otherwise(0.0)
+    totals = {"R": R, "wR": used * R, "w": used, "ww": used * used}
     if certificate.centered:
         least_rest = nw.when(nw.col(HAS_REWARD)).then(1.0 - R).otherwise(1.0)
         factors = [
             nw.when(valid)
             .then(_factor(part, bet, center, w, 1.0 - R if part in (UPPER, LOSS) else R))
-            .otherwise(_least(part, bet, center, least_rest if part in (UPPER, LOSS) else R, ratio))
+            .otherwise(
+                nw.when(has_weight)
+                .then(_least_of_weight(part, bet, center, w))
+                .otherwise(
+                    _least(part, bet, center, least_rest if part in (UPPER, LOSS) else R, ratio)
+                )
+            )
             for part, bet, center in certificate.bets.terms(ratio)
         ]
     else:
@@ -222,7 +233,8 @@ def _evidence(
         factors = [1.0 + x * float(each) for x, i in parts for each in certificate.grids[i]]
     logs = {f"S{i}": factor.log() for i, factor in enumerate(factors)}
     every = rows.with_rejected(positive=q)
-    terms = every.select(R, valid, nw.col(HAS_REWARD), weight.alias("w")).select(
+    marks = valid, nw.col(HAS_REWARD), nw.col(HAS_WEIGHT)
+    terms = every.select(R, *marks, weight.alias("w")).select(
         *(term.alias(name) for name, term in (totals | logs).items())
     )
     collected = collect(terms.select(*(nw.col(name).sum() for name in totals | logs)))
@@ -244,6 +256,14 @@ def _least(part: int, bet: float, center: float, R: nw.Expr, ratio: float) -> nw
         return most
     none = 1.0 - bet * R  # without the center: production may have had no choice
     return nw.when(none < most).then(none).otherwise(most)
+
+
+def _least_of_weight(part: int, bet: float, center: float, w: nw.Expr) -> nw.Expr:
+    """The least of 1 + λ x over all rewards, where w is known."""
+    x = (1.0 - w) * center
+    if part in (LOWER, UPPER):
+        return 1.0 + bet * x
+    return 1.0 + bet * (x + nw.when(w < 1.0).then(w - 1.0).otherwise(0.0))
 
 
 def _largest_ratio(known: Behavior, policy: ArrayLike | None) -> float:

@@ -138,9 +138,25 @@ class ColumnTarget(Target):
         return Trace(rows.targets(), 0, len(actions))
 
 
+def are_known(actions: Actions, target: Target, declared: frozenset[str]) -> bool:
+    """Whether all actions were known before the log, by a declaration or by the target."""
+    return declared | target.labels >= set(actions.keys)
+
+
 def is_hindsight(target: Target, actions: Actions, declared: frozenset[str]) -> bool:
     """Whether a target plays actions that only the log shows, because they were not declared."""
-    return isinstance(target, Uniform) and not declared >= set(actions.keys)
+    return isinstance(target, Uniform) and not are_known(actions, target, declared)
+
+
+def may_play_others(target: Target, actions: Actions, declared: Actions | None) -> bool:
+    """Whether a target may play actions beside these: a column shows it at logged actions only.
+
+    If all actions were `declared`, there are no others. A given behavior does not say so: the
+    policy of a column may play what production never did.
+    """
+    if not isinstance(target, ColumnTarget):
+        return False
+    return declared is None or not set(declared.keys) >= set(actions.keys)
 
 
 class DisjointActions(NamedTuple):

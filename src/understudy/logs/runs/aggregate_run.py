@@ -36,6 +36,7 @@ from understudy.logs.evaluation.target_policies import (
     all_candidates,
     certify_candidates,
     is_hindsight,
+    may_play_others,
 )
 from understudy.logs.evaluation.verdicts import Candidate
 from understudy.logs.features import LearnerFactory
@@ -252,6 +253,7 @@ class AggregateRun:
                 columns,
                 actions=actions,
                 policy=self._policy(target, actions),
+                partial=may_play_others(target, actions, options.actions),
                 confidence=options.confidence_or_default,
                 **self._reading,
             )

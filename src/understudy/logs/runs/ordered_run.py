@@ -27,6 +27,7 @@ from understudy.logs.evaluation.target_policies import (
     Target,
     all_candidates,
     is_hindsight,
+    may_play_others,
 )
 from understudy.logs.evaluation.verdicts import Candidate
 from understudy.logs.features import ContextFeatures, LearnerFactory, Warmup, context_features
@@ -209,7 +210,7 @@ class OrderedRun:
             log.behavior,
             confidence,
             declared=declared,
-            sets=columns.eligible is not None,
+            partial=columns.eligible is not None,
             groups=groups,
         )
         return RunPlan(log, settings, study, warmup, contextual)
@@ -307,8 +308,8 @@ class OrderedRun:
         )
         (curve,) = earlier.study.curves
         if curve is not None:  # the first run declares the actions for this one
-            sets = columns.eligible is not None
-            curve = dataclasses.replace(curve, hindsight=False, sets=sets)
+            partial = columns.eligible is not None
+            curve = dataclasses.replace(curve, hindsight=False, partial=partial)
         study = dataclasses.replace(earlier.study, curves=(curve,))
         nothing = ActionStatistics.empty(len(log.actions))
         return RunPlan(log, settings, study, nothing, earlier.contextual)
@@ -347,7 +348,7 @@ class OrderedRun:
             CertificatePath(
                 Certificate(log.behavior, one.confidence(self.options.confidence_or_default), K),
                 one.hindsight,
-                sets=log.reader.columns.eligible is not None,
+                partial=log.reader.columns.eligible is not None,
             )
             if one.may_be_judged
             else None
@@ -396,8 +397,9 @@ class OrderedRun:
             log.behavior, self.options.confidence_or_default, len(log.actions)
         )
         hindsight = is_hindsight(target, log.actions, self.options.declared())
-        sets = log.reader.columns.eligible is not None
-        curves = [CertificatePath(certificate, hindsight, sets=sets)]
+        partial = may_play_others(target, log.actions, self.options.actions)
+        partial |= log.reader.columns.eligible is not None
+        curves = [CertificatePath(certificate, hindsight, partial=partial)]
         unexpected = UnexpectedValues()
 
         def targets(batch: ValidatedBatch) -> list[RoundTarget]:

@@ -38,14 +38,14 @@ class CertificatePath:
     """The certificate of one policy after the rows so far, and the points of its curve.
 
     A policy over actions that were read from the log itself is a `hindsight`: the first row of each
-    action counts as one in which the policy earned nothing. Then, and if rows have eligible `sets`
-    while the policy may play any action, weights are too small on average, so that no center is
-    valid.
+    action counts as one in which the policy earned nothing. Then weights are too small on average,
+    so that no center is valid. So they may be if the policy is `partial`: it may play actions that
+    production cannot play, because rows have eligible sets, or because only a column shows it.
     """
 
     certificate: Certificate
     hindsight: bool = False
-    sets: bool = False
+    partial: bool = False
     points: tuple[Point, ...] = ()
 
     def after(
@@ -56,12 +56,12 @@ class CertificatePath:
         probability, ratios = self.columns(log, target, counts)
         if rejected is not None:
             behavior, most = certificate.behavior, math.inf
-            if not (self.hindsight or self.sets):
+            if self.may_center:
                 most = _ratio_of_rejected(target, log, behavior)
-            if self.hindsight or self.sets or log.propensity_vectors is not None:
+            if not self.may_center or log.propensity_vectors is not None:
                 target = probability  # so that no w is known: w needs the W of usable rows
             if certificate.centered:
-                ratios = spread(ratios, rejected.valid, most)
+                ratios = among_all(ratios, rejected.valid, most)
                 log, probability = with_unusable(log, probability, rejected, behavior, target)
             else:
                 log, probability = with_rejected(log, probability, rejected, behavior)
@@ -69,13 +69,18 @@ class CertificatePath:
         certificate, more = follow(certificate, log, probability, ratios)
         return replace(self, certificate=certificate, points=(*self.points, *more))
 
+    @property
+    def may_center(self) -> bool:
+        """Whether weights have a mean of 1, as centers need it."""
+        return not (self.hindsight or self.partial)
+
     def columns(self, log: Log, target: Target, counts: Integers) -> tuple[Array, Array]:
         """π_t(b_t) and W_t of valid rows, before which actions were played so often."""
         certificate = self.certificate
         probability = probabilities_under(target, log, certificate.n_actions)
         if self.hindsight:
             probability = without_first_plays(probability, log.actions, counts)
-        if self.hindsight or self.sets:
+        if not self.may_center:
             return probability, np.full(len(log), math.inf)
         return probability, largest_ratios(target, log, certificate.behavior)
 
@@ -155,7 +160,7 @@ class Study(Observed):
         confidence: float | None,
         *,
         declared: bool = True,
-        sets: bool = False,
+        partial: bool = False,
         groups: ContextGroups | None = None,
         rules: int = RULES,
     ) -> Study:
@@ -163,7 +168,7 @@ class Study(Observed):
         K, curve = learner.spec.n_actions, None
         if confidence is not None:
             curve = CertificatePath(
-                Certificate(behavior, confidence, K, rules=rules), not declared, sets=sets
+                Certificate(behavior, confidence, K, rules=rules), not declared, partial=partial
             )
         empty = Observed.nothing(K, behavior, [curve])
         return Study(**vars(empty), learner=learner, state=learner.init(), groups=groups)
@@ -289,8 +294,8 @@ def with_unusable(
     [0.9, 0.8]
     """
     valid, places = rejected.valid, ~rejected.valid
-    actions, rewards = spread(log.actions, valid, 0), spread(log.rewards, valid, math.nan)
-    pi, own = spread(probability, valid, math.nan), np.full(int(places.sum()), math.nan)
+    actions, rewards = among_all(log.actions, valid, 0), among_all(log.rewards, valid, math.nan)
+    pi, own = among_all(probability, valid, math.nan), np.full(int(places.sum()), math.nan)
     rewards[places] = np.where(rejected.has_reward, rejected.rewards, math.nan)
     if isinstance(behavior, np.ndarray):
         playable = (rejected.actions >= 0) & (behavior[rejected.actions] > 0.0)
@@ -302,7 +307,7 @@ def with_unusable(
         low, high = behavior.range  # outside of it there may have been no choice: no w is known
         playable = (rejected.actions >= 0) & (rejected.propensities >= low)
         playable &= rejected.propensities <= high
-        q = spread(log.propensities, valid, 1.0)
+        q = among_all(log.propensities, valid, 1.0)
         q[places] = np.where(playable, rejected.propensities, 1.0)
     if isinstance(target, FixedPolicy):
         known = playable & ~rejected.has_reward
@@ -311,10 +316,10 @@ def with_unusable(
     return Log._of(actions, rewards, q), pi
 
 
-def spread(values: NDArray[Number], valid: NDArray[np.bool_], other: float) -> NDArray[Number]:
+def among_all(values: NDArray[Number], valid: NDArray[np.bool_], other: float) -> NDArray[Number]:
     """The values of valid rows in their places among all rows; the other rows have `other`.
 
-    >>> spread(np.array([0.5]), np.array([False, True]), 1.0).tolist()
+    >>> among_all(np.array([0.5]), np.array([False, True]), 1.0).tolist()
     [1.0, 0.5]
     """
     found = np.full(len(valid), other, dtype=values.dtype)
