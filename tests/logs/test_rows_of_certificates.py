@@ -207,12 +207,111 @@ def test_guard_propensities_below_the_least_one_decide_nothing(tmp_path: Path) -
         assert judged.verdict == "cannot tell"
         assert judged.coverage.obstacle == "wrong least propensity"
     said = found.report.verdict
-    assert f"by {(b == 0).sum()} quarantined rows with a smaller one. Declare a smaller" in said
+    assert f"it contradicts {(b == 0).sum()} quarantined rows. Declare a smaller" in said
     us.logs.learn(log[:2_000], out=tmp_path, **options)
     later = us.logs.learn(
         log[2_000:].filter(pl.col("action") != "a"), resume=tmp_path / "policy.json"
     )
     assert later.obstacle == "wrong least propensity"
+
+
+def log_of_three(seed: int, q: np.ndarray[Any, Any], means: Any, n: int = 4_000) -> pl.DataFrame:
+    """Rows of actions a, b, c with propensities q, (3,) or (n, 3)."""
+    rng, q = np.random.default_rng(seed), np.broadcast_to(q, (n, 3))
+    b = (rng.random((n, 1)) >= q.cumsum(axis=1)).sum(axis=1)
+    rewards = (rng.random(n) < np.array(means)[b]).astype(float)
+    labels, own = np.array(["a", "b", "c"])[b], q[np.arange(n), b]
+    return pl.DataFrame({"action": labels, "reward": rewards, "propensity": own})
+
+
+@pytest.mark.parametrize("engine", [None, "polars"])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_guard_a_least_propensity_that_no_row_contradicts(share: float, engine: Any) -> None:
+    """An action of the policy can be played in a share of the rows, or never: E w is below 1.
+
+    Every propensity is within the range that the declared one allows. The counts contradict it.
+    """
+    n = 4_000
+    policy: dict[Any, float] = {"a": 0.5, "b": 0.0, "c": 0.5}
+    possible = np.arange(n)[:, np.newaxis] % 2 < 2 * share
+    q = np.where(possible, [0.4, 0.3, 0.3], [0.6, 0.4, 0.0])
+    options: dict[str, Any] = {"actions": ["a", "b", "c"], "engine": engine}
+    for seed in range(3):
+        log = log_of_three(seed, q, [0.95, 0.6, 0.0])  # the policy earns less than production
+        found = us.logs.certify(log, policy, least_propensity=0.2, **options)
+        assert found.certified.lower / n > 0.5  # false: it earns 0.475
+        assert (found.verdict, found.coverage.obstacle) == ("cannot tell", None)
+        (judged,) = found.coverage.verdicts
+        assert judged.obstacle == "wrong least propensity"
+        assert "actions that the policy plays occur too rarely" in found.report.verdict
+        without = us.logs.certify(log, policy, **options)
+        assert without.coverage.verdicts[0].obstacle is None
+        assert without.certified.lower / n < 0.475
+    policy = {"a": 1.0, "b": 0.0, "c": 0.0}
+    others = us.logs.certify(log, policy, least_propensity=0.2, **options)
+    assert others.coverage.verdicts[0].obstacle is None  # it does not play c
+
+
+def test_a_right_least_propensity_is_not_called_wrong() -> None:
+    """The rarest action is near the declared least propensity."""
+    for seed in range(100):
+        log = log_of_three(seed, np.array([0.7, 0.2, 0.1]), [0.5, 0.5, 0.5], n=2_000)
+        found = us.logs.coverage(log, actions=["a", "b", "c"], least_propensity=0.1)
+        assert {one.obstacle for one in found.coverage.verdicts} == {None}
+
+
+@pytest.mark.parametrize("engine", [None, "polars"])
+def test_guard_a_column_of_a_policy_that_may_play_other_actions(engine: Any) -> None:
+    """The policy plays an action that production never does, with a probability of .8."""
+    n = 2_000
+    log = pl.DataFrame({"action": ["a", "b"] * (n // 2), "reward": falling(n), "new": 0.1})
+    known: dict[str, Any] = {"behavior": {"a": 0.5, "b": 0.5}, "engine": engine}
+    found = us.logs.certify(log, target_probability="new", **known)
+    assert found.verdict != "promote"
+    assert found.certified.certificate.centered_rounds == 0
+    every = us.logs.certify(log, target_probability="new", actions=["a", "b"], **known)
+    gain = every.certified.gain
+    assert gain is not None
+    assert gain > 0.0  # false: it is no policy over a and b
+    assert every.certified.certificate.centered_rounds == n
+    assert every.coverage.verdicts[0].obstacle == "wrong weights"
+    assert "do not have a mean of 1" in every.report.verdict
+
+
+def test_weights_that_are_too_large_decide_nothing() -> None:
+    rng, n = np.random.default_rng(3), 4_000
+    b = rng.random(n) < 0.5
+    log = pl.DataFrame({"action": b, "reward": rng.random(n) < 0.5, "propensity": 0.5, "new": 1.0})
+    found = us.logs.certify(log, target_probability="new")
+    assert found.coverage.verdicts[0].obstacle == "wrong weights"
+    for seed in range(200):
+        b = np.random.default_rng(seed).random(n) < 0.02
+        target = np.where(b, 0.9, 0.1)
+        rare = log.with_columns(
+            action=b, propensity=np.where(b, 0.02, 0.98), new=np.where(b, 0.9, 0.1)
+        )
+        (judged,) = us.logs.certify(rare, target_probability="new").coverage.verdicts
+        assert judged.obstacle is None, target.mean()
+
+
+@pytest.mark.parametrize("command", ["certify", "coverage"])
+def test_guard_eligible_sets_of_a_log(command: str) -> None:
+    """Where an action of the policy is not eligible, its weight is too small on average."""
+    n = 4_000
+    every = np.arange(n)[:, np.newaxis] % 2 == 0
+    q = np.where(every, [0.5, 0.3, 0.2], [0.6, 0.4, 0.0])
+    sets = np.where(every[:, 0], "a|b|c", "a|b")
+    log = log_of_three(1, q, [0.95, 0.6, 0.9]).with_columns(can=sets)
+    options: dict[str, Any] = {"actions": ["a", "b", "c"], "eligible": "can"}
+    if command == "certify":
+        policy: dict[Any, float] = {"a": 0.4, "b": 0.0, "c": 0.6}
+        found = us.logs.certify(log, policy, least_propensity=0.2, **options).coverage
+    else:
+        found = us.logs.coverage(log, least_propensity=0.2, **options).coverage
+    for judged in found.verdicts:
+        assert judged.certificate is not None
+        assert judged.certificate.centered_rounds == 0
+        assert judged.decision != "better" or judged.name == "always a"  # which is better
 
 
 @pytest.mark.parametrize("first_has_sets", [True, False])

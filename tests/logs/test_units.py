@@ -259,7 +259,8 @@ def test_the_same_units_in_both_logs_would_promote_a_policy_of_no_effect() -> No
         first, later = log[:5_000], log[5_000:]
         wishes: dict[str, Any] = {"context": "group", "learner": "tables", "warmup": 100}
         policy = us.logs.learn(first, unit="user", actions=["a", "b"], **wishes).policy
-        rows = replace(policy.settings, columns=replace(policy.settings.columns, unit=None))
+        columns = replace(policy.settings.columns, unit=None)
+        rows = replace(policy.settings, columns=columns, no_unit=True)
         forgetful = replace(policy, units=None, settings=rows)
         same_units = us.logs.certify(later, forgetful, unit="user", **options)
         unguarded += bool(same_units.certified.promoted)
@@ -369,6 +370,15 @@ def test_a_policy_of_sticky_rows_is_not_judged_by_units() -> None:
     assert us.logs.coverage(later, learned).coverage.obstacle == "sticky columns"
     assert us.logs.coverage(later).coverage.obstacle is None
     assert us.logs.certify(later, learned, no_unit=True).coverage.obstacle is None
+
+
+def test_a_policy_of_rows_that_may_be_of_units_is_not_judged_by_units() -> None:
+    """One row of each user, in both logs: nothing repeats, and the users may be the same."""
+    log = sticky_log(9, users=2_000, rows=4_000).unique("user", maintain_order=True)
+    learned, declared = (us.logs.learn(log, no_unit=no_unit).policy for no_unit in (False, True))
+    with pytest.raises(us.errors.InvalidArgument, match="its units are not known, and could be us"):
+        us.logs.certify(log[::-1][:500], learned, unit="user")
+    assert us.logs.certify(log[::-1][:500], declared, unit="user").coverage.obstacle is None
 
 
 # ------------------------------------------------------------------------------------- formats

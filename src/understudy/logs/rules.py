@@ -190,6 +190,7 @@ class RejectReason(StrEnum):
 
 # Such a row may be of any action, so that an estimated behavior is not reliable.
 WITHOUT_ACTION = (RejectReason.ACTION_MISSING, RejectReason.ACTION_UNKNOWN)
+AGAINST_LEAST = (RejectReason.PROPENSITY_BELOW_LEAST, RejectReason.PROPENSITY_CONTRADICTS)
 
 
 def without_copies(reject_counts: Mapping[str, int]) -> dict[str, int]:

@@ -25,6 +25,8 @@ from understudy.learners import Cell, Exp4, Mapped, Outside
 from understudy.logs.encoder import Encoder, NumberColumn, Unexpected
 from understudy.logs.evaluation.context_groups import FEW, ContextGroups, GroupKey
 from understudy.logs.evaluation.diagnostics import (
+    FAR,
+    FEWEST_WEIGHTS,
     Calibration,
     CalibrationFinding,
     Drift,
@@ -204,11 +206,6 @@ def _changed(drift: Drift, most: ShareChange, labels: Sequence[Label]) -> str:
 
 # ------------------------------------------------------------------------------------- warnings
 
-# Standard errors of the mean of π/q from 1. They are normal in many rows, so that a column that is
-# a policy is named in one log of some three million.
-NO_POLICY = 5.0
-FEWEST_ROWS = 100  # so many that a mean of π/q is near normal
-
 
 def learn_warnings(result: LearnResult) -> Iterator[str]:
     """Warnings about a learned policy."""
@@ -278,12 +275,12 @@ def _unexpected(oddities: Mapping[tuple[str, Unexpected], int]) -> Iterator[str]
 def _no_policies(study: Study) -> Iterator[str]:
     """The expert columns that are no policy: π/q of a policy has a mean of 1 at most."""
     learner, state = study.learner, study.state
-    if not isinstance(learner, Exp4) or state.rounds < FEWEST_ROWS:
+    if not isinstance(learner, Exp4) or state.rounds < FEWEST_WEIGHTS:
         return
     _, _, ratios, squares = state.moments
     for name, expert in zip(learner.names, learner.experts, strict=True):
         m = learner.labels.index(name) if isinstance(expert, Outside) else None
-        if m is not None and ratios[m] - state.rounds > NO_POLICY * math.sqrt(squares[m]):
+        if m is not None and ratios[m] - state.rounds > FAR * math.sqrt(squares[m]):
             yield (
                 f"The expert column {quoted(expert.name)} is no policy: its probability over the "
                 f"propensity has a mean of {number(ratios[m] / state.rounds, FEW_DIGITS)} in place "

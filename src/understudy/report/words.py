@@ -39,6 +39,7 @@ from understudy.logs.evaluation.verdicts import (
 )
 from understudy.logs.policy import Policy
 from understudy.logs.rules import (
+    AGAINST_LEAST,
     WITHOUT_ACTION,
     RejectReason,
     list_reasons,
@@ -168,6 +169,11 @@ OBSTACLES = {
         "The lower and the upper bound contradict each other, so propensities or probabilities are "
         "wrong. Check where they come from."
     ),
+    Obstacle.WRONG_WEIGHTS: (
+        "The policy's probabilities, divided by the propensities, do not have a mean of 1, so they "
+        "are not those of a policy over these actions, or propensities are wrong. Log the policy's "
+        "probability of the action that production played."
+    ),
     Obstacle.WRONG_PROPENSITIES: (
         "The propensities of actions that the policy plays are wrong: see the calibration. Correct "
         "them, and run this again."
@@ -261,12 +267,12 @@ def explain_obstacle(
             f"be estimated. {LOG_THEM}"
         )
     if obstacle is Obstacle.WRONG_LEAST_PROPENSITY:
-        reason = RejectReason.PROPENSITY_BELOW_LEAST
-        smaller = counted(refused.get(reason, 0), "quarantined row")
-        return (
-            f"The declared least propensity is wrong, by {smaller} with a smaller one. "
-            f"{reason.remedy[0].upper()}{reason.remedy[1:]}."
-        )
+        remedy = RejectReason.PROPENSITY_BELOW_LEAST.remedy
+        rows = sum(refused.get(reason, 0) for reason in AGAINST_LEAST)
+        why = f"it contradicts {counted(rows, 'quarantined row')}"
+        if not rows:
+            why = "actions that the policy plays occur too rarely for it (see the coverage)"
+        return f"The declared least propensity is wrong: {why}. {remedy[0].upper()}{remedy[1:]}."
     if obstacle is Obstacle.REPEATED_ROWS:
         assert repeated is not None  # it is the finding
         return (

@@ -62,6 +62,7 @@ from numpy.typing import NDArray
 
 from understudy.certificates import Certificate
 from understudy.certificates.evidence import LARGEST_BET
+from understudy.certificates.targets import largest_ratio
 from understudy.constraints import Array
 from understudy.logs.schema import LOGGED, PropensitySource
 from understudy.logs.statistics import ActionStatistics
@@ -178,6 +179,54 @@ def _score(sums: ActionStatistics, rejected: int, wrong: NDArray[np.bool_]) -> t
     always = examined & (spread == 0.0)  # propensity 1: then nothing else may ever be played
     scores = np.divide(distance, spread, out=unknown.copy(), where=(examined | wrong) & ~always)
     return ratios, np.where(always, np.where(distance < 0.0, -np.inf, 0.0), scores)
+
+
+# --------------------------------------------------------- what centers need: E w = 1
+
+CERTAINLY_RARE = 1e-6  # the probability of an alarm about a right least propensity
+# Standard errors of the mean weight from 1. They are normal in many rows, so that the weights of a
+# policy are called wrong in one log of some three million.
+FAR = 5.0
+FEWEST_WEIGHTS = 100  # so many that their mean is near normal
+
+
+def played_too_rarely(sums: ActionStatistics, rejected: int, least: float) -> NDArray[np.bool_]:
+    """The actions that cannot have had at least this propensity in every row.
+
+    With propensities of at least f, an action has a share of at most p of n rows with a probability
+    of at most exp(−n kl(p, f)) (Chernoff). Each rejected row may be one of its plays.
+
+    >>> sums = ActionStatistics.of_behavior(np.array([450, 50]), np.zeros(2), np.array([0.9, 0.1]))
+    >>> [played_too_rarely(sums, 0, f).tolist() for f in (0.1, 0.3)]
+    [[False, False], [False, True]]
+    """
+    n = sums.rows + rejected
+    share = np.minimum(sums.counts + rejected, n) / max(n, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        played = np.where(share > 0.0, share * np.log(share / least), 0.0)
+        rest = np.where(share < 1.0, (1.0 - share) * np.log((1.0 - share) / (1.0 - least)), 0.0)
+    most = math.log(len(share) * max(n, 1) * (n + 1) / CERTAINLY_RARE)
+    return (share < least) & (n * (played + rest) > most)
+
+
+def weights_are_wrong(certificate: Certificate, rejected: int) -> bool:
+    """Whether the weights w of a policy cannot have a mean of 1, or of 1 at most without centers.
+
+    Far more than n is impossible with right probabilities. Far less is so if every action of the
+    policy has a propensity of at least f, as centers need it: then E w² ≤ 1/f, and n − Σ w is above
+    5 √(n/f) with a probability of at most e^−12.5. Each rejected row may have had the weight 1/f.
+    """
+    n = certificate.rounds
+    _, _, weights, squares = certificate.evidence.totals.tolist()
+    if n < FEWEST_WEIGHTS:
+        return False
+    if weights > n + FAR * math.sqrt(squares):
+        return True
+    largest = math.inf if certificate.behavior is None else largest_ratio(certificate.behavior)
+    if not certificate.centered_rounds or math.isinf(largest):
+        return False
+    least = n - rejected * largest - FAR * math.sqrt(n * largest)
+    return bool(weights < least)
 
 
 # ---------------------------------------------------------------------------------------- drift

@@ -218,14 +218,11 @@ def refuse_used_units(targets: Iterable[Target], options: Options) -> None:
             reason = f"it was learned from units of {column!r}, and a unit may be used once"
             remedy = f"pass --unit {column}" + (", and no --engine" if options.engine else "")
             raise InvalidArgument("policy", target.name, reason, remedy)
-        sticky = _sticky_rows_of(target)
-        if sticky is not None and unit is not None:
-            column = sticky.columns[0].name
+        if learned is not None and unit is not None and not _knows_units(learned):
             reason = (
-                f"it was learned from rows of {column!r} with the same action again and again, so "
-                "that its units are not known, and could be used again"
+                "it was learned from rows, so that its units are not known, and could be used again"
             )
-            remedy = f"learn it again, with --unit {column}, or --no-unit if every row had a draw"
+            remedy = f"learn it again, with --unit {unit}, or --no-unit if every row had a draw"
             raise InvalidArgument("policy", target.name, reason, remedy)
 
 
@@ -244,9 +241,14 @@ def sticky_columns_of(
 def _sticky_rows_of(target: Target) -> StickyColumns | None:
     """The finding about the log of a policy, if neither a unit nor that there is none is known."""
     learned = target.learned
-    if learned is None or learned.units is not None or learned.settings.no_unit:
+    if learned is None or _knows_units(learned):
         return None
     return learned.sticky if learned.sticky is not None and learned.sticky.found else None
+
+
+def _knows_units(policy: Policy) -> bool:
+    """Whether the units that a policy was learned from are known, or that there were none."""
+    return policy.settings.columns.unit is not None or policy.settings.no_unit
 
 
 def _depends_on_rows(policy: Policy, *, best_action: bool) -> bool:

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from understudy.behaviors import Logged
 from understudy.certificates import Certificate
 from understudy.constraints import Array
 from understudy.logs.evaluation.diagnostics import (
@@ -24,13 +25,15 @@ from understudy.logs.evaluation.diagnostics import (
     exploration_for,
     overlap_of,
     overlap_of_rows,
+    played_too_rarely,
     rows_for,
     second_moment,
+    weights_are_wrong,
 )
 from understudy.logs.evaluation.repeated_rows import RepeatedRows
 from understudy.logs.evaluation.sticky_columns import StickyColumns
 from understudy.logs.readers.units import UnitCounts
-from understudy.logs.rules import WITHOUT_ACTION, RejectReason, without_copies
+from understudy.logs.rules import AGAINST_LEAST, WITHOUT_ACTION, without_copies
 from understudy.logs.schema import ESTIMATED, Label, PropensitySource, RewardScale, short_label
 from understudy.logs.statistics import ActionStatistics, LogStatistics
 from understudy.types import Integers, read_only
@@ -71,6 +74,7 @@ class Obstacle(StrEnum):
     BEHAVIOR_CHANGED = "behavior changed"
     UNKNOWN_ACTIONS = "unknown actions"
     CONTRADICTORY_BOUNDS = "contradictory bounds"
+    WRONG_WEIGHTS = "wrong weights"
     WRONG_PROPENSITIES = "wrong propensities"
     BEHAVIOR_ESTIMATED = "behavior estimated"
     NO_ORDER = "no order"
@@ -296,14 +300,15 @@ def _obstacle(
 
     A certificate of an estimated behavior holds only if production did not change, and if every row
     has an action. Where a propensity is below the declared least one, a weight may be larger than
-    any bet allows for, and no worst case of these rows is bad enough.
+    any bet allows for, and no worst case of these rows is bad enough; where it is so large that
+    another must be below, actions may be impossible.
     """
     rejected = statistics.reject_counts
     found = {
         Obstacle.MOSTLY_REJECTED: sum(without_copies(rejected).values()) > statistics.sums.rows,
         Obstacle.REPEATED_ROWS: repeated is not None and repeated.found,
         Obstacle.STICKY_COLUMNS: sticky is not None and sticky.found,
-        Obstacle.WRONG_LEAST_PROPENSITY: rejected.get(RejectReason.PROPENSITY_BELOW_LEAST, 0) > 0,
+        Obstacle.WRONG_LEAST_PROPENSITY: any(map(rejected.get, AGAINST_LEAST)),
     }
     if source == ESTIMATED:
         found |= {
@@ -394,8 +399,8 @@ def judge(
     obstacle = log.obstacle
     if obstacle is None and wrong:  # it names the actions, and explains bounds that contradict
         obstacle = Obstacle.WRONG_PROPENSITIES
-    elif obstacle is None and certificate is not None and certificate.lower > certificate.upper:
-        obstacle = Obstacle.CONTRADICTORY_BOUNDS
+    elif obstacle is None and certificate is not None:
+        obstacle = _contradiction(policy, certificate, sums, calibration)
     decision = PolicyDecision.UNKNOWN if obstacle else _decide(certificate, earned)
     if obstacle is None and log.drift.behavior == ESTIMATED:
         obstacle = Obstacle.BEHAVIOR_ESTIMATED
@@ -416,6 +421,28 @@ def judge(
         rejected=rows - valid,
         earned=earned,
     )
+
+
+def _contradiction(
+    policy: Array | None,
+    certificate: Certificate,
+    sums: ActionStatistics,
+    calibration: Calibration,
+) -> Obstacle | None:
+    """The assumption of a certificate that the log contradicts, if there is one.
+
+    Centers need that every action of the policy is possible in every row.
+    """
+    behavior, rejected = certificate.behavior, certificate.rounds - sums.rows
+    if isinstance(behavior, Logged) and behavior.least_propensity and certificate.centered_rounds:
+        rare = played_too_rarely(sums, rejected, behavior.least_propensity) | calibration.rare
+        if rare.any() if policy is None else policy[rare].any():
+            return Obstacle.WRONG_LEAST_PROPENSITY
+    if policy is None and weights_are_wrong(certificate, rejected):
+        return Obstacle.WRONG_WEIGHTS
+    if certificate.lower > certificate.upper:
+        return Obstacle.CONTRADICTORY_BOUNDS
+    return None
 
 
 def _usual_gain(production: float, largest: float) -> float:
